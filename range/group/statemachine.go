@@ -1,0 +1,61 @@
+package group
+
+import (
+	"context"
+	"io"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Entry is one committed entry of a group's log, as a state machine sees it.
+type Entry struct {
+	Index uint64
+	Term  uint64
+	// Data is what was proposed. It is empty for the entry with which a leader opens its term; such an entry still
+	// advances the applied index. The state machine may alias it until Apply returns.
+	Data []byte
+}
+
+// StateMachine is what a group replicates. All methods but StageSnapshot and DurableApplied are called one at a time.
+type StateMachine interface {
+	// Applied returns the index and term of the last applied entry, read from the state database when the group is
+	// opened; zero for a new group.
+	Applied() (index, term uint64)
+	// Apply applies entries in order. The applied index and term are written in the same batch as what they describe.
+	// An error marks the group failed: it applies nothing more until it is opened anew.
+	Apply(entries []Entry) error
+	// DurableApplied returns the applied index that would be found after a crash at this moment. The log is
+	// truncated only at or below it.
+	DurableApplied() (uint64, error)
+	// Snapshot returns a cheap handle of the state as of some applied index; streaming it is slow and done elsewhere.
+	Snapshot() (Snapshot, error)
+	// StageSnapshot reads and verifies a whole snapshot. Nothing of it is visible before Install. It runs beside Apply.
+	StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (Staged, error)
+	// LeadershipChanged tells of a new term, leader or role, in order. It must not block.
+	LeadershipChanged(Leadership)
+}
+
+// Snapshot is a consistent state to be streamed. Close releases it; Write may be called once.
+type Snapshot interface {
+	Index() uint64
+	Term() uint64
+	Write(ctx context.Context, w io.Writer) error
+	Close() error
+}
+
+// Staged is a received and verified snapshot. Exactly one of its methods is called, once.
+type Staged interface {
+	// Install replaces the state atomically, and is durable when it returns.
+	Install() error
+	// Discard releases what staging took.
+	Discard()
+}
+
+// Leadership is a group's view of who leads it.
+type Leadership struct {
+	Term uint64
+	// Leader is 0 when nobody is known to lead.
+	Leader keys.ReplicaID
+	// IsLeader says that this replica leads at Term.
+	IsLeader bool
+}
