@@ -1,0 +1,68 @@
+package hlc
+
+import "time"
+
+// DefaultMaxOffset is the maximum offset of a clock that was configured with none.
+const DefaultMaxOffset = 250 * time.Millisecond
+
+// BoundSource says how far the physical clock may be from true time.
+type BoundSource interface {
+	// MaxError is the greatest distance in nanoseconds between the physical clock and true time, now. ok is false when
+	// the source cannot vouch for a number; the clock then falls back on its maximum offset.
+	MaxError() (ns int64, ok bool)
+}
+
+// offsetLimiter is what a BoundSource implements besides when it carries the operator's configured maximum offset.
+type offsetLimiter interface {
+	maxOffset() time.Duration
+}
+
+// FixedBound is the operator's promise that the clock is never off by more than d. Zero or less means DefaultMaxOffset.
+func FixedBound(d time.Duration) BoundSource {
+	if d <= 0 {
+		d = DefaultMaxOffset
+	}
+	return fixedBound(d)
+}
+
+type fixedBound time.Duration
+
+func (b fixedBound) MaxError() (int64, bool)  { return int64(b), true }
+func (b fixedBound) maxOffset() time.Duration { return time.Duration(b) }
+
+// KernelBound takes the kernel's own estimate (adjtimex's maxerror) while the kernel says that the clock is synchronised.
+// Otherwise, on systems that have no such call, and whenever the kernel's estimate is wider than the fallback, the
+// fallback holds: it is the operator's promise, and with it the greatest offset that the cluster tolerates.
+// Zero or less means DefaultMaxOffset. Use it with System only: it says nothing about any other physical clock.
+func KernelBound(fallback time.Duration) BoundSource {
+	if fallback <= 0 {
+		fallback = DefaultMaxOffset
+	}
+	return &kernelBound{fallback: fallback, read: readKernelClock}
+}
+
+// kernelReading is what the kernel says about its clock.
+type kernelReading struct {
+	maxErrorMicros int64
+	synchronised   bool
+}
+
+type kernelBound struct {
+	fallback time.Duration
+	// read asks the kernel; ok is false if it cannot be asked. It takes well below a microsecond.
+	read func() (kernelReading, bool)
+}
+
+func (b *kernelBound) MaxError() (int64, bool) {
+	r, ok := b.read()
+	if !ok || !r.synchronised || r.maxErrorMicros < 0 {
+		return 0, false
+	}
+	// Compare in microseconds: the product could overflow for a nonsensical reading.
+	if r.maxErrorMicros > b.fallback.Microseconds() {
+		return int64(b.fallback), true
+	}
+	return r.maxErrorMicros * int64(time.Microsecond), true
+}
+
+func (b *kernelBound) maxOffset() time.Duration { return b.fallback }

@@ -1,0 +1,97 @@
+package hlc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrTooFarAhead is returned by Update for a timestamp further ahead of the physical clock than MaxOffset.
+var ErrTooFarAhead = errors.New("timestamp too far ahead of this clock")
+
+// Clock gives out hybrid timestamps. It is safe for concurrent use; a call holds the lock for a few instructions.
+type Clock struct {
+	physical Physical
+	bound    BoundSource
+	offset   time.Duration
+
+	mu struct {
+		sync.Mutex
+		// last is the highest timestamp that Now gave or Update accepted.
+		last Timestamp
+	}
+}
+
+// NewClock returns a clock over a physical clock and a bound on its error. A nil physical is System; a nil bound is
+// FixedBound(DefaultMaxOffset).
+func NewClock(physical Physical, bound BoundSource) *Clock {
+	if physical == nil {
+		physical = System()
+	}
+	if bound == nil {
+		bound = FixedBound(DefaultMaxOffset)
+	}
+	c := &Clock{physical: physical, bound: bound, offset: DefaultMaxOffset}
+	if l, ok := bound.(offsetLimiter); ok {
+		c.offset = l.maxOffset()
+	}
+	return c
+}
+
+// Now returns a timestamp above every one that this clock gave or accepted before: the physical time if that is higher,
+// else the next logical one.
+func (c *Clock) Now() Timestamp {
+	// INVARIANT: read before the lock is taken. A reading that became stale while waiting is merely not higher than last.
+	wall := c.physical.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wall > c.mu.last.Wall {
+		c.mu.last = Timestamp{Wall: wall}
+	} else {
+		c.mu.last = c.mu.last.Next()
+	}
+	return c.mu.last
+}
+
+// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than MaxOffset
+// ahead of the physical clock is refused with ErrTooFarAhead and leaves the clock unchanged, unless this clock has
+// already been that far (its physical clock jumped back since), in which case there is nothing to merge.
+func (c *Clock) Update(t Timestamp) error {
+	wall := c.physical.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.LessEq(c.mu.last) {
+		return nil
+	}
+	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
+	if ahead := t.Wall - wall; ahead > int64(c.offset) {
+		return fmt.Errorf("%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server and of the sender",
+			ErrTooFarAhead, t, time.Duration(ahead), c.offset)
+	}
+	c.mu.last = t
+	return nil
+}
+
+// Physical is the physical clock's reading in nanoseconds since the epoch. It may go back.
+func (c *Clock) Physical() int64 { return c.physical.Now() }
+
+// Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time. It follows the
+// physical clock, so it may move back; a caller that waits for earliest to pass a timestamp asks again.
+func (c *Clock) Bounds() (earliest, latest int64) {
+	width := c.MaxError()
+	now := c.physical.Now()
+	return now - int64(width), now + int64(width)
+}
+
+// MaxError is how far the physical clock may be from true time, now: the bound source's number if it has one, else
+// MaxOffset.
+func (c *Clock) MaxError() time.Duration {
+	if ns, ok := c.bound.MaxError(); ok {
+		return time.Duration(ns)
+	}
+	return c.offset
+}
+
+// MaxOffset is the configured maximum offset between the clocks of a cluster. It does not change.
+func (c *Clock) MaxOffset() time.Duration { return c.offset }

@@ -1,0 +1,18 @@
+// Package hlc is Tidemark's time: hybrid logical timestamps, the clock that gives them out, and bounds on true time.
+//
+// A Timestamp is physical nanoseconds plus a logical counter. It names a version; it is not a clock reading, which is
+// why the two have different types (Timestamp, and plain int64 nanoseconds).
+//
+// A Clock is built from two things that come from outside: a Physical (the operating system's clock, or a Manual one in
+// tests) and a BoundSource (how far the physical clock may be from true time). Now gives strictly increasing
+// timestamps; Update merges a timestamp that came in with a message, so that whatever follows the message gets a later
+// timestamp; Bounds gives an interval that contains true time as long as the bound source tells the truth.
+//
+// INVARIANT: Now never returns a timestamp at or below one that it returned, or that Update accepted, before, even if the
+// physical clock jumps back.
+//
+// INVARIANT: Update never lets a message carry the clock further ahead of the physical clock than MaxOffset: one broken
+// clock in a cluster is refused by the others instead of infecting them.
+//
+// The package imports only the standard library, starts no goroutines and never sleeps.
+package hlc

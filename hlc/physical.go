@@ -1,0 +1,40 @@
+package hlc
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Physical is a physical clock. Implementations must be safe for concurrent use and may jump in either direction.
+type Physical interface {
+	// Now is nanoseconds since the Unix epoch.
+	Now() int64
+}
+
+// System is the operating system's wall clock.
+func System() Physical { return systemClock{} }
+
+type systemClock struct{}
+
+func (systemClock) Now() int64 { return time.Now().UnixNano() }
+
+// Manual is a physical clock that moves only when it is told to. The zero value stands at the epoch.
+type Manual struct {
+	now atomic.Int64
+}
+
+// NewManual returns a manual clock that stands at the given nanoseconds.
+func NewManual(now int64) *Manual {
+	m := &Manual{}
+	m.Set(now)
+	return m
+}
+
+// Now is the time that was set.
+func (m *Manual) Now() int64 { return m.now.Load() }
+
+// Set moves the clock, forward or back.
+func (m *Manual) Set(now int64) { m.now.Store(now) }
+
+// Advance moves the clock by d, which may be negative, and returns the new time.
+func (m *Manual) Advance(d time.Duration) int64 { return m.now.Add(int64(d)) }

@@ -1,0 +1,27 @@
+package keys
+
+import "strconv"
+
+// KeyspaceID names a keyspace. Never reused.
+type KeyspaceID uint32
+
+// PartitionID names a partition; it is also the id of the partition's Raft group. Never reused. 0 is none.
+type PartitionID uint64
+
+// ReplicaID names one replica of a partition; it is also its Raft peer id. Never reused within a partition. 0 is none.
+type ReplicaID uint64
+
+// NodeID names a data node. Never reused. 0 is none.
+type NodeID uint64
+
+const (
+	// CorePartition is the Raft group of the consistent core itself.
+	CorePartition PartitionID = 1
+	// FirstDataPartition is the lowest id that a partition of a keyspace can have.
+	FirstDataPartition PartitionID = 100
+)
+
+func (id KeyspaceID) String() string  { return "k" + strconv.FormatUint(uint64(id), 10) }
+func (id PartitionID) String() string { return "p" + strconv.FormatUint(uint64(id), 10) }
+func (id ReplicaID) String() string   { return "r" + strconv.FormatUint(uint64(id), 10) }
+func (id NodeID) String() string      { return "n" + strconv.FormatUint(uint64(id), 10) }

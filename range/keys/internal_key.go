@@ -1,0 +1,58 @@
+package keys
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const (
+	// KeyspacePrefixLength is how many bytes of an internal key name the keyspace.
+	KeyspacePrefixLength = 4
+	// HashPrefixLength is how many bytes name the keyspace and the hash partition.
+	HashPrefixLength = 6
+
+	// MaxKeySize is the greatest length of a user key, in bytes.
+	MaxKeySize = 8 << 10
+	// MaxValueSize is the greatest length of a value, in bytes.
+	MaxValueSize = 8 << 20
+)
+
+var (
+	// ErrEmptyKey is what ValidateUserKey says of a key of no bytes.
+	ErrEmptyKey = errors.New("the key is empty")
+	// ErrKeyTooLarge is what ValidateUserKey says of a key above MaxKeySize.
+	ErrKeyTooLarge = errors.New("the key is too large")
+	// ErrValueTooLarge is what ValidateValue says of a value above MaxValueSize.
+	ErrValueTooLarge = errors.New("the value is too large")
+)
+
+// KeyspacePrefix is what the internal keys of a keyspace start with.
+func KeyspacePrefix(ks KeyspaceID) []byte {
+	return binary.BigEndian.AppendUint32(make([]byte, 0, KeyspacePrefixLength), uint32(ks))
+}
+
+// HashPrefix is what the internal keys of a hash keyspace's partition n start with.
+func HashPrefix(ks KeyspaceID, n uint16) []byte {
+	prefix := binary.BigEndian.AppendUint32(make([]byte, 0, HashPrefixLength), uint32(ks))
+	return binary.BigEndian.AppendUint16(prefix, n)
+}
+
+// ValidateUserKey says whether a user key may be written: it must have 1 to MaxKeySize bytes.
+func ValidateUserKey(key []byte) error {
+	switch {
+	case len(key) == 0:
+		return fmt.Errorf("%w; a key has 1 to %d bytes", ErrEmptyKey, MaxKeySize)
+	case len(key) > MaxKeySize:
+		return fmt.Errorf("%w: %s; a key has 1 to %d bytes", ErrKeyTooLarge, Pretty(key), MaxKeySize)
+	}
+	return nil
+}
+
+// ValidateValue says whether a value may be written: it must have at most MaxValueSize bytes.
+func ValidateValue(value []byte) error {
+	if len(value) > MaxValueSize {
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValueSize)
+	}
+	return nil
+}
