@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config is what to run. The zero value of a field means its default.
+type Config struct {
+	Workload Workload
+	// Clients is how many closed loops run at once. Default 16.
+	Clients int
+	// Records is how many records exist when the run begins. Default 100,000.
+	Records uint64
+	// ValueSize is the length of every value, in bytes. Default 256; negative means empty values.
+	ValueSize int
+	// WarmUp runs the workload unmeasured. Default 2 s; negative means none.
+	WarmUp time.Duration
+	// Duration is the measured window. Default 10 s.
+	Duration time.Duration
+	// OperationTimeout is the least time an operation is given; it may be given up to twice as much. Default 10 s.
+	OperationTimeout time.Duration
+	// Seed makes the run repeatable: each client draws the same operations in the same order. Default 1.
+	Seed uint64
+	// KeyPrefix begins every key. Default "user".
+	KeyPrefix string
+	// SkipLoad leaves out the load phase: the records are there.
+	SkipLoad bool
+	// Classify names the class of an error. Default: Classify.
+	Classify func(error) string
+	// Progress, if set, is called every ProgressInterval (default 1 s) and at the end of each phase, from one goroutine at a time.
+	Progress         func(Progress)
+	ProgressInterval time.Duration
+}
+
+// Progress is one glance at a running benchmark.
+type Progress struct {
+	// Phase is "load", "warm-up" or "measure".
+	Phase string
+	// Elapsed and Total are times of the phase; Total is 0 for the load, which ends when it is done.
+	Elapsed, Total time.Duration
+	// Records and RecordsTotal count the load phase.
+	Records, RecordsTotal uint64
+	// Rate is successful operations (or records) per second since the last call.
+	Rate float64
+	// Mean is the mean latency of the successful operations since the last call.
+	Mean time.Duration
+	// Errors counts the failed operations of the phase.
+	Errors uint64
+}
+
+const (
+	maxClients   = 100_000
+	maxValueSize = 8 << 20
+)
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Clients == 0 {
+		c.Clients = 16
+	}
+	if c.Records == 0 {
+		c.Records = 100_000
+	}
+	switch {
+	case c.ValueSize == 0:
+		c.ValueSize = 256
+	case c.ValueSize < 0:
+		c.ValueSize = 0
+	}
+	switch {
+	case c.WarmUp == 0:
+		c.WarmUp = 2 * time.Second
+	case c.WarmUp < 0:
+		c.WarmUp = 0
+	}
+	if c.Duration == 0 {
+		c.Duration = 10 * time.Second
+	}
+	if c.OperationTimeout == 0 {
+		c.OperationTimeout = 10 * time.Second
+	}
+	if c.Seed == 0 {
+		c.Seed = 1
+	}
+	if c.KeyPrefix == "" {
+		c.KeyPrefix = "user"
+	}
+	if c.Classify == nil {
+		c.Classify = Classify
+	}
+	if c.ProgressInterval == 0 {
+		c.ProgressInterval = time.Second
+	}
+	switch {
+	case c.Clients < 0 || c.Clients > maxClients:
+		return c, fmt.Errorf("clients: %d is not between 1 and %d", c.Clients, maxClients)
+	case c.ValueSize > maxValueSize:
+		return c, fmt.Errorf("value size: %d bytes is more than the limit of %d", c.ValueSize, maxValueSize)
+	case c.Duration < 0:
+		return c, fmt.Errorf("duration: %s is negative", c.Duration)
+	case c.OperationTimeout < 0:
+		return c, fmt.Errorf("operation timeout: %s is negative", c.OperationTimeout)
+	}
+	return c, c.Workload.validate()
+}
+
+// Classify names the classes that need no knowledge of the store.
+func Classify(err error) string {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "not found"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	default:
+		return "other"
+	}
+}

@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Formats are the names that Result.Write takes.
+var Formats = []string{"table", "json", "tsv"}
+
+// Write prints the result: "table" for people, "json" as one indented object, "tsv" as one line per kind of operation
+// under a line of names, with times in microseconds.
+func (r *Result) Write(w io.Writer, format string) error {
+	switch format {
+	case "table":
+		return r.writeTable(w)
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	case "tsv":
+		return r.writeTSV(w)
+	}
+	return fmt.Errorf("unknown report format %q: use one of %s", format, strings.Join(Formats, ", "))
+}
+
+// rows lists the kinds, and the total if there is more than one.
+func (r *Result) rows() []Operation {
+	if len(r.Operations) == 1 {
+		return r.Operations
+	}
+	return append(r.Operations[:len(r.Operations):len(r.Operations)], r.Total)
+}
+
+func (r *Result) writeTable(w io.Writer) error {
+	fmt.Fprintf(w, "workload %s: %d clients, %s records of %d bytes, %s keys, %.1f s measured after %.1f s warm-up, seed %d\n",
+		r.Workload, r.Clients, groupDigits(strconv.FormatUint(r.Records, 10)), r.ValueSize, r.Keys, r.Seconds, r.WarmUp, r.Seed)
+	if r.Interrupted {
+		fmt.Fprintln(w, "the run was interrupted: these are the numbers until then")
+	}
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatDefault
+	style.Format.Footer = text.FormatDefault
+	t.SetStyle(style)
+	header := table.Row{"operation", "count", "ops/s", "mean", "p50", "p95", "p99", "max", "errors"}
+	scans := r.Total.Rows > 0
+	if scans {
+		header = append(header, "rows/s")
+	}
+	t.AppendHeader(header)
+	var columns []table.ColumnConfig
+	for number := 2; number <= len(header); number++ {
+		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	for _, op := range r.rows() {
+		row := table.Row{
+			op.Kind, groupDigits(strconv.FormatUint(op.Count, 10)), groupDigits(fmt.Sprintf("%.0f", op.Throughput)),
+			micros(int64(op.Mean)), micros(op.P50), micros(op.P95), micros(op.P99), micros(op.Max),
+			groupDigits(strconv.FormatUint(op.Errors, 10)),
+		}
+		if scans {
+			row = append(row, groupDigits(fmt.Sprintf("%.0f", op.RowThroughput)))
+		}
+		t.AppendRow(row)
+	}
+	if _, err := fmt.Fprintln(w, trimLines(t.Render())); err != nil {
+		return err
+	}
+	for _, f := range r.Total.Failures {
+		if _, err := fmt.Fprintf(w, "%s × %s, for example: %s\n", groupDigits(strconv.FormatUint(f.Count, 10)), f.Class, f.Example); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Result) writeTSV(w io.Writer) error {
+	if _, err := fmt.Fprintln(w, "workload\toperation\tclients\tcount\tthroughput\tmean_us\tp50_us\tp95_us\tp99_us\tp999_us\tmax_us\terrors\trows"); err != nil {
+		return err
+	}
+	for _, op := range r.rows() {
+		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Workload, op.Kind, r.Clients, op.Count,
+			op.Throughput, op.Mean, op.P50, op.P95, op.P99, op.P999, op.Max, op.Errors, op.Rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// micros prints a latency with three digits or so.
+func micros(us int64) string {
+	d := time.Duration(us) * time.Microsecond
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", us)
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(us)/1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", float64(us)/1e3)
+	default:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	}
+}
+
+// groupDigits puts commas into a whole number.
+func groupDigits(digits string) string {
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+func trimLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
