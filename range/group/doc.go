@@ -1,0 +1,32 @@
+// Package group is one Raft group: go.etcd.io/raft/v3 plus what a Multi-Raft database needs of every group, as a
+// passive core. It starts no goroutine, reads no clock and writes nothing; range/host drives it, and scenario tests
+// drive it by hand. It knows bytes, not keys.
+//
+// # Data flow
+//
+// The host feeds a Group with messages (Step), ticks, proposals, read requests and the answers of the storage threads,
+// and then takes one Output: messages for peers, what to append, what to apply, what to tell. RawNode runs with
+// AsyncStorageWrites: sending, appending and applying all go on at the same time.
+//
+// # The leader lease
+//
+// A heartbeat carries the leader's monotonic clock (Sent), and its response brings that back. A follower that answered
+// a heartbeat will not vote for another for one election timeout (CheckQuorum's and PreVote's rule in Raft). So if a
+// quorum answered heartbeats sent at or after s, nobody else can lead before s + election timeout; the lease ends a
+// drift margin before that. Only the leader's clock is read, only differences matter, and delay makes it shorter, never
+// longer. (Gray and Cheriton, Leases, SOSP 1989; Ongaro's thesis, section 6.4.1.)
+//
+// INVARIANT: at most one replica of a group holds a lease at any true time (DESIGN invariant 3). What it takes:
+//   - A follower that restarted has forgotten its promise. Until it has been up for one election timeout the host keeps
+//     it from voting (WithholdVotes). Votes of a leadership transfer are let through, because:
+//   - A leader that starts a transfer gives its lease up first and for the rest of its term: the message that makes the
+//     other one campaign may be delivered late.
+//   - A process that was paused finds the lease run out on the monotonic clock, which goes on during the pause.
+//
+// # Sleep
+//
+// A leader that has had nothing to do for a while, and whose followers are all there and have everything, sends a last
+// heartbeat that says so and sleeps; so do they. A sleeping group is not ticked and sends nothing. Its lease runs out,
+// so that the first read after waking costs a heartbeat round. Any message or proposal wakes a replica; the death of
+// the host on which the leader sleeps is noticed by the hosts' own pings, and wakes its followers.
+package group

@@ -1,0 +1,270 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// Config configures a Group. Zero fields take the defaults given.
+type Config struct {
+	ID      keys.PartitionID
+	Self    keys.ReplicaID
+	Storage raft.Storage
+	// Applied is the state machine's applied index.
+	Applied uint64
+	// ElectionTicks is how long a follower waits for its leader: a random number between this and twice this. Default 10.
+	ElectionTicks int
+	// LeaseDuration is how long a quorum's answer is good for, from the sending of the question. It must be less than
+	// ElectionTicks-1 tick intervals by the margin for clock drift.
+	LeaseDuration time.Duration
+	// SleepAfterTicks is how long a leader has had nothing to do before it sleeps; 0: never.
+	SleepAfterTicks int
+	// MaxEntryBytes bounds the entries in one message and what is applied in one go. Default 1 MiB.
+	MaxEntryBytes uint64
+	// MaxInflightBytes bounds the entries sent to a follower and not acknowledged. Default 8 MiB.
+	MaxInflightBytes uint64
+	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 128 MiB; the proposer bounds itself long before.
+	MaxUncommittedBytes uint64
+	Logger              *slog.Logger
+}
+
+// Group is one replica's part in a Raft group. It is not safe for concurrent use, but for Lease.
+type Group struct {
+	config Config
+	node   *raft.RawNode
+
+	term     uint64
+	leader   keys.ReplicaID
+	isLeader bool
+	state    raft.StateType
+
+	lease leaseTracker
+	echo  map[keys.ReplicaID]uint64
+	sleep sleeper
+
+	withholdVotes bool
+}
+
+// New opens a group on its storage.
+func New(c Config) (*Group, error) {
+	if c.ElectionTicks == 0 {
+		c.ElectionTicks = 10
+	}
+	if c.MaxEntryBytes == 0 {
+		c.MaxEntryBytes = 1 << 20
+	}
+	if c.MaxInflightBytes == 0 {
+		c.MaxInflightBytes = 8 << 20
+	}
+	if c.MaxUncommittedBytes == 0 {
+		c.MaxUncommittedBytes = 128 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Group{config: c}
+	var err error
+	g.node, err = raft.NewRawNode(&raft.Config{
+		ID:                        uint64(c.Self),
+		ElectionTick:              c.ElectionTicks,
+		HeartbeatTick:             1,
+		Storage:                   c.Storage,
+		Applied:                   c.Applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             c.MaxEntryBytes,
+		MaxCommittedSizePerReady:  c.MaxEntryBytes,
+		MaxUncommittedEntriesSize: c.MaxUncommittedBytes,
+		MaxInflightMsgs:           256,
+		MaxInflightBytes:          c.MaxInflightBytes,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		ReadOnlyOption:            raft.ReadOnlySafe,
+		Logger:                    raftLogger{c.Logger, c.ID, c.Self},
+		DisableProposalForwarding: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("group %s: %w", c.ID, err)
+	}
+	hard, conf, err := c.Storage.InitialState()
+	if err != nil {
+		return nil, fmt.Errorf("group %s: %w", c.ID, err)
+	}
+	g.term = hard.GetTerm()
+	g.lease.init(conf.GetVoters(), c.Self, c.LeaseDuration)
+	return g, nil
+}
+
+// ID returns the group's id.
+func (g *Group) ID() keys.PartitionID { return g.config.ID }
+
+// Self returns this replica's id.
+func (g *Group) Self() keys.ReplicaID { return g.config.Self }
+
+// Leadership returns what the last Output said.
+func (g *Group) Leadership() Leadership {
+	return Leadership{Term: g.term, Leader: g.leader, IsLeader: g.isLeader}
+}
+
+// Lease is for readers in other goroutines.
+func (g *Group) Lease() *Lease { return &g.lease.published }
+
+// WithholdVotes keeps the group from voting, but in a leadership transfer, until it is called with false: a follower that
+// restarted has forgotten which leader it heard, and for how long it promised to be faithful.
+func (g *Group) WithholdVotes(withhold bool) { g.withholdVotes = withhold }
+
+// campaignTransfer is the context of the votes that a leadership transfer asks for.
+const campaignTransfer = "CampaignTransfer"
+
+// Step takes a message from a peer. The message belongs to the group from here on. What Raft refuses is dropped, as a
+// network may drop it.
+func (g *Group) Step(m *peerpb.RaftMessage) {
+	if m.GetWake() {
+		g.Wake()
+		return
+	}
+	kind := raftpb.MessageType(m.GetType())
+	if !acceptable(kind) {
+		return // a local message or a proposal from the network: nobody honest sends it
+	}
+	from := keys.ReplicaID(m.GetFrom())
+	if g.withholdVotes && (kind == raftpb.MsgVote || kind == raftpb.MsgPreVote) && string(m.GetContext()) != campaignTransfer {
+		return
+	}
+	if kind != raftpb.MsgHeartbeatResp && !m.GetSleep() {
+		g.wakeUp(false)
+	}
+	if m.GetSent() != 0 {
+		switch kind {
+		case raftpb.MsgHeartbeat:
+			if g.echo == nil {
+				g.echo = make(map[keys.ReplicaID]uint64, 1)
+			}
+			// The earliest of several: the answer then promises less.
+			if old, ok := g.echo[from]; !ok || m.GetSent() < old {
+				g.echo[from] = m.GetSent()
+			}
+		case raftpb.MsgHeartbeatResp:
+			g.lease.heard(from, m.GetTerm(), int64(m.GetSent()))
+		}
+	}
+	msg := inbound(m)
+	if msg == nil {
+		return
+	}
+	if err := g.node.Step(msg); err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrStepPeerNotFound) {
+		g.config.Logger.Debug("raft message refused", "group", g.config.ID, "type", kind.String(), "error", err)
+	}
+	if m.GetSleep() && kind == raftpb.MsgHeartbeat {
+		g.maybeFollowToSleep(m)
+	}
+}
+
+// acceptable says whether a message of this type may come from a peer.
+func acceptable(t raftpb.MessageType) bool {
+	switch t {
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+		raftpb.MsgSnap, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
+		return true
+	}
+	return false
+}
+
+// StepLocal takes the answer of a storage thread.
+func (g *Group) StepLocal(m *raftpb.Message) error { return g.node.Step(m) }
+
+// Tick advances the group's timers. It does nothing in a sleeping group.
+func (g *Group) Tick() {
+	if g.sleep.asleep {
+		return
+	}
+	g.node.Tick()
+	g.maybeLeadToSleep()
+}
+
+// Propose appends entries to the log if this replica leads at term, all of them or none.
+func (g *Group) Propose(term uint64, data [][]byte) error {
+	g.wakeUp(false)
+	g.sleep.idle = 0
+	if !g.isLeader || g.term != term {
+		return raft.ErrProposalDropped
+	}
+	boxes := make([]raftpb.Entry, len(data))
+	entries := make([]*raftpb.Entry, len(data))
+	for i, d := range data {
+		boxes[i].Data = d
+		entries[i] = &boxes[i]
+	}
+	self := uint64(g.config.Self)
+	return g.node.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: &self, Entries: entries})
+}
+
+// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a change of leader).
+func (g *Group) ReadIndex(request []byte) {
+	g.Wake()
+	g.sleep.idle = 0
+	g.node.ReadIndex(request)
+}
+
+// Campaign starts an election, which PreVote keeps from disturbing a leader that is heard.
+func (g *Group) Campaign() {
+	g.wakeUp(false)
+	if !g.isLeader {
+		if err := g.node.Campaign(); err != nil {
+			g.config.Logger.Debug("campaign refused", "group", g.config.ID, "error", err)
+		}
+	}
+}
+
+// TransferLeader gives up the lease for the rest of the term, and asks another replica to take over.
+func (g *Group) TransferLeader(to keys.ReplicaID) {
+	if !g.isLeader || to == g.config.Self {
+		return
+	}
+	g.wakeUp(false)
+	g.lease.forfeit()
+	g.node.TransferLeader(uint64(to))
+}
+
+// Progress describes a follower, as its leader sees it.
+type Progress struct {
+	Match  uint64
+	Active bool
+	// Snapshot says that the follower is waiting for one.
+	Snapshot bool
+}
+
+// Followers calls visit for each other replica, on a leader.
+func (g *Group) Followers(visit func(keys.ReplicaID, Progress)) {
+	if !g.isLeader {
+		return
+	}
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
+		if keys.ReplicaID(id) != g.config.Self {
+			visit(keys.ReplicaID(id), Progress{Match: p.Match, Active: p.RecentActive, Snapshot: p.State == stateSnapshot})
+		}
+	})
+}
+
+// Unreachable tells that messages to a replica were lost.
+func (g *Group) Unreachable(id keys.ReplicaID) {
+	if g.isLeader {
+		g.node.ReportUnreachable(uint64(id))
+	}
+}
+
+// SnapshotSent tells how the sending of a snapshot ended.
+func (g *Group) SnapshotSent(id keys.ReplicaID, ok bool) {
+	status := raft.SnapshotFinish
+	if !ok {
+		status = raft.SnapshotFailure
+	}
+	g.node.ReportSnapshot(uint64(id), status)
+}

@@ -1,0 +1,107 @@
+package group
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// Output is what a group wants done. The host may do all of it at the same time; what depends on something durable
+// is inside Append and Apply as responses.
+type Output struct {
+	// Messages go to peers now.
+	Messages []*peerpb.RaftMessage
+	// Snapshots are messages to be sent together with the state.
+	Snapshots []*peerpb.RaftMessage
+	// Append is to be stored; then its Responses go out. Nil when there is nothing to store.
+	Append *raftpb.Message
+	// Apply holds committed entries to be applied; then its Responses go out. Nil when there are none.
+	Apply *raftpb.Message
+	// Reads are answers to ReadIndex.
+	Reads []raft.ReadState
+	// Leadership is set when it changed.
+	Leadership *Leadership
+}
+
+// Ready takes what the group wants done; false when there is nothing. now is the host's monotonic clock, read before
+// the heartbeats in the output are sent.
+func (g *Group) Ready(now int64, out *Output) bool {
+	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
+	out.Append, out.Apply, out.Leadership = nil, nil, nil
+	if len(g.sleep.farewell) > 0 {
+		out.Messages = append(out.Messages, g.sleep.farewell...)
+		clear(g.sleep.farewell)
+		g.sleep.farewell = g.sleep.farewell[:0]
+	}
+	if !g.node.HasReady() {
+		g.lease.credit(g.isLeader, g.term, now)
+		return len(out.Messages) > 0
+	}
+	rd := g.node.Ready()
+	g.observe(rd, out)
+	g.lease.credit(g.isLeader, g.term, now)
+	for _, m := range rd.Messages {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			out.Append = m
+		case raft.LocalApplyThread:
+			out.Apply = m
+		default:
+			g.outgoing(m, now, out)
+		}
+	}
+	clear(g.echo)
+	for _, r := range rd.ReadStates {
+		if string(r.RequestCtx) != string(wakeRequest) {
+			out.Reads = append(out.Reads, r)
+		}
+	}
+	return true
+}
+
+// observe follows term, leader and role.
+func (g *Group) observe(rd raft.Ready, out *Output) {
+	changed := false
+	wasLeader, oldTerm := g.isLeader, g.term
+	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) && rd.HardState.GetTerm() != g.term {
+		g.term, changed = rd.HardState.GetTerm(), true
+	}
+	if rd.SoftState != nil {
+		leader := keys.ReplicaID(rd.SoftState.Lead)
+		isLeader := rd.SoftState.RaftState == raft.StateLeader
+		if leader != g.leader || isLeader != g.isLeader {
+			changed = true
+		}
+		g.leader, g.isLeader, g.state = leader, isLeader, rd.SoftState.RaftState
+	}
+	if !changed {
+		return
+	}
+	switch {
+	case g.isLeader && (!wasLeader || g.term != oldTerm):
+		g.lease.begin(g.term)
+	case !g.isLeader && wasLeader:
+		g.lease.end()
+	}
+	l := g.Leadership()
+	out.Leadership = &l
+}
+
+// Outgoing turns a response of a storage thread into a message for a peer.
+func (g *Group) Outgoing(m *raftpb.Message) *peerpb.RaftMessage { return outbound(g.config.ID, m) }
+
+func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
+	p := outbound(g.config.ID, m)
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		p.Sent = uint64(now)
+	case raftpb.MsgHeartbeatResp:
+		p.Sent = g.echo[keys.ReplicaID(m.GetTo())]
+	case raftpb.MsgSnap:
+		out.Snapshots = append(out.Snapshots, p)
+		return
+	}
+	out.Messages = append(out.Messages, p)
+}

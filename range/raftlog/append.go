@@ -1,0 +1,159 @@
+package raftlog
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+)
+
+// Append is what one group wants stored. It belongs to the log from Submit until OnAppended.
+type Append struct {
+	Group *Group
+	// HardState is nil when it did not change.
+	HardState *raftpb.HardState
+	// Entries replace everything in the log from the first one's index on.
+	Entries []*raftpb.Entry
+	// Snapshot, when not zero, replaces the whole log: its index is the last one that is covered. The state machine has
+	// installed that snapshot durably before the append is submitted.
+	Snapshot struct{ Index, Term uint64 }
+	// Context is the submitter's.
+	Context any
+}
+
+func (a *Append) size() int {
+	n := 64
+	for _, e := range a.Entries {
+		n += 64 + len(e.GetData())
+	}
+	return n
+}
+
+// Submit queues appends; those of one group are stored in the order in which they were submitted. It does not block.
+// The slice stays the caller's.
+func (l *Log) Submit(appends []*Append) {
+	if len(appends) == 0 {
+		return
+	}
+	l.mu.Lock()
+	closed := l.mu.closed
+	if !closed {
+		l.mu.pending = append(l.mu.pending, appends...)
+	}
+	l.mu.Unlock()
+	if closed {
+		return // nobody waits for an answer from a closed log
+	}
+	l.wake.Signal()
+}
+
+// run is the append worker.
+func (l *Log) run() {
+	defer l.worker.Done()
+	var taken []*Append
+	batch := l.db.NewBatch()
+	defer func() { batch.Close() }()
+	var failed error
+	for {
+		l.mu.Lock()
+		for len(l.mu.pending) == 0 && !l.mu.closed {
+			l.wake.Wait()
+		}
+		if l.mu.closed {
+			rest := l.mu.pending
+			l.mu.pending = nil
+			l.mu.Unlock()
+			if len(rest) > 0 {
+				l.options.OnAppended(rest, ErrClosed)
+			}
+			return
+		}
+		taken, l.mu.pending = l.mu.pending, taken[:0]
+		l.mu.Unlock()
+
+		for rest := taken; len(rest) > 0; {
+			n, bytes := 0, 0
+			for n < len(rest) && (n == 0 || bytes+rest[n].size() <= l.options.MaxBatchBytes) {
+				bytes += rest[n].size()
+				n++
+			}
+			if failed == nil {
+				// After a failed write nothing more is written: what is on disk is not known any longer.
+				failed = l.write(batch, rest[:n])
+			}
+			l.options.OnAppended(rest[:n], failed)
+			rest = rest[n:]
+		}
+		clear(taken)
+		if cap(taken) > 4096 {
+			taken = nil
+		}
+	}
+}
+
+// write stores appends with one sync, and then shows them to readers.
+func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
+	batch.Reset()
+	start := time.Now()
+	entries := 0
+	for _, a := range appends {
+		if err := a.encode(batch); err != nil {
+			return fmt.Errorf("group %s: encoding an append: %w", a.Group.id, err)
+		}
+		entries += len(a.Entries)
+	}
+	size := batch.Len()
+	if err := l.db.Commit(batch, true); err != nil {
+		return fmt.Errorf("writing the raft log: %w", err)
+	}
+	for _, a := range appends {
+		a.Group.appended(a)
+	}
+	l.metrics.batches.Inc()
+	l.metrics.appends.Add(float64(len(appends)))
+	l.metrics.entries.Add(float64(entries))
+	l.metrics.bytes.Add(float64(size))
+	l.metrics.batchAppends.Observe(float64(len(appends)))
+	l.metrics.syncSeconds.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+// encode adds the append to a batch. Several appends of one group may be in one batch: later ones see what the
+// earlier ones leave through the group's written bounds, which only the append worker touches.
+func (a *Append) encode(batch *engine.LogBatch) error {
+	g := a.Group
+	if a.Snapshot.Index != 0 {
+		if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0), appendGroupKey(nil, g.id, kindEntry+1), nil); err != nil {
+			return err
+		}
+		t := truncation{a.Snapshot.Index, a.Snapshot.Term}
+		if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t), nil); err != nil {
+			return err
+		}
+		g.written = t.index
+	}
+	if n := len(a.Entries); n > 0 {
+		first, last := a.Entries[0].GetIndex(), a.Entries[n-1].GetIndex()
+		if first <= g.written {
+			// A new leader overwrote the tail.
+			if err := batch.DeleteRange(appendEntryKey(nil, g.id, first), appendEntryKey(nil, g.id, g.written+1), nil); err != nil {
+				return err
+			}
+		}
+		for _, e := range a.Entries {
+			op := batch.SetDeferred(entryKeyLength, entrySize(e))
+			appendEntryKey(op.Key[:0], g.id, e.GetIndex())
+			appendEntry(op.Value[:0], e)
+			if err := op.Finish(); err != nil {
+				return err
+			}
+		}
+		g.written = last
+	}
+	if a.HardState != nil {
+		return batch.Set(appendGroupKey(nil, g.id, kindHardState), encodeHardState(a.HardState), nil)
+	}
+	return nil
+}
