@@ -1,0 +1,109 @@
+package planner
+
+import "slices"
+
+// chooseLeader moves the preferred leader of a set to its front: the node that leads the fewest.
+func chooseLeader(set []*node) {
+	best := 0
+	for i := range set {
+		if set[i].leads.less(set[best].leads) {
+			best = i
+		}
+	}
+	set[0], set[best] = set[best], set[0]
+	set[0].leads.add(1)
+}
+
+func (l load) less(m load) bool {
+	if l.keyspace != m.keyspace {
+		return l.keyspace < m.keyspace
+	}
+	return l.all < m.all
+}
+
+func (l *load) add(n int) {
+	l.keyspace += n
+	l.all += n
+}
+
+// evenLeaders moves leadership from a node that leads more to one that leads fewer, along a chain of partitions each of whose
+// leaders hands over to the next, for as long as that makes it more even. Every round lowers the sum of the squares, so it
+// ends.
+func (t *topology) evenLeaders(sets [][]*node) {
+	led := make(map[*node][]int, len(t.nodes)) // sets by their leader
+	for i, set := range sets {
+		led[set[0]] = append(led[set[0]], i)
+	}
+	for {
+		// From the node that leads most; if no chain starts there, from the next.
+		order := slices.Clone(t.nodes)
+		slices.SortStableFunc(order, func(a, b *node) int {
+			switch {
+			case b.leads.less(a.leads):
+				return -1
+			case a.leads.less(b.leads):
+				return 1
+			}
+			return 0
+		})
+		if !slices.ContainsFunc(order, func(n *node) bool { return t.handOver(n, sets, led) }) {
+			return
+		}
+	}
+}
+
+// handOver looks, breadth first, for a chain from a node to one that would still lead fewer after it got one more, and moves
+// leadership along it.
+func (t *topology) handOver(from *node, sets [][]*node, led map[*node][]int) bool {
+	// Nothing to gain if no node leads few enough.
+	if !slices.ContainsFunc(t.nodes, func(n *node) bool { return worthwhile(from, n) }) {
+		return false
+	}
+	type step struct {
+		by  *node
+		set int
+	}
+	reached := map[*node]step{from: {}}
+	queue := []*node{from}
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		if n != from && worthwhile(from, n) {
+			from.leads.add(-1)
+			n.leads.add(1)
+			for n != from {
+				s := reached[n]
+				set := sets[s.set]
+				at := slices.Index(set, n)
+				set[0], set[at] = set[at], set[0]
+				led[s.by] = slices.DeleteFunc(led[s.by], func(i int) bool { return i == s.set })
+				led[n] = append(led[n], s.set)
+				n = s.by
+			}
+			return true
+		}
+		for _, i := range led[n] {
+			for _, m := range sets[i][1:] {
+				if _, ok := reached[m]; !ok {
+					reached[m] = step{by: n, set: i}
+					queue = append(queue, m)
+				}
+			}
+		}
+	}
+	return false
+}
+
+// worthwhile says whether it is more even if from leads one fewer and to one more: in the keyspace, or over all keyspaces
+// and no less in this one.
+func worthwhile(from, to *node) bool {
+	switch gain := from.leads.keyspace - to.leads.keyspace; {
+	case gain >= 2:
+		return true
+	case gain == 1:
+		// The two swap places in the keyspace.
+		return from.leads.all-to.leads.all >= 2
+	default:
+		return false
+	}
+}
