@@ -1,0 +1,132 @@
+// Package progress shows how far long work has come, on stderr: a bar when that is a terminal, otherwise a line now and
+// then, so that a log file stays short. It starts no goroutine: the work calls Set as it goes.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// lineEvery is how often a line is printed where there is no terminal; shorter work prints none.
+const lineEvery = 5 * time.Second
+
+// Options say how to show the progress.
+type Options struct {
+	Out io.Writer
+	// Terminal: Out can move its cursor.
+	Terminal bool
+	// Quiet shows nothing at all.
+	Quiet bool
+	// What is being done, for instance "load fruit".
+	What string
+	// Unit names what is counted, in the plural: "records".
+	Unit string
+	// Total is how many there will be; 0 when nobody knows.
+	Total uint64
+	// Now is the time of day; nil means time.Now.
+	Now func() time.Time
+}
+
+// Progress is one piece of long work. It is not safe for concurrent use.
+type Progress struct {
+	options  Options
+	bar      *progressbar.ProgressBar
+	start    time.Time
+	lastLine time.Time
+	lastDone uint64
+}
+
+// Start begins to show progress.
+func Start(options Options) *Progress {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	p := &Progress{options: options, start: options.Now()}
+	p.lastLine = p.start
+	if options.Terminal && !options.Quiet {
+		total := int64(-1)
+		if options.Total > 0 {
+			total = int64(options.Total)
+		}
+		p.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(options.Out),
+			progressbar.OptionSetDescription(options.What),
+			progressbar.OptionSetItsString(options.Unit),
+			progressbar.OptionShowIts(),
+			progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(options.Total > 0),
+			progressbar.OptionSetWidth(30),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+			// Without this, a bar of unknown length starts a goroutine of its own.
+			progressbar.OptionSetSpinnerChangeInterval(0),
+		)
+	}
+	return p
+}
+
+// Set says how much has been done so far.
+func (p *Progress) Set(done uint64) {
+	switch {
+	case p.options.Quiet:
+	case p.bar != nil:
+		_ = p.bar.Set64(int64(done)) // an error here is a terminal that went away
+	default:
+		now := p.options.Now()
+		if interval := now.Sub(p.lastLine); interval >= lineEvery {
+			rate := float64(done-p.lastDone) / interval.Seconds()
+			p.lastLine, p.lastDone = now, done
+			p.printLine(done, rate)
+		}
+	}
+}
+
+func (p *Progress) printLine(done uint64, rate float64) {
+	of := ""
+	if p.options.Total > 0 {
+		of = fmt.Sprintf(" of %d (%.0f %%)", p.options.Total, 100*float64(done)/float64(p.options.Total))
+	}
+	fmt.Fprintf(p.options.Out, "%s: %d%s %s, %.0f/s\n", p.options.What, done, of, p.options.Unit, rate)
+}
+
+// Stop takes the bar away, so that the next words begin on a clean line.
+func (p *Progress) Stop() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		_ = p.bar.Exit()
+	}
+}
+
+// Elapsed is how long the work has taken.
+func (p *Progress) Elapsed() time.Duration { return p.options.Now().Sub(p.start) }
+
+// Line overwrites one line of a terminal again and again, for work whose progress is not a count. Where there is no
+// terminal every Show is a line of its own.
+type Line struct {
+	Out      io.Writer
+	Terminal bool
+	width    int
+}
+
+// Show prints text in place of the text before.
+func (l *Line) Show(text string) {
+	if !l.Terminal {
+		fmt.Fprintln(l.Out, text)
+		return
+	}
+	padding := max(l.width-len(text), 0)
+	fmt.Fprintf(l.Out, "\r%s%s", text, strings.Repeat(" ", padding))
+	l.width = len(text)
+}
+
+// Stop takes the line away.
+func (l *Line) Stop() {
+	if l.Terminal && l.width > 0 {
+		fmt.Fprintf(l.Out, "\r%s\r", strings.Repeat(" ", l.width))
+		l.width = 0
+	}
+}
