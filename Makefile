@@ -1,0 +1,44 @@
+# Tidemark. `make help` lists what there is.
+
+GO       ?= go
+BIN      := bin/tidemark
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
+TOOL     := $(GO) tool -modfile=.ci/tools.mod
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test race lint bench bench-compare generate clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+build: ## compile bin/tidemark, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/tidemark
+
+demo: build ## compile, then run a cluster of three nodes in one process (DEMO_FLAGS="--dir D ..." to change it)
+	$(BIN) demo $(DEMO_FLAGS)
+
+test: ## run all tests
+	$(GO) test -timeout 15m ./...
+
+race: ## run all tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
+
+lint: ## formatting, vet, staticcheck, and which package may import which
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	$(GO) test -count 1 -run 'TestImports|TestNothingBelowCommands' ./cmd/tidemark
+
+bench: build ## run the standard workloads against a cluster of three nodes on this machine (BENCH_FLAGS)
+	bench/local.sh $(BENCH_FLAGS)
+
+bench-compare: build ## measure Tidemark side by side with a three-member etcd (COMPARE_FLAGS)
+	bench/compare/run.sh $(COMPARE_FLAGS)
+
+generate: ## generate the protobuf code again
+	$(TOOL) buf generate
+
+clean: ## remove what was built
+	rm -rf bin coverage.out

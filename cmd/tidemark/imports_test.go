@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tidemarkdb/tidemark"
+
+// may lists, for a package or a folder of packages ("x/..."), which of our own packages it may import. The first entry
+// that matches a package holds. The order is that of the architecture: each tier stands on those before it.
+var may = []struct {
+	of      string
+	imports []string
+}{
+	{"hlc", nil},
+
+	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
+	{"rpc/...", []string{"hlc", "rpc/...", "range/keys"}},
+	{"range/keys", []string{"hlc", "rpc/..."}},
+	{"range/engine", []string{"hlc", "range/keys"}},
+	{"range/mvcc", []string{"hlc", "range/keys", "range/engine"}},
+	{"range/raftlog", []string{"hlc", "range/keys", "range/engine"}},
+	{"range/group", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/raftlog"}},
+	{"range/host/...", ground},
+
+	{"range/route", ground},
+	{"txn/...", append(ground[:len(ground):len(ground)], "range/route")},
+	{"range/replica/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
+	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...", "range/node/...")},
+
+	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas, nodes and clients.
+	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
+	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
+
+	// The SDK brings no server with it. Only what tests import of it does.
+	{"kv/kvtest", []string{"kv", "hlc", "rpc/...", "deploy/embedded"}},
+	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
+
+	// The one place that wires the parts together.
+	{"deploy/embedded/...", []string{"hlc", "rpc/...", "range/...", "txn/...", "placement/...", "deploy/embedded/..."}},
+
+	{"bench", nil},
+	{"bench/process", nil},
+	{"bench/kvtarget", []string{"bench", "kv"}},
+	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "range/keys", "deploy/embedded"}},
+}
+
+var ground = []string{
+	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...",
+}
+
+func matches(pattern, path string) bool {
+	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return path == folder || strings.HasPrefix(path, folder+"/")
+	}
+	return pattern == path
+}
+
+type listedPackage struct {
+	ImportPath, Name, Dir string
+	Imports, GoFiles      []string
+}
+
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,Imports,GoFiles", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var all []listedPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// Imports point one way (docs/architecture.md). Test files are free to reach across.
+func TestImports(t *testing.T) {
+	for _, p := range listPackages(t) {
+		path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		var rule []string
+		known := path == "" // the module's root holds no code
+		for _, entry := range may {
+			if matches(entry.of, path) {
+				rule, known = entry.imports, true
+				break
+			}
+		}
+		if !known {
+			t.Errorf("%s has no place in the order of imports: give it one in imports_test.go", path)
+			continue
+		}
+	imports:
+		for _, imported := range p.Imports {
+			ours, ok := strings.CutPrefix(imported, module+"/")
+			if !ok {
+				if path == "hlc" && strings.Contains(imported, ".") {
+					t.Errorf("hlc imports %s; it may import the standard library only", imported)
+				}
+				continue
+			}
+			for _, allowed := range rule {
+				if matches(allowed, ours) {
+					continue imports
+				}
+			}
+			t.Errorf("%s imports %s, which is not below it", path, ours)
+		}
+	}
+}
+
+// Nothing below the commands reads flags or the environment, ends the process, or uses what a process has only one of:
+// one process can hold a whole cluster.
+func TestNothingBelowCommandsIsGlobal(t *testing.T) {
+	forbiddenImports := map[string]bool{"flag": true, "github.com/spf13/cobra": true, "github.com/spf13/pflag": true}
+	forbidden := map[string]bool{
+		"os.Args": true, "os.Getenv": true, "os.LookupEnv": true, "os.Environ": true, "os.ExpandEnv": true, "os.Exit": true,
+		"log.Fatal": true, "log.Fatalf": true, "log.Fatalln": true, "slog.SetDefault": true, "signal.Notify": true, "signal.NotifyContext": true,
+		"prometheus.MustRegister": true, "prometheus.Register": true, "prometheus.DefaultRegisterer": true, "prometheus.DefaultGatherer": true,
+		"http.DefaultServeMux": true, "http.Handle": true, "http.HandleFunc": true,
+	}
+	for _, p := range listPackages(t) {
+		if p.Name == "main" || strings.HasPrefix(p.ImportPath, module+"/cmd/") {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			file := filepath.Join(p.Dir, name)
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := token.NewFileSet()
+			parsed, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range parsed.Imports {
+				if forbiddenImports[strings.Trim(spec.Path.Value, `"`)] {
+					t.Errorf("%s imports %s: flags belong to the commands", files.Position(spec.Pos()), spec.Path.Value)
+				}
+			}
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				selector, ok := node.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				if base, ok := selector.X.(*ast.Ident); ok && forbidden[base.Name+"."+selector.Sel.Name] {
+					t.Errorf("%s uses %s.%s: take it from the config", files.Position(node.Pos()), base.Name, selector.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
