@@ -1,0 +1,94 @@
+package history
+
+import (
+	"sync"
+	"time"
+)
+
+// Recorder collects operations of many clients at once. It keeps every operation: whoever drives the load bounds it.
+type Recorder struct {
+	begin time.Time
+
+	mu struct {
+		sync.Mutex
+		clock      int64
+		operations []*Operation
+	}
+}
+
+// NewRecorder starts an empty history.
+func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
+
+// Pending is an operation that was called and has not returned.
+type Pending struct {
+	recorder  *Recorder
+	operation *Operation
+}
+
+// Begin records a call; it must come before the request leaves. The operation's answer, outcome and times are ignored.
+func (r *Recorder) Begin(o Operation) Pending {
+	o.Outcome, o.Return = Unknown, 0
+	o.Began = time.Since(r.begin)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.clock++
+	o.Call = r.mu.clock
+	r.mu.operations = append(r.mu.operations, &o)
+	return Pending{recorder: r, operation: &o}
+}
+
+// end records a return; it must come after the answer was read.
+func (p Pending) end(set func(*Operation)) {
+	ended := time.Since(p.recorder.begin)
+	p.recorder.mu.Lock()
+	defer p.recorder.mu.Unlock()
+	p.recorder.mu.clock++
+	p.operation.Return = p.recorder.mu.clock
+	p.operation.Ended = ended
+	set(p.operation)
+}
+
+// Unknown: the client gave up, or was told that the outcome is unknown.
+func (p Pending) Unknown() { p.end(func(*Operation) {}) }
+
+// Refused: the operation certainly had no effect and never will have one.
+func (p Pending) Refused() { p.end(func(o *Operation) { o.Outcome = Refused }) }
+
+// Got is the answer of a Get.
+func (p Pending) Got(found State) {
+	p.end(func(o *Operation) { o.Outcome, o.Found = Done, found })
+}
+
+// Put is the answer of a Put.
+func (p Pending) Put() { p.end(func(o *Operation) { o.Outcome = Done }) }
+
+// Deleted is the answer of a Delete.
+func (p Pending) Deleted(existed bool) {
+	p.end(func(o *Operation) { o.Outcome, o.Existed = Done, existed })
+}
+
+// Swapped is the answer of a CompareAndSwap that wrote.
+func (p Pending) Swapped() { p.end(func(o *Operation) { o.Outcome, o.Swapped = Done, true }) }
+
+// NotSwapped is the answer of a CompareAndSwap that found something else.
+func (p Pending) NotSwapped(found State) {
+	p.end(func(o *Operation) { o.Outcome, o.Found = Done, found })
+}
+
+// Len is how many operations were begun.
+func (r *Recorder) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.operations)
+}
+
+// Operations is a copy of the history so far, by call. What has not returned is in it with an unknown outcome.
+func (r *Recorder) Operations() []Operation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	operations := make([]Operation, len(r.mu.operations))
+	for i, o := range r.mu.operations {
+		operations[i] = *o
+	}
+	return operations
+}
