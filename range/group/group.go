@@ -44,13 +44,16 @@ type Group struct {
 	term     uint64
 	leader   keys.ReplicaID
 	isLeader bool
-	state    raft.StateType
 
 	lease leaseTracker
 	echo  map[keys.ReplicaID]uint64
 	sleep sleeper
 
 	withholdVotes bool
+	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
+	abdicated bool
+	// tell: the next Output tells of the leadership.
+	tell bool
 }
 
 // New opens a group on its storage.
@@ -116,8 +119,8 @@ func (g *Group) Leadership() Leadership {
 // Lease is for readers in other goroutines.
 func (g *Group) Lease() *Lease { return &g.lease.published }
 
-// WithholdVotes keeps the group from voting, but in a leadership transfer, until it is called with false: a follower that
-// restarted has forgotten which leader it heard, and for how long it promised to be faithful.
+// WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning, until it is called with
+// false: a follower that restarted has forgotten which leader it heard, and for how long it promised to be faithful.
 func (g *Group) WithholdVotes(withhold bool) { g.withholdVotes = withhold }
 
 // campaignTransfer is the context of the votes that a leadership transfer asks for.
@@ -186,10 +189,14 @@ func (g *Group) Tick() {
 		return
 	}
 	g.node.Tick()
+	if g.abdicated {
+		g.pushTransfer()
+	}
 	g.maybeLeadToSleep()
 }
 
-// Propose appends entries to the log if this replica leads at term, all of them or none.
+// Propose appends entries to the log if this replica leads at term, all of them or none. Once Raft has refused some, this
+// replica's leadership is over.
 func (g *Group) Propose(term uint64, data [][]byte) error {
 	g.wakeUp(false)
 	g.sleep.idle = 0
@@ -203,7 +210,12 @@ func (g *Group) Propose(term uint64, data [][]byte) error {
 		entries[i] = &boxes[i]
 	}
 	self := uint64(g.config.Self)
-	return g.node.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: &self, Entries: entries})
+	err := g.node.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: &self, Entries: entries})
+	if errors.Is(err, raft.ErrProposalDropped) {
+		// Too much is uncommitted. What comes later must not be appended without this.
+		g.abdicate()
+	}
+	return err
 }
 
 // ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a change of leader).
@@ -216,21 +228,11 @@ func (g *Group) ReadIndex(request []byte) {
 // Campaign starts an election, which PreVote keeps from disturbing a leader that is heard.
 func (g *Group) Campaign() {
 	g.wakeUp(false)
-	if !g.isLeader {
+	if !g.isLeader && !g.withholdVotes {
 		if err := g.node.Campaign(); err != nil {
 			g.config.Logger.Debug("campaign refused", "group", g.config.ID, "error", err)
 		}
 	}
-}
-
-// TransferLeader gives up the lease for the rest of the term, and asks another replica to take over.
-func (g *Group) TransferLeader(to keys.ReplicaID) {
-	if !g.isLeader || to == g.config.Self {
-		return
-	}
-	g.wakeUp(false)
-	g.lease.forfeit()
-	g.node.TransferLeader(uint64(to))
 }
 
 // Progress describes a follower, as its leader sees it.

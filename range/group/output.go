@@ -37,7 +37,8 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	}
 	if !g.node.HasReady() {
 		g.lease.credit(g.isLeader, g.term, now)
-		return len(out.Messages) > 0
+		told := g.tellLeadership(out)
+		return len(out.Messages) > 0 || told
 	}
 	rd := g.node.Ready()
 	g.observe(rd, out)
@@ -63,21 +64,19 @@ func (g *Group) Ready(now int64, out *Output) bool {
 
 // observe follows term, leader and role.
 func (g *Group) observe(rd raft.Ready, out *Output) {
-	changed := false
-	wasLeader, oldTerm := g.isLeader, g.term
+	wasLeader, oldTerm, oldLeader := g.isLeader, g.term, g.leader
 	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) && rd.HardState.GetTerm() != g.term {
-		g.term, changed = rd.HardState.GetTerm(), true
+		g.term, g.abdicated = rd.HardState.GetTerm(), false
 	}
 	if rd.SoftState != nil {
-		leader := keys.ReplicaID(rd.SoftState.Lead)
-		isLeader := rd.SoftState.RaftState == raft.StateLeader
-		if leader != g.leader || isLeader != g.isLeader {
-			changed = true
+		g.leader = keys.ReplicaID(rd.SoftState.Lead)
+		g.isLeader = rd.SoftState.RaftState == raft.StateLeader
+		if !g.isLeader {
+			g.abdicated = false
 		}
-		g.leader, g.isLeader, g.state = leader, isLeader, rd.SoftState.RaftState
 	}
-	if !changed {
-		return
+	if g.abdicated {
+		g.isLeader, g.leader = false, 0
 	}
 	switch {
 	case g.isLeader && (!wasLeader || g.term != oldTerm):
@@ -85,8 +84,20 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	case !g.isLeader && wasLeader:
 		g.lease.end()
 	}
+	if g.isLeader != wasLeader || g.term != oldTerm || g.leader != oldLeader {
+		g.tell = true
+	}
+	g.tellLeadership(out)
+}
+
+func (g *Group) tellLeadership(out *Output) bool {
+	if !g.tell {
+		return false
+	}
+	g.tell = false
 	l := g.Leadership()
 	out.Leadership = &l
+	return true
 }
 
 // Outgoing turns a response of a storage thread into a message for a peer.

@@ -36,6 +36,9 @@ func (g *Group) WakeLeaderGone(ticks int) {
 		return
 	}
 	g.sleep.asleep, g.sleep.idle = false, 0
+	if g.withholdVotes {
+		return // it may owe a promise that it has forgotten
+	}
 	for range min(ticks, g.config.ElectionTicks) {
 		g.node.TickQuiesced()
 	}
@@ -53,7 +56,7 @@ func (g *Group) wakeUp(active bool) {
 	case g.isLeader:
 		// A read index whose answer nobody waits for: it sends a heartbeat to everybody at once.
 		g.node.ReadIndex(wakeRequest)
-	case g.leader == 0:
+	case g.leader == 0 && !g.withholdVotes:
 		if err := g.node.Campaign(); err != nil {
 			g.config.Logger.Debug("campaign refused", "group", g.config.ID, "error", err)
 		}

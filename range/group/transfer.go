@@ -1,0 +1,43 @@
+package group
+
+import (
+	"go.etcd.io/raft/v3"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Handing over ends a leadership for good, whatever becomes of the transfer: the message that makes the other replica
+// campaign may be late, so the lease cannot be taken up again in this term; and Raft refused proposals meanwhile, so the
+// state machine, which evaluates each command on top of those before it, cannot simply go on either. A leader whose
+// transfer came to nothing (the other was down) therefore tries the next follower, until somebody else leads.
+
+// TransferLeader gives up the lease and the leadership of this term, and asks another replica to take over.
+func (g *Group) TransferLeader(to keys.ReplicaID) {
+	if !g.isLeader || to == g.config.Self {
+		return
+	}
+	g.wakeUp(false)
+	g.abdicate()
+	g.node.TransferLeader(uint64(to))
+}
+
+func (g *Group) abdicate() {
+	g.lease.forfeit()
+	g.abdicated, g.isLeader, g.leader, g.tell = true, false, 0, true
+}
+
+// pushTransfer is called each tick while the group has abdicated and nobody else leads.
+func (g *Group) pushTransfer() {
+	if status := g.node.BasicStatus(); status.RaftState != raft.StateLeader || status.LeadTransferee != 0 {
+		return
+	}
+	var best, match uint64
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
+		if keys.ReplicaID(id) != g.config.Self && p.RecentActive && p.Match >= match {
+			best, match = id, p.Match
+		}
+	})
+	if best != 0 {
+		g.node.TransferLeader(best)
+	}
+}

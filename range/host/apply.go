@@ -1,0 +1,243 @@
+package host
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+)
+
+// task is a piece of work in a group's apply queue. Exactly one field is set.
+type task struct {
+	apply   *raftpb.Message
+	install *installation
+	// run is anything that must not run beside applying.
+	run func()
+}
+
+// taskQueue is a group's apply queue. Raft bounds how much of it can be entries.
+type taskQueue struct {
+	mu      sync.Mutex
+	tasks   []task
+	running bool
+}
+
+// enqueueTask appends a task; the caller has counted it in g.work.
+func (g *Group) enqueueTask(t task) {
+	g.tasks.mu.Lock()
+	g.tasks.tasks = append(g.tasks.tasks, t)
+	start := !g.tasks.running
+	g.tasks.running = true
+	g.tasks.mu.Unlock()
+	if start {
+		g.host.apply.enqueue(g)
+	}
+}
+
+// applyPool is a fixed number of workers; a group is with at most one of them.
+type applyPool struct {
+	host    *Host
+	workers int
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	queue   []*Group
+	stopped bool
+
+	running sync.WaitGroup
+}
+
+func newApplyPool(h *Host, workers int) *applyPool {
+	p := &applyPool{host: h, workers: workers}
+	p.wake = sync.NewCond(&p.mu)
+	return p
+}
+
+func (p *applyPool) start() {
+	for range p.workers {
+		p.running.Add(1)
+		go p.run()
+	}
+}
+
+func (p *applyPool) enqueue(g *Group) {
+	p.mu.Lock()
+	p.queue = append(p.queue, g)
+	p.mu.Unlock()
+	p.wake.Signal()
+}
+
+func (p *applyPool) stop() {
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	p.wake.Broadcast()
+	p.running.Wait()
+	for _, g := range p.queue {
+		g.dropTasks()
+	}
+	p.queue = nil
+}
+
+func (p *applyPool) run() {
+	defer p.running.Done()
+	var scratch []group.Entry
+	for {
+		p.mu.Lock()
+		for len(p.queue) == 0 && !p.stopped {
+			p.wake.Wait()
+		}
+		if p.stopped {
+			p.mu.Unlock()
+			return
+		}
+		g := p.queue[0]
+		p.queue[0] = nil
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+		scratch = g.runTasks(scratch)
+	}
+}
+
+// runTasks runs what is queued now; what comes meanwhile goes to the end of the pool's queue, so that a busy group does
+// not keep a worker from the others.
+func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
+	g.tasks.mu.Lock()
+	tasks := g.tasks.tasks
+	g.tasks.tasks = nil
+	g.tasks.mu.Unlock()
+	for i := range tasks {
+		scratch = g.runTask(&tasks[i], scratch)
+		g.work.Done()
+	}
+	g.tasks.mu.Lock()
+	more := len(g.tasks.tasks) > 0
+	g.tasks.running = more
+	g.tasks.mu.Unlock()
+	if more {
+		g.host.apply.enqueue(g)
+	}
+	return scratch
+}
+
+// dropTasks forgets what was queued when the host closed.
+func (g *Group) dropTasks() {
+	g.tasks.mu.Lock()
+	tasks := g.tasks.tasks
+	g.tasks.tasks = nil
+	g.tasks.mu.Unlock()
+	for _, t := range tasks {
+		if t.install != nil {
+			t.install.staged.Discard()
+		}
+		g.work.Done()
+	}
+}
+
+func (g *Group) runTask(t *task, scratch []group.Entry) []group.Entry {
+	defer func() {
+		if p := recover(); p != nil {
+			g.failFrom(fmt.Errorf("applying: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	if g.Failed() != nil && t.install == nil {
+		return scratch
+	}
+	switch {
+	case t.apply != nil:
+		return g.applyEntries(t.apply, scratch)
+	case t.install != nil:
+		g.runInstall(t.install)
+	case t.run != nil:
+		t.run()
+	}
+	return scratch
+}
+
+// applyEntries applies what one MsgStorageApply carries and answers it.
+func (g *Group) applyEntries(m *raftpb.Message, scratch []group.Entry) []group.Entry {
+	scratch = scratch[:0]
+	for _, e := range m.Entries {
+		entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm()}
+		if e.GetType() == raftpb.EntryNormal {
+			entry.Data = e.GetData()
+		}
+		scratch = append(scratch, entry)
+	}
+	start := time.Now()
+	if err := g.machine.Apply(scratch); err != nil {
+		g.failFrom(fmt.Errorf("applying entries %d to %d: %w", scratch[0].Index, scratch[len(scratch)-1].Index, err))
+		clear(scratch)
+		return scratch
+	}
+	g.host.metrics.applySeconds.Observe(time.Since(start).Seconds())
+	g.host.metrics.appliedEntries.Add(float64(len(scratch)))
+	last := scratch[len(scratch)-1]
+	g.setApplied(last.Index, last.Term)
+	clear(scratch)
+	g.put(func(in *inbox) { in.local = append(in.local, m.Responses...) })
+	g.storage.Release(last.Index, false)
+	return scratch
+}
+
+func (g *Group) setApplied(index, term uint64) {
+	g.appliedTerm.Store(term)
+	g.applied.Store(index)
+	g.waiting.advance(index)
+}
+
+// appended is the context of an append: whom to answer.
+type appended struct {
+	group     *Group
+	responses []*raftpb.Message
+}
+
+// onAppended runs on the log's append worker after each synced batch: peers are answered at once, with one message per
+// host for the whole batch, and the shards are woken once each.
+func (h *Host) onAppended(batch []*raftlog.Append, err error) {
+	var out sends
+	out.init()
+	wake := make(map[*shard][]*Group, len(h.shards))
+	for _, a := range batch {
+		c := a.Context.(*appended)
+		g := c.group
+		if err != nil {
+			if err != raftlog.ErrClosed {
+				g.failFrom(err)
+			}
+			g.work.Done()
+			continue
+		}
+		var local []*raftpb.Message
+		for _, m := range c.responses {
+			if replicaID(m.GetTo()) == g.self {
+				local = append(local, m)
+			} else {
+				out.add(g, g.core.Outgoing(m))
+			}
+		}
+		if len(local) > 0 {
+			g.inbox.mu.Lock()
+			if !g.inbox.stopped {
+				g.inbox.local = append(g.inbox.local, local...)
+				if !g.inbox.queued {
+					g.inbox.queued = true
+					wake[g.shard] = append(wake[g.shard], g)
+				}
+			}
+			g.inbox.mu.Unlock()
+		}
+		g.work.Done()
+	}
+	if err == nil && h.transport != nil {
+		out.flush(h.transport)
+	}
+	for s, groups := range wake {
+		s.enqueueAll(groups)
+	}
+}

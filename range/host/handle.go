@@ -1,0 +1,261 @@
+package host
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// maxInboxBytes bounds what peers can queue for one group. What comes beyond is dropped, and sent again by Raft.
+const maxInboxBytes = 16 << 20
+
+// maxInboxReads bounds the read-index requests that wait in one inbox.
+const maxInboxReads = 100_000
+
+// Group is the handle of one group on this host. Its exported methods may be called from any goroutine.
+type Group struct {
+	host      *Host
+	shard     *shard
+	id        keys.PartitionID
+	self      keys.ReplicaID
+	identity  raftlog.Identity
+	hosts     map[keys.ReplicaID]uint64
+	restarted bool
+
+	storage *raftlog.Group
+	machine group.StateMachine
+	lease   *group.Lease
+
+	leadership  atomic.Pointer[group.Leadership]
+	applied     atomic.Uint64
+	appliedTerm atomic.Uint64
+	failure     atomic.Pointer[error]
+
+	// Of the shard worker alone.
+	core  *group.Group
+	awake bool
+	steps struct {
+		installing bool
+		held       []*raftlog.Append // appends that came behind a snapshot that is being installed
+		readSeq    uint64
+		reads      []readBatch // sent to Raft, by ascending sequence
+	}
+
+	inbox   inbox
+	tasks   taskQueue
+	waiting readWaiters
+	// work counts appends and tasks in flight.
+	work sync.WaitGroup
+}
+
+type proposal struct {
+	term uint64
+	data []byte
+}
+
+// inbox is what a group still has to take in.
+type inbox struct {
+	mu        sync.Mutex
+	messages  []*peerpb.RaftMessage
+	bytes     int
+	local     []*raftpb.Message
+	proposals []proposal
+	reads     []func(error)
+	ops       []func(*Group)
+	staged    group.Staged
+	queued    bool
+	stopped   bool
+}
+
+// ID returns the group's id.
+func (g *Group) ID() keys.PartitionID { return g.id }
+
+// Self returns this replica's id.
+func (g *Group) Self() keys.ReplicaID { return g.self }
+
+// Identity returns what is on disk about this replica.
+func (g *Group) Identity() raftlog.Identity { return g.identity }
+
+// HostOf returns the host of a replica, 0 if there is none.
+func (g *Group) HostOf(id keys.ReplicaID) uint64 { return g.hosts[id] }
+
+// Leader returns who leads, as far as this replica knows (0: nobody known), and the term.
+func (g *Group) Leader() (keys.ReplicaID, uint64) {
+	l := g.leadership.Load()
+	return l.Leader, l.Term
+}
+
+// Lease says whether this replica leads and its lease stands at this moment.
+func (g *Group) Lease() (term uint64, ok bool) { return g.lease.Valid(g.host.now()) }
+
+// Applied returns the last applied index.
+func (g *Group) Applied() uint64 { return g.applied.Load() }
+
+// Failed returns why the group failed, or nil.
+func (g *Group) Failed() error {
+	if p := g.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (g *Group) appliedState() (index, term uint64) {
+	// The pair may be torn between two applies; a term that is too new is then corrected by reading the index again.
+	for {
+		index = g.applied.Load()
+		term = g.appliedTerm.Load()
+		if g.applied.Load() == index {
+			return index, term
+		}
+	}
+}
+
+// put changes the inbox and has the shard worker look at it; false if the group is stopped.
+func (g *Group) put(change func(*inbox)) bool {
+	g.inbox.mu.Lock()
+	if g.inbox.stopped {
+		g.inbox.mu.Unlock()
+		return false
+	}
+	change(&g.inbox)
+	schedule := !g.inbox.queued
+	g.inbox.queued = true
+	g.inbox.mu.Unlock()
+	if schedule {
+		g.shard.enqueue(g)
+	}
+	return true
+}
+
+// Propose queues data to be appended to the log, in the order of the calls, if this replica still leads at term by
+// then; otherwise it is dropped, and LeadershipChanged tells of it. The data belongs to the group from here on.
+func (g *Group) Propose(term uint64, data []byte) error {
+	g.inbox.mu.Lock()
+	if g.inbox.stopped {
+		g.inbox.mu.Unlock()
+		return ErrStopped
+	}
+	g.inbox.proposals = append(g.inbox.proposals, proposal{term, data})
+	schedule := !g.inbox.queued
+	g.inbox.queued = true
+	g.inbox.mu.Unlock()
+	if schedule {
+		g.shard.enqueue(g)
+	}
+	return nil
+}
+
+// ReadIndex calls done(nil) once the local state has applied everything that was committed anywhere when ReadIndex was
+// called, or with an error if that cannot be shown. done runs on an apply worker (or, with an error, on any goroutine,
+// the caller's included) and must not block for long.
+func (g *Group) ReadIndex(done func(error)) {
+	full := false
+	ok := g.put(func(in *inbox) {
+		if full = len(in.reads) >= maxInboxReads; !full {
+			in.reads = append(in.reads, done)
+		}
+	})
+	if !ok {
+		done(ErrStopped)
+	} else if full {
+		done(ErrOverloaded)
+	}
+}
+
+// Wake wakes a sleeping group because there is something to do. A replica without a leader campaigns.
+func (g *Group) Wake() { g.do(func(g *Group) { g.core.Wake() }) }
+
+// Campaign makes this replica try to lead.
+func (g *Group) Campaign() { g.do(func(g *Group) { g.core.Campaign() }) }
+
+// TransferLeader gives up the lease and asks another replica to lead. Proposals are refused until that is decided.
+func (g *Group) TransferLeader(to keys.ReplicaID) {
+	g.do(func(g *Group) { g.core.TransferLeader(to) })
+}
+
+// do runs op on the shard worker.
+func (g *Group) do(op func(*Group)) bool {
+	return g.put(func(in *inbox) { in.ops = append(in.ops, op) })
+}
+
+// Followers reports the followers' progress, asynchronously; nil if this replica does not lead.
+func (g *Group) Followers(report func(map[keys.ReplicaID]group.Progress)) {
+	ok := g.do(func(g *Group) {
+		if !g.core.Leadership().IsLeader {
+			report(nil)
+			return
+		}
+		found := make(map[keys.ReplicaID]group.Progress)
+		g.core.Followers(func(id keys.ReplicaID, p group.Progress) { found[id] = p })
+		report(found)
+	})
+	if !ok {
+		report(nil)
+	}
+}
+
+// stopAndWait lets nothing more in and waits for what is in flight.
+func (g *Group) stopAndWait() {
+	stopped := make(chan struct{})
+	if !g.do(func(g *Group) {
+		g.shutDown()
+		close(stopped)
+	}) {
+		g.work.Wait()
+		return
+	}
+	<-stopped
+	g.work.Wait()
+}
+
+// shutDown empties the inbox for good. It runs on the shard worker, or after that has stopped.
+func (g *Group) shutDown() {
+	g.inbox.mu.Lock()
+	already := g.inbox.stopped
+	g.inbox.stopped = true
+	reads, staged := g.inbox.reads, g.inbox.staged
+	g.inbox.messages, g.inbox.local, g.inbox.proposals, g.inbox.reads, g.inbox.ops, g.inbox.staged = nil, nil, nil, nil, nil, nil
+	g.inbox.mu.Unlock()
+	if already {
+		return
+	}
+	if staged != nil {
+		staged.Discard()
+	}
+	for _, done := range reads {
+		done(ErrStopped)
+	}
+	g.failReads(ErrStopped)
+	if g.awake {
+		g.shard.setAwake(g, false)
+	}
+	if l := g.leadership.Load(); l.IsLeader || l.Leader != 0 {
+		gone := group.Leadership{Term: l.Term}
+		g.leadership.Store(&gone)
+		g.machine.LeadershipChanged(gone)
+	}
+}
+
+// fail marks the group failed. It runs on the shard worker.
+func (g *Group) fail(err error) {
+	if !g.failure.CompareAndSwap(nil, &err) {
+		return
+	}
+	g.host.config.Logger.Error("replica failed", "partition", g.id, "replica", g.self, "error", err)
+	g.host.metrics.failed.Inc()
+	g.shutDown()
+	if f := g.host.config.OnFailed; f != nil {
+		f(g.id, err)
+	}
+}
+
+// failFrom marks the group failed from any goroutine.
+func (g *Group) failFrom(err error) {
+	g.do(func(g *Group) { g.fail(err) })
+}

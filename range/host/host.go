@@ -1,0 +1,326 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// Errors of a group's handle.
+var (
+	// ErrStopped: the host is closed, or the group removed or failed.
+	ErrStopped = errors.New("the group is stopped")
+	// ErrNotLeader: this replica does not lead, or stopped leading before it could answer.
+	ErrNotLeader = errors.New("this replica does not lead the group")
+	// ErrTimeout: no quorum answered in time.
+	ErrTimeout = errors.New("no quorum of the group answered")
+	// ErrOverloaded: the group's inbox is full.
+	ErrOverloaded = errors.New("the group is overloaded")
+)
+
+// Transport carries messages to other hosts. Send and Ping never block and may lose what they are given.
+type Transport interface {
+	Send(host uint64, class rpc.Class, messages []*peerpb.RaftMessage)
+	Ping(host uint64, ping *peerpb.HostPing)
+	SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error
+}
+
+// Config configures a Host. Fields without a default are required.
+type Config struct {
+	// Self is this host's id, by which replicas name it.
+	Self uint64
+	// Log is the log database.
+	Log *engine.Log
+	// Tick is the interval of ticks and heartbeats. Default 100 ms.
+	Tick time.Duration
+	// ElectionTicks: a follower campaigns after this many to twice this many ticks without its leader. Default 10.
+	ElectionTicks int
+	// DriftMargin is the part of the election timeout by which a lease ends early. Default 0.1.
+	DriftMargin float64
+	// SleepAfter is how long a group is idle before it sleeps; negative: never. Default 3 s.
+	SleepAfter time.Duration
+	// Shards is the number of workers that step groups. Default: the number of processors, at most 8.
+	Shards int
+	// ApplyWorkers is the number of workers that apply. Default: the number of processors, at least 2, at most 8.
+	ApplyWorkers int
+	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that needs more gets a
+	// snapshot. Default 8 MiB.
+	RetainLogBytes int64
+	// Clock's readings travel with pings.
+	Clock *hlc.Clock
+	// OnPing is told of every ping, from the transport's goroutine; optional.
+	OnPing func(from uint64, ping *peerpb.HostPing)
+	// OnFailed is told of a group that failed, from a worker's goroutine; optional.
+	OnFailed   func(id keys.PartitionID, err error)
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Random gives the incarnation of this process; default: the runtime's.
+	Random func() uint64
+}
+
+func (c *Config) ensureDefaults() error {
+	if c.Log == nil || c.Self == 0 || c.Clock == nil {
+		return errors.New("host: Self, Log and Clock are required")
+	}
+	if c.Tick <= 0 {
+		c.Tick = 100 * time.Millisecond
+	}
+	if c.ElectionTicks <= 0 {
+		c.ElectionTicks = 10
+	}
+	if c.ElectionTicks < 3 {
+		return fmt.Errorf("host: an election timeout of %d ticks leaves no time for a lease; at least 3 are needed", c.ElectionTicks)
+	}
+	if c.DriftMargin <= 0 || c.DriftMargin >= 1 {
+		c.DriftMargin = 0.1
+	}
+	if c.SleepAfter == 0 {
+		c.SleepAfter = 3 * time.Second
+	}
+	if c.Shards <= 0 {
+		c.Shards = min(runtime.GOMAXPROCS(0), 8)
+	}
+	if c.ApplyWorkers <= 0 {
+		c.ApplyWorkers = max(2, min(runtime.GOMAXPROCS(0), 8))
+	}
+	if c.RetainLogBytes <= 0 {
+		c.RetainLogBytes = 8 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Random == nil {
+		c.Random = rand.Uint64
+	}
+	return nil
+}
+
+// leaseDuration is the election timeout less one tick (a follower's first tick may come right after the heartbeat) and
+// less the margin for clocks that run at different speeds.
+func (c *Config) leaseDuration() time.Duration {
+	return time.Duration(float64(time.Duration(c.ElectionTicks-1)*c.Tick) * (1 - c.DriftMargin))
+}
+
+func (c *Config) electionTimeout() time.Duration { return time.Duration(c.ElectionTicks) * c.Tick }
+
+// Host runs the groups of one process.
+type Host struct {
+	config      Config
+	log         *raftlog.Log
+	transport   Transport
+	metrics     *metrics
+	incarnation uint64
+	// epoch is when the host was made: monotonic times are counted from it.
+	epoch   time.Time
+	started atomic.Bool
+
+	shards []*shard
+	apply  *applyPool
+	peers  peers
+
+	ctx    context.Context // of snapshot sends
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // ticker and snapshot sends
+
+	mu struct {
+		sync.RWMutex
+		groups map[keys.PartitionID]*Group
+		next   int // shard of the next group
+		closed bool
+	}
+}
+
+// New opens the log and makes a host that does nothing before Start.
+func New(c Config) (*Host, error) {
+	if err := c.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	h := &Host{config: c, metrics: newMetrics(c.Registerer), incarnation: c.Random(), epoch: time.Now()}
+	h.mu.groups = make(map[keys.PartitionID]*Group)
+	h.peers.init()
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	var err error
+	h.log, err = raftlog.Open(c.Log, raftlog.Options{OnAppended: h.onAppended, Logger: c.Logger, Registerer: c.Registerer})
+	if err != nil {
+		return nil, err
+	}
+	h.apply = newApplyPool(h, c.ApplyWorkers)
+	for range c.Shards {
+		h.shards = append(h.shards, newShard(h))
+	}
+	return h, nil
+}
+
+// Log gives access to the identities on disk.
+func (h *Host) Log() *raftlog.Log { return h.log }
+
+// Start starts the workers. Groups opened before make a burst of work less than groups opened after.
+func (h *Host) Start(t Transport) {
+	h.transport = t
+	h.started.Store(true)
+	for _, s := range h.shards {
+		h.tasks.Add(1)
+		go s.run()
+	}
+	h.apply.start()
+	h.tasks.Add(1)
+	go h.tickLoop()
+}
+
+// Close stops all work. What is in flight ends as unknown; whoever waits for a read index gets ErrStopped. The
+// transport must deliver nothing more once Close has been called.
+func (h *Host) Close() {
+	h.mu.Lock()
+	if h.mu.closed {
+		h.mu.Unlock()
+		return
+	}
+	h.mu.closed = true
+	groups := make([]*Group, 0, len(h.mu.groups))
+	for _, g := range h.mu.groups {
+		groups = append(groups, g)
+	}
+	h.mu.Unlock()
+	h.cancel()
+	for _, s := range h.shards {
+		s.stop()
+	}
+	h.tasks.Wait()
+	h.log.Close()
+	h.apply.stop()
+	for _, g := range groups {
+		g.shutDown()
+	}
+}
+
+// now is the monotonic clock in nanoseconds.
+func (h *Host) now() int64 { return int64(time.Since(h.epoch)) }
+
+// votesWithheld says whether this process is so young that its restarted groups may owe a promise to a leader.
+func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
+
+// Group returns an open group, or nil.
+func (h *Host) Group(id keys.PartitionID) *Group {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.mu.groups[id]
+}
+
+// Groups calls visit for every open group.
+func (h *Host) Groups(visit func(*Group)) {
+	h.mu.RLock()
+	groups := make([]*Group, 0, len(h.mu.groups))
+	for _, g := range h.mu.groups {
+		groups = append(groups, g)
+	}
+	h.mu.RUnlock()
+	for _, g := range groups {
+		visit(g)
+	}
+}
+
+// GroupConfig describes a replica to be opened.
+type GroupConfig struct {
+	Identity raftlog.Identity
+	// Hosts says on which host each replica is, this one included.
+	Hosts map[keys.ReplicaID]uint64
+	// New says that the replica was created by this process and has never voted. It may do so at once.
+	New bool
+	// Open makes the state machine; the handle may be kept, but not used before Open has returned.
+	Open func(*Group) (group.StateMachine, error)
+}
+
+// Open opens a group whose identity Log().Create has written. It starts asleep.
+func (h *Host) Open(c GroupConfig) (*Group, error) {
+	id := c.Identity.Group
+	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity, hosts: c.Hosts}
+	g.restarted = !c.New && len(c.Identity.Voters) > 1
+	for _, v := range c.Identity.Voters {
+		if c.Hosts[v] == 0 {
+			return nil, fmt.Errorf("group %s: voter %s is on no host", id, v)
+		}
+	}
+	sm, err := c.Open(g)
+	if err != nil {
+		return nil, fmt.Errorf("group %s: opening the state machine: %w", id, err)
+	}
+	g.machine = sm
+	index, term := sm.Applied()
+	g.applied.Store(index)
+	g.appliedTerm.Store(term)
+	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
+		return nil, err
+	}
+	sleepAfter := 0
+	if h.config.SleepAfter > 0 {
+		sleepAfter = max(1, int(h.config.SleepAfter/h.config.Tick))
+	}
+	g.core, err = group.New(group.Config{
+		ID: id, Self: g.self, Storage: g.storage, Applied: index,
+		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(), SleepAfterTicks: sleepAfter,
+		Logger: h.config.Logger,
+	})
+	if err != nil {
+		h.log.CloseGroup(g.storage)
+		return nil, err
+	}
+	g.lease = g.core.Lease()
+	initial := g.core.Leadership()
+	g.leadership.Store(&initial)
+	g.core.FallAsleep()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.closed {
+		return nil, ErrStopped
+	}
+	if h.mu.groups[id] != nil {
+		return nil, fmt.Errorf("group %s is open already", id)
+	}
+	g.shard = h.shards[h.mu.next%len(h.shards)]
+	h.mu.next++
+	h.mu.groups[id] = g
+	for _, host := range c.Hosts {
+		if host != h.config.Self {
+			h.peers.add(host)
+		}
+	}
+	h.metrics.groups.Inc()
+	return g, nil
+}
+
+// Remove stops a group and waits until nothing of it is in flight. Its log and state are still there: the caller
+// destroys the state and then calls Log().Remove, in this order, so that a crash between the two leaves a replica that
+// is opened and removed again.
+func (h *Host) Remove(g *Group) {
+	h.mu.Lock()
+	if h.mu.groups[g.id] == g {
+		delete(h.mu.groups, g.id)
+		for _, host := range g.hosts {
+			if host != h.config.Self {
+				h.peers.drop(host)
+			}
+		}
+		h.metrics.groups.Dec()
+	}
+	h.mu.Unlock()
+	g.stopAndWait()
+	h.log.CloseGroup(g.storage)
+}

@@ -1,0 +1,42 @@
+package host
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	groups, awake                                                         prometheus.Gauge
+	failed, elected, dropped, misaddressed, inboxFull, pauses             prometheus.Counter
+	appliedEntries                                                        prometheus.Counter
+	snapshotsSent, snapshotsFailed, snapshotsReceived, snapshotsInstalled prometheus.Counter
+	applySeconds                                                          prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_host_" + name, Help: help})
+	}
+	m := &metrics{
+		groups:             gauge("groups", "Groups with a replica here."),
+		awake:              gauge("awake_groups", "Groups that are awake."),
+		failed:             counter("failed_groups_total", "Replicas that failed; see the log for why."),
+		elected:            counter("elections_won_total", "Elections that a replica here won."),
+		dropped:            counter("dropped_proposals_total", "Proposals dropped because the leadership they were made for was over."),
+		misaddressed:       counter("misaddressed_messages_total", "Messages for a replica that is not here."),
+		inboxFull:          counter("inbox_full_total", "Messages dropped because a group's inbox was full."),
+		pauses:             counter("pauses_total", "Times the process stood still for an election timeout or more."),
+		appliedEntries:     counter("applied_entries_total", "Entries applied."),
+		snapshotsSent:      counter("snapshots_sent_total", "Snapshots sent."),
+		snapshotsFailed:    counter("snapshots_failed_total", "Snapshots that could not be sent."),
+		snapshotsReceived:  counter("snapshots_received_total", "Snapshots received and verified."),
+		snapshotsInstalled: counter("snapshots_installed_total", "Snapshots installed."),
+		applySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tidemark_host_apply_seconds", Help: "Time to apply what was committed together.", Buckets: prometheus.ExponentialBuckets(10e-6, 2, 16)}),
+	}
+	if r != nil {
+		r.MustRegister(m.groups, m.awake, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.pauses, m.appliedEntries,
+			m.snapshotsSent, m.snapshotsFailed, m.snapshotsReceived, m.snapshotsInstalled, m.applySeconds)
+	}
+	return m
+}

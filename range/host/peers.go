@@ -1,0 +1,208 @@
+package host
+
+import (
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// peers are the hosts that share a group with this one.
+type peers struct {
+	mu    sync.Mutex
+	hosts map[uint64]*peer
+}
+
+type peer struct {
+	groups      int
+	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
+	incarnation uint64
+	down        bool
+}
+
+func (p *peers) init() { p.hosts = make(map[uint64]*peer) }
+
+func (p *peers) add(host uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	if x == nil {
+		x = &peer{}
+		p.hosts[host] = x
+	}
+	x.groups++
+}
+
+func (p *peers) drop(host uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.hosts[host]; x != nil {
+		if x.groups--; x.groups == 0 {
+			delete(p.hosts, host)
+		}
+	}
+}
+
+// heard notes a sign of life; restarted says that the process is another one than before.
+func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	if x == nil {
+		return false
+	}
+	x.lastHeard, x.down = now, false
+	if incarnation == 0 || incarnation == x.incarnation {
+		return false
+	}
+	restarted = x.incarnation != 0
+	x.incarnation = incarnation
+	return restarted
+}
+
+// silent returns the hosts that have newly been silent for the timeout, and all hosts.
+func (p *peers) silent(now, timeout int64) (silent, all []uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, x := range p.hosts {
+		all = append(all, id)
+		if x.lastHeard == 0 {
+			x.lastHeard = now
+		}
+		if !x.down && now-x.lastHeard >= timeout {
+			x.down = true
+			silent = append(silent, id)
+		}
+	}
+	return silent, all
+}
+
+// PeerDown says whether a host that shares a group with this one has been silent for an election timeout.
+func (h *Host) PeerDown(host uint64) bool {
+	h.peers.mu.Lock()
+	defer h.peers.mu.Unlock()
+	x := h.peers.hosts[host]
+	return x != nil && x.down
+}
+
+// HandleMessages takes a batch from a peer's host; it belongs to this host from here on.
+func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
+	now := h.now()
+	if p := b.GetPing(); p != nil {
+		if h.peers.heard(from, p.GetIncarnation(), now) {
+			// A new process knows nothing of the groups that slept under its leadership.
+			h.wakeFollowersOf(from)
+		}
+		if f := h.config.OnPing; f != nil {
+			f(from, p)
+		}
+	} else {
+		h.peers.heard(from, 0, now)
+	}
+	messages := b.GetMessages()
+	if len(messages) == 0 {
+		return
+	}
+	wake := make(map[*shard][]*Group, 2)
+	h.mu.RLock()
+	for _, m := range messages {
+		if m == nil {
+			continue
+		}
+		g := h.mu.groups[keys.PartitionID(m.GetGroup())]
+		if g == nil || !g.addressed(from, m) {
+			h.metrics.misaddressed.Inc()
+			continue
+		}
+		if raftpb.MessageType(m.GetType()) == raftpb.MsgSnap {
+			continue // a snapshot has a stream of its own
+		}
+		if g.receive(m) {
+			wake[g.shard] = append(wake[g.shard], g)
+		}
+	}
+	h.mu.RUnlock()
+	for s, groups := range wake {
+		s.enqueueAll(groups)
+	}
+}
+
+// addressed says whether a message is for this very replica, and from the host where its sender is. A replica that was
+// removed and one that took its place have different ids: neither hears what is meant for the other.
+func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
+	return replicaID(m.GetTo()) == g.self && g.hosts[replicaID(m.GetFrom())] == from
+}
+
+// receive queues a message; true if the group was not queued already.
+func (g *Group) receive(m *peerpb.RaftMessage) bool {
+	size := 64
+	for _, e := range m.GetEntries() {
+		size += 64 + len(e.GetData())
+	}
+	in := &g.inbox
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.stopped {
+		return false
+	}
+	if in.bytes+size > maxInboxBytes && in.bytes > 0 {
+		g.host.metrics.inboxFull.Inc()
+		return false
+	}
+	in.bytes += size
+	in.messages = append(in.messages, m)
+	if in.queued {
+		return false
+	}
+	in.queued = true
+	return true
+}
+
+// HandleUnreachable tells that messages to a host were lost.
+func (h *Host) HandleUnreachable(host uint64) {
+	h.mu.RLock()
+	var groups []*Group
+	for _, g := range h.mu.groups {
+		if l := g.leadership.Load(); !l.IsLeader {
+			continue
+		}
+		groups = append(groups, g)
+	}
+	h.mu.RUnlock()
+	for _, g := range groups {
+		for id, at := range g.hosts {
+			if at == host {
+				g.do(func(g *Group) {
+					if g.awake {
+						g.core.Unreachable(id)
+					}
+				})
+			}
+		}
+	}
+}
+
+// wakeFollowersOf wakes the groups that sleep under a leader on a host that is gone, or that know no leader.
+func (h *Host) wakeFollowersOf(host uint64) {
+	ticks := h.config.ElectionTicks
+	h.Groups(func(g *Group) {
+		l := g.leadership.Load()
+		if l.IsLeader || (l.Leader != 0 && g.hosts[l.Leader] != host) {
+			return
+		}
+		if _, member := g.onHost(host); member {
+			g.do(func(g *Group) { g.core.WakeLeaderGone(ticks) })
+		}
+	})
+}
+
+func (g *Group) onHost(host uint64) (keys.ReplicaID, bool) {
+	for id, at := range g.hosts {
+		if at == host {
+			return id, true
+		}
+	}
+	return 0, false
+}

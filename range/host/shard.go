@@ -1,0 +1,317 @@
+package host
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// shard is one worker and its groups.
+type shard struct {
+	host *Host
+
+	mu    sync.Mutex
+	wake  *sync.Cond
+	ready []*Group
+	tick  bool
+	done  bool
+
+	// Of the worker alone.
+	awake    map[*Group]struct{}
+	lastTick int64
+	sends    sends
+	appends  []*raftlog.Append
+	output   group.Output
+}
+
+func newShard(h *Host) *shard {
+	s := &shard{host: h, awake: make(map[*Group]struct{})}
+	s.wake = sync.NewCond(&s.mu)
+	s.sends.init()
+	return s
+}
+
+func (s *shard) enqueue(g *Group) {
+	s.mu.Lock()
+	s.ready = append(s.ready, g)
+	s.mu.Unlock()
+	s.wake.Signal()
+}
+
+func (s *shard) enqueueAll(groups []*Group) {
+	s.mu.Lock()
+	s.ready = append(s.ready, groups...)
+	s.mu.Unlock()
+	s.wake.Signal()
+}
+
+func (s *shard) signalTick() {
+	s.mu.Lock()
+	s.tick = true
+	s.mu.Unlock()
+	s.wake.Signal()
+}
+
+func (s *shard) stop() {
+	s.mu.Lock()
+	s.done = true
+	s.mu.Unlock()
+	s.wake.Broadcast()
+}
+
+// run is the worker: it steps all groups that have something to do, and then hands out what they want.
+func (s *shard) run() {
+	defer s.host.tasks.Done()
+	var batch []*Group
+	for {
+		s.mu.Lock()
+		for len(s.ready) == 0 && !s.tick && !s.done {
+			s.wake.Wait()
+		}
+		if s.done {
+			s.mu.Unlock()
+			return
+		}
+		tick := s.tick
+		s.tick = false
+		batch, s.ready = s.ready, batch[:0]
+		s.mu.Unlock()
+
+		if tick {
+			s.tickAwake()
+		}
+		for _, g := range batch {
+			s.process(g, false)
+		}
+		clear(batch)
+		if cap(batch) > 1<<14 {
+			batch = nil
+		}
+		s.flush()
+	}
+}
+
+// tickAwake ticks all awake groups, unless the last time is less than an interval ago (the ticker was late then).
+func (s *shard) tickAwake() {
+	now, tick := s.host.now(), int64(s.host.config.Tick)
+	if s.lastTick != 0 && now-s.lastTick < tick-tick/20 {
+		return
+	}
+	s.lastTick = now
+	for g := range s.awake {
+		s.process(g, true)
+	}
+}
+
+func (s *shard) setAwake(g *Group, awake bool) {
+	if g.awake == awake {
+		return
+	}
+	g.awake = awake
+	if awake {
+		s.awake[g] = struct{}{}
+		s.host.metrics.awake.Inc()
+		return
+	}
+	delete(s.awake, g)
+	s.host.metrics.awake.Dec()
+	g.storage.Release(g.applied.Load(), true)
+}
+
+// flush sends one message per peer host and class, and submits all appends at once.
+func (s *shard) flush() {
+	s.sends.flush(s.host.transport)
+	if len(s.appends) > 0 {
+		s.host.log.Submit(s.appends)
+		clear(s.appends)
+		s.appends = s.appends[:0]
+	}
+}
+
+// process takes in what a group's inbox holds, and collects what the group wants.
+func (s *shard) process(g *Group, tick bool) {
+	defer func() {
+		// Raft panics when an invariant is broken or its storage returns an error. That is the end of this replica, not
+		// of the process with its thousand others.
+		if p := recover(); p != nil {
+			g.fail(fmt.Errorf("raft: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	in := &g.inbox
+	in.mu.Lock()
+	messages, local, proposals, reads, ops := in.messages, in.local, in.proposals, in.reads, in.ops
+	in.messages, in.local, in.proposals, in.reads, in.ops, in.bytes = nil, nil, nil, nil, nil, 0
+	if !tick || in.queued {
+		in.queued = false
+	}
+	stopped := in.stopped
+	in.mu.Unlock()
+	if stopped {
+		return
+	}
+
+	if g.restarted {
+		withheld := s.host.votesWithheld(s.host.now())
+		g.core.WithholdVotes(withheld)
+		g.restarted = withheld
+	}
+	for _, m := range local {
+		if err := g.core.StepLocal(m); err != nil {
+			g.fail(fmt.Errorf("raft refused the answer of its own storage: %w", err))
+			return
+		}
+	}
+	for _, m := range messages {
+		g.core.Step(m)
+	}
+	for _, op := range ops {
+		op(g)
+		if g.isStopped() {
+			return
+		}
+	}
+	if len(reads) > 0 {
+		g.startReads(reads)
+	}
+	g.propose(proposals)
+	if tick {
+		g.core.Tick()
+		g.expireReads()
+	}
+	for g.core.Ready(s.host.now(), &s.output) {
+		s.handle(g, &s.output)
+		if g.isStopped() {
+			return
+		}
+	}
+	g.discardStaged(messages)
+	s.setAwake(g, !g.core.Asleep())
+}
+
+func (g *Group) isStopped() bool {
+	g.inbox.mu.Lock()
+	defer g.inbox.mu.Unlock()
+	return g.inbox.stopped
+}
+
+// propose appends runs of proposals of the same term with one step each. What is dropped stays dropped: the leadership
+// it was made for is over, and the state machine hears of that.
+func (g *Group) propose(proposals []proposal) {
+	for len(proposals) > 0 {
+		n := 1
+		for n < len(proposals) && proposals[n].term == proposals[0].term {
+			n++
+		}
+		data := make([][]byte, n)
+		for i, p := range proposals[:n] {
+			data[i] = p.data
+		}
+		if err := g.core.Propose(proposals[0].term, data); err != nil {
+			g.host.metrics.dropped.Add(float64(n))
+		}
+		proposals = proposals[n:]
+	}
+}
+
+// handle does what a group wants.
+func (s *shard) handle(g *Group, out *group.Output) {
+	if out.Leadership != nil {
+		l := *out.Leadership
+		if old := g.leadership.Load(); l.IsLeader != old.IsLeader {
+			if l.IsLeader {
+				s.host.metrics.elected.Inc()
+			}
+		}
+		g.leadership.Store(&l)
+		if !l.IsLeader {
+			g.failReads(ErrNotLeader)
+		}
+		g.machine.LeadershipChanged(l)
+	}
+	for _, m := range out.Messages {
+		s.sends.add(g, m)
+	}
+	for _, m := range out.Snapshots {
+		s.host.sendSnapshot(g, m)
+	}
+	if m := out.Append; m != nil {
+		s.append(g, m)
+	}
+	if m := out.Apply; m != nil {
+		g.work.Add(1)
+		g.enqueueTask(task{apply: m})
+	}
+	for _, r := range out.Reads {
+		g.readIndexKnown(r)
+	}
+}
+
+// append turns a MsgStorageAppend into an append of the log.
+func (s *shard) append(g *Group, m *raftpb.Message) {
+	a := &raftlog.Append{Group: g.storage, Entries: m.Entries, Context: &appended{group: g, responses: m.Responses}}
+	if m.Term != nil {
+		a.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+	}
+	g.work.Add(1)
+	if snap := m.GetSnapshot(); snap.GetMetadata().GetIndex() != 0 {
+		a.Snapshot.Index, a.Snapshot.Term = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetTerm()
+		g.steps.installing = true
+		g.install(a)
+		return
+	}
+	if g.steps.installing {
+		g.steps.held = append(g.steps.held, a)
+		return
+	}
+	s.appends = append(s.appends, a)
+}
+
+// sends collects messages by host and class.
+type sends struct {
+	consensus map[uint64][]*peerpb.RaftMessage
+	control   map[uint64][]*peerpb.RaftMessage
+}
+
+func (c *sends) init() {
+	c.consensus = make(map[uint64][]*peerpb.RaftMessage)
+	c.control = make(map[uint64][]*peerpb.RaftMessage)
+}
+
+func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
+	host := g.hosts[replicaID(m.GetTo())]
+	if host == 0 {
+		return
+	}
+	if isControl(m) {
+		c.control[host] = append(c.control[host], m)
+		return
+	}
+	c.consensus[host] = append(c.consensus[host], m)
+}
+
+func (c *sends) flush(t Transport) {
+	for host, messages := range c.consensus {
+		t.Send(host, rpc.ClassConsensus, messages)
+	}
+	for host, messages := range c.control {
+		t.Send(host, rpc.ClassControl, messages)
+	}
+	clear(c.consensus)
+	clear(c.control)
+}
+
+// isControl says whether a message must not wait behind entries.
+func isControl(m *peerpb.RaftMessage) bool {
+	switch raftpb.MessageType(m.GetType()) {
+	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
+		return true
+	}
+	return m.GetWake()
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// truncateEvery is how many ticks pass between two looks for logs to truncate.
+const truncateEvery = 20
+
+// tickLoop ticks the shards, pings the peers, and notices which of them are gone.
+func (h *Host) tickLoop() {
+	defer h.tasks.Done()
+	timer := time.NewTimer(h.config.Tick)
+	defer timer.Stop()
+	last := h.now()
+	for n := 0; ; n++ {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		now := h.now()
+		if gap := time.Duration(now - last); gap >= h.config.electionTimeout() {
+			h.metrics.pauses.Inc()
+			h.config.Logger.Warn("this process stood still; its leases have run out", "for", gap.Round(time.Millisecond))
+		}
+		last = now
+		for _, s := range h.shards {
+			s.signalTick()
+		}
+		h.pingPeers(now)
+		if n%truncateEvery == truncateEvery-1 {
+			h.truncateLogs()
+		}
+		// Counted from now and not from when the tick was due: two ticks are never closer than the interval.
+		timer.Reset(h.config.Tick)
+	}
+}
+
+func (h *Host) pingPeers(now int64) {
+	silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
+	if len(all) == 0 {
+		return
+	}
+	ts := h.config.Clock.Now()
+	for _, host := range all {
+		h.transport.Ping(host, &peerpb.HostPing{
+			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(h.config.Clock.Physical()),
+		})
+	}
+	for _, host := range silent {
+		h.config.Logger.Info("host is silent", "host", host, "for", h.config.electionTimeout())
+		h.wakeFollowersOf(host)
+	}
+}
+
+// truncateLogs has the logs truncated that hold more than they should.
+func (h *Host) truncateLogs() {
+	h.Groups(func(g *Group) {
+		first, last, bytes := g.storage.Extent()
+		if bytes < h.config.RetainLogBytes+h.config.RetainLogBytes/2 || last < first {
+			return
+		}
+		if g.isStopped() {
+			return
+		}
+		g.do(func(g *Group) {
+			g.work.Add(1)
+			g.enqueueTask(task{run: g.truncate})
+		})
+	})
+}
+
+// truncate runs on an apply worker, so that no snapshot is installed at the same time.
+func (g *Group) truncate() {
+	durable, err := g.machine.DurableApplied()
+	if err != nil {
+		g.failFrom(err)
+		return
+	}
+	first, last, bytes := g.storage.Extent()
+	if last < first || bytes <= 0 {
+		return
+	}
+	// Of what is durable in the state, as much stays as the followers may want.
+	average := max(1, bytes/int64(last-first+1))
+	keep := uint64(g.host.config.RetainLogBytes / average)
+	if last < keep {
+		return
+	}
+	if to := min(durable, last-keep); to >= first {
+		if err := g.storage.Truncate(to); err != nil {
+			g.failFrom(err)
+		}
+	}
+}
