@@ -1,0 +1,112 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// adminTimeout is how long one server may take over a call of the Cluster service before another one is asked.
+const adminTimeout = 3 * time.Second
+
+// Admin makes a call of the Cluster service against one server after another until one has answered, whatever the answer, or
+// the context ends. f must be safe to repeat. Its gRPC errors are returned as they are; when no server could answer, the
+// error is an *Error with the context's as its cause, and lists what each server said.
+func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
+	said := make(map[string]error)
+	var order []string
+	for round := 0; ; round++ {
+		for _, address := range s.adminServers() {
+			if ctx.Err() != nil {
+				break
+			}
+			err := s.adminOnce(ctx, address, f)
+			if !passing(err) {
+				return err
+			}
+			if said[address] == nil {
+				order = append(order, address)
+			}
+			if ctx.Err() == nil || said[address] == nil {
+				said[address] = err
+			}
+		}
+		if err := s.pause(ctx, clusterBackoff.delay(round, s.random())); err != nil {
+			var parts []string
+			for _, address := range order {
+				parts = append(parts, fmt.Sprintf("%s: %s", address, plain(said[address])))
+			}
+			return &Error{Cause: err, Message: "no server could answer: " + strings.Join(parts, "; "), Attempts: round + 1}
+		}
+	}
+}
+
+func (s *Sender) adminOnce(ctx context.Context, address string, f func(context.Context, clusterpb.ClusterClient) error) error {
+	client, err := s.clusterClient(address)
+	if err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	return f(ctx, client)
+}
+
+// passing reports whether another server, or the same one later, may answer.
+func passing(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted:
+		return err != nil
+	}
+	return false
+}
+
+// adminServers puts the server whose table stream is followed first: it answers.
+func (s *Sender) adminServers() []string {
+	servers := s.servers()
+	f := s.server.Load()
+	if f == nil {
+		return servers
+	}
+	for i, address := range servers {
+		if address == f.address {
+			servers[0], servers[i] = servers[i], servers[0]
+			break
+		}
+	}
+	return servers
+}
+
+// PartitionsOf returns the partitions of a keyspace that hold keys of the span, waiting for the table to show all of them.
+func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID, span keys.Span) ([]*Partition, error) {
+	for {
+		t := s.table.Load()
+		k := t.KeyspaceByID(id)
+		if k == nil {
+			return nil, &Error{Cause: ErrNoKeyspace}
+		}
+		if k.Complete() {
+			return k.Overlapping(span), nil
+		}
+		timer := time.NewTimer(refreshAfter)
+		select {
+		case <-t.Changed():
+		case <-timer.C:
+			s.Refresh()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, &Error{Cause: ctx.Err(), Message: fmt.Sprintf("waiting for the partition table to show all partitions of "+
+				"keyspace %q (%d so far)", k.Info.Name, len(k.partitions))}
+		case <-s.done:
+			timer.Stop()
+			return nil, &Error{Cause: ErrClosed}
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,206 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// By is how a Call names its partition.
+type By uint8
+
+const (
+	// ByKey: the partition that holds Key.
+	ByKey By = iota
+	// ByHash: hash partition number Hash.
+	ByHash
+	// Before: the partition that holds the keys just below Key; of a range keyspace.
+	Before
+)
+
+// Call is one request and how it is routed. The partition is looked up anew for every attempt.
+type Call struct {
+	Keyspace keys.KeyspaceID
+	By       By
+	Key      []byte
+	Hash     uint32
+	// Write says that the command changes something, so that its outcome can be unknown.
+	Write bool
+	// Request carries the command; the sender fills in the rest, in a copy per attempt. The command, with everything it refers
+	// to, must not be changed before Do has returned and, if that was because its context ended, ever after: it may
+	// still be on its way out.
+	Request *kvpb.Request
+	// Prepare is called before each attempt if set, and returns the request for this partition and leader (in place of
+	// Request). An error ends the call with it as the cause. The request must be a new one if it differs from the last.
+	Prepare func(*Partition, Leader) (*kvpb.Request, error)
+}
+
+// Answer is a response and where it came from.
+type Answer struct {
+	*kvpb.Response
+	Partition *Partition
+	// Node and Term are by which the request was routed; Term is 0 when it went out looking for the leader.
+	Node keys.NodeID
+	Term uint64
+}
+
+// errNoPartition means that the table has a hole.
+var errNoPartition = errors.New("no partition in the table holds it")
+
+// Do brings the request to its partition's leader and returns the response, which has no error in it, or an *Error.
+func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
+	if err := ctx.Err(); err != nil {
+		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
+	}
+	sequence := s.sequence.Add(1)
+	a := attempt{
+		sender:   s,
+		call:     call,
+		sequence: sequence,
+		lane:     int(sequence % uint64(len(s.lanes))),
+		session:  s.session.highest.Load(),
+	}
+	a.deadline, a.hasDeadline = ctx.Deadline()
+	for {
+		answer, err, again := a.once(ctx)
+		if again == nil {
+			return answer, err
+		}
+		if err := a.wait(ctx, *again); err != nil {
+			return Answer{}, err
+		}
+	}
+}
+
+// attempt is the state of one call over its attempts.
+type attempt struct {
+	sender      *Sender
+	call        *Call
+	sequence    uint64
+	session     *kvpb.Timestamp
+	lane        int
+	deadline    time.Time
+	hasDeadline bool
+
+	// maybe: an earlier attempt of the write may have been executed.
+	maybe bool
+	sent  int
+	// last is what the most recent failure was, in words and as a code, and where.
+	last struct {
+		code      kvpb.ErrorCode
+		message   string
+		partition keys.PartitionID
+		node      keys.NodeID
+	}
+	// failures by Backoff.Name; made at the first.
+	failures map[string]*failures
+}
+
+// failures of one class in one call.
+type failures struct {
+	count int
+	since time.Time
+}
+
+// atOnce is for another attempt without a wait, where something else already sets the pace.
+var atOnce Backoff
+
+// once makes one attempt. If another one is to follow, again is how long to wait before it.
+func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Backoff) {
+	call := a.call
+	p, err := a.lookUp()
+	if err != nil {
+		return a.noPartition(ctx, err)
+	}
+	l := p.cell.leader.Load()
+	looking := false
+	if !l.usable() {
+		if l, looking, err = a.search(ctx, p); err != nil {
+			if errors.Is(err, errMoved) {
+				return Answer{}, nil, &atOnce
+			}
+			return Answer{}, a.ended(err), nil
+		}
+		if looking {
+			defer func() { <-p.cell.token }()
+		}
+	}
+	command := call.Request
+	if call.Prepare != nil {
+		if command, err = call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
+			return Answer{}, a.ended(err), nil
+		}
+	}
+	r := &kvpb.Request{
+		Partition:  uint64(p.ID),
+		Generation: p.Generation,
+		Term:       l.term,
+		Sequence:   a.sequence,
+		Session:    a.session,
+		Command:    command.Command,
+	}
+	if a.hasDeadline {
+		r.TimeoutMicros = uint64(max(1, time.Until(a.deadline).Microseconds()))
+	}
+	a.sent++
+	response, err := l.node.lanes[a.lane].do(ctx, r)
+	if err != nil {
+		return a.unanswered(ctx, p, l, err)
+	}
+	if response.Error == nil {
+		if looking {
+			p.cell.infer(l.node, time.Now())
+		}
+		return Answer{Response: response, Partition: p, Node: l.node.id, Term: l.term}, nil, nil
+	}
+	return a.refused(p, l, looking, response.Error)
+}
+
+func (a *attempt) lookUp() (*Partition, error) {
+	k := a.sender.table.Load().KeyspaceByID(a.call.Keyspace)
+	if k == nil {
+		return nil, ErrNoKeyspace
+	}
+	var p *Partition
+	switch a.call.By {
+	case ByHash:
+		p = k.ByHash(a.call.Hash)
+	case Before:
+		p = k.Before(a.call.Key)
+	default:
+		p = k.ByKey(a.call.Key)
+	}
+	if p == nil {
+		return nil, errNoPartition
+	}
+	return p, nil
+}
+
+// noPartition waits for the table to change when it has a hole, and gives up when the keyspace is gone.
+func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *Backoff) {
+	s := a.sender
+	if errors.Is(err, ErrNoKeyspace) {
+		return Answer{}, a.ended(err), nil
+	}
+	a.note(kvpb.ErrorCode_UNKNOWN_ERROR, "waiting for the partition table to show the partition of "+keys.Pretty(a.call.Key), 0, 0)
+	changed := s.table.Load().Changed()
+	if _, err := a.lookUp(); err == nil {
+		return Answer{}, nil, &atOnce
+	}
+	s.metrics.retries[routingBackoff.Name].Inc()
+	timer := time.NewTimer(refreshAfter)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+		s.Refresh()
+	case <-ctx.Done():
+		return Answer{}, a.ended(ctx.Err()), nil
+	case <-s.done:
+		return Answer{}, a.ended(ErrClosed), nil
+	}
+	return Answer{}, nil, &atOnce
+}

@@ -1,0 +1,72 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+var (
+	// ErrClosed is returned by a Sender that was closed.
+	ErrClosed = errors.New("the client is closed")
+	// ErrNoKeyspace means that the keyspace is not in the partition table any more.
+	ErrNoKeyspace = errors.New("the keyspace does not exist")
+	// ErrWrongCluster means that a server belongs to another cluster than the one this Sender first met.
+	ErrWrongCluster = errors.New("the server belongs to another cluster")
+)
+
+// Error is how a request ended that was not answered with a result.
+type Error struct {
+	// Code is the last answer's code; UNKNOWN_ERROR when there was no answer.
+	Code kvpb.ErrorCode
+	// Message is what the node said, or what the sender was waiting for: a sentence for people.
+	Message string
+	// Partition and Node are where it happened; 0 when it did not get that far.
+	Partition keys.PartitionID
+	Node      keys.NodeID
+	// Attempts is how often the request was sent.
+	Attempts int
+	// OutcomeUnknown says that an attempt of the write may have been executed, and that there is no definite answer.
+	OutcomeUnknown bool
+	// Timestamp goes with UNCERTAIN: the version that was met.
+	Timestamp hlc.Timestamp
+	// Cause is why the sender stopped, such as the context's error, ErrClosed, ErrNoKeyspace; nil when an answer ended it.
+	Cause error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.OutcomeUnknown {
+		b.WriteString("the write may or may not have been executed: ")
+	}
+	if e.Cause != nil {
+		b.WriteString(e.Cause.Error())
+	}
+	if e.Message != "" {
+		if e.Cause != nil {
+			b.WriteString(", ")
+		}
+		b.WriteString(e.Message)
+	}
+	var at []string
+	if e.Partition != 0 {
+		at = append(at, "partition "+e.Partition.String())
+	}
+	if e.Node != 0 {
+		at = append(at, "node "+e.Node.String())
+	}
+	if e.Attempts > 1 {
+		at = append(at, fmt.Sprintf("%d attempts", e.Attempts))
+	}
+	if len(at) > 0 {
+		b.WriteString(" (" + strings.Join(at, ", ") + ")")
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }

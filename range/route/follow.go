@@ -1,0 +1,380 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// refreshAfter is how long a request waits for the table stream to fill a hole before it asks for a fresh table.
+	refreshAfter = 100 * time.Millisecond
+	// refreshInterval is the shortest time between two fresh tables on demand.
+	refreshInterval = 500 * time.Millisecond
+	// statusTimeout is how long a server may take to say who it is.
+	statusTimeout = 2 * time.Second
+	// tableTimeout is how long a server may take for the next part of a table that it has begun to send.
+	tableTimeout = 5 * time.Second
+	// candidates is how many servers are asked at once.
+	candidates = 8
+)
+
+// followed is the table stream in use.
+type followed struct {
+	address string
+	since   time.Time
+	cancel  context.CancelFunc
+}
+
+// leaveServer ends the table stream if it comes from this address.
+func (s *Sender) leaveServer(address string) {
+	if f := s.server.Load(); f != nil && f.address == address {
+		f.cancel()
+	}
+}
+
+// Refresh asks for a fresh table, unless the current stream was opened a moment ago. It does not wait.
+func (s *Sender) Refresh() {
+	if f := s.server.Load(); f != nil && time.Since(f.since) > refreshInterval {
+		f.cancel()
+	}
+}
+
+// AwaitTable waits for the first table. While no server can be reached at all it gives up after each has been tried, with
+// an error that lists them.
+func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
+	for {
+		t := s.table.Load()
+		if t.Cluster != 0 {
+			return t, nil
+		}
+		s.reach.Lock()
+		failed, changed := s.reach.failed, s.reach.changed
+		s.reach.Unlock()
+		if failed != nil {
+			return nil, failed
+		}
+		select {
+		case <-t.Changed():
+		case <-changed:
+		case <-ctx.Done():
+			err := ctx.Err()
+			if last := s.reach.describe(); last != "" {
+				return nil, fmt.Errorf("%w; %s", err, last)
+			}
+			return nil, fmt.Errorf("%w, waiting for the answer of %s", err, strings.Join(s.cfg.Endpoints, ", "))
+		case <-s.done:
+			return nil, ErrClosed
+		}
+	}
+}
+
+// reach is what is known about servers while there is no table.
+type reach struct {
+	sync.Mutex
+	// answers is what each server last said or how it failed, in words.
+	answers map[string]string
+	// failed is set when all servers were tried and none of them could be reached.
+	failed  error
+	changed chan struct{}
+}
+
+// UnreachableError lists the servers that were tried, and why each failed.
+type UnreachableError struct {
+	// Endpoints in the order given, and Reasons for each.
+	Endpoints []string
+	Reasons   []error
+}
+
+func (e *UnreachableError) Error() string {
+	var b strings.Builder
+	b.WriteString("no server could be reached:")
+	for i, endpoint := range e.Endpoints {
+		if i > 0 {
+			b.WriteString(";")
+		}
+		fmt.Fprintf(&b, " %s: %s", endpoint, plain(e.Reasons[i]))
+	}
+	return b.String()
+}
+
+// Unwrap gives the reasons.
+func (e *UnreachableError) Unwrap() []error { return e.Reasons }
+
+func (r *reach) describe() string {
+	r.Lock()
+	defer r.Unlock()
+	var parts []string
+	for _, address := range slices.Sorted(maps.Keys(r.answers)) {
+		parts = append(parts, address+": "+r.answers[address])
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *reach) note(answers map[string]string, failed error) {
+	r.Lock()
+	defer r.Unlock()
+	r.answers = answers
+	if r.failed == nil {
+		r.failed = failed
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// followTable keeps the table up to date until Close: find a server that answers, follow its stream, move to another one
+// when the stream ends.
+func (s *Sender) followTable() {
+	for failures := 0; ; {
+		address, err := s.chooseServer()
+		if err == nil {
+			began := time.Now()
+			s.metrics.tables.Inc()
+			complete, err := s.followServer(address)
+			if s.closed.Load() {
+				return
+			}
+			s.log.Debug("the stream of the partition table ended", "server", address, "error", err)
+			if complete {
+				failures = 0
+			}
+			if complete && time.Since(began) > refreshInterval {
+				continue
+			}
+		}
+		if s.pause(s.ctx, tableBackoff.delay(failures, s.random())) != nil {
+			return
+		}
+		failures++
+	}
+}
+
+// servers are the addresses to ask: the endpoints as given, and some of the nodes that the table knows, in random order.
+func (s *Sender) servers() []string {
+	seen := make(map[string]bool)
+	var all []string
+	for _, e := range s.cfg.Endpoints {
+		if !seen[e] {
+			seen[e] = true
+			all = append(all, e)
+		}
+	}
+	t := s.table.Load()
+	for _, id := range slices.Sorted(maps.Keys(t.nodes)) {
+		if n := t.nodes[id]; n.Address != "" && !seen[n.Address] {
+			seen[n.Address] = true
+			all = append(all, n.Address)
+		}
+	}
+	if t.Cluster == 0 {
+		return all
+	}
+	for i := len(all) - 1; i > 0; i-- {
+		j := int(s.cfg.Random() % uint64(i+1))
+		all[i], all[j] = all[j], all[i]
+	}
+	return all
+}
+
+// chooseServer asks several servers at once for their status, and returns the first that belongs to the cluster and is ready.
+// If none is, it returns one that at least answers.
+func (s *Sender) chooseServer() (string, error) {
+	servers := s.servers()
+	if s.table.Load().Cluster != 0 {
+		servers = servers[:min(candidates, len(servers))]
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, statusTimeout)
+	defer cancel()
+	type answer struct {
+		index  int
+		status *clusterpb.StatusResponse
+		err    error
+	}
+	answers := make(chan answer, len(servers))
+	var asking sync.WaitGroup
+	defer asking.Wait() // runs after cancel
+	defer cancel()
+	for i, address := range servers {
+		asking.Go(func() {
+			st, err := s.status(ctx, address)
+			answers <- answer{i, st, err}
+		})
+	}
+	unready := ""
+	reasons := make([]error, len(servers))
+	said := make(map[string]string)
+	for range servers {
+		a := <-answers
+		address := servers[a.index]
+		switch {
+		case a.err != nil:
+			reasons[a.index] = a.err
+			said[address] = plain(a.err)
+		case a.status.Ready:
+			return address, s.belongs(a.status.Cluster)
+		default:
+			unready = address
+			said[address] = "not ready, waiting for " + a.status.WaitingFor
+		}
+	}
+	if unready != "" {
+		s.reach.note(said, nil)
+		return unready, nil
+	}
+	err := &UnreachableError{Endpoints: servers, Reasons: reasons}
+	s.reach.note(said, err)
+	return "", err
+}
+
+// status asks one server, and refuses one of another cluster.
+func (s *Sender) status(ctx context.Context, address string) (*clusterpb.StatusResponse, error) {
+	client, err := s.clusterClient(address)
+	if err != nil {
+		return nil, err
+	}
+	st, err := client.Status(ctx, &clusterpb.StatusRequest{})
+	if err != nil {
+		if status.Code(err) == codes.Unimplemented {
+			return nil, fmt.Errorf("it is a gRPC server, but not of Tidemark: %w", err)
+		}
+		if status.Code(err) == codes.DeadlineExceeded && s.ctx.Err() == nil {
+			return nil, fmt.Errorf("it did not answer within %s", statusTimeout)
+		}
+		return nil, err
+	}
+	if known := s.cluster(); known != 0 && st.Cluster != 0 && st.Cluster != known {
+		return nil, fmt.Errorf("%w: %016x, not %016x", ErrWrongCluster, st.Cluster, known)
+	}
+	return st, nil
+}
+
+func (s *Sender) clusterClient(address string) (clusterpb.ClusterClient, error) {
+	cc, err := s.lanes[0].dialer.Conn(address)
+	if err != nil {
+		return nil, err
+	}
+	return clusterpb.NewClusterClient(cc), nil
+}
+
+// followServer reads one table stream to its end. complete says that it sent a whole table.
+func (s *Sender) followServer(address string) (complete bool, err error) {
+	client, err := s.clusterClient(address)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	s.server.Store(&followed{address: address, since: time.Now(), cancel: cancel})
+	defer s.server.Store(nil)
+	// A stream may be silent for as long as nothing changes, but not before the table is complete.
+	overdue := time.AfterFunc(tableTimeout, cancel)
+	defer overdue.Stop()
+	stream, err := client.WatchTable(ctx, &clusterpb.WatchTableRequest{})
+	if err != nil {
+		return false, err
+	}
+	staged := newContents()
+	for {
+		u, err := stream.Recv()
+		if err != nil {
+			return complete, err
+		}
+		if u.Reset_ {
+			staged, complete = newContents(), false
+		}
+		if !complete {
+			overdue.Reset(tableTimeout)
+		}
+		if err := s.belongs(u.Cluster); err != nil {
+			return complete, err
+		}
+		if staged == nil {
+			s.merge(u)
+			continue
+		}
+		if bad := staged.apply(u, &changes{}); bad != nil {
+			s.log.Warn("a server sent a descriptor that makes no sense; it is ignored", "server", address, "error", bad)
+		}
+		for _, l := range u.Leaders {
+			staged.leaders[l.Partition] = l
+		}
+		complete = complete || u.Complete
+		if complete {
+			overdue.Stop()
+			if s.replace(staged) {
+				staged = nil
+			}
+		}
+	}
+}
+
+// belongs checks, or takes, the cluster's id.
+func (s *Sender) belongs(cluster uint64) error {
+	if cluster == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cluster == 0 {
+		s.mu.cluster = cluster
+	}
+	if s.mu.cluster != cluster {
+		return fmt.Errorf("%w: %016x, not %016x", ErrWrongCluster, cluster, s.mu.cluster)
+	}
+	return nil
+}
+
+// merge applies an update to the table in use.
+func (s *Sender) merge(u *clusterpb.TableUpdate) {
+	s.mu.Lock()
+	var touched changes
+	if bad := s.mu.contents.apply(u, &touched); bad != nil {
+		s.log.Warn("a server sent a descriptor that makes no sense; it is ignored", "error", bad)
+	}
+	if touched.nodes || len(touched.keyspaces) > 0 {
+		s.publishLocked(&touched)
+	}
+	s.mu.Unlock()
+	s.learnLeaders(u.Leaders)
+}
+
+// replace makes a whole table the one in use. It refuses one that is behind what is known, or that names no cluster.
+func (s *Sender) replace(staged *contents) bool {
+	s.mu.Lock()
+	if staged.revision < s.mu.contents.revision || s.mu.cluster == 0 {
+		s.mu.Unlock()
+		return false
+	}
+	// Answers of nodes may have brought later descriptors than the core has heard of.
+	for id, p := range s.mu.contents.partitions {
+		if other := staged.partitions[id]; other != nil && newerEpoch(p, other) {
+			staged.partitions[id] = p
+		}
+	}
+	leaders := slices.Collect(maps.Values(staged.leaders))
+	staged.leaders = nil
+	s.mu.contents = staged
+	s.publishLocked(nil)
+	s.mu.Unlock()
+	s.learnLeaders(leaders)
+	return true
+}
+
+// NodeAddress is where the table says a node is; empty if it does not know the node.
+func (t *Table) NodeAddress(id keys.NodeID) string {
+	if n := t.nodes[id]; n != nil {
+		return n.Address
+	}
+	return ""
+}
+

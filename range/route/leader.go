@@ -1,0 +1,147 @@
+package route
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// leader is a hint: who leads a partition. Immutable.
+type leader struct {
+	// node is nil when the last known leader turned out not to lead any more and nobody said who does.
+	node *node
+	// term is the highest term heard of; 0 when none.
+	term uint64
+	// incarnation is the node's at the time of the hint: when the node's connection broke since, the hint is void.
+	incarnation uint64
+	// since is when this sender first heard of this node leading in this term.
+	since time.Time
+	// denied is the node of a hint that proved wrong, when node is nil. Until deniedUntil, others who say that it leads
+	// in this term are not believed: they have not heard yet.
+	denied      *node
+	deniedUntil time.Time
+}
+
+// denial is how long a node's own denial outweighs what others say.
+const denial = 100 * time.Millisecond
+
+// usable reports whether requests may be sent by the hint.
+func (l *leader) usable() bool {
+	return l != nil && l.node != nil && l.incarnation == l.node.incarnation.Load() && !l.node.suspected.Load()
+}
+
+// cell holds the leader hint of one partition, and those who wait for a better one. It outlives the table snapshots.
+type cell struct {
+	leader atomic.Pointer[leader]
+	// token is held by the one request that looks for the leader.
+	token chan struct{}
+	// misses counts the answers since a leader was last known, position is where the walk over the replicas is. Both
+	// belong to the holder of the token; misses is also reset by whoever finds the leader.
+	misses   atomic.Int32
+	position int
+
+	mu struct {
+		sync.Mutex
+		// changed is closed when the hint changes; nil while nobody waits.
+		changed chan struct{}
+	}
+}
+
+func newCell() *cell { return &cell{token: make(chan struct{}, 1)} }
+
+// learn takes a hint that came with the table or an answer. A hint of a lower term than the one held is ignored, as is
+// news that is no news. from is the node that said so; nil for the table.
+func (c *cell) learn(n *node, term uint64, from *node, now time.Time) {
+	incarnation := n.incarnation.Load()
+	for {
+		old := c.leader.Load()
+		next := &leader{node: n, term: term, incarnation: incarnation, since: now}
+		if old != nil {
+			if term < old.term {
+				return
+			}
+			if old.node == n && old.term == term {
+				if old.incarnation == incarnation {
+					return
+				}
+				next.since = old.since
+			}
+			if old.denied == n && old.term == term && from != n && now.Before(old.deniedUntil) {
+				return
+			}
+		}
+		if c.leader.CompareAndSwap(old, next) {
+			c.misses.Store(0)
+			c.wake()
+			return
+		}
+	}
+}
+
+// infer notes that a node answered a read that only a leader answers; in which term is not known.
+func (c *cell) infer(n *node, now time.Time) {
+	var term uint64
+	if old := c.leader.Load(); old != nil {
+		if old.usable() {
+			return
+		}
+		term = old.term
+	}
+	c.learn(n, term, n, now)
+}
+
+// drop voids a hint that proved wrong, unless a newer one is there already.
+func (c *cell) drop(wrong *leader, now time.Time) {
+	c.leader.CompareAndSwap(wrong, &leader{term: wrong.term, denied: wrong.node, deniedUntil: now.Add(denial)})
+}
+
+// changed is closed at the next change of the hint. Look at the hint again after calling it.
+func (c *cell) changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.changed == nil {
+		c.mu.changed = make(chan struct{})
+	}
+	return c.mu.changed
+}
+
+func (c *cell) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.changed != nil {
+		close(c.mu.changed)
+		c.mu.changed = nil
+	}
+}
+
+// nextReplica is the next voter to ask in the walk, leaving out suspected nodes; nil when there is none. Only the holder
+// of the token calls it.
+func (c *cell) nextReplica(p *Partition) *node {
+	for range p.voters {
+		n := p.voters[c.position%len(p.voters)]
+		c.position++
+		if !n.suspected.Load() {
+			return n
+		}
+	}
+	return nil
+}
+
+// Leader is a leader hint as others see it.
+type Leader struct {
+	Node keys.NodeID
+	Term uint64
+	// Since is when the sender first heard of it.
+	Since time.Time
+}
+
+// Leader returns the partition's leader hint; ok is false when there is no usable one.
+func (p *Partition) Leader() (Leader, bool) {
+	l := p.cell.leader.Load()
+	if !l.usable() {
+		return Leader{}, false
+	}
+	return Leader{Node: l.node.id, Term: l.term, Since: l.since}, true
+}

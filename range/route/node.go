@@ -1,0 +1,270 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// pingTimeout is how long a ping to a suspected node may take.
+const pingTimeout = time.Second
+
+// node is a data node as the sender sees it. It lives as long as the Sender: ids are never reused.
+type node struct {
+	sender *Sender
+	id     keys.NodeID
+	lanes  []*lane
+
+	// incarnation grows whenever the node becomes suspected. Hints of an earlier incarnation are void, which drops
+	// all hints to a node at once, however many partitions it leads.
+	incarnation atomic.Uint64
+	// suspected: its connection broke, or it is silent. It gets pings only.
+	suspected atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		address string
+		// reason is why it is suspected.
+		reason error
+		// probing: a goroutine pings it.
+		probing bool
+	}
+}
+
+// lane is one stream to a node. Lane i of every node goes by the same client id and has its own connections; a request
+// stays in its lane for all attempts.
+type lane struct {
+	node  *node
+	index int
+	conn  atomic.Pointer[rpc.BatchConn]
+
+	// For the watchdog: requests without an answer, and answers so far.
+	waiting  atomic.Int64
+	answered atomic.Uint64
+	// Only the watchdog's.
+	seen   uint64
+	silent int
+}
+
+var (
+	errNoAddress = errors.New("its address is not known")
+	errSilent    = errors.New("it does not answer")
+)
+
+func (s *Sender) newNode(id keys.NodeID) *node {
+	n := &node{sender: s, id: id}
+	for i := range s.lanes {
+		n.lanes = append(n.lanes, &lane{node: n, index: i})
+	}
+	return n
+}
+
+// nodeLocked finds or makes a node.
+func (s *Sender) nodeLocked(id keys.NodeID) *node {
+	n := s.mu.nodes[id]
+	if n == nil {
+		n = s.newNode(id)
+		if info := s.mu.contents.nodes[id]; info != nil {
+			n.mu.address = info.Address
+		}
+		s.mu.nodes[id] = n
+		s.publishNodesLocked()
+	}
+	return n
+}
+
+// settleNodesLocked brings addresses up to date.
+func (s *Sender) settleNodesLocked() {
+	for id, info := range s.mu.contents.nodes {
+		s.nodeLocked(id).move(info.Address)
+	}
+}
+
+// move notes the node's address. Streams to an earlier one are ended.
+func (n *node) move(address string) {
+	n.mu.Lock()
+	moved := n.mu.address != address
+	n.mu.address = address
+	if n.suspected.Load() {
+		n.startProbeLocked()
+	}
+	n.mu.Unlock()
+	if moved {
+		n.hangUp()
+	}
+}
+
+func (n *node) addressAndReason() (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.address, n.mu.reason
+}
+
+// stream returns the lane's BatchConn, which it makes if there is none.
+func (l *lane) stream() (*rpc.BatchConn, error) {
+	if c := l.conn.Load(); c != nil {
+		return c, nil
+	}
+	n := l.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := l.conn.Load(); c != nil {
+		return c, nil
+	}
+	if n.sender.closed.Load() {
+		return nil, ErrClosed
+	}
+	if n.mu.address == "" {
+		return nil, errNoAddress
+	}
+	shared := n.sender.lanes[l.index]
+	cc, err := shared.dialer.Conn(n.mu.address)
+	if err != nil {
+		return nil, err
+	}
+	c := rpc.NewBatchConn(rpc.BatchConfig{
+		Conn:    cc,
+		Client:  shared.client,
+		Stream:  func() uint64 { return shared.streams.Add(1) },
+		Cluster: n.sender.cluster(),
+	})
+	l.conn.Store(c)
+	return c, nil
+}
+
+// hangUp ends the node's streams; what waits for an answer on them is answered with a broken stream. The next request
+// opens them anew.
+func (n *node) hangUp() {
+	for _, l := range n.lanes {
+		if c := l.conn.Swap(nil); c != nil {
+			c.Close()
+		}
+	}
+}
+
+// do sends one request on the lane and waits for its answer.
+func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
+	c, err := l.stream()
+	if err != nil {
+		return nil, &rpc.ErrStreamBroken{Cause: err}
+	}
+	l.waiting.Add(1)
+	response, err := c.Do(ctx, r)
+	l.waiting.Add(-1)
+	if err == nil {
+		l.answered.Add(1)
+		l.node.sender.session.observe(response.Now)
+	}
+	return response, err
+}
+
+// suspect marks the node, if it is still in the incarnation that failed, and starts to ping it until it answers.
+func (n *node) suspect(incarnation uint64, reason error) {
+	s := n.sender
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.incarnation.Load() != incarnation || n.suspected.Load() || s.closed.Load() {
+		return
+	}
+	n.mu.reason = reason
+	n.suspected.Store(true)
+	n.incarnation.Add(1)
+	s.metrics.suspected.Inc()
+	s.log.Debug("node is suspected", "node", n.id, "address", n.mu.address, "reason", reason)
+	n.startProbeLocked()
+	s.leaveServer(n.mu.address)
+}
+
+func (n *node) startProbeLocked() {
+	if !n.mu.probing {
+		n.mu.probing = n.sender.spawn(n.probe)
+	}
+}
+
+// probe pings the node until it answers, leaves the cluster, or the Sender closes. One runs per suspected node.
+func (n *node) probe() {
+	s := n.sender
+	for attempt := 0; ; attempt++ {
+		err := n.ping(s.ctx)
+		n.mu.Lock()
+		n.mu.reason = err
+		if err == nil {
+			n.mu.probing = false
+			n.suspected.Store(false)
+			n.mu.Unlock()
+			s.metrics.suspected.Dec()
+			s.log.Debug("node answers again", "node", n.id)
+			return
+		}
+		n.mu.Unlock()
+		if s.pause(s.ctx, probeBackoff.delay(attempt, s.random())) != nil {
+			return
+		}
+		n.mu.Lock()
+		if s.table.Load().nodes[n.id] == nil {
+			// It left the cluster, and stays suspected; settleNodesLocked probes it again should it come back.
+			n.mu.probing = false
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+	}
+}
+
+// ping asks the node for its time. A ping that is not answered in time ends the streams: they are of no use.
+func (n *node) ping(ctx context.Context) error {
+	n.hurry()
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := n.lanes[0].now(ctx)
+	if err != nil && ctx.Err() != nil {
+		n.hangUp()
+		return errSilent
+	}
+	return err
+}
+
+// hurry cuts short the wait of gRPC's own reconnection.
+func (n *node) hurry() {
+	address, _ := n.addressAndReason()
+	if address == "" {
+		return
+	}
+	if cc, err := n.sender.lanes[0].dialer.Conn(address); err == nil && cc.GetState() == connectivity.TransientFailure {
+		cc.ResetConnectBackoff()
+	}
+}
+
+// now asks the node for its clock, and makes sure that it is the node it should be.
+func (l *lane) now(ctx context.Context) (*kvpb.Timestamp, error) {
+	s := l.node.sender
+	r := &kvpb.Request{
+		Sequence: s.sequence.Add(1),
+		Session:  s.session.highest.Load(),
+		Command:  &kvpb.Request_Now{Now: &kvpb.NowRequest{}},
+	}
+	response, err := l.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if e := response.Error; e != nil {
+		return nil, errors.New(e.Message)
+	}
+	result := response.GetNowResult()
+	if result == nil || response.Now == nil {
+		return nil, errors.New("the answer to Now carries no time")
+	}
+	if result.Node != uint64(l.node.id) {
+		return nil, fmt.Errorf("another node, %s, answers at its address", keys.NodeID(result.Node))
+	}
+	return response.Now, nil
+}

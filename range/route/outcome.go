@@ -1,0 +1,197 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// unanswered decides what follows an attempt that got no answer.
+func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err error) (Answer, error, *Backoff) {
+	s := a.sender
+	// Nothing executes a write of term 0.
+	executable := a.call.Write && l.term != 0
+	var broken *rpc.ErrStreamBroken
+	if !errors.As(err, &broken) {
+		// The context ended while the request was on its way, or the request itself is impossible.
+		a.maybe = a.maybe || executable
+		if cause := ctx.Err(); cause != nil {
+			err = cause
+			if !a.explained() {
+				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for the answer of node %s", l.node.id), p.ID, l.node.id)
+			}
+		}
+		return Answer{}, a.ended(err), nil
+	}
+	a.maybe = a.maybe || (executable && broken.Sent)
+	if s.closed.Load() {
+		return Answer{}, a.ended(ErrClosed), nil
+	}
+	address, _ := l.node.addressAndReason()
+	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
+		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address, plain(broken.Cause)), p.ID, l.node.id)
+	if status.Code(broken.Cause) == codes.FailedPrecondition {
+		return Answer{}, a.ended(ErrWrongCluster), nil
+	}
+	l.node.suspect(l.incarnation, broken.Cause)
+	p.cell.drop(l, time.Now())
+	return Answer{}, nil, &connectionBackoff
+}
+
+// refused decides what follows an answer that is an error.
+func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) (Answer, error, *Backoff) {
+	s := a.sender
+	a.note(e.Code, e.Message, p.ID, l.node.id)
+	switch e.Code {
+	case kvpb.ErrorCode_NOT_LEADER:
+		s.learnLeader(p.cell, l.node, e)
+		p.cell.drop(l, time.Now())
+		if looking {
+			return Answer{}, nil, &atOnce // the walk sets the pace
+		}
+		return Answer{}, nil, &routingBackoff
+	case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN, kvpb.ErrorCode_PARTITION_NOT_FOUND:
+		s.learnLeader(p.cell, l.node, e)
+		if e.Code == kvpb.ErrorCode_PARTITION_NOT_FOUND {
+			p.cell.drop(l, time.Now())
+		}
+		if !s.learnPartitions(e.Partitions) && a.countOf(routingBackoff) > 2 {
+			s.Refresh()
+		}
+		return Answer{}, nil, &routingBackoff
+	case kvpb.ErrorCode_OVERLOADED:
+		return Answer{}, nil, &overloadedBackoff
+	case kvpb.ErrorCode_NO_QUORUM:
+		s.learnLeader(p.cell, l.node, e)
+		p.cell.drop(l, time.Now())
+		return Answer{}, nil, &quorumBackoff
+	case kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_CLOCK_SKEW:
+		s.learnLeader(p.cell, l.node, e)
+		p.cell.drop(l, time.Now())
+		return Answer{}, nil, &unhealthyBackoff
+	case kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_DEADLINE_EXCEEDED:
+		a.maybe = a.maybe || a.call.Write
+		return Answer{}, nil, &unknownBackoff
+	case kvpb.ErrorCode_WRONG_CLUSTER:
+		return Answer{}, a.ended(ErrWrongCluster), nil
+	case kvpb.ErrorCode_UNKNOWN_ERROR:
+		// The node failed in a way that has no name, which says nothing about what it had done by then.
+		a.maybe = a.maybe || a.call.Write
+	}
+	final := a.ended(nil)
+	final.Timestamp = rpc.FromTimestamp(e.Timestamp)
+	if e.Code == kvpb.ErrorCode_INVALID_ARGUMENT {
+		// It is as invalid in every attempt: none was executed.
+		final.OutcomeUnknown = false
+	}
+	return Answer{}, final, nil
+}
+
+// learnLeader takes in the leader that an answer of node from names, if it does.
+func (s *Sender) learnLeader(c *cell, from *node, e *kvpb.Error) {
+	if e.Leader == nil || e.Leader.Node == 0 || e.Leader.Term == 0 {
+		return
+	}
+	s.mu.Lock()
+	n := s.nodeLocked(keys.NodeID(e.Leader.Node))
+	s.mu.Unlock()
+	c.learn(n, e.Leader.Term, from, time.Now())
+}
+
+// wait is the pause before the next attempt. Its error is how the call ends.
+func (a *attempt) wait(ctx context.Context, b Backoff) error {
+	if b.Name == "" {
+		if err := ctx.Err(); err != nil {
+			return a.ended(err)
+		}
+		return nil
+	}
+	s := a.sender
+	if a.failures == nil {
+		a.failures = make(map[string]*failures)
+	}
+	f := a.failures[b.Name]
+	if f == nil {
+		f = &failures{since: time.Now()}
+		a.failures[b.Name] = f
+	}
+	if b.Budget > 0 && time.Since(f.since) > b.Budget {
+		return a.ended(nil)
+	}
+	s.metrics.retries[b.Name].Inc()
+	delay := b.delay(f.count, s.random())
+	f.count++
+	if err := s.pause(ctx, delay); err != nil {
+		return a.ended(err)
+	}
+	return nil
+}
+
+func (a *attempt) countOf(b Backoff) int {
+	if f := a.failures[b.Name]; f != nil {
+		return f.count
+	}
+	return 0
+}
+
+// note remembers what went wrong last.
+func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.PartitionID, node keys.NodeID) {
+	a.last.code, a.last.message, a.last.partition, a.last.node = code, message, partition, node
+}
+
+func (a *attempt) explained() bool { return a.last.message != "" }
+
+// noteLeaderless says that nobody leads, unless a node has said something about it already.
+func (a *attempt) noteLeaderless(p *Partition) {
+	if a.explained() {
+		return
+	}
+	var silent []string
+	for _, n := range p.voters {
+		if n.suspected.Load() {
+			address, reason := n.addressAndReason()
+			silent = append(silent, fmt.Sprintf("node %s (%s): %s", n.id, address, plain(reason)))
+		}
+	}
+	message := fmt.Sprintf("waiting for a leader of partition %s", p.ID)
+	if len(silent) > 0 {
+		message += "; " + strings.Join(silent, "; ")
+	}
+	a.note(kvpb.ErrorCode_UNKNOWN_ERROR, message, p.ID, 0)
+}
+
+// ended makes the error with which the call ends; cause is nil if the last answer is the reason.
+func (a *attempt) ended(cause error) *Error {
+	return &Error{
+		Code:           a.last.code,
+		Message:        a.last.message,
+		Partition:      a.last.partition,
+		Node:           a.last.node,
+		Attempts:       a.sent,
+		OutcomeUnknown: a.maybe,
+		Cause:          cause,
+	}
+}
+
+// plain takes gRPC's wrapping off an error's text.
+func plain(err error) string {
+	if err == nil {
+		return "no reason known"
+	}
+	var wrapped interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &wrapped) {
+		if st := wrapped.GRPCStatus(); st != nil && st.Message() != "" {
+			return st.Message()
+		}
+	}
+	return err.Error()
+}

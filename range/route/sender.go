@@ -1,0 +1,221 @@
+package route
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Config configures a Sender. Only Endpoints is required.
+type Config struct {
+	// Endpoints are addresses of any servers of the cluster. The nodes in the table are used as well once they are known.
+	Endpoints []string
+	// Dial connects to an address; nil dials TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// TLS is nil for plain text.
+	TLS *tls.Config
+	// ConnectionsPerNode is how many connections carry requests to each node; default 1.
+	ConnectionsPerNode int
+	// Random gives random numbers, for client ids and jitter; default math/rand/v2.
+	Random func() uint64
+	// Logger receives what operators may want to know; nil discards it.
+	Logger *slog.Logger
+	// Registerer receives the metrics; nil keeps none.
+	Registerer prometheus.Registerer
+}
+
+// sharedLane is what lane i of all nodes has in common.
+type sharedLane struct {
+	client  uint64
+	streams atomic.Uint64
+	dialer  *rpc.Dialer
+}
+
+// Sender routes requests. Its methods may be called from any goroutine.
+type Sender struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	lanes   []*sharedLane
+
+	table    atomic.Pointer[Table]
+	nodes    atomic.Pointer[[]*node] // for the watchdog
+	session  session
+	sequence atomic.Uint64
+
+	// server is the address whose table stream is being followed, and leave ends that stream.
+	server atomic.Pointer[followed]
+	reach  reach
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	done   chan struct{}
+	closed atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		cluster  uint64
+		contents *contents
+		nodes    map[keys.NodeID]*node
+		cells    map[keys.PartitionID]*cell
+	}
+
+	goroutines struct {
+		sync.Mutex
+		sync.WaitGroup
+	}
+}
+
+// New makes a Sender and starts to look for the partition table. Close it after use.
+func New(cfg Config) (*Sender, error) {
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New("no endpoints are given")
+	}
+	if cfg.ConnectionsPerNode <= 0 {
+		cfg.ConnectionsPerNode = 1
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Uint64
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Sender{cfg: cfg, log: cfg.Logger, done: make(chan struct{})}
+	var err error
+	if s.metrics, err = newMetrics(cfg.Registerer); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	for range cfg.ConnectionsPerNode {
+		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS, Logger: cfg.Logger})}
+		for lane.client == 0 {
+			lane.client = cfg.Random()
+		}
+		s.lanes = append(s.lanes, lane)
+	}
+	s.reach.changed = make(chan struct{})
+	s.mu.contents = newContents()
+	s.mu.nodes = make(map[keys.NodeID]*node)
+	s.mu.cells = make(map[keys.PartitionID]*cell)
+	s.nodes.Store(&[]*node{})
+	s.table.Store(&Table{changed: make(chan struct{})})
+	s.spawn(s.followTable)
+	s.spawn(s.watchdog)
+	return s, nil
+}
+
+// Close ends everything that is in flight and waits for the Sender's goroutines. Calls that wait get ErrClosed, or an
+// unknown outcome. It may be called more than once.
+func (s *Sender) Close() {
+	s.goroutines.Lock()
+	first := s.closed.CompareAndSwap(false, true)
+	s.goroutines.Unlock()
+	if first {
+		s.cancel()
+		close(s.done)
+		s.mu.Lock()
+		all := *s.nodes.Load()
+		s.mu.Unlock()
+		for _, n := range all {
+			n.mu.Lock() // a lane that is just being made is made, or sees that we are closed
+			n.mu.Unlock()
+			n.hangUp()
+		}
+		for _, l := range s.lanes {
+			_ = l.dialer.Close() // nothing is left that could tell us more
+		}
+	}
+	s.goroutines.Wait()
+	if first {
+		s.metrics.unregister()
+	}
+}
+
+// spawn runs f in a goroutine that Close waits for; false when the Sender is closed.
+func (s *Sender) spawn(f func()) bool {
+	s.goroutines.Lock()
+	defer s.goroutines.Unlock()
+	if s.closed.Load() {
+		return false
+	}
+	s.goroutines.Go(f)
+	return true
+}
+
+func (s *Sender) closedError() error {
+	if s.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// random is uniform in [0, 1).
+func (s *Sender) random() float64 { return float64(s.cfg.Random()>>11) / (1 << 53) }
+
+func (s *Sender) cluster() uint64 { return s.table.Load().Cluster }
+
+func (s *Sender) publishNodesLocked() {
+	all := make([]*node, 0, len(s.mu.nodes))
+	for _, n := range s.mu.nodes {
+		all = append(all, n)
+	}
+	s.nodes.Store(&all)
+}
+
+// Table returns the current table; it is empty until the first one has come (see AwaitTable).
+func (s *Sender) Table() *Table { return s.table.Load() }
+
+// Session is the highest timestamp seen in any answer.
+func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
+
+// RaiseSession makes the session at least ts.
+func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(rpc.ToTimestamp(ts)) }
+
+// Clocks asks the nodes that lead the given partitions for their clocks, all at once, and returns the highest timestamp
+// with the nodes that answered. Those that do not within the limit are left out. The answers raise the session.
+func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time.Duration) (hlc.Timestamp, map[keys.NodeID]bool) {
+	ask := make(map[*node]bool)
+	for _, p := range partitions {
+		if l := p.cell.leader.Load(); l.usable() {
+			ask[l.node] = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	type answer struct {
+		node *node
+		now  *kvpb.Timestamp
+	}
+	answers := make(chan answer, len(ask))
+	for n := range ask {
+		go func() { // ends with ctx at the latest, and is waited for below
+			now, err := n.lanes[0].now(ctx)
+			if err != nil {
+				now = nil
+			}
+			answers <- answer{n, now}
+		}()
+	}
+	var highest hlc.Timestamp
+	answered := make(map[keys.NodeID]bool, len(ask))
+	for range ask {
+		if a := <-answers; a.now != nil {
+			highest = hlc.Max(highest, rpc.FromTimestamp(a.now))
+			answered[a.node.id] = true
+		}
+	}
+	return highest, answered
+}
