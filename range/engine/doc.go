@@ -1,0 +1,45 @@
+// Package engine is Pebble, as two types that cannot be confused.
+//
+// A Log keeps the Raft logs and hard states of all groups of a process. It has a write-ahead log, and a synced commit is
+// durable when it returns; commits that run at the same time share one fsync. A State keeps what was applied. It has no
+// write-ahead log: a commit is durable once its memtable was flushed, and a crash takes the state back to some earlier
+// consistent prefix of the commits, from which the Raft logs are replayed. What survives a crash now is what
+// NewDurableIter and DurableGet see.
+//
+//	Log    WAL on, synced   small memtables, so that WAL files are reused early   bytewise keys
+//	State  WAL off          64 MiB memtables, bloom filters on key prefixes       cockroachkvs keys
+//
+// # When the disk is full
+//
+// All writes go through a guard in the filesystem. One that meets "no space left on device" waits inside the guard and
+// is tried again until there is room, so that Pebble never sees the error and needs no recovery. Full says so meanwhile,
+// and it says so earlier, as soon as the free space falls below Options.MinFreeBytes: whoever takes writes from clients
+// asks it and refuses. Reads go on.
+//
+// # When the disk fails
+//
+// A write or an fsync that fails in any other way cannot be undone or repeated: after a failed fsync nobody knows what is
+// on the disk. The engine is then marked failed, for good: OnFailure is called once, nothing more is written, and all
+// calls return ErrFailed. The process is not ended; that is for the owner to decide.
+//
+// INVARIANT: no commit returns nil, and no durable read succeeds, if what it promises depends on a write or an fsync that
+// failed.
+//
+// Pebble takes a failed write of its WAL for the end of the process: it panics with locks held, so that commits that run at
+// the same time would hang for ever. The guard therefore keeps it in the dark: once the engine has failed, writes and syncs
+// of a WAL report success and do nothing. That is safe because the failed mark is set before the lie, each commit looks at
+// the mark after Pebble says it is done, and the files that would make anything durable (tables, the manifest) do
+// report the error. Rejected: letting Pebble see it (hangs), blocking the failed call until Close (whoever waits for
+// a commit hangs with it), ending the goroutine.
+//
+// # When a file is corrupt
+//
+// Blocks, WAL records and manifests carry checksums, which are Pebble's. A bad one comes out as an error from the read, or
+// the open, that met it; IsCorruption knows it.
+//
+// # Who owns what
+//
+// Each open engine owns one goroutine for events (FlushEnd, OnFailure), one for the free-space check if the filesystem
+// can tell, and Pebble's; all end with Close. Nothing here waits on anything but channels and timers, so that it all runs on
+// a vfs.MemFS inside a testing/synctest bubble. Nothing is printed: Pebble's messages go to Options.Logger.
+package engine

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// freeSpacePeriod is how often the free space is looked at.
+	freeSpacePeriod = time.Second
+	// roomPeriod is how often a write that found the disk full is tried again.
+	roomPeriod = 250 * time.Millisecond
+	// refusalDelay holds up each background write of a failed engine. Pebble repeats a failed flush at once, for ever.
+	refusalDelay = 100 * time.Millisecond
+	// walCategory is how Pebble names the WAL when it creates a file.
+	walCategory vfs.DiskWriteCategory = "pebble-wal"
+)
+
+// guard is what an engine knows about the health of its disk. Its filesystem (guardFS) reports to it.
+type guard struct {
+	inner  vfs.FS
+	dir    string
+	logger *slog.Logger
+	// hideWAL makes writes of the WAL succeed once the engine has failed; see the package comment.
+	hideWAL bool
+	minFree uint64
+
+	failure atomic.Pointer[error]
+	// failures carries the one failure to the event goroutine. Capacity 1.
+	failures chan error
+	// low: the free space is below minFree. waiting: how many writes wait for room.
+	low     atomic.Bool
+	waiting atomic.Int32
+	// free is the last free space that was seen, in bytes.
+	free atomic.Uint64
+
+	walSyncSeconds prometheus.Histogram
+
+	// closing is closed when Close begins: from then on nothing waits for room.
+	closing   chan struct{}
+	closeOnce sync.Once
+}
+
+func newGuard(o Options, k kind) *guard {
+	return &guard{
+		inner:    o.FS,
+		dir:      o.Dir,
+		logger:   o.Logger,
+		hideWAL:  k == kindLog,
+		minFree:  o.MinFreeBytes,
+		failures: make(chan error, 1),
+		closing:  make(chan struct{}),
+
+		walSyncSeconds: newWALSyncSeconds(k),
+	}
+}
+
+// err is nil, or why the engine has failed.
+func (g *guard) err() error {
+	if p := g.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail marks the engine failed. Only the first failure counts.
+func (g *guard) fail(err error) {
+	err = fmt.Errorf("%w: %s: %w; check the disk, then restart", ErrFailed, g.dir, err)
+	if !g.failure.CompareAndSwap(nil, &err) {
+		return
+	}
+	select {
+	case <-g.closing:
+		// Nobody is left who would be served by the news.
+		g.logger.Warn("disk failed while closing", "error", err)
+	default:
+		g.logger.Error("disk failed", "error", err)
+		g.failures <- err
+	}
+}
+
+// full reports whether writes should be refused.
+func (g *guard) full() bool { return g.low.Load() || g.waiting.Load() > 0 }
+
+// beginClose lets go of everything that waits.
+func (g *guard) beginClose() { g.closeOnce.Do(func() { close(g.closing) }) }
+
+// pause waits for d, or for the engine to close, and then returns false.
+func (g *guard) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-g.closing:
+		return false
+	}
+}
+
+// awaitRoom is called with an error of a write. It returns true when the write should be tried again.
+func (g *guard) awaitRoom(err error) bool {
+	if !isNoSpace(err) {
+		return false
+	}
+	if g.waiting.Add(1) == 1 && !g.low.Load() {
+		g.logger.Warn("disk full: writes wait for room", "dir", g.dir)
+	}
+	defer g.waiting.Add(-1)
+	return g.pause(roomPeriod)
+}
+
+// refuse is what a write of a failed engine gets.
+func (g *guard) refuse(err error) error {
+	g.pause(refusalDelay)
+	return err
+}
+
+// checkFreeSpace looks once; it returns false if the filesystem cannot tell.
+func (g *guard) checkFreeSpace() bool {
+	usage, err := g.inner.GetDiskUsage(g.dir)
+	if err != nil {
+		return false
+	}
+	g.free.Store(usage.AvailBytes)
+	low := usage.AvailBytes < g.minFree
+	if g.low.Swap(low) != low {
+		if low {
+			g.logger.Warn("disk almost full: writes are refused", "dir", g.dir, "free_bytes", usage.AvailBytes, "min_free_bytes", g.minFree)
+		} else {
+			g.logger.Info("disk has room again: writes are taken", "dir", g.dir, "free_bytes", usage.AvailBytes)
+		}
+	}
+	return true
+}
+
+// watchFreeSpace runs until the engine closes.
+func (g *guard) watchFreeSpace() {
+	t := time.NewTicker(freeSpacePeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			g.checkFreeSpace()
+		case <-g.closing:
+			return
+		}
+	}
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// guardFS is the filesystem that Pebble sees. Reads pass; what changes the disk is watched by the guard.
+type guardFS struct {
+	vfs.FS
+	g *guard
+}
+
+var _ vfs.FS = guardFS{}
+
+// Unwrap is for vfs.Root.
+func (s guardFS) Unwrap() vfs.FS { return s.FS }
+
+// change runs one operation on names, waiting for room if there is none. It never marks the engine failed: Pebble
+// knows what to do when a name cannot be changed.
+func (s guardFS) change(op func() error) error {
+	for {
+		if err := s.g.err(); err != nil {
+			return err
+		}
+		err := op()
+		if err == nil || !s.g.awaitRoom(err) {
+			return err
+		}
+	}
+}
+
+// create makes a file to write to. The WAL of a failed log is a file that swallows everything.
+func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (vfs.File, error)) (vfs.File, error) {
+	hide := s.g.hideWAL && category == walCategory
+	for {
+		if err := s.g.err(); err != nil {
+			if hide {
+				return newDiscardFile(name)
+			}
+			return nil, s.g.refuse(err)
+		}
+		f, err := op()
+		switch {
+		case err == nil:
+			return &guardFile{File: f, g: s.g, name: name, hide: hide}, nil
+		case s.g.awaitRoom(err):
+		case hide:
+			s.g.fail(fmt.Errorf("create %s: %w", name, err))
+		default:
+			// Pebble repeats a flush at once; keep it from doing nothing else.
+			s.g.pause(refusalDelay)
+			return nil, err
+		}
+	}
+}
+
+func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.create(name, category, func() (vfs.File, error) { return s.FS.Create(name, category) })
+}
+
+func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.create(newname, category, func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
+}
+
+func (s guardFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return s.create(name, category, func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
+}
+
+func (s guardFS) OpenDir(name string) (vfs.File, error) {
+	f, err := s.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	// Pebble syncs the directory when it rotates the WAL. To hide a failure there is safe for other files too: what
+	// makes them count is the manifest, and that is not hidden.
+	return &guardFile{File: f, g: s.g, name: name, hide: s.g.hideWAL}, nil
+}
+
+func (s guardFS) Link(oldname, newname string) error {
+	return s.change(func() error { return s.FS.Link(oldname, newname) })
+}
+
+func (s guardFS) Rename(oldname, newname string) error {
+	return s.change(func() error { return s.FS.Rename(oldname, newname) })
+}
+
+func (s guardFS) MkdirAll(dir string, perm os.FileMode) error {
+	return s.change(func() error { return s.FS.MkdirAll(dir, perm) })
+}
+
+// Remove frees space, so it does not wait for it.
+func (s guardFS) Remove(name string) error {
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	return s.FS.Remove(name)
+}
+
+func (s guardFS) RemoveAll(name string) error {
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	return s.FS.RemoveAll(name)
+}
+
+// guardFile watches the writes and syncs of one file.
+type guardFile struct {
+	vfs.File
+	g    *guard
+	name string
+	// hide: report success once the engine has failed.
+	hide bool
+}
+
+// failed marks the engine failed and returns what the caller of the operation sees.
+func (f *guardFile) failed(op string, err error) error {
+	f.g.fail(fmt.Errorf("%s %s: %w", op, f.name, err))
+	if f.hide {
+		return nil
+	}
+	return f.g.err()
+}
+
+// refused is what an operation gets after the engine has failed.
+func (f *guardFile) refused(err error) error {
+	if f.hide {
+		return nil
+	}
+	return f.g.refuse(err)
+}
+
+func (f *guardFile) Write(p []byte) (int, error) {
+	return f.write(p, f.File.Write)
+}
+
+func (f *guardFile) WriteAt(p []byte, offset int64) (int, error) {
+	done := 0
+	return f.write(p, func(rest []byte) (int, error) {
+		n, err := f.File.WriteAt(rest, offset+int64(done))
+		done += n
+		return n, err
+	})
+}
+
+// write goes on after the bytes that found room when the disk was full.
+func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
+	done := 0
+	for {
+		if err := f.g.err(); err != nil {
+			if err = f.refused(err); err != nil {
+				return done, err
+			}
+			return len(p), nil
+		}
+		n, err := op(p[done:])
+		done += n
+		if err == nil && done < len(p) {
+			err = io.ErrShortWrite
+		}
+		if err == nil {
+			return done, nil
+		}
+		if f.g.awaitRoom(err) {
+			continue
+		}
+		if err = f.failed("write", err); err != nil {
+			return done, err
+		}
+		return len(p), nil
+	}
+}
+
+// sync does not wait for room: after a failed fsync the pages may be gone, so a second one that succeeds proves nothing.
+func (f *guardFile) sync(op func() error) error {
+	if err := f.g.err(); err != nil {
+		return f.refused(err)
+	}
+	if err := op(); err != nil {
+		return f.failed("sync", err)
+	}
+	return nil
+}
+
+func (f *guardFile) Sync() error { return f.sync(f.File.Sync) }
+
+func (f *guardFile) SyncData() error {
+	if !f.hide {
+		return f.sync(f.File.SyncData)
+	}
+	start := time.Now()
+	err := f.sync(f.File.SyncData)
+	f.g.walSyncSeconds.Observe(time.Since(start).Seconds())
+	return err
+}
+
+func (f *guardFile) SyncTo(length int64) (fullSync bool, err error) {
+	err = f.sync(func() error {
+		fullSync, err = f.File.SyncTo(length)
+		return err
+	})
+	return fullSync, err
+}
+
+func (f *guardFile) Close() error {
+	err := f.File.Close()
+	if err != nil && f.hide && f.g.err() != nil {
+		return nil
+	}
+	return err
+}
+
+// discardFile takes the writes of a failed engine's WAL.
+type discardFile struct {
+	// File is an empty file in memory, for Stat and Close.
+	vfs.File
+}
+
+func newDiscardFile(name string) (vfs.File, error) {
+	fs := vfs.NewMem()
+	f, err := fs.Create(fs.PathBase(name), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	return discardFile{f}, nil
+}
+
+func (discardFile) Write(p []byte) (int, error)            { return len(p), nil }
+func (discardFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (discardFile) Sync() error                            { return nil }
+func (discardFile) SyncData() error                        { return nil }
+func (discardFile) SyncTo(int64) (bool, error)             { return true, nil }

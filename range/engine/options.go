@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	// ErrFailed is returned by every call after the disk failed. It wraps what happened.
+	ErrFailed = errors.New("the storage engine has failed")
+	// ErrLocked is returned when the directory is open already, in this process or in another.
+	ErrLocked = errors.New("the directory is in use")
+	// ErrVersion is returned when the directory was written by a newer version.
+	ErrVersion = errors.New("the directory was written by a newer version")
+	// ErrWrongKind is returned when the directory holds something else: a log where a state was expected, or a foreign
+	// database.
+	ErrWrongKind = errors.New("the directory holds something else")
+)
+
+// Options configure a Log or a State. FS and Dir must be set; the rest has defaults.
+type Options struct {
+	// FS is the filesystem; vfs.Default is the operating system's.
+	FS vfs.FS
+	// Dir is created if need be.
+	Dir string
+
+	// Cache is shared between engines if set; the engine takes its own reference. Otherwise it makes one of CacheBytes.
+	Cache *pebble.Cache
+	// CacheBytes is the size of the engine's own cache of blocks. Default 64 MiB for a State, 8 MiB for a Log.
+	CacheBytes int64
+	// MemTableBytes is when a memtable is flushed. Default 64 MiB for a State, 16 MiB for a Log.
+	MemTableBytes uint64
+
+	// Logger gets Pebble's messages, and the engine's own. Default: nowhere.
+	Logger *slog.Logger
+	// Registerer gets the metrics, which are labelled engine="log" or "state". Nil: no metrics. An application with several
+	// engines of a kind wraps it with a label that tells them apart.
+	Registerer prometheus.Registerer
+
+	// OnFailure is called once if the disk fails, from the engine's event goroutine. It must not call Close from there.
+	OnFailure func(error)
+	// FlushEnd is called after a flush has made more of the engine durable, from the event goroutine: one call at a time,
+	// and several flushes may share one. It may read the engine, and must not call Close from there.
+	FlushEnd func()
+
+	// MinFreeBytes is the free space below which Full reports true. 0: only when the disk is really full.
+	MinFreeBytes uint64
+}
+
+const (
+	defaultStateCacheBytes    = 64 << 20
+	defaultLogCacheBytes      = 8 << 20
+	defaultStateMemTableBytes = 64 << 20
+	defaultLogMemTableBytes   = 16 << 20
+)
+
+// ensureDefaults fills in what is unset, for one kind of engine.
+func (o *Options) ensureDefaults(k kind) error {
+	if o.FS == nil || o.Dir == "" {
+		return fmt.Errorf("open %s engine: FS and Dir must be set", k)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Logger = o.Logger.With("engine", string(k))
+	cacheBytes, memTableBytes := int64(defaultStateCacheBytes), uint64(defaultStateMemTableBytes)
+	if k == kindLog {
+		cacheBytes, memTableBytes = defaultLogCacheBytes, defaultLogMemTableBytes
+	}
+	if o.CacheBytes <= 0 {
+		o.CacheBytes = cacheBytes
+	}
+	if o.MemTableBytes == 0 {
+		o.MemTableBytes = memTableBytes
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"runtime"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/cockroachkvs"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// kind tells the two engines apart, on disk and in messages.
+type kind string
+
+const (
+	kindLog   kind = "log"
+	kindState kind = "state"
+)
+
+const (
+	logMaxOpenFiles   = 500
+	stateMaxOpenFiles = 1000
+
+	// Writes stop when a read has to look into this many sublevels of L0: better late than with unbounded reads.
+	logL0StopWrites   = 64
+	stateL0StopWrites = 32
+
+	stateBlockSize      = 16 << 10
+	stateIndexBlockSize = 64 << 10
+	bloomBitsPerKey     = 10
+)
+
+// logOptions: every byte is written twice (WAL, then flush) unless it is truncated before its memtable is flushed, which
+// is the common case. Memtables are small all the same: a WAL file that is overwritten costs half as much to sync as one
+// that grows, and files come back for reuse when their memtable was flushed.
+func logOptions(o Options) *pebble.Options {
+	p := commonOptions(o)
+	p.Comparer = pebble.DefaultComparer
+	p.MaxOpenFiles = logMaxOpenFiles
+	p.MemTableStopWritesThreshold = 4
+	p.L0StopWritesThreshold = logL0StopWrites
+	// Entries are read back rarely, and then soon: not worth compressing.
+	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	p.Experimental.ReadSamplingMultiplier = -1
+	return p
+}
+
+// stateOptions: keys are MVCC keys in Cockroach's encoding, so that columnar blocks know user key and timestamp apart,
+// and bloom filters work on the user key.
+func stateOptions(o Options) *pebble.Options {
+	p := commonOptions(o)
+	p.DisableWAL = true
+	p.Comparer = &cockroachkvs.Comparer
+	p.KeySchema = cockroachkvs.KeySchema.Name
+	p.KeySchemas = sstable.MakeKeySchemas(&cockroachkvs.KeySchema)
+	p.BlockPropertyCollectors = cockroachkvs.BlockPropertyCollectors
+	p.MaxOpenFiles = stateMaxOpenFiles
+	p.MemTableStopWritesThreshold = 4
+	p.L0StopWritesThreshold = stateL0StopWrites
+	for i := range p.Levels {
+		p.Levels[i].BlockSize = stateBlockSize
+		p.Levels[i].IndexBlockSize = stateIndexBlockSize
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	return p
+}
+
+func commonOptions(o Options) *pebble.Options {
+	p := &pebble.Options{
+		FormatMajorVersion:    pebble.FormatNewest,
+		Cache:                 o.Cache,
+		CacheSize:             o.CacheBytes,
+		MemTableSize:          o.MemTableBytes,
+		L0CompactionThreshold: 4,
+		LBaseMaxBytes:         64 << 20,
+		CompactionConcurrencyRange: func() (int, int) {
+			return 1, max(2, runtime.GOMAXPROCS(0)/2)
+		},
+	}
+	// Idle file cache shards cost a goroutine each, and one process may hold many engines.
+	p.Experimental.FileCacheShards = min(8, runtime.GOMAXPROCS(0))
+	return p
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Reader is what one can read from: a State, a Snapshot, or an indexed StateBatch. Keys are state keys (package keys).
+type Reader interface {
+	// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound says that there is none.
+	Get(key []byte) ([]byte, io.Closer, error)
+	// NewIter returns an iterator. Close it.
+	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
+}
+
+var (
+	_ Reader = (*State)(nil)
+	_ Reader = (*Snapshot)(nil)
+	_ Reader = (*StateBatch)(nil)
+)
+
+// State is the engine of applied data: a commit survives a crash once it was flushed, and a crash keeps the commits up to
+// some point. Keys are state keys. It is safe for concurrent use.
+type State struct {
+	*store
+	tables ingestDir
+}
+
+// StateBatch is a set of changes to a State, made in one commit. It is for one goroutine at a time. Close it after use.
+type StateBatch struct {
+	*pebble.Batch
+}
+
+// OpenState opens or creates a state.
+func OpenState(o Options) (*State, error) {
+	s, err := openStore(o, kindState, stateOptions)
+	if err != nil {
+		return nil, err
+	}
+	st := &State{store: s, tables: ingestDir{fs: s.fs, dir: s.fs.PathJoin(s.dir, ingestDirName)}}
+	if err := st.tables.clean(); err != nil {
+		_ = s.close(nil)
+		return nil, fmt.Errorf("open state engine: remove left-over tables: %w", err)
+	}
+	return st, nil
+}
+
+// NewBatch returns an empty batch.
+func (s *State) NewBatch() *StateBatch { return &StateBatch{s.db.NewBatch()} }
+
+// NewIndexedBatch returns an empty batch that is a Reader, of the state with the batch's own changes on top. It is slower to
+// fill.
+func (s *State) NewIndexedBatch() *StateBatch { return &StateBatch{s.db.NewIndexedBatch()} }
+
+// Commit makes the changes of the batch, all or none; they show when it returns. On an error the state has failed.
+func (s *State) Commit(b *StateBatch) error {
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	if err := s.db.Apply(b.Batch, pebble.NoSync); err != nil {
+		return fmt.Errorf("commit to the state in %s: %w", s.dir, err)
+	}
+	return s.g.err()
+}
+
+// NewDurableIter returns an iterator over what would be left after a crash now. Nothing in it can be lost any more.
+func (s *State) NewDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+	var durable pebble.IterOptions
+	if o != nil {
+		durable = *o
+	}
+	durable.OnlyReadGuaranteedDurable = true
+	return s.NewIter(&durable)
+}
+
+// DurableGet reads one key as it would be after a crash now. It copies the value.
+func (s *State) DurableGet(key []byte) (value []byte, found bool, err error) {
+	i, err := s.NewDurableIter(nil)
+	if err != nil {
+		return nil, false, err
+	}
+	value, found, err = getByIter(i, key)
+	value = bytes.Clone(value)
+	if closeErr := i.Close(); err == nil {
+		err = closeErr
+	}
+	// INVARIANT: a failure that came in between does not count as durable.
+	if err == nil {
+		err = s.g.err()
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read durable %s: %w", keys.PrettyState(key), err)
+	}
+	return value, found, nil
+}
+
+// getByIter reads one key. The value is valid until the iterator moves.
+func getByIter(i *pebble.Iterator, key []byte) (value []byte, found bool, err error) {
+	if !i.SeekPrefixGE(key) || !bytes.Equal(i.Key(), key) {
+		return nil, false, i.Error()
+	}
+	value, err = i.ValueAndErr()
+	return value, err == nil, err
+}
+
+// EstimateSize is about how many bytes on disk a state span takes. What was not flushed yet does not count.
+func (s *State) EstimateSize(span keys.Span) (uint64, error) {
+	if err := s.g.err(); err != nil {
+		return 0, err
+	}
+	return s.db.EstimateDiskUsage(span.Start, span.End)
+}
+
+// IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in the span is gone, and what
+// stands in the tables, which NewTableWriter made, is there, in the span or outside it. Tables must not overlap. It takes
+// the files, also on an error. When it returns nil the change is visible and durable, and so is all that was committed before.
+func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.Span) error {
+	defer s.tables.remove(paths)
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	excise := pebble.KeyRange{Start: span.Start, End: span.End}
+	if _, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise); err != nil {
+		return fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err)
+	}
+	// Pebble may have queued the tables behind the memtables that they overlap.
+	return s.Flush()
+}
+
+// Close flushes what can be flushed, so that the next start has little to replay, and ends the state. Nothing else may run
+// or come after. It may be called again.
+func (s *State) Close() error { return s.close(s.flushToClose) }
+
+// flushToClose flushes, unless the disk is full: then the flush would wait for room, and a crash is as good.
+func (s *State) flushToClose() {
+	done, err := s.db.AsyncFlush()
+	if err != nil {
+		s.logger.Warn("flush before close", "error", err)
+		return
+	}
+	t := time.NewTicker(refusalDelay)
+	defer t.Stop()
+	for s.g.waiting.Load() == 0 && s.g.err() == nil {
+		select {
+		case <-done:
+			return
+		case <-t.C:
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// failedCloseTimeout is how long Close waits for Pebble after the disk has failed. Writers that Pebble held back at that
+// moment are never let go, and it would wait for them.
+const failedCloseTimeout = 10 * time.Second
+
+// store is what Log and State share: how one opens, fails and closes.
+type store struct {
+	kind   kind
+	dir    string
+	logger *slog.Logger
+	g      *guard
+	fs     guardFS
+	db     *pebble.DB
+	// pebbleOptions are as they were given to Pebble, defaults included.
+	pebbleOptions *pebble.Options
+	lock          *pebble.Lock
+	metrics       *collector
+	// corruptions counts the damaged files that reads met.
+	corruptions atomic.Int64
+
+	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet are one event.
+	flushed chan struct{}
+	// stop ends the event goroutine.
+	stop       chan struct{}
+	goroutines sync.WaitGroup
+	closed     sync.Once
+	closeErr   error
+}
+
+// openStore opens or creates the directory. On an error nothing stays behind, locks included.
+func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ *store, err error) {
+	if err := o.ensureDefaults(k); err != nil {
+		return nil, err
+	}
+	s := &store{
+		kind:    k,
+		dir:     o.Dir,
+		logger:  o.Logger,
+		g:       newGuard(o, k),
+		flushed: make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+	}
+	s.fs = guardFS{FS: o.FS, g: s.g}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+
+	if err := makeDir(s.fs, o.Dir); err != nil {
+		return nil, fmt.Errorf("create directory %s: %w", o.Dir, err)
+	}
+	if s.lock, err = pebble.LockDirectory(o.Dir, s.fs); err != nil {
+		if isLocked(err) {
+			return nil, fmt.Errorf("%w: %s is open in another process, or twice in this one (%v)", ErrLocked, o.Dir, err)
+		}
+		return nil, fmt.Errorf("lock directory %s: %w", o.Dir, err)
+	}
+	if err := checkVersion(s.fs, o.Dir, k); err != nil {
+		return nil, err
+	}
+
+	p := makeOptions(o)
+	p.FS = s.fs
+	p.Lock = s.lock
+	p.Logger = pebbleLogger{s.g}
+	p.EventListener = s.listener()
+	// EnsureDefaults here, so that tables for ingestion are written by the same options.
+	p.EnsureDefaults()
+	s.pebbleOptions = p
+	s.g.checkFreeSpace()
+	if s.db, err = pebble.Open(o.Dir, p); err != nil {
+		return nil, openError(o.Dir, k, err)
+	}
+	if err := s.g.err(); err != nil {
+		return nil, fmt.Errorf("open %s engine: %w", k, err)
+	}
+	if o.Registerer != nil {
+		s.metrics = newCollector(s, o.Registerer)
+		if err := o.Registerer.Register(s.metrics); err != nil {
+			s.metrics = nil
+			return nil, fmt.Errorf("open %s engine in %s: register metrics: %w", k, o.Dir, err)
+		}
+	}
+	s.goroutines.Go(func() { s.events(o) })
+	if s.g.checkFreeSpace() {
+		s.goroutines.Go(s.g.watchFreeSpace)
+	}
+	return s, nil
+}
+
+// openError explains what Pebble says.
+func openError(dir string, k kind, err error) error {
+	if IsCorruption(err) {
+		return fmt.Errorf("open %s engine: a file in %s is corrupt; restore the server from its replicas: %w", k, dir, err)
+	}
+	return fmt.Errorf("open %s engine in %s: %w", k, dir, err)
+}
+
+// isLocked tells a lock that is held from a lock that cannot be taken for other reasons.
+func isLocked(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) ||
+		err.Error() == "lock held by current process"
+}
+
+// listener hears Pebble's events. It is called with Pebble's locks held and must not block.
+func (s *store) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			if s.g.err() == nil {
+				s.logger.Error("background error", "error", err)
+			}
+		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			// The read that met it gets the error. Without a listener Pebble would end the process.
+			s.corruptions.Add(1)
+			s.logger.Error("corrupt file", "path", info.Path, "error", info.Details)
+		},
+		FlushEnd: func(info pebble.FlushInfo) {
+			if info.Err != nil && s.g.err() != nil {
+				return
+			}
+			select {
+			case s.flushed <- struct{}{}:
+			default:
+			}
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			s.logger.Warn("writes stall", "reason", info.Reason)
+		},
+		WriteStallEnd: func() { s.logger.Info("writes go on") },
+	}
+}
+
+// events passes on what happens, until the engine closes.
+func (s *store) events(o Options) {
+	for {
+		select {
+		case <-s.flushed:
+			if o.FlushEnd != nil {
+				o.FlushEnd()
+			}
+		case err := <-s.g.failures:
+			if o.OnFailure != nil {
+				o.OnFailure(err)
+			}
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+// Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): whoever takes new writes should refuse them.
+func (s *store) Full() bool { return s.g.full() }
+
+// Err is nil, or ErrFailed with its reason.
+func (s *store) Err() error { return s.g.err() }
+
+// Dir is where the engine lives.
+func (s *store) Dir() string { return s.dir }
+
+// FreeBytes is the free space of the disk as last seen; 0 if the filesystem cannot tell.
+func (s *store) FreeBytes() uint64 { return s.g.free.Load() }
+
+// UsedBytes is what the engine's files take on disk.
+func (s *store) UsedBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
+
+// Metrics is Pebble's own view of itself.
+func (s *store) Metrics() *pebble.Metrics { return s.db.Metrics() }
+
+// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound comes as it is.
+func (s *store) Get(key []byte) ([]byte, io.Closer, error) {
+	if err := s.g.err(); err != nil {
+		return nil, nil, err
+	}
+	return s.db.Get(key)
+}
+
+// NewIter returns an iterator over what is there now. Later commits do not show. Close it.
+func (s *store) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+	if err := s.g.err(); err != nil {
+		return nil, err
+	}
+	return s.db.NewIter(o)
+}
+
+// Flush makes everything that was committed before durable in tables, and waits for that.
+func (s *store) Flush() error {
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	if err := s.db.Flush(); err != nil {
+		return fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
+	}
+	return s.g.err()
+}
+
+// AsyncFlush starts a Flush; Options.FlushEnd tells when it is done.
+func (s *store) AsyncFlush() error {
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	if _, err := s.db.AsyncFlush(); err != nil {
+		return fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
+	}
+	return nil
+}
+
+// close shuts down. All iterators, snapshots and batches must be closed, and no call may run.
+func (s *store) close(beforeClose func()) error {
+	s.closed.Do(func() {
+		if s.g.err() == nil && beforeClose != nil {
+			beforeClose()
+		}
+		s.g.beginClose()
+		close(s.stop)
+		s.goroutines.Wait()
+		s.closeErr = s.release()
+	})
+	return s.closeErr
+}
+
+// release gives back what openStore took.
+func (s *store) release() error {
+	s.g.beginClose()
+	if s.metrics != nil {
+		s.metrics.close()
+	}
+	var err error
+	if s.db != nil {
+		err = s.closePebble()
+	}
+	if s.lock != nil {
+		if lockErr := s.lock.Close(); err == nil {
+			err = lockErr
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("close %s engine in %s: %w", s.kind, s.dir, err)
+	}
+	return nil
+}
+
+// closePebble closes Pebble; if the disk has failed, as well as can be.
+func (s *store) closePebble() error {
+	if s.g.err() == nil {
+		return s.db.Close()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// What it says is a consequence of the failure.
+		_ = s.db.Close()
+	}()
+	t := time.NewTimer(failedCloseTimeout)
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("writes that were under way when the disk failed do not end; end the process: %w", s.g.err())
+	}
+}
+
+// IsCorruption reports whether an error says that stored data is damaged.
+func IsCorruption(err error) bool { return err != nil && pebble.IsCorruptionError(err) }
