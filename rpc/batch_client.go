@@ -2,34 +2,28 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// BatchConfig configures a BatchConn.
-type BatchConfig struct {
-	// Conn leads to the node. The BatchConn does not close it.
-	Conn *grpc.ClientConn
-	// Client is the id of the client, random and not 0.
-	Client uint64
-	// Stream gives the next stream number, higher than all before; called once for each stream that is opened.
-	Stream func() uint64
-	// Cluster is the cluster the client believes in; 0 when it does not know yet.
-	Cluster uint64
-	// MaxInFlight bounds the requests without response (default 4096); further callers wait.
-	MaxInFlight int
-	// MaxInFlightBytes bounds the bytes of requests that wait to be sent (default 16 MiB); further callers wait.
-	MaxInFlightBytes int
-}
+// ErrClosed is what a closed BatchConn answers.
+var ErrClosed = errors.New("rpc: connection is closed")
 
-// ErrStreamBroken is what a request gets when its stream ends before its response came.
+// ErrMessageTooLarge is what a request that no message can hold gets. It was not sent.
+var ErrMessageTooLarge = errors.New("rpc: request is too large")
+
+// ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as *ErrStreamBroken.
 type ErrStreamBroken struct {
 	// Sent is false if the request certainly never left this process. If true, it may or may not have reached the node.
 	Sent bool
-	// Cause is why the stream ended.
+	// Cause is why the stream ended: a gRPC status.
 	Cause error
 }
 
@@ -44,14 +38,371 @@ func (e *ErrStreamBroken) Error() string {
 // Unwrap gives the cause.
 func (e *ErrStreamBroken) Unwrap() error { return e.Cause }
 
-// BatchConn carries a client's requests to one node over one stream, many at a time.
-type BatchConn struct{}
+// BatchConfig configures a BatchConn.
+type BatchConfig struct {
+	// Conn leads to the node. The BatchConn does not close it.
+	Conn *grpc.ClientConn
+	// Client is the id of the client, random and not 0.
+	Client uint64
+	// Stream gives the next stream number, higher than all before; called once for each stream that is opened.
+	Stream func() uint64
+	// Cluster is the cluster the client believes in; 0 when it does not know yet.
+	Cluster uint64
+	// MaxInFlight bounds the requests without response (default 4096, at most 65536); further callers wait.
+	MaxInFlight int
+	// MaxInFlightBytes bounds the bytes that wait to be sent (default 16 MiB); further callers wait. A single larger request passes.
+	MaxInFlightBytes int
+}
 
-// NewBatchConn makes a BatchConn; the stream opens with the first Do.
-func NewBatchConn(c BatchConfig) *BatchConn { panic("not yet") }
+// BatchConn carries a client's requests to one node over one stream, many at a time. The stream opens with the first request, and
+// anew with the first after it broke. Safe for concurrent use.
+type BatchConn struct {
+	config BatchConfig
+	kv     kvpb.KVClient
+	// current is nil before the first stream. A broken one stays until the next request replaces it.
+	current atomic.Pointer[clientStream]
 
-// Do sends a request and waits for its response.
-func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) { panic("not yet") }
+	mu struct {
+		sync.Mutex
+		closed bool
+	}
+	ctx    context.Context
+	cancel context.CancelFunc
+	// streams counts the goroutines of streams.
+	streams sync.WaitGroup
+	// calls holds *call. It is not shared by all BatchConns, because a channel belongs to the synctest bubble that made it.
+	calls sync.Pool
+}
 
-// Close ends the stream; outstanding and later requests fail.
-func (b *BatchConn) Close() {}
+// NewBatchConn makes a BatchConn. It does nothing until the first Do.
+func NewBatchConn(c BatchConfig) *BatchConn {
+	if c.MaxInFlight <= 0 {
+		c.MaxInFlight = 4096
+	}
+	c.MaxInFlight = min(c.MaxInFlight, 1<<slotBits)
+	if c.MaxInFlightBytes <= 0 {
+		c.MaxInFlightBytes = 16 << 20
+	}
+	b := &BatchConn{config: c, kv: kvpb.NewKVClient(c.Conn)}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
+	return b
+}
+
+// Do sends a request and waits for its response. It assigns r.Id. The errors:
+//
+//   - *ErrStreamBroken: the stream ended first; its Sent says whether the node can have seen the request.
+//   - the context's error: returned at once. The request may have been sent, and may yet take effect.
+//   - ErrMessageTooLarge, ErrClosed: it was not sent.
+//
+// An error of the request itself comes in the response. r must not be changed while Do runs; it is not kept. The response
+// belongs to the caller, and its byte slices alias the message that brought it: copy what is kept for long.
+func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.Id = 0
+	size := r.SizeVT()
+	if size > MaxMessageBytes-1024 {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessageTooLarge, size, MaxMessageBytes-1024)
+	}
+	c := b.calls.Get().(*call)
+	for {
+		s, err := b.stream()
+		if err != nil {
+			b.calls.Put(c)
+			return nil, err
+		}
+		room, err := s.submit(c, r, size)
+		if err != nil {
+			b.calls.Put(c)
+			return nil, err
+		}
+		if room == nil {
+			return s.await(ctx, c)
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			b.calls.Put(c)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close ends the stream. Outstanding requests fail with *ErrStreamBroken, later ones with ErrClosed. It waits for the goroutines.
+func (b *BatchConn) Close() {
+	b.mu.Lock()
+	b.mu.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.streams.Wait()
+}
+
+// stream gives the current stream, or a new one if that is broken.
+func (b *BatchConn) stream() (*clientStream, error) {
+	if s := b.current.Load(); s != nil && !s.broken.Load() {
+		return s, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.closed {
+		return nil, ErrClosed
+	}
+	if s := b.current.Load(); s != nil && !s.broken.Load() {
+		return s, nil
+	}
+	s := newClientStream(b)
+	b.current.Store(s)
+	b.streams.Go(s.run)
+	return s, nil
+}
+
+// call is one request that waits. It is reused when nothing refers to it any more.
+type call struct {
+	// done has room for the one token that comes with the outcome.
+	done chan struct{}
+	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the request.
+	id    uint64
+	chunk uint64
+	// The outcome; the receiver of done may read them.
+	response *kvpb.Response
+	err      error
+}
+
+// notSent is the chunk of a request that is not in the outbox yet.
+const notSent = ^uint64(0)
+
+// A request id is a number shifted by slotBits, and the index of its slot: the response finds its call without a map.
+const slotBits = 16
+
+// slot is one place for a request in flight.
+type slot struct {
+	// id is 0 while the slot is free.
+	id uint64
+	// call is nil if the caller has given up. The slot stays taken: the node still has the request.
+	call *call
+}
+
+// clientStream is one stream's life: opening, open, broken.
+type clientStream struct {
+	conn *BatchConn
+	out  *outbox
+	// broken is set, under out.mu, when no further request is taken.
+	broken atomic.Bool
+
+	// Guarded by out.mu.
+	slots    []slot
+	free     []uint32
+	inFlight int
+	lastID   uint64
+	// room is made by a caller that has to wait, and closed when it is worth trying again.
+	room chan struct{}
+}
+
+func newClientStream(b *BatchConn) *clientStream {
+	s := &clientStream{conn: b, out: newOutbox()}
+	s.out.progress = s.makeRoomLocked
+	return s
+}
+
+// submit enters the request into a slot and the outbox. A non-nil room means that it did not: wait for room, and try again
+// on the then current stream.
+func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan struct{}, err error) {
+	s.out.mu.Lock()
+	if s.broken.Load() {
+		s.out.mu.Unlock()
+		return closedRoom, nil
+	}
+	if s.inFlight >= s.conn.config.MaxInFlight || (s.out.mu.bytes > 0 && s.out.mu.bytes+size > s.conn.config.MaxInFlightBytes) {
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room = s.room
+		s.out.mu.Unlock()
+		return room, nil
+	}
+	s.enterLocked(c)
+	r.Id = c.id
+	size += 1 + varintSize(c.id)
+
+	if size >= largeRecord {
+		// Copying takes a while, so it is done without the lock. If the stream breaks meanwhile, the call fails as not sent.
+		s.out.mu.Unlock()
+		chunk, err := prepareChunk(tagRequests, r, size)
+		s.out.mu.Lock()
+		if err == nil {
+			var number uint64
+			if number, err = s.out.addChunkLocked(chunk); err == nil {
+				c.chunk = number
+			}
+		}
+		return nil, s.submitted(c, err)
+	}
+	chunk, err := s.out.addLocked(tagRequests, r, size)
+	if err == nil {
+		c.chunk = chunk
+	}
+	return nil, s.submitted(c, err)
+}
+
+// submitted releases the lock. If the request could not be added because the stream has just ended, the call's failure is on its way.
+func (s *clientStream) submitted(c *call, err error) error {
+	if err == nil || errors.Is(err, errOutboxClosed) {
+		s.out.unlock(s.inFlight <= directCallers)
+		return nil
+	}
+	s.leaveLocked(c.id)
+	s.out.mu.Unlock()
+	return err
+}
+
+// enterLocked gives the call a slot and an id.
+func (s *clientStream) enterLocked(c *call) {
+	var index uint32
+	if n := len(s.free); n > 0 {
+		index = s.free[n-1]
+		s.free = s.free[:n-1]
+	} else {
+		index = uint32(len(s.slots))
+		s.slots = append(s.slots, slot{})
+	}
+	s.lastID++
+	s.inFlight++
+	c.id = s.lastID<<slotBits | uint64(index)
+	c.chunk = notSent
+	s.slots[index] = slot{id: c.id, call: c}
+}
+
+// leaveLocked frees the slot of a request. It gives its call, if anyone still waits.
+func (s *clientStream) leaveLocked(id uint64) *call {
+	index := id & (1<<slotBits - 1)
+	if id == 0 || index >= uint64(len(s.slots)) || s.slots[index].id != id {
+		return nil
+	}
+	c := s.slots[index].call
+	s.slots[index] = slot{}
+	s.free = append(s.free, uint32(index))
+	s.inFlight--
+	s.makeRoomLocked()
+	return c
+}
+
+func (s *clientStream) makeRoomLocked() {
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+}
+
+// await waits for the outcome of a submitted call.
+func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, error) {
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		s.out.mu.Lock()
+		slot := &s.slots[c.id&(1<<slotBits-1)]
+		mine := slot.id == c.id && slot.call == c
+		if mine {
+			slot.call = nil
+		}
+		s.out.mu.Unlock()
+		if mine {
+			s.conn.calls.Put(c)
+			return nil, ctx.Err()
+		}
+		<-c.done // The outcome came first, and is on its way.
+	}
+	response, err := c.response, c.err
+	c.response, c.err = nil, nil
+	s.conn.calls.Put(c)
+	return response, err
+}
+
+// run opens the stream, and receives until it breaks.
+func (s *clientStream) run() {
+	ctx, cancel := context.WithCancel(s.conn.ctx)
+	var sender sync.WaitGroup
+	err := s.receive(ctx, &sender)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the node ended the stream")
+	}
+	s.fail(err)
+	cancel() // A SendMsg that waits for the node ends now.
+	s.out.close()
+	sender.Wait()
+}
+
+func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) error {
+	stream, err := s.conn.kv.Batch(ctx)
+	if err != nil {
+		return err
+	}
+	config := &s.conn.config
+	hello := &kvpb.BatchRequest{Hello: &kvpb.Hello{Client: config.Client, Stream: config.Stream(), Cluster: config.Cluster}}
+	if err := stream.SendMsg(hello); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	s.out.attach(stream)
+	sender.Go(s.out.run)
+	var done []*call
+	for {
+		batch := new(kvpb.BatchResponse)
+		if err := stream.RecvMsg(batch); err != nil {
+			return err
+		}
+		done = s.dispatch(batch.Responses, done[:0])
+		clear(done)
+	}
+}
+
+// dispatch gives responses to those who wait. A response that nobody waits for, or that nobody asked for, is dropped.
+func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*call {
+	s.out.mu.Lock()
+	for _, r := range responses {
+		if c := s.leaveLocked(r.Id); c != nil {
+			c.response = r
+			done = append(done, c)
+		}
+	}
+	s.out.mu.Unlock()
+	for _, c := range done {
+		c.done <- struct{}{}
+	}
+	return done
+}
+
+// fail ends the stream for all who wait.
+func (s *clientStream) fail(cause error) {
+	s.out.mu.Lock()
+	s.broken.Store(true)
+	var failed []*call
+	for i := range s.slots {
+		if c := s.slots[i].call; c != nil {
+			// A chunk below first was given to gRPC.
+			c.err = &ErrStreamBroken{Sent: c.chunk < s.out.mu.first, Cause: cause}
+			failed = append(failed, c)
+		}
+		s.slots[i] = slot{}
+	}
+	s.out.closeLocked()
+	s.out.mu.Unlock()
+	for _, c := range failed {
+		c.done <- struct{}{}
+	}
+}
+
+// closedRoom is room that is there already.
+var closedRoom = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+const (
+	// Field numbers and wire types of the records the outboxes hold.
+	tagRequests  = 2<<3 | 2 // BatchRequest.requests
+	tagResponses = 1<<3 | 2 // BatchResponse.responses
+	tagMessages  = 1<<3 | 2 // MessageBatch.messages
+	tagPing      = 2<<3 | 2 // MessageBatch.ping
+
+	// directCallers is up to how many requests in flight a request is sent by its caller at once. With more, it is
+	// likelier that others are about to add theirs, and a message for each costs more than a goroutine switch for all.
+	directCallers = 2
+)

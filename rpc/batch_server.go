@@ -1,9 +1,16 @@
 package rpc
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -11,25 +18,274 @@ import (
 // BatchServerConfig configures a BatchServer. Only Handle is required.
 type BatchServerConfig struct {
 	// Handle takes over the requests of one message. It owns batch. It, or whoever it passes a request to, calls reply exactly
-	// once for each request, from any goroutine, with Response.Id = Request.Id; reply never blocks, and does not keep the response.
+	// once for each request, from any goroutine, with Response.Id = Request.Id: a request without reply holds its place on the stream for
+	// as long as the stream lives. reply never blocks, does not keep the response, and does nothing once the stream has ended.
+	//
 	// While Handle runs no further request of the same client is handed over, so it should hand on and return.
 	Handle func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response))
-	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names another is refused. nil: not checked.
+	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names another is refused.
+	// nil: not checked.
 	Cluster func() uint64
-	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192); then the stream is not read.
+	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192); beyond it the stream is not read.
 	MaxInFlight int
-	// MaxInFlightBytes bounds their bytes and those of responses not yet written, per stream (default 64 MiB).
+	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream (default 64 MiB); beyond it
+	// the stream is not read. When responses alone reach it, further large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
 	// MaxStreams bounds the open streams (default 4096); more are refused with RESOURCE_EXHAUSTED.
 	MaxStreams int
+	// Logger is nil for none, Registerer nil for no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// BatchServer implements the KV service.
+// BatchServer implements the KV service: it takes requests off the streams of clients and sends responses back, and
+// knows nothing of what they mean.
 type BatchServer struct {
 	kvpb.UnimplementedKVServer
+	config  BatchServerConfig
+	clients *clients
+	metrics *batchMetrics
 }
 
-// NewBatchServer makes a BatchServer.
-func NewBatchServer(c BatchServerConfig) *BatchServer { panic("not yet") }
+// NewBatchServer makes a BatchServer. Register it with kvpb.RegisterKVServer. It has no Close: it ends with the gRPC server.
+func NewBatchServer(c BatchServerConfig) *BatchServer {
+	if c.Handle == nil {
+		panic("rpc: BatchServerConfig.Handle is required")
+	}
+	if c.MaxInFlight <= 0 {
+		c.MaxInFlight = 8192
+	}
+	if c.MaxInFlightBytes <= 0 {
+		c.MaxInFlightBytes = 64 << 20
+	}
+	if c.MaxStreams <= 0 {
+		c.MaxStreams = 4096
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registerer)}
+}
+
+// Batch implements kvpb.KVServer.
+func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
+	first := new(kvpb.BatchRequest)
+	if err := stream.RecvMsg(first); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	if err := s.checkHello(first.Hello); err != nil {
+		return err
+	}
+	turn, err := s.clients.open(first.Hello, s.config.MaxStreams)
+	if err != nil {
+		return err
+	}
+	defer s.clients.close(turn)
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
+
+	ss := &serverStream{
+		server: s,
+		turn:   turn,
+		number: first.Hello.Stream,
+		out:    newOutbox(),
+		room:   make(chan struct{}, 1),
+	}
+	ss.inFlight = make(map[uint64]int)
+	ss.out.progress = ss.signalRoomLocked
+	ss.out.attach(stream)
+	var sender sync.WaitGroup
+	sender.Go(ss.out.run)
+	err = ss.serve(stream, first)
+	// The stream must not be used after return, and replies go on coming.
+	ss.out.close()
+	sender.Wait()
+	return err
+}
+
+func (s *BatchServer) checkHello(hello *kvpb.Hello) error {
+	switch {
+	case hello == nil:
+		return status.Error(codes.InvalidArgument, "the first message of a stream must carry Hello")
+	case hello.Client == 0:
+		return status.Error(codes.InvalidArgument, "Hello without a client id")
+	case hello.Stream == 0:
+		return status.Error(codes.InvalidArgument, "Hello without a stream number; they start at 1")
+	}
+	if s.config.Cluster != nil && hello.Cluster != 0 {
+		if mine := s.config.Cluster(); mine != 0 && mine != hello.Cluster {
+			return status.Errorf(codes.FailedPrecondition, "this node belongs to cluster %016x, not to %016x: check the endpoints", mine, hello.Cluster)
+		}
+	}
+	return nil
+}
+
+// serverStream is one client's stream on the server.
+type serverStream struct {
+	server *BatchServer
+	turn   *clientTurn
+	number uint64
+	out    *outbox
+	// room has space for one token: it may be worth to read on.
+	room chan struct{}
+
+	// Guarded by out.mu. inFlight maps the id of each request without response to its size in bytes.
+	inFlight map[uint64]int
+	bytes    int
+	// waiting is set while the reader waits for room.
+	waiting bool
+}
+
+// serve reads until the client ends the stream, breaks the protocol, or is superseded.
+func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchRequest) error {
+	ctx := stream.Context()
+	for {
+		if len(batch.Requests) > 0 {
+			if err := ss.hand(ctx, batch.Requests); err != nil {
+				return err
+			}
+		}
+		if err := ss.wait(ctx, ss.hasRoomLocked); err != nil {
+			return err
+		}
+		batch = new(kvpb.BatchRequest)
+		if err := stream.RecvMsg(batch); err != nil {
+			if errors.Is(err, io.EOF) {
+				// The client asks for nothing more, but waits for what it asked.
+				return ss.wait(ctx, ss.isDoneLocked)
+			}
+			return err
+		}
+		if batch.Hello != nil {
+			return status.Error(codes.InvalidArgument, "Hello again: only the first message of a stream may carry it")
+		}
+	}
+}
+
+// hand passes requests to Handle.
+func (ss *serverStream) hand(ctx context.Context, requests []*kvpb.Request) error {
+	ss.out.mu.Lock()
+	for _, r := range requests {
+		if _, ok := ss.inFlight[r.Id]; ok {
+			ss.out.mu.Unlock()
+			return status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
+		}
+		size := r.SizeVT()
+		ss.inFlight[r.Id] = size
+		ss.bytes += size
+	}
+	ss.out.mu.Unlock()
+	ss.server.metrics.requests.Add(float64(len(requests)))
+	ss.server.metrics.batches.Inc()
+
+	whole := requests[:0]
+	for _, r := range requests {
+		if r.Command == nil {
+			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command, or one this node does not know"))
+			continue
+		}
+		whole = append(whole, r)
+	}
+	if len(whole) == 0 {
+		return nil
+	}
+	return ss.turn.handOver(ctx, ss.number, func() {
+		ss.server.config.Handle(ss.turn.client, whole, ss.reply)
+	})
+}
+
+// reply sends one response. Any goroutine may call it; it does not block.
+func (ss *serverStream) reply(r *kvpb.Response) {
+	size := r.SizeVT()
+	var chunk *[]byte
+	var err error
+	if size >= largeRecord {
+		if size > MaxMessageBytes-1024 {
+			r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("the response has %d bytes, which no message can hold: ask for less", size))
+			size = r.SizeVT()
+		} else if chunk, err = prepareChunk(tagResponses, r, size); err != nil {
+			ss.failed(r.Id, err)
+			return
+		}
+	}
+	ss.out.mu.Lock()
+	requestSize, ok := ss.inFlight[r.Id]
+	if !ok {
+		ss.out.mu.Unlock()
+		ss.failed(r.Id, errors.New("there is no such request, or it was answered before"))
+		return
+	}
+	delete(ss.inFlight, r.Id)
+	ss.bytes -= requestSize
+	if size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes && ss.out.mu.bytes > 0 {
+		// Only reads have large responses, so it is as if this one had not run.
+		buffers.Put(chunk)
+		chunk = nil
+		r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("%d bytes of responses wait for this client to read them", ss.out.mu.bytes))
+		size = r.SizeVT()
+	}
+	if chunk != nil {
+		_, err = ss.out.addChunkLocked(chunk)
+	} else {
+		_, err = ss.out.addLocked(tagResponses, r, size)
+	}
+	ss.signalRoomLocked()
+	ss.out.unlock(len(ss.inFlight) <= directReplies)
+	if err != nil && !errors.Is(err, errOutboxClosed) {
+		ss.failed(r.Id, err)
+	}
+}
+
+// failed reports a reply that could not be sent: a mistake of the caller.
+func (ss *serverStream) failed(id uint64, err error) {
+	ss.server.metrics.badReplies.Inc()
+	ss.server.config.Logger.Error("response dropped", "client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
+}
+
+// directReplies is up to how many requests in flight, after it, a response is sent at once by whoever replies.
+const directReplies = 1
+
+// hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that one large request passes.
+func (ss *serverStream) hasRoomLocked() bool {
+	config := &ss.server.config
+	return len(ss.inFlight) < config.MaxInFlight && ss.bytes+ss.out.mu.bytes < config.MaxInFlightBytes
+}
+
+// isDoneLocked says whether everything asked has been answered, and the answers are on their way.
+func (ss *serverStream) isDoneLocked() bool {
+	return len(ss.inFlight) == 0 && ss.out.mu.bytes == 0 && !ss.out.mu.sending
+}
+
+// wait returns when the condition holds; with an error when the stream ends first.
+func (ss *serverStream) wait(ctx context.Context, conditionLocked func() bool) error {
+	for {
+		ss.out.mu.Lock()
+		ss.waiting = !conditionLocked() && !ss.out.mu.closed
+		waiting := ss.waiting
+		ss.out.mu.Unlock()
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-ss.room:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+func (ss *serverStream) signalRoomLocked() {
+	if ss.waiting {
+		select {
+		case ss.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func errorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {
+	return &kvpb.Response{Id: id, Error: &kvpb.Error{Code: code, Message: message}}
+}

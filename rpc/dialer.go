@@ -3,29 +3,140 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
 )
+
+// ErrDialerClosed is what a closed Dialer answers.
+var ErrDialerClosed = errors.New("rpc: dialer is closed")
+
+// connectTimeout bounds one attempt to connect, including what the server must say before the connection is usable.
+const connectTimeout = 2 * time.Second
+
+// connectBackoff paces the attempts of one connection. Its cap is short, because a server that comes back is wanted at once and
+// an attempt costs little.
+var connectBackoff = backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 
 // DialerConfig configures a Dialer. The zero value dials TCP in plain text.
 type DialerConfig struct {
 	// Dial connects to an address; nil dials TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// TLS is nil for plain text.
-	TLS    *tls.Config
+	TLS *tls.Config
+	// Logger is nil for none.
 	Logger *slog.Logger
 }
 
-// Dialer keeps one connection to each address.
-type Dialer struct{}
+// Dialer keeps one connection to each address, shared by everything in the process that was given the Dialer. A connection is made when
+// it is first used, made again when it broke, and broken by the Dialer when the other side is silent (see liveness.go). Safe
+// for concurrent use.
+type Dialer struct {
+	config  DialerConfig
+	options []grpc.DialOption
+	stop    chan struct{}
+	done    sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		connections map[string]*grpc.ClientConn
+		closed      bool
+	}
+}
 
 // NewDialer makes a Dialer.
-func NewDialer(c DialerConfig) *Dialer { panic("not yet") }
+func NewDialer(c DialerConfig) *Dialer {
+	if c.Dial == nil {
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", addr)
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	transport := insecure.NewCredentials()
+	if c.TLS != nil {
+		transport = credentials.NewTLS(c.TLS)
+	}
+	d := &Dialer{config: c, stop: make(chan struct{})}
+	d.mu.connections = make(map[string]*grpc.ClientConn)
+	d.options = []grpc.DialOption{
+		grpc.WithTransportCredentials(transport),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec{}),
+			grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
+		grpc.WithReadBufferSize(ioBuffer),
+		grpc.WithWriteBufferSize(ioBuffer),
+		grpc.WithMaxHeaderListSize(maxHeaderBytes),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: connectTimeout}),
+		grpc.WithIdleTimeout(0),
+		// Nothing may come from outside the config, and nothing is retried behind our back.
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableHealthCheck(),
+		grpc.WithDisableRetry(),
+		experimental.WithBufferPool(buffers),
+	}
+	return d
+}
 
-// Conn gives the connection to addr, which it makes at the first call. It belongs to the Dialer: do not close it.
-func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) { panic("not yet") }
+// Conn gives the connection to addr. It belongs to the Dialer: do not close it.
+func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.closed {
+		return nil, ErrDialerClosed
+	}
+	if conn, ok := d.mu.connections[addr]; ok {
+		return conn, nil
+	}
+	w := &watch{addr: addr, logger: d.config.Logger}
+	options := append(d.options[:len(d.options):len(d.options)],
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := d.config.Dial(ctx, addr)
+			if err != nil {
+				return nil, err
+			}
+			return w.wrap(conn), nil
+		}))
+	conn, err := grpc.NewClient("passthrough:///"+addr, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %q: %w", addr, err)
+	}
+	d.mu.connections[addr] = conn
+	d.done.Go(func() { w.run(conn, d.stop) })
+	return conn, nil
+}
 
-// Close closes all connections.
-func (d *Dialer) Close() error { return nil }
+// Close closes all connections, and waits for what watches them.
+func (d *Dialer) Close() error {
+	d.mu.Lock()
+	if d.mu.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.mu.closed = true
+	connections := d.mu.connections
+	d.mu.connections = nil
+	d.mu.Unlock()
+
+	close(d.stop)
+	var errs []error
+	for addr, conn := range connections {
+		if err := conn.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close connection to %q: %w", addr, err))
+		}
+	}
+	d.done.Wait()
+	return errors.Join(errs...)
+}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -22,60 +22,217 @@ const (
 	classes
 )
 
-// PeerHandler receives what peers send. Its methods are called from the transport's goroutines.
+// String gives the name of the class in logs and metrics.
+func (c Class) String() string {
+	switch c {
+	case ClassConsensus:
+		return "consensus"
+	case ClassControl:
+		return "control"
+	}
+	return "unknown"
+}
+
+// PeerHandler receives what peers send. Its methods are called from the transport's goroutines, never from within a method of
+// the transport.
 type PeerHandler interface {
-	// HandleMessages takes over a batch. Batches of one host and class come one at a time and in order; it may block for a moment,
-	// which slows the sender down.
+	// HandleMessages takes over a batch; its byte slices alias one buffer that is the batch's own. Batches of one host and class
+	// come one at a time and in order, except that around a reconnect one of the old stream may come beside one of the new. It may
+	// block for a moment, which slows the sender down.
 	HandleMessages(from uint64, b *peerpb.MessageBatch)
-	// HandleUnreachable says that messages to the host were lost. It must not block.
+	// HandleUnreachable says that messages to the host were, or may have been, lost. It may come often.
 	HandleUnreachable(host uint64)
 	// HandleSnapshot reads one snapshot. A nil error means accepted, for which it must have read r to io.EOF: only that proves
-	// it whole. Anything wrong with the stream comes as another error from r.
+	// it whole. Anything wrong with the stream comes as another error from r. r must not be used after return.
 	HandleSnapshot(ctx context.Context, from uint64, h *peerpb.SnapshotHeader, r io.Reader) error
 }
 
 // PeerConfig configures a PeerTransport.
 type PeerConfig struct {
-	// Realm keeps data nodes and core members apart that share one server ("node", "core").
+	// Realm keeps hosts apart that share one server: data nodes and core members.
 	Realm string
 	// Self is this host's id in the realm.
 	Self uint64
 	// Cluster gives the cluster id, 0 while it is not known: then nothing is sent or received.
 	Cluster func() uint64
-	// Resolve gives the address of a host.
+	// Resolve gives the address of a host. It must not block.
 	Resolve func(host uint64) (addr string, ok bool)
+	// Dialer is not closed by the transport.
 	Dialer  *Dialer
 	Handler PeerHandler
-	Logger  *slog.Logger
-	// Registerer may be nil.
+	// Logger is nil for none, Registerer nil for no metrics.
+	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// SnapshotBytesPerSecond limits all snapshots sent together; 0 is without limit.
 	SnapshotBytesPerSecond int64
-	// MaxSnapshots bounds the snapshots sent at a time, and those received (default 4).
+	// MaxSnapshots bounds the snapshots sent at a time, and those received at a time (default 4).
 	MaxSnapshots int
-	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB).
+	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB). A single larger message passes.
 	MaxQueueBytes int
 }
 
-// PeerTransport carries Raft messages and snapshots between the hosts of one realm.
-type PeerTransport struct{}
+// PeerTransport carries Raft messages and snapshots between this host and the others of its realm. Both directions: it
+// sends over its Dialer, and receives what RegisterPeerServer brings it.
+type PeerTransport struct {
+	config  PeerConfig
+	metrics *peerMetrics
+	// ctx ends with Close.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// work counts goroutines and handler calls; Close waits for them.
+	work sync.WaitGroup
+	// sendSlots and receiveSlots bound the snapshots; holding a token is sending, receiving.
+	sendSlots    chan struct{}
+	receiveSlots chan struct{}
+	throttle     *throttle
+	unreachable  *unreachable
 
-// NewPeerTransport makes a transport. It serves nothing until RegisterPeerServer.
-func NewPeerTransport(c PeerConfig) *PeerTransport { panic("not yet") }
-
-// Send queues messages to a host. It never blocks; the messages are marshalled before it returns, and not kept.
-func (t *PeerTransport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {}
-
-// Ping queues a liveness ping.
-func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing) {}
-
-// SendSnapshot sends one snapshot and waits until the receiver has accepted or refused it.
-func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader, write func(io.Writer) error) error {
-	panic("not yet")
+	mu struct {
+		sync.RWMutex
+		closed bool
+		links  map[linkKey]*link
+		// incoming counts the open streams of messages from peers.
+		incoming int
+	}
 }
 
-// Close stops everything; no method of the handler runs after it.
-func (t *PeerTransport) Close() {}
+type linkKey struct {
+	host  uint64
+	class Class
+}
 
-// RegisterPeerServer serves the Peer service for the given realms.
-func RegisterPeerServer(s grpc.ServiceRegistrar, realms map[string]*PeerTransport) {}
+// NewPeerTransport makes a transport. It receives nothing until RegisterPeerServer.
+func NewPeerTransport(c PeerConfig) *PeerTransport {
+	if c.Cluster == nil || c.Resolve == nil || c.Dialer == nil || c.Handler == nil {
+		panic("rpc: PeerConfig needs Cluster, Resolve, Dialer and Handler")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Logger = c.Logger.With("realm", c.Realm, "host", c.Self)
+	if c.MaxSnapshots <= 0 {
+		c.MaxSnapshots = 4
+	}
+	if c.MaxQueueBytes <= 0 {
+		c.MaxQueueBytes = 16 << 20
+	}
+	t := &PeerTransport{
+		config:       c,
+		metrics:      newPeerMetrics(c.Registerer, c.Realm),
+		sendSlots:    make(chan struct{}, c.MaxSnapshots),
+		receiveSlots: make(chan struct{}, c.MaxSnapshots),
+		throttle:     newThrottle(c.SnapshotBytesPerSecond),
+	}
+	t.mu.links = make(map[linkKey]*link)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.unreachable = newUnreachable()
+	t.work.Go(func() { t.unreachable.run(t.ctx, c.Handler.HandleUnreachable) })
+	return t
+}
+
+// Send queues messages to a host. It never blocks. The messages are marshalled before it returns, and not kept. What does not fit
+// into the host's queue, or comes while the host cannot be reached, is dropped, and HandleUnreachable says so.
+func (t *PeerTransport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {
+	if len(msgs) == 0 {
+		return
+	}
+	if l := t.link(host, class); l != nil {
+		l.send(msgs)
+	}
+}
+
+// Ping queues a liveness ping. A ping that could not be sent yet is replaced by the newer.
+func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing) {
+	if l := t.link(host, ClassControl); l != nil {
+		l.ping(p)
+	}
+}
+
+// Close stops everything and waits for it; no method of the handler runs after it. The order of closing the transport, the
+// Dialer and the gRPC server does not matter.
+func (t *PeerTransport) Close() {
+	t.mu.Lock()
+	t.mu.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	t.work.Wait()
+}
+
+// enter begins something that Close must wait for: t.work.Done ends it. false if the transport is closed.
+func (t *PeerTransport) enter() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.mu.closed {
+		return false
+	}
+	t.work.Add(1)
+	return true
+}
+
+// link gives the link to a host, nil if the transport is closed.
+func (t *PeerTransport) link(host uint64, class Class) *link {
+	key := linkKey{host, class}
+	t.mu.RLock()
+	l, closed := t.mu.links[key], t.mu.closed
+	t.mu.RUnlock()
+	if closed {
+		return nil
+	}
+	if l != nil {
+		return l
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l = t.mu.links[key]; l == nil {
+		l = &link{transport: t, host: host, class: class, counters: t.metrics.class(class)}
+		t.mu.links[key] = l
+	}
+	return l
+}
+
+// unreachable collects hosts to report, so that the handler is called from a goroutine of the transport and not from within Send.
+type unreachable struct {
+	wake chan struct{}
+	mu   struct {
+		sync.Mutex
+		hosts []uint64
+	}
+}
+
+func newUnreachable() *unreachable { return &unreachable{wake: make(chan struct{}, 1)} }
+
+func (u *unreachable) report(host uint64) {
+	u.mu.Lock()
+	for _, h := range u.mu.hosts {
+		if h == host {
+			u.mu.Unlock()
+			return
+		}
+	}
+	u.mu.hosts = append(u.mu.hosts, host)
+	u.mu.Unlock()
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (u *unreachable) run(ctx context.Context, handle func(host uint64)) {
+	for {
+		select {
+		case <-u.wake:
+		case <-ctx.Done():
+			return
+		}
+		u.mu.Lock()
+		hosts := u.mu.hosts
+		u.mu.hosts = nil
+		u.mu.Unlock()
+		for _, host := range hosts {
+			if ctx.Err() != nil {
+				return
+			}
+			handle(host)
+		}
+	}
+}

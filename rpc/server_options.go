@@ -2,8 +2,31 @@ package rpc
 
 import (
 	"crypto/tls"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings; large enough for a gigabit over
+	// 30 ms. They also bound what a sender can make the receiver hold unread.
+	streamWindow     = 4 << 20
+	connectionWindow = 16 << 20
+	// ioBuffer is the size of the read and write buffer of each connection.
+	ioBuffer = 64 << 10
+	// maxStreamsPerConnection bounds what one connection can open. A well-behaved peer needs a handful.
+	maxStreamsPerConnection = 1024
+	maxHeaderBytes          = 64 << 10
+	// handshakeTimeout is how long a new connection may take to say something sensible.
+	handshakeTimeout = 5 * time.Second
+	// keepaliveTime and keepaliveTimeout: a server pings a connection that was silent for the first, and closes it if
+	// nothing comes for the second. Clients watch their side themselves (see liveness.go).
+	keepaliveTime    = time.Second
+	keepaliveTimeout = 2 * time.Second
 )
 
 // ServerConfig configures a gRPC server.
@@ -12,5 +35,28 @@ type ServerConfig struct {
 	TLS *tls.Config
 }
 
-// ServerOptions gives the options every Tidemark gRPC server is made with.
-func ServerOptions(c ServerConfig) []grpc.ServerOption { panic("not yet") }
+// ServerOptions gives the options with which every Tidemark gRPC server is made.
+func ServerOptions(c ServerConfig) []grpc.ServerOption {
+	transport := insecure.NewCredentials()
+	if c.TLS != nil {
+		transport = credentials.NewTLS(c.TLS)
+	}
+	return []grpc.ServerOption{
+		grpc.Creds(transport),
+		grpc.ForceServerCodecV2(Codec{}),
+		grpc.MaxRecvMsgSize(MaxMessageBytes),
+		grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
+		grpc.ReadBufferSize(ioBuffer),
+		grpc.WriteBufferSize(ioBuffer),
+		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		// Other clients' pings (a load balancer's, another language's) are welcome once a second.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2, PermitWithoutStream: true}),
+		experimental.BufferPool(buffers),
+		grpc.WaitForHandlers(true),
+	}
+}

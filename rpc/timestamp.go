@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"math"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -14,10 +16,13 @@ func ToTimestamp(t hlc.Timestamp) *kvpb.Timestamp {
 }
 
 // FromTimestamp is the reverse of ToTimestamp. It accepts nil. A wall time beyond the range of int64, which no clock
-// produces, becomes negative: older than everything, so that a forged one cannot pose as the future.
+// produces, becomes the highest timestamp: a forged one is refused as lying in the future, and never mistaken for an old one.
 func FromTimestamp(t *kvpb.Timestamp) hlc.Timestamp {
-	if t == nil {
+	switch {
+	case t == nil:
 		return hlc.Timestamp{}
+	case t.Wall > math.MaxInt64:
+		return hlc.MaxTimestamp
 	}
 	return hlc.Timestamp{Wall: int64(t.Wall), Logical: t.Logical}
 }

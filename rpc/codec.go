@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"fmt"
+	"math/bits"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// MaxMessageBytes bounds one gRPC message: the largest transaction (64 MiB) and what surrounds it.
+const MaxMessageBytes = 80 << 20
+
+// Codec is the gRPC codec of all Tidemark connections: generated marshalling for messages that have it, reflection for
+// others. It is passed to servers and connections by option (ServerOptions, Dialer) and never registered globally.
+//
+// The messages of the data path (batches and snapshot chunks) are decoded without copying their byte fields: those alias
+// one buffer made for that message, which is never reused. See the package comment for what that means for retention.
+type Codec struct{}
+
+var _ encoding.CodecV2 = Codec{}
+
+// Name implements encoding.CodecV2. It is the standard name, because the bytes are standard protobuf.
+func (Codec) Name() string { return "proto" }
+
+type generatedMessage interface {
+	SizeVT() int
+	MarshalToSizedBufferVT([]byte) (int, error)
+	UnmarshalVT([]byte) error
+}
+
+// Marshal implements encoding.CodecV2.
+func (Codec) Marshal(v any) (mem.BufferSlice, error) {
+	switch m := v.(type) {
+	case *frame:
+		return m.buffers(), nil
+	case generatedMessage:
+		size := m.SizeVT()
+		b := buffers.Get(size)
+		if n, err := m.MarshalToSizedBufferVT(*b); err != nil || n != size {
+			buffers.Put(b)
+			return nil, fmt.Errorf("marshal %T: wrote %d of %d bytes: %w", v, n, size, err)
+		}
+		return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
+	case proto.Message:
+		b, err := proto.Marshal(m)
+		if err != nil {
+			return nil, fmt.Errorf("marshal %T: %w", v, err)
+		}
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return nil, fmt.Errorf("marshal %T: not a protobuf message", v)
+}
+
+// Unmarshal implements encoding.CodecV2. On error the message is in an undefined state.
+func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	switch m := v.(type) {
+	case *kvpb.BatchRequest:
+		return m.UnmarshalVTUnsafe(ownedCopy(data))
+	case *kvpb.BatchResponse:
+		return m.UnmarshalVTUnsafe(ownedCopy(data))
+	case *peerpb.MessageBatch:
+		return m.UnmarshalVTUnsafe(ownedCopy(data))
+	case *peerpb.SnapshotChunk:
+		return m.UnmarshalVTUnsafe(ownedCopy(data))
+	case generatedMessage:
+		b := data.MaterializeToBuffer(buffers)
+		defer b.Free()
+		return m.UnmarshalVT(b.ReadOnlyData())
+	case proto.Message:
+		b := data.MaterializeToBuffer(buffers)
+		defer b.Free()
+		return proto.Unmarshal(b.ReadOnlyData(), m)
+	}
+	return fmt.Errorf("unmarshal %T: not a protobuf message", v)
+}
+
+// ownedCopy gives the bytes in a buffer that belongs to whoever aliases it, and goes when they go.
+func ownedCopy(data mem.BufferSlice) []byte {
+	if len(data) == 1 {
+		return append([]byte(nil), data[0].ReadOnlyData()...) // spares the clearing that make would do
+	}
+	return data.Materialize()
+}
+
+// varintSize is the length of x as a protobuf varint.
+func varintSize(x uint64) int { return (bits.Len64(x|1) + 6) / 7 }

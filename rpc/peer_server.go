@@ -1,0 +1,115 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// maxIncoming bounds the message streams that one transport receives. Each peer has one for each class, and for a moment
+// two when it reconnects.
+const maxIncoming = 1024
+
+// RegisterPeerServer serves the Peer service for the given realms.
+func RegisterPeerServer(s grpc.ServiceRegistrar, realms map[string]*PeerTransport) {
+	peerpb.RegisterPeerServer(s, &peerServer{realms: maps.Clone(realms)})
+}
+
+type peerServer struct {
+	peerpb.UnimplementedPeerServer
+	realms map[string]*PeerTransport
+}
+
+// Messages implements peerpb.PeerServer.
+func (p *peerServer) Messages(stream peerpb.Peer_MessagesServer) error {
+	t, from, err := accept(stream.Context(), p.realms)
+	if err != nil {
+		return err
+	}
+	if err := t.admit(); err != nil {
+		return err
+	}
+	defer t.release()
+	// This header tells the sender that it is accepted.
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	// A goroutine receives, so that this method can return when the transport closes; that ends the stream, and the goroutine.
+	done := make(chan error, 1)
+	go func() { done <- t.receive(stream, from) }()
+	select {
+	case err := <-done:
+		if errors.Is(err, io.EOF) {
+			return stream.SendAndClose(&peerpb.MessagesEnd{})
+		}
+		return err
+	case <-t.ctx.Done():
+		return errTransportClosed
+	}
+}
+
+var errTransportClosed = status.Error(codes.Unavailable, "this server is closing")
+
+func (t *PeerTransport) admit() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return errTransportClosed
+	}
+	if t.mu.incoming >= maxIncoming {
+		return status.Errorf(codes.ResourceExhausted, "this server receives from %d peers' streams already, its limit", maxIncoming)
+	}
+	t.mu.incoming++
+	return nil
+}
+
+func (t *PeerTransport) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.incoming--
+}
+
+func (t *PeerTransport) receive(stream peerpb.Peer_MessagesServer, from uint64) error {
+	for {
+		batch := new(peerpb.MessageBatch)
+		if err := stream.RecvMsg(batch); err != nil {
+			return err
+		}
+		t.metrics.received.Add(float64(len(batch.Messages)))
+		if !t.enter() {
+			return errTransportClosed
+		}
+		t.config.Handler.HandleMessages(from, batch)
+		t.work.Done()
+	}
+}
+
+// Snapshot implements peerpb.PeerServer.
+func (p *peerServer) Snapshot(stream peerpb.Peer_SnapshotServer) error {
+	t, from, err := accept(stream.Context(), p.realms)
+	if err != nil {
+		return err
+	}
+	if !t.enter() {
+		return errTransportClosed
+	}
+	defer t.work.Done()
+	select {
+	case t.receiveSlots <- struct{}{}:
+		defer func() { <-t.receiveSlots }()
+	default:
+		return status.Errorf(codes.ResourceExhausted, "this server receives %d snapshots already, its limit; try again later", cap(t.receiveSlots))
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	return t.receiveSnapshot(ctx, stream, from)
+}

@@ -1,0 +1,122 @@
+package rpc
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A client that gave a stream up retries what was outstanding on a newer one, to the same node perhaps. Requests of the
+// old stream may still lie unread in a socket's buffer, and must not run after their retries. So each stream has a number, and:
+//
+// INVARIANT: when the first request of stream n has been handed over, no request of a stream of the same client below n is handed over
+// any more, and no hand-over of one is still in progress.
+//
+// The streams of a client share a turn. A stream takes it for each hand-over, checks under it that no higher number has
+// opened, and gives it back when Handle has returned. Opening raises the number first. So a hand-over that saw the old number
+// is finished before the newer stream, which needs the turn too, begins its own.
+//
+// The number is remembered when the last stream has ended, since an older stream may yet arrive that was on its way all the time.
+
+const (
+	// clientMemory is how long a client without streams is remembered at least, unless there are more than maxIdleClients.
+	clientMemory   = 10 * time.Minute
+	maxIdleClients = 1 << 16
+)
+
+// clients is what a BatchServer knows of its clients.
+type clients struct {
+	mu sync.Mutex
+	// All guarded by mu. idle holds the *clientTurn of clients without streams, longest idle first.
+	known   map[uint64]*clientTurn
+	idle    *list.List
+	streams int
+}
+
+// clientTurn is one client.
+type clientTurn struct {
+	client uint64
+	// turn has one token; who holds it hands over. It is a channel and not a mutex because Handle may wait.
+	turn chan struct{}
+	// highest is the highest stream number. It only grows.
+	highest atomic.Uint64
+	// Guarded by clients.mu.
+	streams   int
+	idleSince time.Time
+	idle      *list.Element
+}
+
+func newClients() *clients {
+	return &clients{known: make(map[uint64]*clientTurn), idle: list.New()}
+}
+
+// open admits a stream, which supersedes the client's older ones from now on.
+func (s *clients) open(hello *kvpb.Hello, limit int) (*clientTurn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams >= limit {
+		return nil, status.Errorf(codes.ResourceExhausted, "this node serves %d streams already, its limit; try another", limit)
+	}
+	t := s.known[hello.Client]
+	if t == nil {
+		t = &clientTurn{client: hello.Client, turn: make(chan struct{}, 1)}
+		s.known[hello.Client] = t
+	} else if highest := t.highest.Load(); hello.Stream <= highest {
+		return nil, status.Errorf(codes.Aborted, "stream %d of client %016x is superseded by stream %d", hello.Stream, hello.Client, highest)
+	}
+	t.highest.Store(hello.Stream)
+	t.streams++
+	s.streams++
+	if t.idle != nil {
+		s.idle.Remove(t.idle)
+		t.idle = nil
+	}
+	s.forgetLocked()
+	return t, nil
+}
+
+// close ends a stream that open admitted.
+func (s *clients) close(t *clientTurn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams--
+	t.streams--
+	if t.streams == 0 {
+		t.idleSince = time.Now()
+		t.idle = s.idle.PushBack(t)
+	}
+	s.forgetLocked()
+}
+
+func (s *clients) forgetLocked() {
+	for e := s.idle.Front(); e != nil; e = s.idle.Front() {
+		t := e.Value.(*clientTurn)
+		if s.idle.Len() <= maxIdleClients && time.Since(t.idleSince) < clientMemory {
+			return
+		}
+		s.idle.Remove(e)
+		delete(s.known, t.client)
+	}
+}
+
+// handOver runs f in the client's turn, unless stream number has been superseded.
+func (t *clientTurn) handOver(ctx context.Context, number uint64, f func()) error {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	defer func() { <-t.turn }()
+	if highest := t.highest.Load(); highest > number {
+		return status.Errorf(codes.Aborted, "stream %d of client %016x is superseded by stream %d", number, t.client, highest)
+	}
+	f()
+	return nil
+}
