@@ -1,0 +1,400 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is three hosts in one process, on disks that crash and a network that can be cut.
+type cluster struct {
+	t     *testing.T
+	net   *network
+	hosts map[uint64]*node
+}
+
+type node struct {
+	id       uint64
+	fs       *vfs.MemFS
+	db       *engine.Log
+	host     *Host
+	machines map[keys.PartitionID]*machine
+}
+
+// machine is a state machine that remembers what it applied. Its "disk" outlives the host.
+type machine struct {
+	mu         sync.Mutex
+	index      uint64
+	term       uint64
+	values     []string
+	leadership group.Leadership
+	wasLeader  []uint64
+}
+
+func (m *machine) Applied() (uint64, uint64) { return m.index, m.term }
+
+func (m *machine) Apply(entries []group.Entry) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range entries {
+		if e.Index != m.index+1 {
+			return fmt.Errorf("entry %d after %d", e.Index, m.index)
+		}
+		m.index, m.term = e.Index, e.Term
+		if string(e.Data) == "poison" {
+			return fmt.Errorf("cannot apply this")
+		}
+		if len(e.Data) > 0 {
+			m.values = append(m.values, string(e.Data))
+		}
+	}
+	return nil
+}
+
+func (m *machine) DurableApplied() (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.index, nil
+}
+
+func (m *machine) LeadershipChanged(l group.Leadership) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leadership = l
+	if l.IsLeader {
+		m.wasLeader = append(m.wasLeader, l.Term)
+	}
+}
+
+func (m *machine) state() (uint64, []string, group.Leadership) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.index, append([]string(nil), m.values...), m.leadership
+}
+
+type machineSnapshot struct {
+	index, term uint64
+	values      []string
+}
+
+func (m *machine) Snapshot() (group.Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &machineSnapshot{m.index, m.term, append([]string(nil), m.values...)}, nil
+}
+
+func (s *machineSnapshot) Index() uint64 { return s.index }
+func (s *machineSnapshot) Term() uint64  { return s.term }
+func (s *machineSnapshot) Close() error  { return nil }
+func (s *machineSnapshot) Write(_ context.Context, w io.Writer) error {
+	for _, v := range s.values {
+		if _, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(v))), v...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type stagedMachine struct {
+	*machine
+	index, term uint64
+	values      []string
+}
+
+func (m *machine) StageSnapshot(_ context.Context, index, term uint64, r io.Reader) (group.Staged, error) {
+	s := &stagedMachine{machine: m, index: index, term: term}
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(r, size[:]); err == io.EOF {
+			return s, nil
+		} else if err != nil {
+			return nil, err
+		}
+		v := make([]byte, binary.BigEndian.Uint32(size[:]))
+		if _, err := io.ReadFull(r, v); err != nil {
+			return nil, err
+		}
+		s.values = append(s.values, string(v))
+	}
+}
+
+func (s *stagedMachine) Install() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.machine.index, s.machine.term, s.machine.values = s.index, s.term, s.values
+	return nil
+}
+
+func (s *stagedMachine) Discard() {}
+
+// network delivers in order per pair of hosts, asynchronously.
+type network struct {
+	mu       sync.Mutex
+	handlers map[uint64]rpc.PeerHandler
+	cut      map[[2]uint64]bool
+	links    map[[2]uint64]chan *peerpb.MessageBatch
+	done     chan struct{}
+	running  sync.WaitGroup
+	messages int
+}
+
+func newNetwork() *network {
+	return &network{handlers: map[uint64]rpc.PeerHandler{}, cut: map[[2]uint64]bool{},
+		links: map[[2]uint64]chan *peerpb.MessageBatch{}, done: make(chan struct{})}
+}
+
+func (n *network) attach(id uint64, h rpc.PeerHandler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.handlers[id] = h
+}
+
+func (n *network) target(from, to uint64) rpc.PeerHandler {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut[[2]uint64{from, to}] {
+		return nil
+	}
+	return n.handlers[to]
+}
+
+func (n *network) isolate(id uint64, isolated bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other := uint64(1); other <= 3; other++ {
+		n.cut[[2]uint64{id, other}] = isolated
+		n.cut[[2]uint64{other, id}] = isolated
+	}
+}
+
+func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
+	key := [2]uint64{from, to}
+	n.mu.Lock()
+	n.messages += len(b.Messages)
+	link := n.links[key]
+	if link == nil {
+		link = make(chan *peerpb.MessageBatch, 100_000)
+		n.links[key] = link
+		n.running.Add(1)
+		go func() {
+			defer n.running.Done()
+			for {
+				select {
+				case <-n.done:
+					return
+				case b := <-link:
+					if h := n.target(from, to); h != nil {
+						raw, err := b.MarshalVT()
+						copied := &peerpb.MessageBatch{}
+						if err == nil {
+							err = copied.UnmarshalVT(raw)
+						}
+						if err != nil {
+							panic(err)
+						}
+						h.HandleMessages(from, copied)
+					}
+				}
+			}
+		}()
+	}
+	n.mu.Unlock()
+	link <- b
+}
+
+type port struct {
+	net  *network
+	self uint64
+}
+
+func (p port) Send(to uint64, _ rpc.Class, messages []*peerpb.RaftMessage) {
+	p.net.send(p.self, to, &peerpb.MessageBatch{Messages: messages})
+}
+
+func (p port) Ping(to uint64, ping *peerpb.HostPing) {
+	p.net.send(p.self, to, &peerpb.MessageBatch{Ping: ping})
+}
+
+func (p port) SendSnapshot(ctx context.Context, to uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	h := p.net.target(p.self, to)
+	if h == nil {
+		return fmt.Errorf("no way to host %d", to)
+	}
+	return h.HandleSnapshot(ctx, p.self, header, &b)
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{t: t, net: newNetwork(), hosts: map[uint64]*node{}}
+	for id := uint64(1); id <= 3; id++ {
+		c.hosts[id] = &node{id: id, fs: vfs.NewCrashableMem(), machines: map[keys.PartitionID]*machine{}}
+		c.start(id)
+	}
+	return c
+}
+
+func (c *cluster) close() {
+	for id := range c.hosts {
+		c.stop(id)
+	}
+	close(c.net.done)
+	c.net.running.Wait()
+}
+
+func (c *cluster) start(id uint64) {
+	n := c.hosts[id]
+	var err error
+	if n.db, err = engine.OpenLog(engine.Options{FS: n.fs, Dir: "log"}); err != nil {
+		c.t.Fatal(err)
+	}
+	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ids, err := n.host.Log().Identities()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, identity := range ids {
+		if !identity.Removed {
+			c.open(n, identity, false)
+		}
+	}
+	n.host.Start(port{c.net, id})
+	c.net.attach(id, n.host)
+}
+
+func (c *cluster) stop(id uint64) {
+	n := c.hosts[id]
+	if n.host == nil {
+		return
+	}
+	c.net.attach(id, nil)
+	n.host.Close()
+	if err := n.db.Close(); err != nil {
+		c.t.Fatal(err)
+	}
+	n.host = nil
+}
+
+// crash stops a host and loses what its log had not synced.
+func (c *cluster) crash(id uint64) {
+	n := c.hosts[id]
+	clone := n.fs.CrashClone(vfs.CrashCloneCfg{})
+	c.stop(id)
+	n.fs = clone
+}
+
+func (c *cluster) open(n *node, identity raftlog.Identity, fresh bool) *Group {
+	m := n.machines[identity.Group]
+	if m == nil {
+		m = &machine{}
+		n.machines[identity.Group] = m
+	}
+	g, err := n.host.Open(GroupConfig{Identity: identity, New: fresh, Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
+		Open: func(*Group) (group.StateMachine, error) { return m, nil }})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return g
+}
+
+// create makes groups on all hosts; replica i is on host i.
+func (c *cluster) create(groups ...keys.PartitionID) {
+	for _, n := range c.hosts {
+		for _, id := range groups {
+			identity := raftlog.Identity{Group: id, Replica: keys.ReplicaID(n.id), Voters: []keys.ReplicaID{1, 2, 3}}
+			if err := n.host.Log().Create(identity); err != nil {
+				c.t.Fatal(err)
+			}
+			c.open(n, identity, true)
+		}
+	}
+	for i, id := range groups {
+		c.hosts[uint64(i%3)+1].host.Group(id).Campaign()
+	}
+}
+
+// await waits in virtual time.
+func (c *cluster) await(what string, ok func() bool) {
+	c.t.Helper()
+	for range 600 {
+		synctest.Wait()
+		if ok() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond) // virtual: the condition is asked again when the cluster has moved
+	}
+	c.t.Fatalf("still waiting for %s", what)
+}
+
+// leader returns the host that holds the lease of a group, after checking that no two do.
+func (c *cluster) leader(id keys.PartitionID) (leader *node, term uint64) {
+	for _, n := range c.hosts {
+		if n.host == nil {
+			continue
+		}
+		if g := n.host.Group(id); g != nil {
+			if t, ok := g.Lease(); ok {
+				if leader != nil {
+					c.t.Fatalf("hosts %d and %d both hold the lease of %s", leader.id, n.id, id)
+				}
+				leader, term = n, t
+			}
+		}
+	}
+	return leader, term
+}
+
+func (c *cluster) awaitLeader(id keys.PartitionID) (*node, uint64) {
+	c.t.Helper()
+	var n *node
+	var term uint64
+	c.await(fmt.Sprintf("a leader of %s", id), func() bool { n, term = c.leader(id); return n != nil })
+	return n, term
+}
+
+// propose proposes at the leader and waits until all running hosts applied it.
+func (c *cluster) propose(id keys.PartitionID, value string) {
+	c.t.Helper()
+	n, term := c.awaitLeader(id)
+	if err := n.host.Group(id).Propose(term, []byte(value)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.await("everybody to apply "+value, func() bool { return c.everywhere(id, value) })
+}
+
+func (c *cluster) everywhere(id keys.PartitionID, value string) bool {
+	for _, n := range c.hosts {
+		if n.host == nil || n.host.Group(id) == nil {
+			continue
+		}
+		_, values, _ := n.machines[id].state()
+		if len(values) == 0 || values[len(values)-1] != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,275 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+func simulate(t *testing.T, test func(t *testing.T, c *cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		defer c.close()
+		test(t, c)
+	})
+}
+
+func TestReplicates(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100, 101, 102)
+		for i := range 10 {
+			for _, id := range []keys.PartitionID{100, 101, 102} {
+				c.propose(id, fmt.Sprintf("%s-%d", id, i))
+			}
+		}
+		for _, n := range c.hosts {
+			for id, m := range n.machines {
+				if _, values, _ := m.state(); len(values) != 10 || !strings.HasPrefix(values[0], id.String()+"-") {
+					t.Fatalf("host %d, group %s applied %v", n.id, id, values)
+				}
+			}
+		}
+	})
+}
+
+func TestLeaderIsolated(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		old, term := c.awaitLeader(100)
+		c.net.isolate(old.id, true)
+		// What the old leader proposes now is lost.
+		if err := old.host.Group(100).Propose(term, []byte("lost")); err != nil {
+			t.Fatal(err)
+		}
+		c.await("another leader", func() bool { n, _ := c.leader(100); return n != nil && n != old })
+		n, newTerm := c.leader(100)
+		if newTerm <= term {
+			t.Fatalf("term %d after %d", newTerm, term)
+		}
+		if err := n.host.Group(100).Propose(newTerm, []byte("b")); err != nil {
+			t.Fatal(err)
+		}
+		var stale error
+		answered := false
+		old.host.Group(100).ReadIndex(func(err error) { stale, answered = err, true })
+		c.await("the cut-off leader to refuse a read", func() bool { return answered })
+		if stale == nil {
+			t.Fatal("a cut-off leader allowed a read")
+		}
+		c.net.isolate(old.id, false)
+		c.await("the old leader to follow", func() bool { return c.everywhere(100, "b") })
+		for _, n := range c.hosts {
+			if _, values, _ := n.machines[100].state(); slices.Contains(values, "lost") {
+				t.Fatalf("host %d applied what was never committed: %v", n.id, values)
+			}
+		}
+	})
+}
+
+func TestCrashOfAll(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100, 101)
+		c.propose(100, "a")
+		c.propose(101, "b")
+		for id := range c.hosts {
+			c.crash(id)
+		}
+		for _, n := range c.hosts {
+			// The state of one host is gone back: the log replays it.
+			if n.id == 1 {
+				n.machines = map[keys.PartitionID]*machine{}
+			}
+			c.start(n.id)
+		}
+		for _, n := range c.hosts {
+			n.host.Groups(func(g *Group) { g.Wake() })
+		}
+		c.propose(100, "c")
+		c.propose(101, "d")
+		for _, n := range c.hosts {
+			if _, values, _ := n.machines[100].state(); !slices.Equal(values, []string{"a", "c"}) {
+				t.Fatalf("host %d: %v", n.id, values)
+			}
+		}
+	})
+}
+
+func TestRestartedHostNeitherVotesNorCampaigns(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		leader, term := c.awaitLeader(100)
+		follower := leader.id%3 + 1
+		other := follower%3 + 1
+		// The leader's last heartbeats reach the follower, which restarts, and the third one has been deaf for long.
+		c.net.isolate(other, true)
+		time.Sleep(3 * time.Second)
+		c.crash(follower)
+		c.start(follower)
+		c.net.isolate(other, false)
+		c.net.isolate(leader.id, true)
+		c.hosts[follower].host.Group(100).Campaign()
+		c.hosts[other].host.Group(100).Campaign()
+		// leader() fails the test if two hold the lease.
+		c.await("the next leader", func() bool { n, t := c.leader(100); return n != nil && t > term })
+	})
+}
+
+func TestSnapshotForALaggard(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		leader, _ := c.awaitLeader(100)
+		away := leader.id%3 + 1
+		c.crash(away)
+		big := strings.Repeat("x", 1000)
+		for i := range 200 {
+			c.propose(100, fmt.Sprint(i, big))
+		}
+		c.await("the log to be truncated", func() bool {
+			first, _, _ := leader.host.Group(100).storage.Extent()
+			return first > 50
+		})
+		c.start(away)
+		c.propose(100, "last")
+		_, values, _ := c.hosts[away].machines[100].state()
+		_, want, _ := leader.machines[100].state()
+		if !slices.Equal(values, want) {
+			t.Fatalf("%d values, want %d", len(values), len(want))
+		}
+		// And it survives the next crash, from its reset log.
+		c.crash(away)
+		c.start(away)
+		c.propose(100, "after")
+	})
+}
+
+func TestTransferSpreadsLeaders(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		n, _ := c.awaitLeader(100)
+		to := n.id%3 + 1
+		n.host.Group(100).TransferLeader(keys.ReplicaID(to))
+		c.await("the transfer", func() bool { l, _ := c.leader(100); return l != nil && l.id == to })
+		c.propose(100, "b")
+	})
+}
+
+func TestIdleGroupsCostNothing(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		before := runtime.NumGoroutine()
+		var ids []keys.PartitionID
+		for i := range 300 {
+			ids = append(ids, keys.PartitionID(100+i))
+		}
+		c.create(ids...)
+		for _, id := range ids {
+			c.awaitLeader(id)
+		}
+		asleep := func() bool {
+			n := 0
+			for _, h := range c.hosts {
+				for _, s := range h.host.shards {
+					n += len(s.awake) // the bubble is at rest when this is read
+				}
+			}
+			return n == 0
+		}
+		c.await("all groups to sleep", asleep)
+		if after := runtime.NumGoroutine(); after > before+10 {
+			t.Fatalf("%d goroutines for 300 groups, %d without", after, before)
+		}
+		c.net.mu.Lock()
+		count := c.net.messages
+		c.net.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		c.net.mu.Lock()
+		if c.net.messages != count {
+			t.Fatalf("sleeping groups sent %d messages", c.net.messages-count)
+		}
+		c.net.mu.Unlock()
+		// A read wakes one of them.
+		for _, n := range c.hosts {
+			if g := n.host.Group(100); g.leadership.Load().IsLeader {
+				var result error
+				answered := false
+				g.ReadIndex(func(err error) { result, answered = err, true })
+				c.await("the read", func() bool { return answered })
+				if result != nil {
+					t.Fatal(result)
+				}
+			}
+		}
+		c.await("all groups to sleep again", asleep)
+		// The host of a third of the leaders dies; their groups find others.
+		c.crash(1)
+		for _, id := range ids {
+			c.await("another leader", func() bool {
+				for _, n := range c.hosts {
+					if n.host != nil && n.host.Group(id).leadership.Load().IsLeader {
+						return true
+					}
+				}
+				return false
+			})
+		}
+	})
+}
+
+func TestFailedReplicaDoesNotTakeOthersDown(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100, 101)
+		c.propose(100, "a")
+		n, term := c.awaitLeader(100)
+		if err := n.host.Group(100).Propose(term, []byte("poison")); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the replicas to fail", func() bool {
+			for _, n := range c.hosts {
+				if n.host.Group(100).Failed() == nil {
+					return false
+				}
+			}
+			return true
+		})
+		if err := n.host.Group(100).Propose(term, nil); !errors.Is(err, ErrStopped) {
+			t.Fatal(err)
+		}
+		c.propose(101, "b")
+	})
+}
+
+func TestRemove(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		for _, n := range c.hosts {
+			g := n.host.Group(100)
+			n.host.Remove(g)
+			if err := n.host.Log().Remove(g.Identity()); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Propose(1, nil); !errors.Is(err, ErrStopped) {
+				t.Fatal(err)
+			}
+		}
+		// Restarted, none of them remembers the group but as a tombstone.
+		for id := range c.hosts {
+			c.crash(id)
+			c.start(id)
+			if c.hosts[id].host.Group(100) != nil {
+				t.Fatal("a removed replica came back")
+			}
+		}
+	})
+}
