@@ -130,6 +130,7 @@ type Host struct {
 	// epoch is when the host was made: monotonic times are counted from it.
 	epoch   time.Time
 	started atomic.Bool
+	awake   atomic.Int64
 
 	shards []*shard
 	apply  *applyPool
@@ -152,7 +153,8 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, metrics: newMetrics(c.Registerer), incarnation: c.Random(), epoch: time.Now()}
+	h := &Host{config: c, incarnation: c.Random(), epoch: time.Now()}
+	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) })
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -215,6 +217,9 @@ func (h *Host) now() int64 { return int64(time.Since(h.epoch)) }
 
 // votesWithheld says whether this process is so young that its restarted groups may owe a promise to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
+
+// Awake returns how many groups are awake.
+func (h *Host) Awake() int { return int(h.awake.Load()) }
 
 // Group returns an open group, or nil.
 func (h *Host) Group(id keys.PartitionID) *Group {

@@ -3,14 +3,14 @@ package host
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	groups, awake                                                         prometheus.Gauge
+	groups                                                                prometheus.Gauge
 	failed, elected, dropped, misaddressed, inboxFull, pauses             prometheus.Counter
 	appliedEntries                                                        prometheus.Counter
 	snapshotsSent, snapshotsFailed, snapshotsReceived, snapshotsInstalled prometheus.Counter
 	applySeconds                                                          prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, awake func() float64) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help})
 	}
@@ -19,7 +19,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		groups:             gauge("groups", "Groups with a replica here."),
-		awake:              gauge("awake_groups", "Groups that are awake."),
 		failed:             counter("failed_groups_total", "Replicas that failed; see the log for why."),
 		elected:            counter("elections_won_total", "Elections that a replica here won."),
 		dropped:            counter("dropped_proposals_total", "Proposals dropped because the leadership they were made for was over."),
@@ -35,7 +34,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidemark_host_apply_seconds", Help: "Time to apply what was committed together.", Buckets: prometheus.ExponentialBuckets(10e-6, 2, 16)}),
 	}
 	if r != nil {
-		r.MustRegister(m.groups, m.awake, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.pauses, m.appliedEntries,
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_awake_groups", Help: "Groups that are awake."}, awake))
+		r.MustRegister(m.groups, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.pauses, m.appliedEntries,
 			m.snapshotsSent, m.snapshotsFailed, m.snapshotsReceived, m.snapshotsInstalled, m.applySeconds)
 	}
 	return m

@@ -117,11 +117,11 @@ func (s *shard) setAwake(g *Group, awake bool) {
 	g.awake = awake
 	if awake {
 		s.awake[g] = struct{}{}
-		s.host.metrics.awake.Inc()
+		s.host.awake.Add(1)
 		return
 	}
 	delete(s.awake, g)
-	s.host.metrics.awake.Dec()
+	s.host.awake.Add(-1)
 	g.storage.Release(g.applied.Load(), true)
 }
 

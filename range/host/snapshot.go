@@ -74,6 +74,11 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 	if err != nil {
 		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
 	}
+	// Only the end of the stream proves it whole.
+	if n, err := io.Copy(io.Discard, r); err != nil || n > 0 {
+		staged.Discard()
+		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.id, n, errors.Join(err, io.ErrUnexpectedEOF))
+	}
 	var old group.Staged
 	if !g.put(func(in *inbox) {
 		old, in.staged = in.staged, &stagedAt{staged, m.GetSnapshot().GetIndex()}
