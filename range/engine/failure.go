@@ -35,8 +35,8 @@ type guard struct {
 	minFree uint64
 
 	failure atomic.Pointer[error]
-	// failures carries the one failure to the event goroutine. Capacity 1.
-	failures chan error
+	// failed is closed after failure was set.
+	failed chan struct{}
 	// low: the free space is below minFree. waiting: how many writes wait for room.
 	low     atomic.Bool
 	waiting atomic.Int32
@@ -52,13 +52,13 @@ type guard struct {
 
 func newGuard(o Options, k kind) *guard {
 	return &guard{
-		inner:    o.FS,
-		dir:      o.Dir,
-		logger:   o.Logger,
-		hideWAL:  k == kindLog,
-		minFree:  o.MinFreeBytes,
-		failures: make(chan error, 1),
-		closing:  make(chan struct{}),
+		inner:   o.FS,
+		dir:     o.Dir,
+		logger:  o.Logger,
+		hideWAL: k == kindLog,
+		minFree: o.MinFreeBytes,
+		failed:  make(chan struct{}),
+		closing: make(chan struct{}),
 
 		walSyncSeconds: newWALSyncSeconds(k),
 	}
@@ -78,14 +78,8 @@ func (g *guard) fail(err error) {
 	if !g.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	select {
-	case <-g.closing:
-		// Nobody is left who would be served by the news.
-		g.logger.Warn("disk failed while closing", "error", err)
-	default:
-		g.logger.Error("disk failed", "error", err)
-		g.failures <- err
-	}
+	g.logger.Error("disk failed", "error", err)
+	close(g.failed)
 }
 
 // full reports whether writes should be refused.

@@ -126,8 +126,19 @@ func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.S
 		return err
 	}
 	excise := pebble.KeyRange{Start: span.Start, End: span.End}
-	if _, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise); err != nil {
-		return fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err)
+	done := make(chan error, 1)
+	// It may wait for a flush, which never ends if the disk fails now; then the goroutine is left to its fate.
+	go func() {
+		_, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err)
+		}
+	case <-s.g.failed:
+		return s.g.err()
 	}
 	// Pebble may have queued the tables behind the memtables that they overlap.
 	return s.Flush()

@@ -148,15 +148,17 @@ func (s *store) listener() *pebble.EventListener {
 
 // events passes on what happens, until the engine closes.
 func (s *store) events(o Options) {
+	failed := s.g.failed
 	for {
 		select {
 		case <-s.flushed:
 			if o.FlushEnd != nil {
 				o.FlushEnd()
 			}
-		case err := <-s.g.failures:
+		case <-failed:
+			failed = nil
 			if o.OnFailure != nil {
-				o.OnFailure(err)
+				o.OnFailure(s.g.err())
 			}
 		case <-s.stop:
 			return
@@ -203,8 +205,13 @@ func (s *store) Flush() error {
 	if err := s.g.err(); err != nil {
 		return err
 	}
-	if err := s.db.Flush(); err != nil {
+	done, err := s.db.AsyncFlush()
+	if err != nil {
 		return fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
+	}
+	select {
+	case <-done:
+	case <-s.g.failed: // It would be tried again for ever.
 	}
 	return s.g.err()
 }
