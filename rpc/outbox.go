@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -106,6 +107,9 @@ func (o *outbox) run() {
 		case <-o.stop:
 			return
 		}
+		// Whoever is about to add goes first: the woken goroutine would otherwise run before all others that are ready, and with 64
+		// callers send two records to a message instead of twenty.
+		runtime.Gosched()
 		o.mu.Lock()
 		for o.readyLocked() {
 			o.sendLocked()

@@ -1,0 +1,151 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// BenchmarkBatch measures puts of 256 bytes through a client's stream to an echo handler over TCP and back. "inline" replies within
+// Handle, as a read from memory would; "async" from another goroutine, as a replicated write does. cpu-us/op is the processor time of
+// both sides together.
+func BenchmarkBatch(b *testing.B) {
+	for _, mode := range []string{"inline", "async"} {
+		for _, callers := range []int{1, 2, 8, 64, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", mode, callers), func(b *testing.B) {
+				handle := echoAll
+				if mode == "async" {
+					work := make(chan func(), 1024)
+					defer close(work)
+					go func() {
+						for f := range work {
+							f()
+						}
+					}()
+					handle = func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+						work <- func() { echoAll(client, batch, reply) }
+					}
+				}
+				server := NewBatchServer(BatchServerConfig{Handle: handle})
+				addr, stop := network{}.serve(b, "", func(s *grpc.Server) { kvpb.RegisterKVServer(s, server) })
+				defer stop()
+				conn := batchConn(b, network{}.dialer(b, ""), addr, nil)
+				value := make([]byte, 256)
+				measure(b, callers, func() {
+					if _, err := conn.Do(background(), put("0123456789", value)); err != nil {
+						b.Error(err)
+					}
+				})
+				b.ReportMetric(float64(conn.current.Load().out.mu.sent), "messages")
+			})
+		}
+	}
+}
+
+// BenchmarkUnary is the same echo as one gRPC call for each request: what BatchConn is there to beat.
+func BenchmarkUnary(b *testing.B) {
+	for _, callers := range []int{1, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			addr, stop := network{}.serve(b, "", func(s *grpc.Server) { s.RegisterService(&unaryEcho, nil) })
+			defer stop()
+			conn := mustConn(b, network{}.dialer(b, ""), addr)
+			value := make([]byte, 256)
+			measure(b, callers, func() {
+				if err := conn.Invoke(background(), "/test.Echo/Echo", put("0123456789", value), new(kvpb.Response)); err != nil {
+					b.Error(err)
+				}
+			})
+		})
+	}
+}
+
+var unaryEcho = grpc.ServiceDesc{ServiceName: "test.Echo", Methods: []grpc.MethodDesc{{MethodName: "Echo",
+	Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		r := new(kvpb.Request)
+		if err := decode(r); err != nil {
+			return nil, err
+		}
+		return echo(r), nil
+	}}}}
+
+// BenchmarkPeer measures one-way messages between two hosts: each operation is a Send of one append with one entry of 256 bytes,
+// answered by a Send of one message, as between leader and follower.
+func BenchmarkPeer(b *testing.B) {
+	for _, callers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			h := newHosts(b, network{}, 2)
+			answers := make([]chan struct{}, callers)
+			for i := range answers {
+				answers[i] = make(chan struct{}, 1)
+			}
+			h[1].handle = func(_ uint64, batch *peerpb.MessageBatch) {
+				replies := make([]*peerpb.RaftMessage, len(batch.Messages))
+				for i, m := range batch.Messages {
+					replies[i] = &peerpb.RaftMessage{Group: m.Group, Type: 4, Term: 5, Index: m.Index}
+				}
+				h[1].transport.Send(1, ClassConsensus, replies)
+			}
+			h[0].handle = func(_ uint64, batch *peerpb.MessageBatch) {
+				for _, m := range batch.Messages {
+					answers[m.Group] <- struct{}{}
+				}
+			}
+			entry := &peerpb.Entry{Term: 5, Index: 77, Data: make([]byte, 300)}
+			var group sync.WaitGroup
+			start, cpu := time.Now(), cpuTime()
+			for i := range callers {
+				group.Go(func() {
+					for range b.N/callers + 1 {
+						h[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{{Group: uint64(i), Type: 3, Term: 5, Index: 76, Entries: []*peerpb.Entry{entry}}})
+						<-answers[i]
+					}
+				})
+			}
+			group.Wait()
+			report(b, start, cpu)
+		})
+	}
+}
+
+// measure runs b.N operations by so many callers.
+func measure(b *testing.B, callers int, operation func()) {
+	operation() // connects
+	b.ReportAllocs()
+	b.ResetTimer()
+	start, cpu := time.Now(), cpuTime()
+	var group sync.WaitGroup
+	for i := range callers {
+		n := b.N / callers
+		if i < b.N%callers {
+			n++
+		}
+		group.Go(func() {
+			for range n {
+				operation()
+			}
+		})
+	}
+	group.Wait()
+	report(b, start, cpu)
+}
+
+func report(b *testing.B, start time.Time, cpu time.Duration) {
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "ops/s")
+	b.ReportMetric(float64((cpuTime()-cpu).Nanoseconds())/1000/float64(b.N), "cpu-us/op")
+}
+
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,108 @@
+package rpc
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// network is where a test's servers listen: TCP when nil.
+type network struct{ mem *memnet.Network }
+
+// serve runs a gRPC server until the test's end, and gives its address and what stops it.
+func (n network) serve(t testing.TB, addr string, register func(s *grpc.Server)) (string, func()) {
+	t.Helper()
+	var listener net.Listener
+	var err error
+	if n.mem != nil {
+		listener, err = n.mem.Listen(addr)
+	} else {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(ServerOptions(ServerConfig{})...)
+	register(s)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(listener)
+	}()
+	stop := func() {
+		s.Stop()
+		<-done
+	}
+	t.Cleanup(stop)
+	return listener.Addr().String(), stop
+}
+
+func (n network) dialer(t testing.TB, from string) *Dialer {
+	t.Helper()
+	var c DialerConfig
+	if n.mem != nil {
+		c.Dial = n.mem.Dialer(from)
+	}
+	d := NewDialer(c)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func mustConn(t testing.TB, d *Dialer, addr string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := d.Conn(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// batchConn connects a new client to a batch server at addr.
+func batchConn(t testing.TB, d *Dialer, addr string, change func(*BatchConfig)) *BatchConn {
+	t.Helper()
+	var streams atomic.Uint64
+	c := BatchConfig{Conn: mustConn(t, d, addr), Client: 7, Stream: func() uint64 { return streams.Add(1) }}
+	if change != nil {
+		change(&c)
+	}
+	b := NewBatchConn(c)
+	t.Cleanup(b.Close)
+	return b
+}
+
+func put(key string, value []byte) *kvpb.Request {
+	return &kvpb.Request{Partition: 100, Generation: 1, Term: 3, Sequence: 9, Session: &kvpb.Timestamp{Wall: 1 << 60, Logical: 2},
+		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key), Value: value}}}
+}
+
+func get(key string) *kvpb.Request {
+	return &kvpb.Request{Partition: 100, Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
+}
+
+// echo answers a get with its key, everything else with a version.
+func echo(r *kvpb.Request) *kvpb.Response {
+	response := &kvpb.Response{Id: r.Id, Now: &kvpb.Timestamp{Wall: 1 << 60}}
+	if g := r.GetGet(); g != nil {
+		response.Result = &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: g.Key}}
+	} else {
+		response.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: &kvpb.Timestamp{Wall: 1 << 60, Logical: 1}}}
+	}
+	return response
+}
+
+func echoAll(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	for _, r := range batch {
+		reply(echo(r))
+	}
+}
+
+func background() context.Context { return context.Background() }
