@@ -7,7 +7,7 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint bench bench-compare generate clean
+.PHONY: help build demo test race lint bench bench-compare faults generate clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -37,8 +37,12 @@ bench: build ## run the standard workloads against a cluster of three nodes on t
 bench-compare: build ## measure Tidemark side by side with a three-member etcd (COMPARE_FLAGS)
 	bench/compare/run.sh $(COMPARE_FLAGS)
 
+faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")
+	$(GO) test ./bench/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
+
 generate: ## generate the protobuf code again
 	$(TOOL) buf generate
+	cd placement && $(GO) tool -modfile=../.ci/tools.mod buf generate
 
 clean: ## remove what was built
 	rm -rf bin coverage.out
