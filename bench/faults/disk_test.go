@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -139,4 +140,38 @@ func (e *environment) tryEveryPartition(store *Store) *tried {
 	}
 	group.Wait()
 	return result
+}
+
+// TestDisk makes sure of the tool itself.
+func TestDisk(t *testing.T) {
+	if !*enabled {
+		t.Skip("fault tests run with -faults (make faults)")
+	}
+	where := t.TempDir()
+	disk, err := MountDisk(where, "disk", 32)
+	if errors.Is(err, ErrNoMount) {
+		t.Skipf("no small disks: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := disk.Unmount(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := disk.Fill(); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(disk.Kind)
+	file := disk.Dir + "/file"
+	if err := os.WriteFile(file, make([]byte, 64<<10), 0o644); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a write to the full disk: %v", err)
+	}
+	if err := disk.MakeRoom(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, make([]byte, 64<<10), 0o644); err != nil {
+		t.Errorf("a write after room was made: %v", err)
+	}
 }
