@@ -1,0 +1,151 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// The roles of a server.
+const (
+	RoleCore = "core"
+	RoleNode = "node"
+)
+
+// ServerConfig configures a Server. Dir, Listen and Core are required; everything else has a default.
+type ServerConfig struct {
+	// Dir is the data directory. It belongs to one server; it is made if it is not there.
+	Dir string
+	// Listen is the address for gRPC. Advertise is how the others reach it; default: Listen.
+	Listen, Advertise string
+	// Core lists the addresses of the consistent core's members: 1, 3 or 5, the same list for every server of a cluster.
+	Core []string
+	// Roles are RoleCore and RoleNode. By default a server whose address is in Core is both, any other a data node.
+	Roles []string
+	// Region and Zone say where the server is; replicas of a partition are spread over them.
+	Region, Zone string
+	// HTTP is the address for metrics, health and profiles; empty: none.
+	HTTP string
+	// TLSCert, TLSKey and TLSCA are files; without them everything is in plain text.
+	TLSCert, TLSKey, TLSCA string
+
+	// Logger may be nil for none.
+	Logger *slog.Logger
+	// Registry takes the metrics, and is what HTTP shows. Default: a new one.
+	Registry *prometheus.Registry
+
+	// MaxOffset bounds how far the clocks of the cluster may be apart. Default 250 ms.
+	MaxOffset time.Duration
+	// KernelBound takes the clock's bound from the kernel while that says it is synchronised.
+	KernelBound bool
+	// Tick is the interval of heartbeats, ElectionTicks the shortest election timeout in ticks. Defaults 100 ms and 10.
+	Tick          time.Duration
+	ElectionTicks int
+	// SleepAfter is how long a partition is idle before it sleeps; negative: never. Default 3 s.
+	SleepAfter time.Duration
+	// CacheBytes is the block cache of the data. Default 256 MiB.
+	CacheBytes int64
+	// MemTableBytes is the size of one table of recent writes in memory; there are at most a few. Default 64 MiB.
+	MemTableBytes uint64
+	// MinFreeBytes is the room on the disk below which writes are refused. Default 64 MiB; negative values are not possible.
+	MinFreeBytes uint64
+	// RetainLogBytes is how much Raft log a partition keeps for followers that lag. Default 8 MiB.
+	RetainLogBytes int64
+	// GCInterval is how often old versions are looked for. Default 1 min.
+	GCInterval time.Duration
+
+	// For tests and embedding: where the outside world comes in.
+	FS          vfs.FS
+	Physical    hlc.Physical
+	NewListener func(addr string) (net.Listener, error)
+	Dial        func(ctx context.Context, addr string) (net.Conn, error)
+	Random      func() uint64
+}
+
+func (c *ServerConfig) ensureDefaults() error {
+	if c.Dir == "" || c.Listen == "" || len(c.Core) == 0 {
+		return errors.New("a server needs a directory, an address to listen on, and the list of the core's addresses")
+	}
+	if c.Advertise == "" {
+		c.Advertise = c.Listen
+	}
+	if n := len(c.Core); n != 1 && n != 3 && n != 5 {
+		return fmt.Errorf("a core has 1, 3 or 5 members; the list names %d: %v", n, c.Core)
+	}
+	sorted := slices.Sorted(slices.Values(c.Core))
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] {
+			return fmt.Errorf("the core's list names %s twice", sorted[i])
+		}
+	}
+	listed := slices.Contains(c.Core, c.Advertise)
+	if len(c.Roles) == 0 {
+		c.Roles = []string{RoleNode}
+		if listed {
+			c.Roles = append(c.Roles, RoleCore)
+		}
+	}
+	for _, r := range c.Roles {
+		if r != RoleCore && r != RoleNode {
+			return fmt.Errorf("unknown role %q; the roles are %s and %s", r, RoleCore, RoleNode)
+		}
+	}
+	if c.has(RoleCore) != listed {
+		if listed {
+			return fmt.Errorf("%s is in the core's list, so it needs the role %s", c.Advertise, RoleCore)
+		}
+		return fmt.Errorf("the role %s is only for addresses in the core's list; %s is not in %v", RoleCore, c.Advertise, c.Core)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	if c.MaxOffset <= 0 {
+		c.MaxOffset = 250 * time.Millisecond
+	}
+	if c.CacheBytes <= 0 {
+		c.CacheBytes = 256 << 20
+	}
+	if c.MemTableBytes == 0 {
+		c.MemTableBytes = 64 << 20
+	}
+	if c.MinFreeBytes == 0 {
+		c.MinFreeBytes = 64 << 20
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Physical == nil {
+		c.Physical = hlc.System()
+	}
+	if c.NewListener == nil {
+		c.NewListener = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+	}
+	if c.Random == nil {
+		c.Random = rand.Uint64
+	}
+	return nil
+}
+
+func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, role) }
+
+// clock makes the hybrid clock of one part of the server.
+func (c *ServerConfig) clock() *hlc.Clock {
+	var bound hlc.BoundSource = hlc.FixedBound(c.MaxOffset)
+	if c.KernelBound {
+		bound = hlc.KernelBound(hlc.FixedBound(c.MaxOffset))
+	}
+	return hlc.NewClock(c.Physical, bound)
+}

@@ -1,0 +1,176 @@
+package embedded
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// ErrDirectory is wrapped by all errors that say that a data directory cannot be used as it is.
+var ErrDirectory = errors.New("the data directory cannot be used")
+
+// directoryFormat is the newest layout of a data directory that this program knows.
+const directoryFormat = 1
+
+const identityFile = "server.json"
+
+// identity is who the server with this data directory is.
+type identity struct {
+	Format int `json:"format"`
+	// Server is random, chosen when the directory was made: a wiped or copied directory is another server.
+	Server hexID `json:"server"`
+	// Cluster is 0 until the server knows which one it belongs to.
+	Cluster hexID `json:"cluster,omitempty"`
+	// Node is the data node's id, 0 until the core has given it one.
+	Node uint64 `json:"node,omitempty"`
+}
+
+// hexID is printed as hexadecimal digits: JSON's numbers do not hold 64 bits.
+type hexID uint64
+
+func (id hexID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+
+func (id hexID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+func (id *hexID) UnmarshalText(b []byte) error {
+	n, err := strconv.ParseUint(string(b), 16, 64)
+	*id = hexID(n)
+	return err
+}
+
+// directory is a locked data directory.
+type directory struct {
+	fs   vfs.FS
+	path string
+	lock io.Closer
+	id   identity
+}
+
+// openDirectory locks a data directory, which it makes if it is not there, and reads who it belongs to.
+func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, err error) {
+	d := &directory{fs: fs, path: path}
+	if err := fs.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("%w: making %s: %w", ErrDirectory, path, err)
+	}
+	d.lock, err = fs.Lock(fs.PathJoin(path, "LOCK"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is in use by another process (%w); a directory belongs to one server, stop that process or choose another directory", ErrDirectory, path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.lock.Close())
+		}
+	}()
+	b, err := d.read()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if err := d.mustBeEmpty(); err != nil {
+			return nil, err
+		}
+		d.id = identity{Format: directoryFormat, Server: hexID(random() | 1)}
+		return d, d.save()
+	case err != nil:
+		return nil, fmt.Errorf("%w: reading %s in %s: %w", ErrDirectory, identityFile, path, err)
+	}
+	if err := json.Unmarshal(b, &d.id); err != nil || d.id.Server == 0 {
+		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data this is: restore the file, or move the directory away and start with an empty one", ErrDirectory, identityFile, path, errors.Join(err, errors.New("no server id")))
+	}
+	if d.id.Format > directoryFormat {
+		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program knows up to %d); start the newer program again", ErrDirectory, path, d.id.Format, directoryFormat)
+	}
+	return d, nil
+}
+
+func (d *directory) read() ([]byte, error) {
+	f, err := d.fs.Open(d.fs.PathJoin(d.path, identityFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 1<<16))
+}
+
+// mustBeEmpty refuses a directory with data but without its identity.
+func (d *directory) mustBeEmpty() error {
+	names, err := d.fs.List(d.path)
+	if err != nil {
+		return fmt.Errorf("%w: listing %s: %w", ErrDirectory, d.path, err)
+	}
+	for _, name := range names {
+		switch name {
+		case "LOCK", identityFile + ".new", "lost+found":
+			continue
+		}
+		return fmt.Errorf("%w: %s is not empty and has no %s; it is not a data directory of Tidemark", ErrDirectory, d.path, identityFile)
+	}
+	return nil
+}
+
+// save writes the identity so that a crash leaves the old one or the new one.
+func (d *directory) save() error {
+	b, err := json.MarshalIndent(d.id, "", "  ")
+	if err != nil {
+		return err
+	}
+	fresh := d.fs.PathJoin(d.path, identityFile+".new")
+	f, err := d.fs.Create(fresh, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("%w: writing %s: %w", ErrDirectory, fresh, err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = d.fs.Rename(fresh, d.fs.PathJoin(d.path, identityFile))
+	}
+	if err == nil {
+		err = d.syncParent()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: writing %s in %s: %w", ErrDirectory, identityFile, d.path, err)
+	}
+	return nil
+}
+
+func (d *directory) syncParent() error {
+	dir, err := d.fs.OpenDir(d.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// join notes the cluster that the server belongs to; it never changes afterwards.
+func (d *directory) join(cluster uint64) error {
+	switch d.id.Cluster {
+	case hexID(cluster):
+		return nil
+	case 0:
+		d.id.Cluster = hexID(cluster)
+		return d.save()
+	}
+	return fmt.Errorf("%w: %s belongs to cluster %s, but the core that was named with --core is of cluster %s; name the right core, or choose another directory",
+		ErrDirectory, d.path, d.id.Cluster, hexID(cluster))
+}
+
+// becomeNode notes the id that the core gave to the data node.
+func (d *directory) becomeNode(node uint64) error {
+	if d.id.Node == node {
+		return nil
+	}
+	if d.id.Node != 0 {
+		return fmt.Errorf("%w: %s belongs to node %d, but the core calls it node %d", ErrDirectory, d.path, d.id.Node, node)
+	}
+	d.id.Node = node
+	return d.save()
+}
+
+func (d *directory) sub(elem ...string) string {
+	return d.fs.PathJoin(append([]string{d.path}, elem...)...)
+}
+
+func (d *directory) close() error { return d.lock.Close() }
