@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -106,3 +108,7 @@ func echoAll(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 }
 
 func background() context.Context { return context.Background() }
+
+func contains(err error, part string) bool { return err != nil && strings.Contains(err.Error(), part) }
+
+func ping(wall uint64) *peerpb.HostPing { return &peerpb.HostPing{Incarnation: 1, Wall: wall} }

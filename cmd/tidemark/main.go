@@ -1,3 +1,24 @@
 package main
 
-func main() {}
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the build (make build); without it the module's own version is shown.
+var version string
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// A second signal ends the process at once.
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		cancel()
+	}()
+	os.Exit(run(ctx, os.Args[1:], processStreams()))
+}

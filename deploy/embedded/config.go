@@ -145,7 +145,7 @@ func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, r
 func (c *ServerConfig) clock() *hlc.Clock {
 	var bound hlc.BoundSource = hlc.FixedBound(c.MaxOffset)
 	if c.KernelBound {
-		bound = hlc.KernelBound(hlc.FixedBound(c.MaxOffset))
+		bound = hlc.KernelBound(c.MaxOffset)
 	}
 	return hlc.NewClock(c.Physical, bound)
 }

@@ -188,11 +188,13 @@ func (g *Group) Tick() {
 	if g.sleep.asleep {
 		return
 	}
+	if g.maybeLeadToSleep() {
+		return
+	}
 	g.node.Tick()
 	if g.abdicated {
 		g.pushTransfer()
 	}
-	g.maybeLeadToSleep()
 }
 
 // Propose appends entries to the log if this replica leads at term, all of them or none. Once Raft has refused some, this

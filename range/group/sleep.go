@@ -67,18 +67,18 @@ func (g *Group) wakeUp(active bool) {
 var wakeRequest = []byte("wake-up")
 
 // maybeLeadToSleep puts an idle group to sleep: all followers are there and have, committed and applied, all there is.
-func (g *Group) maybeLeadToSleep() {
+func (g *Group) maybeLeadToSleep() bool {
 	if !g.isLeader || g.config.SleepAfterTicks == 0 {
-		return
+		return false
 	}
 	g.sleep.idle++
 	if g.sleep.idle < g.config.SleepAfterTicks {
-		return
+		return false
 	}
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()
 	if err != nil || status.HardState.GetCommit() != last || status.Applied != last || status.LeadTransferee != 0 {
-		return
+		return false
 	}
 	// Something appended and not yet stable would be beyond last; then the commit index of some follower is behind it too.
 	ready := !g.node.HasReady()
@@ -88,7 +88,7 @@ func (g *Group) maybeLeadToSleep() {
 		}
 	})
 	if !ready {
-		return
+		return false
 	}
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, _ trackerProgress) {
 		if keys.ReplicaID(id) != g.config.Self {
@@ -99,6 +99,7 @@ func (g *Group) maybeLeadToSleep() {
 		}
 	})
 	g.sleep.asleep = true
+	return true
 }
 
 // maybeFollowToSleep sleeps with the leader, if this follower has all that the leader has; otherwise it asks the

@@ -29,13 +29,12 @@ type Call struct {
 	Hash     uint32
 	// Write says that the command changes something, so that its outcome can be unknown.
 	Write bool
-	// Request carries the command; the sender fills in the rest, in a copy per attempt. The command, with everything it refers
-	// to, must not be changed before Do has returned and, if that was because its context ended, ever after: it may
-	// still be on its way out.
+	// Request carries the command; the sender fills in the rest. It, and what it refers to, is the sender's until Do returns,
+	// and the caller's again after that.
 	Request *kvpb.Request
-	// Prepare is called before each attempt if set, and returns the request for this partition and leader (in place of
-	// Request). An error ends the call with it as the cause. The request must be a new one if it differs from the last.
-	Prepare func(*Partition, Leader) (*kvpb.Request, error)
+	// Prepare is called before each attempt if set, to make the command fit this partition and leader. An error ends the call
+	// with it as the cause.
+	Prepare func(*Partition, Leader) error
 }
 
 // Answer is a response and where it came from.
@@ -128,20 +127,14 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 			defer func() { <-p.cell.token }()
 		}
 	}
-	command := call.Request
 	if call.Prepare != nil {
-		if command, err = call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
+		if err = call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
 			return Answer{}, a.ended(err), nil
 		}
 	}
-	r := &kvpb.Request{
-		Partition:  uint64(p.ID),
-		Generation: p.Generation,
-		Term:       l.term,
-		Sequence:   a.sequence,
-		Session:    a.session,
-		Command:    command.Command,
-	}
+	r := call.Request
+	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, l.term
+	r.Sequence, r.Session = a.sequence, a.session
 	if a.hasDeadline {
 		r.TimeoutMicros = uint64(max(1, time.Until(a.deadline).Microseconds()))
 	}

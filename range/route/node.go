@@ -160,6 +160,10 @@ func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	l.waiting.Add(1)
 	response, err := c.Do(ctx, r)
 	l.waiting.Add(-1)
+	if errors.Is(err, rpc.ErrClosed) {
+		// It was given up between stream and Do.
+		return nil, &rpc.ErrStreamBroken{Cause: err}
+	}
 	if err == nil {
 		l.answered.Add(1)
 		l.node.sender.session.observe(response.Now)

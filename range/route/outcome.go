@@ -21,6 +21,10 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 	// Nothing executes a write of term 0.
 	executable := a.call.Write && l.term != 0
 	var broken *rpc.ErrStreamBroken
+	if errors.Is(err, rpc.ErrMessageTooLarge) {
+		a.note(kvpb.ErrorCode_INVALID_ARGUMENT, "the request is too large: "+err.Error(), p.ID, l.node.id)
+		return Answer{}, a.ended(nil), nil
+	}
 	if !errors.As(err, &broken) {
 		// The context ended while the request was on its way, or the request itself is impossible.
 		a.maybe = a.maybe || executable

@@ -175,6 +175,9 @@ func (s *Sender) publishNodesLocked() {
 	s.nodes.Store(&all)
 }
 
+// Done is closed when the Sender is.
+func (s *Sender) Done() <-chan struct{} { return s.done }
+
 // Table returns the current table; it is empty until the first one has come (see AwaitTable).
 func (s *Sender) Table() *Table { return s.table.Load() }
 
