@@ -1,0 +1,158 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+)
+
+// machine is what only Apply and Install touch: the group calls these one at a time.
+type machine struct {
+	index, term uint64
+	sessions    map[uint64]*session
+}
+
+// application is one call of Apply: what it has done so far, none of it visible yet.
+type application struct {
+	store *Store
+	batch *engine.StateBatch
+	meta  *storepb.MetaRecord
+	// index is that of the entry at hand.
+	index   uint64
+	events  []revisionEvents
+	answers []answer
+	leases  []leaseChange
+}
+
+// answer is what a command of this process came to.
+type answer struct {
+	request uint64
+	result  *storepb.Result
+}
+
+// leaseChange tells the lessor; a ttl of 0 means that the lease is gone.
+type leaseChange struct {
+	id        int64
+	ttlMillis uint64
+}
+
+// Applied implements group.StateMachine.
+func (s *Store) Applied() (index, term uint64) { return s.machine.index, s.machine.term }
+
+// Apply implements group.StateMachine. Everything that the entries do, and the applied index, is one batch.
+func (s *Store) Apply(entries []group.Entry) (err error) {
+	if len(entries) == 0 {
+		return nil
+	}
+	batch := s.config.State.NewIndexedBatch()
+	defer batch.Close()
+	a := &application{store: s, batch: batch, index: s.machine.index}
+	// The indexed batch shows what earlier entries of the same call did.
+	if err := a.read(func(r *reader) error { a.meta = r.meta; return nil }); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Index != a.index+1 {
+			return fmt.Errorf("entry %d of the core's log follows entry %d", e.Index, a.index)
+		}
+		a.index = e.Index
+		if len(e.Data) == 0 {
+			continue
+		}
+		command, err := decodeCommand(e.Data)
+		if err != nil {
+			return fmt.Errorf("entry %d of the core's log: %w", e.Index, err)
+		}
+		result, err := a.once(command)
+		if err != nil {
+			return fmt.Errorf("apply entry %d of the core's log: %w", e.Index, err)
+		}
+		s.metrics.applied(command, result)
+		if command.Origin == s.origin {
+			a.answers = append(a.answers, answer{command.Request, result})
+		}
+	}
+	last := entries[len(entries)-1]
+	if err := batch.Set(appliedKey, encodeApplied(last.Index, last.Term), nil); err != nil {
+		return err
+	}
+	if err := s.config.State.Commit(batch); err != nil {
+		return fmt.Errorf("commit entries up to %d of the core's log: %w", last.Index, err)
+	}
+	s.machine.index, s.machine.term = last.Index, last.Term
+	s.publish(a, last.Term)
+	return nil
+}
+
+// publish makes an application visible: to the lessor, to readers, to watchers, and last to who waits for it.
+func (s *Store) publish(a *application, term uint64) {
+	s.lessor.changed(a.leases)
+	waiting := s.applied(a, term)
+	s.hub.publish(a.events, a.meta.Revision)
+	for i, p := range waiting {
+		if p != nil {
+			p.answer <- a.answers[i].result
+		}
+	}
+}
+
+// read runs f on the state as the entries so far have made it.
+func (a *application) read(f func(*reader) error) error {
+	r, err := newReader(a.batch)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(r), r.close())
+}
+
+// execute evaluates a command. An error means that the database failed; whatever the command itself does wrong is in the
+// result.
+func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
+	result := &storepb.Result{}
+	var err error
+	switch op := c.Op.(type) {
+	case *storepb.Command_Txn:
+		err = a.txn(op.Txn, result)
+	case *storepb.Command_Compact:
+		err = a.compact(op.Compact.GetRevision(), result)
+	case *storepb.Command_LeaseGrant:
+		err = a.grant(op.LeaseGrant, result)
+	case *storepb.Command_LeaseRevoke:
+		err = a.revoke(op.LeaseRevoke, result)
+	case *storepb.Command_SessionOpen:
+		err = a.openSession(result)
+	case *storepb.Command_SessionClose:
+		err = a.closeSession(c.Session)
+	default:
+		err = fmt.Errorf("command %T is not known to this version", op)
+	}
+	result.Revision = a.meta.Revision
+	return result, err
+}
+
+func (a *application) saveMeta() error {
+	value, err := a.meta.MarshalVT()
+	if err != nil {
+		return err
+	}
+	return a.batch.Set(metaKey, value, nil)
+}
+
+// refuse fills in why a command has no effect.
+func refuse(result *storepb.Result, code storepb.Code, format string, args ...any) {
+	result.Code, result.Message = code, fmt.Sprintf(format, args...)
+}
+
+// message is what the engine needs of a record.
+type message interface{ MarshalVT() ([]byte, error) }
+
+func (a *application) set(key []byte, record message) error {
+	value, err := record.MarshalVT()
+	if err != nil {
+		return err
+	}
+	return a.batch.Set(key, value, nil)
+}

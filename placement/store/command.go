@@ -1,0 +1,274 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// commandFormat is the first byte of a log entry. A member refuses formats that it does not know, and stops applying,
+	// rather than applying half of what a newer member meant.
+	commandFormat = 1
+
+	// MaxCommandBytes is the greatest encoded command.
+	MaxCommandBytes = 4 << 20
+	// MaxOperations is how many comparisons and operations a transaction may have, nested ones included.
+	MaxOperations = 1024
+	// maxNesting is how deep transactions may be nested.
+	maxNesting = 4
+)
+
+// rangeEndAll as a range end means: every key from the start on.
+var rangeEndAll = []byte{0}
+
+// Put is an operation that writes a key.
+func Put(key, value []byte) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{Key: key, Value: value}}}
+}
+
+// PutLeased is an operation that writes a key which ends with its lease.
+func PutLeased(key, value []byte, lease int64) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{Key: key, Value: value, Lease: lease}}}
+}
+
+// Delete is an operation that deletes one key.
+func Delete(key []byte) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key}}}
+}
+
+// DeletePrefix is an operation that deletes all keys with a prefix.
+func DeletePrefix(prefix []byte) *storepb.Op {
+	key, end := PrefixRange(prefix)
+	return &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key, RangeEnd: end}}}
+}
+
+// PrefixRange is the key and range end that name all keys with a prefix.
+func PrefixRange(prefix []byte) (key, rangeEnd []byte) {
+	end := keys.PrefixEnd(prefix)
+	if end == nil {
+		end = rangeEndAll
+	}
+	return prefix, end
+}
+
+// Absent holds if the key does not exist.
+func Absent(key []byte) *storepb.Compare { return ModifiedAt(key, 0) }
+
+// ModifiedAt holds if the key was last written at the revision; 0: if it does not exist.
+func ModifiedAt(key []byte, revision uint64) *storepb.Compare {
+	return &storepb.Compare{Key: key, Target: storepb.Compare_MOD, Number: int64(revision)}
+}
+
+// Writes is a command that does operations, all at one revision.
+func Writes(ops ...*storepb.Op) *storepb.Command { return If(nil, ops, nil) }
+
+// If is a command that does one list of operations if all comparisons hold, and the other if not.
+func If(compare []*storepb.Compare, success, failure []*storepb.Op) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Txn{Txn: &storepb.Txn{Compare: compare, Success: success, Failure: failure}}}
+}
+
+// Compact is a command that makes revisions below the given one unreadable.
+func Compact(revision uint64) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Compact{Compact: &storepb.Compact{Revision: revision}}}
+}
+
+// Grant is a command that makes a lease.
+func Grant(id int64, ttlMillis uint64) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_LeaseGrant{LeaseGrant: &storepb.LeaseGrant{Id: id, TtlMillis: ttlMillis}}}
+}
+
+// Revoke is a command that ends a lease and deletes its keys.
+func Revoke(id int64) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id}}}
+}
+
+// OpenSession is a command that opens a session; its result carries the session's id.
+func OpenSession() *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_SessionOpen{SessionOpen: &storepb.SessionOpen{}}}
+}
+
+// CloseSession is a command that forgets a session.
+func CloseSession(id uint64) *storepb.Command {
+	return &storepb.Command{Session: id, Op: &storepb.Command_SessionClose{SessionClose: &storepb.SessionClose{}}}
+}
+
+func encodeCommand(c *storepb.Command) ([]byte, error) {
+	data := make([]byte, 1+c.SizeVT())
+	data[0] = commandFormat
+	if _, err := c.MarshalToSizedBufferVT(data[1:]); err != nil {
+		return nil, fmt.Errorf("encode command: %w", err)
+	}
+	return data, nil
+}
+
+// decodeCommand copies what it keeps of data.
+func decodeCommand(data []byte) (*storepb.Command, error) {
+	if len(data) == 0 {
+		return nil, errors.New("command is empty")
+	}
+	if data[0] != commandFormat {
+		return nil, fmt.Errorf("command has format %d, this version knows %d: a newer version wrote it", data[0], commandFormat)
+	}
+	c := &storepb.Command{}
+	if err := c.UnmarshalVT(data[1:]); err != nil {
+		return nil, fmt.Errorf("command is malformed: %w", err)
+	}
+	if c.Op == nil {
+		return nil, errors.New("command says nothing to do: a newer version may have written it")
+	}
+	return c, nil
+}
+
+// validateCommand is the part of checking that needs no state. Its limits hold for what is proposed, not for what is applied:
+// a later version may have others.
+func validateCommand(c *storepb.Command) error {
+	switch op := c.Op.(type) {
+	case *storepb.Command_Txn:
+		budget := MaxOperations
+		return validateTxn(op.Txn, &budget, 0)
+	case *storepb.Command_LeaseGrant:
+		if op.LeaseGrant == nil || op.LeaseGrant.Id <= 0 || op.LeaseGrant.TtlMillis == 0 {
+			return fmt.Errorf("%w: a lease needs a positive id and a term", ErrInvalid)
+		}
+	case *storepb.Command_SessionClose:
+		if c.Session == 0 {
+			return fmt.Errorf("%w: no session to close", ErrInvalid)
+		}
+	case nil:
+		return fmt.Errorf("%w: nothing to do", ErrInvalid)
+	}
+	if c.Sequence != 0 && c.Session == 0 {
+		return fmt.Errorf("%w: a sequence without a session", ErrInvalid)
+	}
+	return nil
+}
+
+func validateTxn(t *storepb.Txn, budget *int, depth int) error {
+	if t == nil || depth > maxNesting {
+		return fmt.Errorf("%w: transactions nest at most %d deep", ErrInvalid, maxNesting)
+	}
+	if *budget -= len(t.Compare) + len(t.Success) + len(t.Failure); *budget < 0 {
+		return fmt.Errorf("%w: more than %d comparisons and operations", ErrTooLarge, MaxOperations)
+	}
+	for _, c := range t.Compare {
+		if len(c.GetKey()) == 0 {
+			return fmt.Errorf("%w: a comparison has no key", ErrInvalid)
+		}
+	}
+	for _, ops := range [][]*storepb.Op{t.Success, t.Failure} {
+		for _, op := range ops {
+			var key []byte
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Range:
+				key = op.Range.GetKey()
+			case *storepb.Op_Put:
+				key = op.Put.GetKey()
+				if len(key) > keys.MaxKeySize {
+					return fmt.Errorf("%w: key %s; at most %d bytes", ErrTooLarge, keys.Pretty(key), keys.MaxKeySize)
+				}
+				if op.Put.GetLease() < 0 {
+					return fmt.Errorf("%w: lease %d of key %s", ErrInvalid, op.Put.Lease, keys.Pretty(key))
+				}
+				if (op.Put.GetIgnoreValue() && len(op.Put.Value) > 0) || (op.Put.GetIgnoreLease() && op.Put.Lease != 0) {
+					return fmt.Errorf("%w: key %s both keeps and replaces its value or lease", ErrInvalid, keys.Pretty(key))
+				}
+			case *storepb.Op_DeleteRange:
+				key = op.DeleteRange.GetKey()
+			case *storepb.Op_Txn:
+				if err := validateTxn(op.Txn, budget, depth+1); err != nil {
+					return err
+				}
+				continue
+			default:
+				return fmt.Errorf("%w: an operation says nothing to do", ErrInvalid)
+			}
+			if len(key) == 0 {
+				return fmt.Errorf("%w: an operation has no key", ErrInvalid)
+			}
+		}
+		if err := checkOverlap(ops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSet is what a list of operations may write: with nested transactions, on either branch.
+type writeSet struct {
+	puts    [][]byte
+	deletes []keys.Span
+}
+
+// checkOverlap refuses a list of operations that may put a key twice, or put and delete it: at one revision a key has one
+// version. Two deletions may overlap, and so may the two branches of one transaction.
+func checkOverlap(ops []*storepb.Op) error {
+	_, err := writesOf(ops)
+	return err
+}
+
+func writesOf(ops []*storepb.Op) (writeSet, error) {
+	var all writeSet
+	put := map[string]bool{}
+	for _, op := range ops {
+		var one writeSet
+		switch op := op.GetOp().(type) {
+		case *storepb.Op_Put:
+			one.puts = [][]byte{op.Put.GetKey()}
+		case *storepb.Op_DeleteRange:
+			one.deletes = []keys.Span{rangeSpan(op.DeleteRange.GetKey(), op.DeleteRange.GetRangeEnd())}
+		case *storepb.Op_Txn:
+			success, err := writesOf(op.Txn.GetSuccess())
+			if err != nil {
+				return all, err
+			}
+			failure, err := writesOf(op.Txn.GetFailure())
+			if err != nil {
+				return all, err
+			}
+			one.deletes = append(success.deletes, failure.deletes...)
+			seen := map[string]bool{}
+			for _, key := range append(success.puts, failure.puts...) {
+				if !seen[string(key)] {
+					seen[string(key)] = true
+					one.puts = append(one.puts, key)
+				}
+			}
+		}
+		for _, key := range one.puts {
+			if put[string(key)] {
+				return all, fmt.Errorf("%w: %s", ErrDuplicateKey, keys.Pretty(key))
+			}
+			put[string(key)] = true
+			for _, span := range all.deletes {
+				if span.Contains(key) {
+					return all, fmt.Errorf("%w: %s", ErrDuplicateKey, keys.Pretty(key))
+				}
+			}
+		}
+		for _, span := range one.deletes {
+			for _, key := range all.puts {
+				if span.Contains(key) {
+					return all, fmt.Errorf("%w: %s", ErrDuplicateKey, keys.Pretty(key))
+				}
+			}
+		}
+		all.puts = append(all.puts, one.puts...)
+		all.deletes = append(all.deletes, one.deletes...)
+	}
+	return all, nil
+}
+
+// rangeSpan is the span that a key and a range end name. An end at or below the key names nothing.
+func rangeSpan(key, rangeEnd []byte) keys.Span {
+	switch {
+	case len(rangeEnd) == 0:
+		return keys.Point(key)
+	case bytes.Equal(rangeEnd, rangeEndAll):
+		return keys.Span{Start: key}
+	}
+	return keys.Span{Start: key, End: rangeEnd}
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+var (
+	// ErrNotLeader matches a NotLeaderError.
+	ErrNotLeader = errors.New("this member does not lead the core")
+	// ErrOutcomeUnknown says that a command was proposed and that it is not known whether it took, or will yet take, effect.
+	ErrOutcomeUnknown = errors.New("the outcome of the command is unknown")
+	// ErrClosed says that the store is closed.
+	ErrClosed = errors.New("the core's store is closed")
+	// ErrCompacted matches a CompactedError.
+	ErrCompacted = errors.New("the revision has been compacted")
+	// ErrFutureRevision says that a revision was asked for that does not exist yet.
+	ErrFutureRevision = errors.New("the revision lies in the future")
+	// ErrLeaseNotFound says that a lease does not exist, or ran out.
+	ErrLeaseNotFound = errors.New("the lease does not exist")
+	// ErrLeaseExists says that a lease of that id exists already.
+	ErrLeaseExists = errors.New("the lease exists already")
+	// ErrKeyNotFound says that a put that keeps the value or the lease of its key found no such key.
+	ErrKeyNotFound = errors.New("the key does not exist")
+	// ErrDuplicateKey says that a transaction would write a key twice.
+	ErrDuplicateKey = errors.New("the transaction writes a key twice")
+	// ErrInvalid says that a command is malformed.
+	ErrInvalid = errors.New("the command is malformed")
+	// ErrTooLarge says that a command exceeds a limit.
+	ErrTooLarge = errors.New("the command is too large")
+	// ErrSession says that the session cannot tell whether the command was applied before.
+	ErrSession = errors.New("the session cannot take the command")
+	// ErrTooManyWatchers says that Config.MaxWatchers is reached.
+	ErrTooManyWatchers = errors.New("too many watchers")
+)
+
+// NotLeaderError says that the command was not proposed, and who leads as far as is known.
+type NotLeaderError struct {
+	// Leader is 0 when nobody is known to lead.
+	Leader keys.ReplicaID
+	Term   uint64
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.Leader == 0 {
+		return ErrNotLeader.Error() + ", and no leader is known"
+	}
+	return fmt.Sprintf("%v: %s leads at term %d", ErrNotLeader, e.Leader, e.Term)
+}
+
+// Is makes errors.Is(err, ErrNotLeader) true.
+func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
+
+// CompactedError says from which revision on the history is there.
+type CompactedError struct{ Revision uint64 }
+
+func (e *CompactedError) Error() string {
+	return fmt.Sprintf("%v: the history starts at revision %d", ErrCompacted, e.Revision)
+}
+
+// Is makes errors.Is(err, ErrCompacted) true.
+func (e *CompactedError) Is(target error) bool { return target == ErrCompacted }
+
+// resultError turns the code of a result into an error; nil if it is OK.
+func resultError(r *storepb.Result) error {
+	var base error
+	switch r.Code {
+	case storepb.Code_OK:
+		return nil
+	case storepb.Code_COMPACTED:
+		return &CompactedError{Revision: r.Compacted}
+	case storepb.Code_FUTURE_REVISION:
+		base = ErrFutureRevision
+	case storepb.Code_LEASE_NOT_FOUND:
+		base = ErrLeaseNotFound
+	case storepb.Code_LEASE_EXISTS:
+		base = ErrLeaseExists
+	case storepb.Code_KEY_NOT_FOUND:
+		base = ErrKeyNotFound
+	case storepb.Code_DUPLICATE_KEY:
+		base = ErrDuplicateKey
+	case storepb.Code_TOO_LARGE:
+		base = ErrTooLarge
+	case storepb.Code_SESSION_UNKNOWN, storepb.Code_SESSION_FORGOTTEN, storepb.Code_SESSION_FULL:
+		base = ErrSession
+	default:
+		base = ErrInvalid
+	}
+	if r.Message == "" {
+		return base
+	}
+	return fmt.Errorf("%w: %s", base, r.Message)
+}

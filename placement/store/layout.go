@@ -1,0 +1,108 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2/cockroachkvs"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// The tables, each a letter after the local prefix of the core's partition. (The applied index is the local key "applied".)
+const (
+	tableEvent    = 'e' // revision, number within it -> the key that was written or deleted
+	tableVersion  = 'k' // key, versioned by revision -> VersionRecord
+	tableLease    = 'l' // lease -> LeaseRecord
+	tableAttached = 'L' // lease, key -> nothing
+	tableMeta     = 'm' // -> MetaRecord
+	tableSession  = 's' // session -> SessionRecord
+	tableAnswer   = 'S' // session, sequence -> Result
+)
+
+const (
+	localPrefixLength = 9
+	// An engine key ends with the length of its version suffix, this byte included; 0 for none.
+	noVersion       = 0
+	versionSuffix   = 9
+	appliedLength   = 16
+	initialRevision = 1
+)
+
+var (
+	storeSpan  = keys.LocalSpan(keys.CorePartition)
+	appliedKey = keys.LocalKey(keys.CorePartition, keys.SuffixApplied)
+	metaKey    = tableKey(tableMeta)
+)
+
+// tableKey is an unversioned engine key.
+func tableKey(table byte, parts ...[]byte) []byte {
+	size := localPrefixLength + 2
+	for _, p := range parts {
+		size += len(p)
+	}
+	key := append(make([]byte, 0, size+versionSuffix), appliedKey[:localPrefixLength]...)
+	key = append(key, table)
+	for _, p := range parts {
+		key = append(key, p...)
+	}
+	return append(key, noVersion)
+}
+
+// tableEnd is the engine key at which a table ends.
+func tableEnd(table byte) []byte { return tableKey(table + 1) }
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// versionKey is the engine key of the version of a key that a revision wrote. Versions sort newest first.
+func versionKey(key []byte, revision uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(tableKey(tableVersion, key), revision), versionSuffix)
+}
+
+// decodeVersionKey is the reverse of versionKey. The key aliases the argument.
+func decodeVersionKey(stateKey []byte) (key []byte, revision uint64, err error) {
+	const head = localPrefixLength + 1
+	n := len(stateKey)
+	if n < head+1+versionSuffix || stateKey[head-1] != tableVersion || stateKey[n-1] != versionSuffix ||
+		stateKey[n-1-versionSuffix] != noVersion {
+		return nil, 0, fmt.Errorf("state key %s is not a version of a key of the core", keys.Pretty(stateKey))
+	}
+	end := n - 1 - versionSuffix
+	return stateKey[head:end:end], binary.BigEndian.Uint64(stateKey[end+1:]), nil
+}
+
+// eventKey is the engine key of the nth event of a revision.
+func eventKey(revision uint64, n uint32) []byte {
+	return tableKey(tableEvent, binary.BigEndian.AppendUint32(number(revision), n))
+}
+
+func decodeEventKey(stateKey []byte) (revision uint64, n uint32, err error) {
+	const head = localPrefixLength + 1
+	if len(stateKey) != head+13 || stateKey[head-1] != tableEvent {
+		return 0, 0, fmt.Errorf("state key %s is not an event of the core", keys.Pretty(stateKey))
+	}
+	return binary.BigEndian.Uint64(stateKey[head:]), binary.BigEndian.Uint32(stateKey[head+8:]), nil
+}
+
+// decodeNumberKey reads the number that the key of a lease or a session consists of, and what follows it.
+func decodeNumberKey(stateKey []byte) (n uint64, rest []byte, err error) {
+	const head = localPrefixLength + 1
+	if len(stateKey) < head+9 {
+		return 0, nil, fmt.Errorf("state key %s is too short", keys.Pretty(stateKey))
+	}
+	return binary.BigEndian.Uint64(stateKey[head:]), stateKey[head+8 : len(stateKey)-1], nil
+}
+
+func encodeApplied(index, term uint64) []byte {
+	return binary.BigEndian.AppendUint64(number(index), term)
+}
+
+func decodeApplied(value []byte) (index, term uint64, err error) {
+	if len(value) != appliedLength {
+		return 0, 0, fmt.Errorf("the core's applied index is malformed: %d bytes, want %d", len(value), appliedLength)
+	}
+	return binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(value[8:]), nil
+}
+
+// compareKeys orders engine keys as the database does.
+func compareKeys(a, b []byte) int { return cockroachkvs.Compare(a, b) }

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// maxLeaseMillis keeps terms within what a time.Duration can count.
+const maxLeaseMillis = uint64((1<<63 - 1) / time.Millisecond)
+
+func leaseKey(id int64) []byte { return tableKey(tableLease, number(uint64(id))) }
+
+func attachedKey(lease int64, key []byte) []byte {
+	return tableKey(tableAttached, number(uint64(lease)), key)
+}
+
+func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
+	if g.GetId() <= 0 || g.GetTtlMillis() == 0 || g.GetTtlMillis() > maxLeaseMillis {
+		refuse(result, storepb.Code_INVALID, "lease %d for %d ms", g.GetId(), g.GetTtlMillis())
+		return nil
+	}
+	var exists bool
+	err := a.read(func(r *reader) (err error) {
+		_, exists, err = r.get(leaseKey(g.Id))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if exists {
+		refuse(result, storepb.Code_LEASE_EXISTS, "lease %d", g.Id)
+		return nil
+	}
+	result.Lease, result.TtlMillis = g.Id, g.TtlMillis
+	a.leases = append(a.leases, leaseChange{g.Id, g.TtlMillis})
+	return a.set(leaseKey(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
+}
+
+// revoke ends a lease and deletes its keys, all at one revision.
+func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) error {
+	var attached []*storepb.KeyValue
+	var exists bool
+	err := a.read(func(r *reader) (err error) {
+		if _, exists, err = r.get(leaseKey(l.GetId())); err != nil || !exists {
+			return err
+		}
+		keys, err := attachedKeys(r, l.Id)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			kv, err := r.at(key, r.meta.Revision)
+			if err != nil {
+				return err
+			}
+			if kv == nil || kv.Lease != l.Id {
+				return fmt.Errorf("key %q is attached to lease %d, and does not have it", key, l.Id)
+			}
+			attached = append(attached, kv)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !exists {
+		refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d", l.GetId())
+		return nil
+	}
+	w := &writer{application: a, revision: a.meta.Revision + 1}
+	for _, kv := range attached {
+		if err := w.delete(kv); err != nil {
+			return err
+		}
+	}
+	if err := a.batch.Delete(leaseKey(l.Id), nil); err != nil {
+		return err
+	}
+	result.Lease = l.Id
+	a.leases = append(a.leases, leaseChange{l.Id, 0})
+	return w.finish()
+}
+
+// attachedKeys lists the keys of a lease, in order.
+func attachedKeys(r *reader, lease int64) ([][]byte, error) {
+	var found [][]byte
+	start, end := tableKey(tableAttached, number(uint64(lease))), tableKey(tableAttached, number(uint64(lease)+1))
+	for ok := r.it.SeekGE(start); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+		_, key, err := decodeNumberKey(r.it.Key())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, bytes.Clone(key))
+	}
+	return found, r.it.Error()
+}
+
+// loadLeases reads all leases and their terms.
+func loadLeases(r *reader) ([]leaseChange, error) {
+	var leases []leaseChange
+	end := tableEnd(tableLease)
+	for ok := r.it.SeekGE(tableKey(tableLease)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+		id, _, err := decodeNumberKey(r.it.Key())
+		if err != nil {
+			return nil, err
+		}
+		value, err := r.it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		var record storepb.LeaseRecord
+		if err := record.UnmarshalVT(value); err != nil || record.TtlMillis == 0 {
+			return nil, fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id, record.TtlMillis, err)
+		}
+		leases = append(leases, leaseChange{int64(id), record.TtlMillis})
+	}
+	return leases, r.it.Error()
+}

@@ -1,0 +1,280 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+const (
+	// lessorTick is how often the leader looks for leases that ran out.
+	lessorTick = 250 * time.Millisecond
+	// pauseTolerance is by how much a tick may be late before the leader takes it that its process stood still, and that the
+	// silence of the leases' owners was its own.
+	pauseTolerance = 2 * time.Second
+	// expiriesPerTick bounds how many leases end at once.
+	expiriesPerTick = 128
+)
+
+// lessor knows which leases exist, and on the leader how long each has left. It counts on the monotonic clock.
+type lessor struct {
+	mu struct {
+		sync.Mutex
+		leases map[int64]*countdown
+		// active: this member leads, and has applied everything that was committed before its term.
+		active bool
+		// ticked is when expired was last called.
+		ticked time.Time
+	}
+}
+
+type countdown struct {
+	term     time.Duration
+	deadline time.Time
+	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
+	ending time.Time
+}
+
+func newLessor() *lessor {
+	l := &lessor{}
+	l.mu.leases = map[int64]*countdown{}
+	return l
+}
+
+// replace forgets everything and takes over what is in the state.
+func (l *lessor) replace(leases []leaseChange) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.mu.leases)
+	l.changedLocked(leases)
+}
+
+// changed follows what was applied.
+func (l *lessor) changed(changes []leaseChange) {
+	if len(changes) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changedLocked(changes)
+}
+
+func (l *lessor) changedLocked(changes []leaseChange) {
+	now := time.Now()
+	for _, c := range changes {
+		if c.ttlMillis == 0 {
+			delete(l.mu.leases, c.id)
+			continue
+		}
+		term := time.Duration(c.ttlMillis) * time.Millisecond
+		l.mu.leases[c.id] = &countdown{term: term, deadline: now.Add(term)}
+	}
+}
+
+// activate starts counting, with a full term for every lease; deactivate stops.
+func (l *lessor) activate(active bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.active == active {
+		return
+	}
+	l.mu.active = active
+	l.mu.ticked = time.Now()
+	if active {
+		l.refreshLocked(l.mu.ticked)
+	}
+}
+
+func (l *lessor) refreshLocked(now time.Time) {
+	for _, c := range l.mu.leases {
+		c.deadline, c.ending = now.Add(c.term), time.Time{}
+	}
+}
+
+// renew moves the deadline of a lease. The caller has made sure, since the call began, that this member leads.
+func (l *lessor) renew(id int64) (time.Duration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.mu.leases[id]
+	switch {
+	case !l.mu.active:
+		return 0, &NotLeaderError{}
+	case c == nil || !c.ending.IsZero():
+		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	}
+	c.deadline = time.Now().Add(c.term)
+	return c.term, nil
+}
+
+// expired returns leases that ran out, and marks them. A lease whose end was proposed a while ago and did not come is
+// returned again. paused says that the process stood still, and that every lease got a full term.
+func (l *lessor) expired() (ids []int64, paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.mu.active {
+		return nil, false
+	}
+	now := time.Now()
+	paused = now.Sub(l.mu.ticked) > lessorTick+pauseTolerance
+	l.mu.ticked = now
+	if paused {
+		l.refreshLocked(now)
+		return nil, true
+	}
+	for id, c := range l.mu.leases {
+		if now.Before(c.deadline) || (!c.ending.IsZero() && now.Sub(c.ending) < 4*pauseTolerance) {
+			continue
+		}
+		c.ending = now
+		if ids = append(ids, id); len(ids) == expiriesPerTick {
+			break
+		}
+	}
+	return ids, false
+}
+
+// counting says whether there is anything to count down.
+func (l *lessor) counting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.active && len(l.mu.leases) > 0 {
+		return true
+	}
+	l.mu.ticked = time.Now() // not a pause
+	return false
+}
+
+func (l *lessor) remaining(id int64) (term, left time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.mu.leases[id]
+	if c == nil {
+		return 0, 0, false
+	}
+	return c.term, max(0, time.Until(c.deadline)), true
+}
+
+func (l *lessor) ids() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]int64, 0, len(l.mu.leases))
+	for id := range l.mu.leases {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (l *lessor) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.leases)
+}
+
+// KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it first makes sure that it
+// still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
+func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	if l, _ := s.Leadership(); !l.Serving {
+		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	}
+	if err := s.Confirm(ctx); err != nil {
+		return 0, err
+	}
+	return s.lessor.renew(id)
+}
+
+// LeaseInfo says how a lease stands. How much is left only the leader knows; elsewhere it is the full term.
+type LeaseInfo struct {
+	ID   int64
+	Term time.Duration
+	Left time.Duration
+	// Keys are those that end with it.
+	Keys [][]byte
+}
+
+// Lease describes a lease as this member knows it.
+func (s *Store) Lease(id int64) (LeaseInfo, error) {
+	info := LeaseInfo{ID: id}
+	var ok bool
+	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
+		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	}
+	if l, _ := s.Leadership(); !l.Serving {
+		info.Left = info.Term
+	}
+	err := s.read(func(r *reader) (err error) {
+		info.Keys, err = attachedKeys(r, id)
+		return err
+	})
+	return info, err
+}
+
+// Leases lists the leases that this member knows, in no order.
+func (s *Store) Leases() []int64 { return s.lessor.ids() }
+
+// keep is the leader's housekeeping: it ends leases and compacts the history. It is one goroutine, from New to Close.
+func (s *Store) keep() {
+	timer := time.NewTimer(lessorTick)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		if s.lessor.counting() {
+			timer.Reset(lessorTick)
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		ids, paused := s.lessor.expired()
+		if paused {
+			s.config.Logger.Warn("the process stood still; every lease gets a full term", "leases", s.lessor.count())
+		}
+		for _, id := range ids {
+			s.expire(id)
+		}
+		s.compactHistory()
+	}
+}
+
+// expire proposes the end of a lease and does not wait for it. If that gets lost with the leadership, the next leader counts
+// anew.
+func (s *Store) expire(id int64) {
+	s.mu.Lock()
+	handle, term, leads := s.mu.group, s.mu.leadership.Term, s.mu.leadership.IsLeader
+	s.mu.Unlock()
+	if handle == nil || !leads {
+		return
+	}
+	data, err := encodeCommand(&storepb.Command{Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}})
+	if err == nil {
+		err = handle.Propose(term, data)
+	}
+	if err != nil {
+		s.config.Logger.Warn("a lease ran out and its end could not be proposed", "lease", id, "error", err)
+		return
+	}
+	s.metrics.expired.Inc()
+	s.config.Logger.Info("lease ran out", "lease", id)
+}
+
+// compactHistory compacts if the history has become a tenth longer than it is to be.
+func (s *Store) compactHistory() {
+	if !s.historyLong() {
+		return
+	}
+	if l, _ := s.Leadership(); !l.Serving {
+		return
+	}
+	to := s.Revision() - s.config.History
+	if _, err := s.Do(s.ctx, Compact(to)); err != nil && s.ctx.Err() == nil {
+		s.config.Logger.Info("history was not compacted; the leader tries again later", "to", to, "error", err)
+	}
+}
+
+func (s *Store) historyLong() bool {
+	return s.Revision() > s.Compacted()+s.config.History+s.config.History/10
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// metrics of one store.
+type metrics struct {
+	registerer prometheus.Registerer
+	collectors []prometheus.Collector
+	commands   *prometheus.CounterVec
+	latency    prometheus.Histogram
+	expired    prometheus.Counter
+}
+
+func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		registerer: registerer,
+		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_placement_store_commands_total", Help: "Commands applied to the core's store, by kind and outcome.",
+		}, []string{"kind", "outcome"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "tidemark_placement_store_command_seconds", Help: "Time from proposing a command to its being applied, on the leader.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}),
+		expired: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_placement_store_leases_expired_total", Help: "Leases that ran out on this member while it led.",
+		}),
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_placement_store_" + name, Help: help}, value)
+	}
+	m.collectors = []prometheus.Collector{
+		m.commands, m.latency, m.expired,
+		gauge("revision", "Newest revision that this member has applied.", func() float64 { return float64(s.Revision()) }),
+		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 { return float64(s.Compacted()) }),
+		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.count()) }),
+		gauge("watchers", "Watchers on this member.", func() float64 { return float64(s.hub.watchers()) }),
+		gauge("leader", "1 if this member leads the core and serves.", func() float64 {
+			if l, _ := s.Leadership(); l.Serving {
+				return 1
+			}
+			return 0
+		}),
+	}
+	if registerer == nil {
+		return m, nil
+	}
+	for i, c := range m.collectors {
+		if err := registerer.Register(c); err != nil {
+			m.collectors = m.collectors[:i]
+			m.close()
+			return nil, errors.Join(errors.New("register metrics"), err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) close() {
+	if m.registerer == nil {
+		return
+	}
+	for _, c := range m.collectors {
+		m.registerer.Unregister(c)
+	}
+}
+
+func (m *metrics) applied(c *storepb.Command, r *storepb.Result) {
+	kind := "other"
+	switch c.Op.(type) {
+	case *storepb.Command_Txn:
+		kind = "txn"
+	case *storepb.Command_Compact:
+		kind = "compact"
+	case *storepb.Command_LeaseGrant:
+		kind = "lease_grant"
+	case *storepb.Command_LeaseRevoke:
+		kind = "lease_revoke"
+	case *storepb.Command_SessionOpen, *storepb.Command_SessionClose:
+		kind = "session"
+	}
+	outcome := "ok"
+	switch {
+	case r.Repeated:
+		outcome = "repeated"
+	case r.Code != storepb.Code_OK:
+		outcome = "refused"
+	}
+	m.commands.WithLabelValues(kind, outcome).Inc()
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+const (
+	// maxSessions bounds the table: the session that was idle longest gives way. These limits are part of what a command
+	// means, so they are not settings.
+	maxSessions = 4096
+	// maxKept is how many answers a session keeps: as many commands can be under way in it.
+	maxKept = 128
+	// maxAnswerBytes is how large an answer may be to be kept whole. Of a larger one only whether it succeeded is kept.
+	maxAnswerBytes = 64 << 10
+)
+
+// session is what memory has of a session; the answers themselves are in the database only.
+type session struct{ record *storepb.SessionRecord }
+
+func sessionKey(id uint64) []byte { return tableKey(tableSession, number(id)) }
+func answerKey(id, sequence uint64) []byte {
+	return tableKey(tableAnswer, number(id), number(sequence))
+}
+
+// once evaluates a command, unless its session shows that that was done before.
+func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
+	if c.Session == 0 || c.Sequence == 0 {
+		return a.execute(c)
+	}
+	result := &storepb.Result{Revision: a.meta.Revision}
+	s := a.store.machine.sessions[c.Session]
+	if s == nil {
+		refuse(result, storepb.Code_SESSION_UNKNOWN, "session %d is not known any more", c.Session)
+		return result, nil
+	}
+	r := s.record
+	r.Used = a.index
+	if err := a.forget(c.Session, r, c.Acknowledged); err != nil {
+		return nil, err
+	}
+	at, done := slices.BinarySearch(r.Kept, c.Sequence)
+	switch {
+	case done:
+		kept, err := a.answer(c.Session, c.Sequence)
+		if err != nil {
+			return nil, err
+		}
+		return kept, a.set(sessionKey(c.Session), r)
+	case c.Sequence <= r.Forgotten:
+		refuse(result, storepb.Code_SESSION_FORGOTTEN, "command %d of session %d was acknowledged", c.Sequence, c.Session)
+		return result, a.set(sessionKey(c.Session), r)
+	case len(r.Kept) >= maxKept:
+		refuse(result, storepb.Code_SESSION_FULL, "session %d has %d commands that are not acknowledged", c.Session, maxKept)
+		return result, a.set(sessionKey(c.Session), r)
+	}
+	result, err := a.execute(c)
+	if err != nil {
+		return nil, err
+	}
+	r.Kept = slices.Insert(r.Kept, at, c.Sequence)
+	keep := result
+	if result.SizeVT() > maxAnswerBytes {
+		keep = &storepb.Result{Revision: result.Revision, Code: result.Code, Message: "the answer was too large to be kept"}
+		if result.Txn != nil {
+			keep.Txn = &storepb.TxnResult{Succeeded: result.Txn.Succeeded}
+		}
+	}
+	if err := a.set(answerKey(c.Session, c.Sequence), keep); err != nil {
+		return nil, err
+	}
+	return result, a.set(sessionKey(c.Session), r)
+}
+
+// forget drops the answers up to a sequence.
+func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) error {
+	n, found := slices.BinarySearch(r.Kept, upTo)
+	if found {
+		n++
+	}
+	for _, sequence := range r.Kept[:n] {
+		if err := a.batch.Delete(answerKey(id, sequence), nil); err != nil {
+			return err
+		}
+	}
+	r.Kept = slices.Delete(r.Kept, 0, n)
+	r.Forgotten = max(r.Forgotten, upTo)
+	return nil
+}
+
+func (a *application) answer(id, sequence uint64) (*storepb.Result, error) {
+	result := &storepb.Result{}
+	err := a.read(func(r *reader) error {
+		value, ok, err := r.get(answerKey(id, sequence))
+		if err == nil && !ok {
+			err = fmt.Errorf("the answer of command %d of session %d is missing", sequence, id)
+		}
+		if err == nil {
+			err = result.UnmarshalVT(value)
+		}
+		return err
+	})
+	result.Repeated = true
+	return result, err
+}
+
+// openSession makes a session. Its id is the index of its command, which no other session ever had.
+func (a *application) openSession(result *storepb.Result) error {
+	sessions := a.store.machine.sessions
+	if len(sessions) >= maxSessions {
+		var oldest uint64
+		for id, s := range sessions {
+			// No two have the same: each entry uses one session.
+			if oldest == 0 || s.record.Used < sessions[oldest].record.Used {
+				oldest = id
+			}
+		}
+		if err := a.closeSession(oldest); err != nil {
+			return err
+		}
+	}
+	result.Session = a.index
+	s := &session{&storepb.SessionRecord{Used: a.index}}
+	sessions[a.index] = s
+	return a.set(sessionKey(a.index), s.record)
+}
+
+func (a *application) closeSession(id uint64) error {
+	s := a.store.machine.sessions[id]
+	if s == nil {
+		return nil
+	}
+	delete(a.store.machine.sessions, id)
+	for _, sequence := range s.record.Kept {
+		if err := a.batch.Delete(answerKey(id, sequence), nil); err != nil {
+			return err
+		}
+	}
+	return a.batch.Delete(sessionKey(id), nil)
+}
+
+// loadSessions reads the session table at the start, and after a snapshot was installed.
+func loadSessions(r *reader) (map[uint64]*session, error) {
+	sessions := map[uint64]*session{}
+	end := tableEnd(tableSession)
+	for ok := r.it.SeekGE(tableKey(tableSession)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+		id, _, err := decodeNumberKey(r.it.Key())
+		if err != nil {
+			return nil, err
+		}
+		value, err := r.it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		record := &storepb.SessionRecord{}
+		if err := record.UnmarshalVT(value); err != nil {
+			return nil, fmt.Errorf("session %d of the core's store is malformed: %w", id, err)
+		}
+		if !slices.IsSorted(record.Kept) {
+			return nil, fmt.Errorf("session %d of the core's store is malformed: its answers are not in order", id)
+		}
+		sessions[id] = &session{record}
+	}
+	return sessions, r.it.Error()
+}

@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+)
+
+// Group is what the store needs of its Raft group; host.Group has it.
+type Group interface {
+	// Propose appends data to the log if this replica still leads at term when its turn comes; otherwise LeadershipChanged
+	// tells. It does not block, and it takes over data.
+	Propose(term uint64, data []byte) error
+	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere before the call.
+	ReadIndex(done func(error))
+	// Lease says whether this replica leads, at which term, and that nobody else can lead at this moment.
+	Lease() (term uint64, ok bool)
+}
+
+// Config is what a Store is made of. State must be set.
+type Config struct {
+	// State is the core's state database. The store has it to itself, and does not close it.
+	State *engine.State
+	// Group can be given later, with SetGroup.
+	Group Group
+
+	// History is how many revisions the leader keeps when it compacts. Default 10,000.
+	History uint64
+	// MaxPending bounds the commands that wait for their outcome; Do waits for room. Default 1,024.
+	MaxPending int
+	// MaxWatchers bounds the watchers. Default 10,000.
+	MaxWatchers int
+
+	// Random seeds the name by which this process knows its own commands.
+	Random     io.Reader
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (c *Config) ensureDefaults() error {
+	if c.State == nil || c.Random == nil {
+		return errors.New("open the core's store: State and Random must be set")
+	}
+	if c.History == 0 {
+		c.History = 10_000
+	}
+	if c.History > math.MaxInt64 {
+		return fmt.Errorf("open the core's store: a history of %d revisions is too long", c.History)
+	}
+	if c.MaxPending <= 0 {
+		c.MaxPending = 1024
+	}
+	if c.MaxWatchers <= 0 {
+		c.MaxWatchers = 10_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Store is one member's copy of the core's store. It implements group.StateMachine; its other methods may be called from any
+// goroutine.
+type Store struct {
+	config Config
+	// origin names this process in its commands.
+	origin  uint64
+	metrics *metrics
+	hub     *watchHub
+	lessor  *lessor
+	machine machine
+
+	revision, compacted atomic.Uint64
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wake    chan struct{} // for keep
+	slots   chan struct{} // one for each pending command
+	running sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		group       Group
+		leadership  group.Leadership
+		appliedTerm uint64
+		pending     map[uint64]*pending
+		request     uint64
+		closed      bool
+		// changed is closed when the leadership does, and replaced.
+		changed chan struct{}
+		// readers counts the open iterators, which have to be gone before the database is closed.
+		readers sync.WaitGroup
+	}
+}
+
+var _ group.StateMachine = (*Store)(nil)
+
+// New opens the store on what the database has.
+func New(config Config) (*Store, error) {
+	if err := config.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	var origin [8]byte
+	if _, err := io.ReadFull(config.Random, origin[:]); err != nil {
+		return nil, fmt.Errorf("open the core's store: random source: %w", err)
+	}
+	s := &Store{
+		config: config,
+		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of nobody
+		lessor: newLessor(),
+		wake:   make(chan struct{}, 1),
+		slots:  make(chan struct{}, config.MaxPending),
+	}
+	s.mu.group = config.Group
+	s.mu.pending = map[uint64]*pending{}
+	s.mu.changed = make(chan struct{})
+	if err := s.load(); err != nil {
+		return nil, fmt.Errorf("open the core's store: %w", err)
+	}
+	s.hub = newWatchHub(s.Revision())
+	var err error
+	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
+		return nil, fmt.Errorf("open the core's store: %w", err)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.running.Go(s.keep)
+	return s, nil
+}
+
+// load reads what memory has of the state.
+func (s *Store) load() error {
+	return s.read(func(r *reader) error {
+		value, ok, err := r.get(appliedKey)
+		if err != nil {
+			return err
+		}
+		s.machine.index, s.machine.term = 0, 0
+		if ok {
+			if s.machine.index, s.machine.term, err = decodeApplied(value); err != nil {
+				return err
+			}
+		}
+		if s.machine.sessions, err = loadSessions(r); err != nil {
+			return err
+		}
+		leases, err := loadLeases(r)
+		if err != nil {
+			return err
+		}
+		s.lessor.replace(leases)
+		s.revision.Store(r.meta.Revision)
+		s.compacted.Store(r.meta.Compacted)
+		return nil
+	})
+}
+
+// Revision is that of the newest change that this member has applied.
+func (s *Store) Revision() uint64 { return s.revision.Load() }
+
+// Compacted is the lowest revision that can still be read.
+func (s *Store) Compacted() uint64 { return s.compacted.Load() }
+
+// SetGroup gives the store its Raft group, once, before anything is expected of it.
+func (s *Store) SetGroup(g Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.group = g
+}
+
+// Close ends what waits, and waits for what runs. The group must have been stopped.
+func (s *Store) Close() {
+	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.mu.closed = true
+	lost := s.takePendingLocked(func(*pending) bool { return true })
+	s.notifyLocked()
+	s.mu.Unlock()
+	for _, p := range lost {
+		close(p.lost)
+	}
+	s.cancel()
+	s.hub.close()
+	s.running.Wait()
+	s.mu.readers.Wait()
+	s.metrics.close()
+}
+
+// open starts reading the database, which is not closed before done.
+func (s *Store) open(from source) (*reader, error) {
+	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return nil, ErrClosed
+	}
+	s.mu.readers.Add(1)
+	s.mu.Unlock()
+	r, err := newReader(from)
+	if err != nil {
+		s.mu.readers.Done()
+	}
+	return r, err
+}
+
+func (s *Store) done(r *reader) {
+	if err := r.close(); err != nil {
+		s.config.Logger.Error("reading the core's store", "error", err)
+	}
+	s.mu.readers.Done()
+}
+
+// DurableApplied implements group.StateMachine.
+func (s *Store) DurableApplied() (uint64, error) {
+	value, ok, err := s.config.State.DurableGet(appliedKey)
+	if err != nil || !ok {
+		return 0, err
+	}
+	index, _, err := decodeApplied(value)
+	return index, err
+}

@@ -1,0 +1,305 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// txn evaluates a transaction: first all comparisons, on the state before it, then whether the chosen operations can be done,
+// and then the operations. So a transaction that is refused has done nothing.
+func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
+	var chosen map[*storepb.Txn]bool
+	err := a.read(func(r *reader) (err error) {
+		if chosen, err = choose(r, t, nil); err == nil {
+			err = check(r, t, chosen, result)
+		}
+		return err
+	})
+	if err != nil || result.Code != storepb.Code_OK {
+		return err
+	}
+	w := &writer{application: a, revision: a.meta.Revision + 1}
+	if result.Txn, err = w.do(t, chosen); err != nil {
+		return err
+	}
+	return w.finish()
+}
+
+// choose says for each transaction in t whether its comparisons hold.
+func choose(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool) (map[*storepb.Txn]bool, error) {
+	if chosen == nil {
+		chosen = map[*storepb.Txn]bool{}
+	}
+	holds := true
+	for _, c := range t.Compare {
+		ok, err := compare(r, c)
+		if err != nil {
+			return nil, err
+		}
+		holds = holds && ok
+	}
+	chosen[t] = holds
+	for _, op := range branch(t, holds) {
+		if nested, ok := op.Op.(*storepb.Op_Txn); ok {
+			if _, err := choose(r, nested.Txn, chosen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return chosen, nil
+}
+
+func branch(t *storepb.Txn, holds bool) []*storepb.Op {
+	if holds {
+		return t.Success
+	}
+	return t.Failure
+}
+
+// compare evaluates one comparison. For a range it has to hold for every key there is; with none it holds.
+func compare(r *reader, c *storepb.Compare) (bool, error) {
+	if len(c.RangeEnd) == 0 {
+		kv, err := r.at(c.Key, r.meta.Revision)
+		if err != nil {
+			return false, err
+		}
+		if kv == nil {
+			// A value cannot be compared with that of a key that does not exist.
+			if c.Target == storepb.Compare_VALUE {
+				return false, nil
+			}
+			kv = &storepb.KeyValue{}
+		}
+		return holds(c, kv), nil
+	}
+	all := true
+	err := r.scan(rangeSpan(c.Key, c.RangeEnd), r.meta.Revision, func(kv *storepb.KeyValue) (bool, error) {
+		all = holds(c, kv)
+		return all, nil
+	})
+	return all, err
+}
+
+func holds(c *storepb.Compare, kv *storepb.KeyValue) bool {
+	var order int
+	switch c.Target {
+	case storepb.Compare_VERSION:
+		order = cmp.Compare(int64(kv.Version), c.Number)
+	case storepb.Compare_CREATE:
+		order = cmp.Compare(int64(kv.CreateRevision), c.Number)
+	case storepb.Compare_MOD:
+		order = cmp.Compare(int64(kv.ModRevision), c.Number)
+	case storepb.Compare_LEASE:
+		order = cmp.Compare(kv.Lease, c.Number)
+	case storepb.Compare_VALUE:
+		order = bytes.Compare(kv.Value, c.Value)
+	default:
+		return false
+	}
+	switch c.Relation {
+	case storepb.Compare_EQUAL:
+		return order == 0
+	case storepb.Compare_GREATER:
+		return order > 0
+	case storepb.Compare_LESS:
+		return order < 0
+	case storepb.Compare_NOT_EQUAL:
+		return order != 0
+	}
+	return false
+}
+
+// check finds what would keep the chosen operations from being done.
+func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *storepb.Result) error {
+	for _, op := range branch(t, chosen[t]) {
+		switch op := op.Op.(type) {
+		case *storepb.Op_Txn:
+			if err := check(r, op.Txn, chosen, result); err != nil {
+				return err
+			}
+		case *storepb.Op_Range:
+			switch q := op.Range; {
+			case q.Revision > r.meta.Revision:
+				refuse(result, storepb.Code_FUTURE_REVISION, "revision %d was asked for, the newest is %d", q.Revision, r.meta.Revision)
+			case q.Revision != 0 && q.Revision < r.meta.Compacted:
+				refuse(result, storepb.Code_COMPACTED, "")
+				result.Compacted = r.meta.Compacted
+			}
+		case *storepb.Op_Put:
+			p := op.Put
+			if p.Lease != 0 {
+				_, ok, err := r.get(leaseKey(p.Lease))
+				if err != nil {
+					return err
+				}
+				if !ok {
+					refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d of key %s", p.Lease, keys.Pretty(p.Key))
+				}
+			}
+			if p.IgnoreLease || p.IgnoreValue {
+				kv, err := r.at(p.Key, r.meta.Revision)
+				if err != nil {
+					return err
+				}
+				if kv == nil {
+					refuse(result, storepb.Code_KEY_NOT_FOUND, "key %s", keys.Pretty(p.Key))
+				}
+			}
+		}
+		if result.Code != storepb.Code_OK {
+			return nil
+		}
+	}
+	return nil
+}
+
+// writer does the writes of one command, all at one revision.
+type writer struct {
+	*application
+	revision uint64
+	events   []Event
+}
+
+// do carries out the chosen operations, in order. A range sees the writes before it.
+func (w *writer) do(t *storepb.Txn, chosen map[*storepb.Txn]bool) (*storepb.TxnResult, error) {
+	result := &storepb.TxnResult{Succeeded: chosen[t]}
+	for _, op := range branch(t, chosen[t]) {
+		one := &storepb.OpResult{}
+		switch op := op.Op.(type) {
+		case *storepb.Op_Range:
+			found, err := w.find(op.Range)
+			if err != nil {
+				return nil, err
+			}
+			one.Op = &storepb.OpResult_Range{Range: found}
+		case *storepb.Op_Put:
+			previous, err := w.put(op.Put)
+			if err != nil {
+				return nil, err
+			}
+			put := &storepb.PutResult{}
+			if op.Put.Previous {
+				put.Previous = previous
+			}
+			one.Op = &storepb.OpResult_Put{Put: put}
+		case *storepb.Op_DeleteRange:
+			deleted, err := w.deleteRange(op.DeleteRange)
+			if err != nil {
+				return nil, err
+			}
+			one.Op = &storepb.OpResult_DeleteRange{DeleteRange: deleted}
+		case *storepb.Op_Txn:
+			nested, err := w.do(op.Txn, chosen)
+			if err != nil {
+				return nil, err
+			}
+			one.Op = &storepb.OpResult_Txn{Txn: nested}
+		}
+		result.Results = append(result.Results, one)
+	}
+	return result, nil
+}
+
+func (w *writer) find(q *storepb.Range) (result *storepb.RangeResult, err error) {
+	revision := q.Revision
+	if revision == 0 {
+		revision = w.revision
+	}
+	err = w.read(func(r *reader) error {
+		result, err = r.rangeAt(q, revision)
+		return err
+	})
+	return result, err
+}
+
+func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
+	var previous *storepb.KeyValue
+	err := w.read(func(r *reader) (err error) {
+		previous, err = r.at(p.Key, w.revision)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	record := &storepb.VersionRecord{CreateRevision: w.revision, Version: 1, Value: p.Value, Lease: p.Lease}
+	if previous != nil {
+		record.CreateRevision, record.Version = previous.CreateRevision, previous.Version+1
+		if p.IgnoreValue {
+			record.Value = previous.Value
+		}
+		if p.IgnoreLease {
+			record.Lease = previous.Lease
+		}
+		if previous.Lease != 0 && previous.Lease != record.Lease {
+			if err := w.batch.Delete(attachedKey(previous.Lease, p.Key), nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if record.Lease != 0 {
+		if err := w.batch.Set(attachedKey(record.Lease, p.Key), nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	return previous, w.write(p.Key, record, previous)
+}
+
+func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
+	var found []*storepb.KeyValue
+	err := w.read(func(r *reader) error {
+		return r.scan(rangeSpan(d.Key, d.RangeEnd), w.revision, func(kv *storepb.KeyValue) (bool, error) {
+			found = append(found, kv)
+			return true, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := &storepb.DeleteRangeResult{Deleted: uint64(len(found))}
+	for _, kv := range found {
+		if err := w.delete(kv); err != nil {
+			return nil, err
+		}
+	}
+	if d.Previous {
+		result.Previous = found
+	}
+	return result, nil
+}
+
+func (w *writer) delete(kv *storepb.KeyValue) error {
+	if kv.Lease != 0 {
+		if err := w.batch.Delete(attachedKey(kv.Lease, kv.Key), nil); err != nil {
+			return err
+		}
+	}
+	return w.write(kv.Key, &storepb.VersionRecord{Tombstone: true}, kv)
+}
+
+// write adds a version and its event. It copies nothing that it keeps: commands and key-values are never changed.
+func (w *writer) write(key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue) error {
+	if err := w.set(versionKey(key, w.revision), record); err != nil {
+		return err
+	}
+	if err := w.batch.Set(eventKey(w.revision, uint32(len(w.events))), key, nil); err != nil {
+		return err
+	}
+	w.events = append(w.events, Event{Previous: previous, KV: &storepb.KeyValue{
+		Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision, Version: record.Version,
+		Value: record.Value, Lease: record.Lease,
+	}})
+	return nil
+}
+
+// finish makes the revision the store's own, if anything was written at it.
+func (w *writer) finish() error {
+	if len(w.events) == 0 {
+		return nil
+	}
+	w.meta.Revision = w.revision
+	w.application.events = append(w.application.events, revisionEvents{w.revision, w.events})
+	return w.saveMeta()
+}

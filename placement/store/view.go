@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// scanPage is how many pairs All reads at a time.
+const scanPage = 512
+
+// View reads the store as it was at one revision. It holds nothing and need not be closed; once the revision is compacted,
+// reading fails with a CompactedError.
+type View struct {
+	store *Store
+	// Revision is what is read.
+	Revision uint64
+}
+
+// Read returns a view that contains everything that was acknowledged anywhere before the call. Any member can give it, as
+// long as it reaches a leader that reaches a quorum.
+func (s *Store) Read(ctx context.Context) (*View, error) {
+	if err := s.Confirm(ctx); err != nil {
+		return nil, err
+	}
+	return s.Stale(), nil
+}
+
+// Stale returns a view of what this member has, which may lag behind by any time.
+func (s *Store) Stale() *View { return &View{store: s, Revision: s.Revision()} }
+
+// At returns a view of this member's state at a revision.
+func (s *Store) At(revision uint64) *View { return &View{store: s, Revision: revision} }
+
+// Range answers a range request at the view's revision, or at the request's own if it has one.
+func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
+	if len(q.GetKey()) == 0 {
+		return nil, fmt.Errorf("%w: a range has no key", ErrInvalid)
+	}
+	revision := q.Revision
+	if revision == 0 {
+		revision = v.Revision
+	}
+	var result *storepb.RangeResult
+	err := v.store.read(func(r *reader) error {
+		at, err := r.checkRevision(revision)
+		if err != nil {
+			return err
+		}
+		result, err = r.rangeAt(q, at)
+		return err
+	})
+	return result, err
+}
+
+// Get reads one key; nil if it does not exist.
+func (v *View) Get(key []byte) (*storepb.KeyValue, error) {
+	result, err := v.Range(&storepb.Range{Key: key})
+	if err != nil || len(result.Kvs) == 0 {
+		return nil, err
+	}
+	return result.Kvs[0], nil
+}
+
+// All goes through the keys with a prefix in order, page by page. After an error it ends.
+func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
+	return func(yield func(*storepb.KeyValue, error) bool) {
+		key, end := PrefixRange(prefix)
+		for {
+			page, err := v.Range(&storepb.Range{Key: key, RangeEnd: end, Limit: scanPage})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, kv := range page.Kvs {
+				if !yield(kv, nil) {
+					return
+				}
+			}
+			if !page.More {
+				return
+			}
+			key = append(page.Kvs[len(page.Kvs)-1].Key, 0)
+		}
+	}
+}
+
+// read runs f on the newest state of the database.
+func (s *Store) read(f func(*reader) error) error {
+	r, err := s.open(s.config.State)
+	if err != nil {
+		return err
+	}
+	defer s.done(r)
+	return f(r)
+}
