@@ -1,0 +1,146 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// maxBatchBytes and maxBatchKeys bound one atomic batch.
+	maxBatchBytes = 64 << 20
+	maxBatchKeys  = 100_000
+)
+
+// Batch gathers writes that happen together or not at all, at one timestamp. All its keys must lie in one partition (see
+// ErrCrossPartition). It is made by Keyspace.Batch, is not safe for concurrent use, and can be committed once.
+//
+//	version, err := ks.Batch().Put(k1, v1).Put(k2, v2).Delete(k3).Commit(ctx)
+//
+// A Batch refers to the slices it was given; leave them alone until Commit has returned.
+type Batch struct {
+	keyspace   *Keyspace
+	operations []*kvpb.WriteOperation
+	seen       map[string]bool
+	bytes      int
+	done       bool
+	err        *Error
+}
+
+// Batch begins an atomic batch.
+func (k *Keyspace) Batch() *Batch { return &Batch{keyspace: k} }
+
+// Put adds a write. What is wrong with it, Commit says.
+func (b *Batch) Put(key, value []byte) *Batch {
+	return b.add(&kvpb.WriteOperation{Key: key, Value: value})
+}
+
+// Delete adds a deletion.
+func (b *Batch) Delete(key []byte) *Batch {
+	return b.add(&kvpb.WriteOperation{Key: key, Delete: true})
+}
+
+// Len is the number of operations so far.
+func (b *Batch) Len() int { return len(b.operations) }
+
+// Bytes is the size of keys and values so far.
+func (b *Batch) Bytes() int { return b.bytes }
+
+func (b *Batch) add(o *kvpb.WriteOperation) *Batch {
+	if b.err != nil {
+		return b
+	}
+	const op = "batch"
+	var bad *Error
+	if err := b.keyspace.check(op, o.Key, o.Value, ""); err != nil {
+		errors.As(err, &bad)
+		b.err = bad
+		return b
+	}
+	b.bytes += len(o.Key) + len(o.Value)
+	switch {
+	case b.seen[string(o.Key)]:
+		b.err = invalid(op, b.keyspace.name, o.Key, "the key is in the batch twice; a key may appear once")
+	case b.bytes > maxBatchBytes:
+		b.err = invalid(op, b.keyspace.name, o.Key, "with this key the batch holds more than %d MiB; split it", maxBatchBytes>>20)
+	case len(b.operations) == maxBatchKeys:
+		b.err = invalid(op, b.keyspace.name, o.Key, "the batch holds more than %d keys; split it", maxBatchKeys)
+	default:
+		if b.seen == nil {
+			b.seen = make(map[string]bool)
+		}
+		b.seen[string(o.Key)] = true
+		b.operations = append(b.operations, o)
+	}
+	return b
+}
+
+// errElsewhere is how a prepared call says that its keys are not all in the partition that it is about to go to.
+var errElsewhere = errors.New("the keys are not in one partition any more")
+
+// Commit writes the batch and returns the version of all its writes. An empty batch commits to nothing, with a zero version.
+func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
+	const op = "batch"
+	k := b.keyspace
+	switch {
+	case b.err != nil:
+		return Timestamp{}, b.err
+	case b.done:
+		return Timestamp{}, invalid(op, k.name, nil, "the batch was committed before; begin a new one with Keyspace.Batch")
+	case len(b.operations) == 0:
+		return Timestamp{}, nil
+	}
+	b.done = true
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	ks, err := k.resolve(ctx, op)
+	if err != nil {
+		return Timestamp{}, err
+	}
+	var cross *Error
+	call := route.Call{
+		Keyspace: ks.ID,
+		Key:      b.operations[0].Key,
+		Write:    true,
+		Request:  &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
+		Prepare: func(p *route.Partition, _ route.Leader) error {
+			if cross = b.crosses(p); cross != nil {
+				return errElsewhere
+			}
+			return nil
+		},
+	}
+	answer, err := k.client.sender.Do(ctx, &call)
+	var failed *route.Error
+	if errors.As(err, &failed) && failed.Cause == errElsewhere && !failed.OutcomeUnknown {
+		return Timestamp{}, cross
+	}
+	if err != nil {
+		return Timestamp{}, wrap(op, k.name, call.Key, err)
+	}
+	return fromWire(answer.GetWriteBatch().GetVersion()), nil
+}
+
+// crosses finds a key outside partition p, which holds the first key.
+func (b *Batch) crosses(p *route.Partition) *Error {
+	ks := b.keyspace.client.sender.Table().KeyspaceByID(p.Keyspace)
+	if ks == nil {
+		return nil // dropped this moment: the nodes will say so
+	}
+	for _, o := range b.operations[1:] {
+		if other := ks.ByKey(o.Key); other != nil && other.ID != p.ID {
+			first := b.operations[0].Key
+			return &Error{
+				Op: "batch", Keyspace: b.keyspace.name, Key: clone(o.Key),
+				Message: fmt.Sprintf("a batch is atomic within one partition, but key %s lies in partition %s and key %s in partition %s; "+
+					"commit one batch for each partition", keys.Pretty(first), p.ID, keys.Pretty(o.Key), other.ID),
+				wraps: []error{ErrCrossPartition, ErrInvalidArgument},
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package kv
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// parallelRequests is how many requests one call has in flight at a time.
+	parallelRequests = 64
+	// keysPerRequest is how many keys one request of a BatchGet asks for.
+	keysPerRequest = 256
+)
+
+// BatchGet reads many keys, of any partitions, at one timestamp. It returns a pair for each key, in the order of the keys;
+// those without a value have a pair for which Exists is false.
+//
+// Over several partitions it takes two rounds: every partition is first read at the latest moment, which shows the
+// moment that is late enough for all of them, and is then read as of that one.
+func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte, options ...GetOption) ([]Pair, error) {
+	const op = "batch-get"
+	var q query
+	for _, o := range options {
+		o.get(&q)
+	}
+	if bad := q.check(); bad != "" {
+		return nil, invalid(op, k.name, nil, "%s", bad)
+	}
+	for _, key := range userKeys {
+		if err := k.check(op, key, nil, ""); err != nil {
+			return nil, err
+		}
+	}
+	pairs := make([]Pair, len(userKeys))
+	if len(userKeys) == 0 {
+		return pairs, nil
+	}
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	ks, err := k.resolve(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := k.batchGet(ctx, ks.ID, userKeys, q.at, pairs)
+		if !errors.Is(err, errElsewhere) {
+			if err != nil {
+				return nil, wrap(op, k.name, nil, err)
+			}
+			return pairs, nil
+		}
+	}
+}
+
+// group is keys of one partition.
+type group struct {
+	partition  keys.PartitionID
+	generation uint64
+	keys       [][]byte
+	// places are the indices of the keys in the call.
+	places []int
+	// at is when they were read.
+	at Timestamp
+}
+
+// batchGet reads everything into pairs; errElsewhere means that the partitions changed meanwhile.
+func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys [][]byte, at Timestamp, pairs []Pair) error {
+	groups, err := k.groups(ctx, id, userKeys)
+	if err != nil {
+		return err
+	}
+	if err := k.readGroups(ctx, id, groups, at, pairs); err != nil || !at.IsZero() || len(groups) == 1 {
+		return err
+	}
+	for _, g := range groups {
+		if at.Less(g.at) {
+			at = g.at
+		}
+	}
+	var again []*group
+	for _, g := range groups {
+		if g.at != at {
+			again = append(again, g)
+		}
+	}
+	return k.readGroups(ctx, id, again, at, pairs)
+}
+
+// groups sorts the keys by partition.
+func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]byte) ([]*group, error) {
+	if _, err := k.client.sender.PartitionsOf(ctx, id, keys.Span{}); err != nil {
+		return nil, err
+	}
+	ks := k.client.sender.Table().KeyspaceByID(id)
+	if ks == nil {
+		return nil, &route.Error{Cause: route.ErrNoKeyspace}
+	}
+	open := make(map[keys.PartitionID]*group)
+	var all []*group
+	for i, key := range userKeys {
+		p := ks.ByKey(key)
+		if p == nil {
+			return nil, errElsewhere
+		}
+		g := open[p.ID]
+		if g == nil || len(g.keys) == keysPerRequest {
+			g = &group{partition: p.ID, generation: p.Generation}
+			open[p.ID] = g
+			all = append(all, g)
+		}
+		g.keys = append(g.keys, key)
+		g.places = append(g.places, i)
+	}
+	return all, nil
+}
+
+// readGroups reads groups in parallel.
+func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group, at Timestamp, pairs []Pair) error {
+	return inParallel(ctx, len(groups), parallelRequests, func(ctx context.Context, i int) error {
+		return k.readGroup(ctx, id, groups[i], at, pairs)
+	})
+}
+
+func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, pairs []Pair) error {
+	answer, err := k.client.sender.Do(ctx, &route.Call{
+		Keyspace: id,
+		Key:      g.keys[0],
+		Request:  &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: g.keys, At: toWire(at)}}},
+		Prepare: func(p *route.Partition, _ route.Leader) error {
+			if p.ID == g.partition && p.Generation == g.generation {
+				return nil
+			}
+			return errElsewhere
+		},
+	})
+	if err != nil {
+		return err
+	}
+	r := answer.GetBatchGet()
+	if len(r.GetValues()) != len(g.keys) {
+		return &route.Error{Message: "the node answered with another number of values than keys were asked for",
+			Partition: answer.Partition.ID, Node: answer.Node}
+	}
+	g.at = fromWire(r.At)
+	for i, v := range r.Values {
+		pair := Pair{Key: clone(g.keys[i])}
+		if v.Found {
+			pair.Value, pair.Version = owned(v.Value), fromWire(v.Version)
+		}
+		pairs[g.places[i]] = pair
+	}
+	return nil
+}
+
+// inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends the others' context.
+func inParallel(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) error {
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return f(ctx, 0)
+	}
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(limit)
+	for i := range n {
+		workers.Go(func() error { return f(ctx, i) })
+	}
+	return workers.Wait()
+}
+

@@ -1,0 +1,109 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route"
+)
+
+// Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is parsed from, a string such as
+// "1763632000.123456789.3".
+type Timestamp = hlc.Timestamp
+
+// ParseTimestamp reads what Timestamp.String wrote.
+func ParseTimestamp(s string) (Timestamp, error) { return hlc.Parse(s) }
+
+// TimestampOf is the moment t, for At.
+func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
+
+// Client talks to one cluster. Make one and share it; close it at the end.
+type Client struct {
+	sender *route.Sender
+	cfg    config
+	random func() uint64
+}
+
+// Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers) belong to. It returns when a
+// server has sent the partition table; if none of the servers can be reached, it returns an error that says why for each
+// of them; if there are some and they are not ready, it waits for them until ctx ends (without a deadline: 10 seconds).
+func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
+	c := &Client{cfg: config{requestTimeout: DefaultRequestTimeout, maxClockOffset: DefaultMaxClockOffset}}
+	c.cfg.route.Endpoints = slices.Clone(endpoints)
+	for _, o := range options {
+		o(&c.cfg)
+	}
+	c.random = c.cfg.route.Random
+	if c.random == nil {
+		c.random = rand.Uint64
+	}
+	for _, e := range endpoints {
+		if e == "" {
+			return nil, invalid("open", "", nil, "one of the endpoints is empty; want addresses such as 127.0.0.1:7400")
+		}
+	}
+	if len(endpoints) == 0 {
+		return nil, invalid("open", "", nil, "no endpoints are given; want addresses such as 127.0.0.1:7400")
+	}
+	var err error
+	if c.sender, err = route.New(c.cfg.route); err != nil {
+		return nil, invalid("open", "", nil, "%v", err)
+	}
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+	}
+	if _, err = c.sender.AwaitTable(ctx); err != nil {
+		c.sender.Close()
+		e := &Error{Op: "open", Message: err.Error(), wraps: append(causes(err), err)}
+		if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+			e.wraps = append(e.wraps, ErrUnavailable)
+		}
+		return nil, e
+	}
+	return c, nil
+}
+
+// Close ends all calls that are in flight (with ErrClosed, or ErrOutcomeUnknown for writes that may have been executed), closes
+// the connections, and returns when nothing of the client runs any more. It may be called more than once.
+func (c *Client) Close() error {
+	c.sender.Close()
+	return nil
+}
+
+// Timestamp is the highest timestamp that the client has seen: everything it has read or written so far is visible at it. Give it
+// to At to read that state again, or to another client's Observe.
+func (c *Client) Timestamp() Timestamp { return c.sender.Session() }
+
+// Observe makes sure that what the client does from now on happens after ts: a message from another client that carries its
+// Timestamp can be relied on.
+func (c *Client) Observe(ts Timestamp) { c.sender.RaiseSession(ts) }
+
+// Cluster is the cluster's id.
+func (c *Client) Cluster() uint64 { return c.sender.Table().Cluster }
+
+// bound gives a context without a deadline the request timeout.
+func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.cfg.requestTimeout <= 0 {
+		return ctx, noCancel
+	}
+	if _, has := ctx.Deadline(); has {
+		return ctx, noCancel
+	}
+	return context.WithTimeout(ctx, c.cfg.requestTimeout)
+}
+
+func noCancel() {}
+
+func (c *Client) logger() *slog.Logger {
+	if c.cfg.route.Logger != nil {
+		return c.cfg.route.Logger
+	}
+	return slog.New(slog.DiscardHandler)
+}

@@ -1,0 +1,109 @@
+package kv
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/range/route"
+)
+
+// Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it counts one moment: the given one
+// with At, otherwise one that shows every write acknowledged before the call.
+func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
+	const op = "count"
+	var q query
+	for _, o := range options {
+		o.count(&q)
+	}
+	if bad := q.check(); bad != "" {
+		return 0, invalid(op, k.name, nil, "%s", bad)
+	}
+	ks, err := k.boundedResolve(ctx, op)
+	if err != nil || q.empty() {
+		return 0, err
+	}
+	c := &counter{keyspace: k, ks: ks, q: &q}
+	total, err := c.run(ctx)
+	return total, wrap(op, k.name, nil, err)
+}
+
+// counter is one running Count.
+type counter struct {
+	keyspace *Keyspace
+	ks       *route.Keyspace
+	q        *query
+}
+
+func (c *counter) run(ctx context.Context) (total uint64, err error) {
+	k, id := c.keyspace, c.ks.ID
+	parts, err := k.client.sender.PartitionsOf(ctx, id, c.q.span)
+	if err != nil {
+		return 0, err
+	}
+	if c.q.hasAt {
+		return c.all(ctx, parts, exactly(c.q.at), false)
+	}
+	if len(parts) == 1 {
+		t := c.track(parts[0])
+		count, at, covers, err := c.firstPage(ctx, t)
+		if err != nil {
+			return 0, err
+		}
+		if covers {
+			rest, err := c.finish(ctx, t, exactly(at), false)
+			return count + rest, err
+		}
+	}
+	err = k.consistent(ctx, id, c.q.span, func() bool { return true },
+		func(parts []*route.Partition, s *snapshot, mayAsk bool) (err error) {
+			total, err = c.all(ctx, parts, s, mayAsk)
+			return err
+		})
+	return total, err
+}
+
+// track is the part of the count that lies in one partition.
+func (c *counter) track(p *route.Partition) *track {
+	return &track{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash, rest: c.q.span.Intersect(p.Span)}
+}
+
+// firstPage lets the leader choose the moment; covers reports whether the partition that answered holds all there is to count.
+func (c *counter) firstPage(ctx context.Context, t *track) (count uint64, at Timestamp, covers bool, err error) {
+	whole := t.rest
+	count, at, p, err := t.countPage(ctx, nil)
+	return count, at, err == nil && p.Span.ContainsSpan(whole), err
+}
+
+// all counts the partitions in parallel.
+func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot, mayAsk bool) (uint64, error) {
+	var total atomic.Uint64
+	err := inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) error {
+		t := c.track(parts[i])
+		if t.rest.Empty() {
+			return nil
+		}
+		count, _, _, err := t.countPage(ctx, s)
+		if err != nil {
+			return err
+		}
+		rest, err := c.finish(ctx, t, s, mayAsk)
+		total.Add(count + rest)
+		return err
+	})
+	return total.Load(), err
+}
+
+// finish counts the pages after the first.
+func (c *counter) finish(ctx context.Context, t *track, s *snapshot, mayAsk bool) (count uint64, err error) {
+	for !t.over {
+		if mayAsk {
+			return 0, errYoung
+		}
+		n, _, _, err := t.countPage(ctx, s)
+		if err != nil {
+			return 0, err
+		}
+		count += n
+	}
+	return count, nil
+}

@@ -1,0 +1,88 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// deleteChunk is how many keys one request deletes.
+	deleteChunk = 1000
+	// deleteParallel is how many partitions are worked on at a time.
+	deleteParallel = 8
+)
+
+// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns how many there were.
+//
+// It is not atomic: it works in chunks of a thousand keys, several partitions at a time, and each chunk is deleted as a whole and
+// for good. Keys that are written meanwhile may or may not be deleted. If it ends early, with its context or by an error, it
+// returns the number of deletions that are certain, along with the error; call it again to go on.
+func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption) (uint64, error) {
+	const op = "delete-range"
+	var q query
+	for _, o := range options {
+		o.deleteRange(&q)
+	}
+	if !q.explicit {
+		q.bad = "no keys are given; use Prefix, From and To, or All"
+	}
+	if bad := q.check(); bad != "" {
+		return 0, invalid(op, k.name, nil, "%s", bad)
+	}
+	ks, err := k.boundedResolve(ctx, op)
+	if err != nil || q.empty() {
+		return 0, err
+	}
+	parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)
+	if err != nil {
+		return 0, wrap(op, k.name, nil, err)
+	}
+	var total atomic.Uint64
+	err = inParallel(ctx, len(parts), deleteParallel, func(ctx context.Context, i int) error {
+		t := &track{keyspace: k, id: ks.ID, hashed: ks.Hashed(), hash: parts[i].Hash, rest: q.span.Intersect(parts[i].Span)}
+		t.over = t.rest.Empty()
+		for !t.over {
+			n, err := t.deletePage(ctx)
+			total.Add(n)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return total.Load(), nil
+	}
+	err = wrap(op, k.name, nil, err)
+	var e *Error
+	if errors.As(err, &e) {
+		e.Message = fmt.Sprintf("%d keys were deleted so far; %s", total.Load(), e.Message)
+	}
+	return total.Load(), err
+}
+
+// deletePage deletes the next chunk.
+func (t *track) deletePage(ctx context.Context) (deleted uint64, err error) {
+	ctx, cancel := t.keyspace.client.bound(ctx)
+	defer cancel()
+	command := &kvpb.DeleteRangeRequest{MaxRows: deleteChunk}
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: command}},
+		func(_ *route.Partition, _ route.Leader, span keys.Span) { command.Start, command.End = span.Start, span.End })
+	call.Write = true
+	answer, err := t.keyspace.client.sender.Do(ctx, call)
+	if err != nil {
+		return 0, err
+	}
+	r := answer.GetDeleteRange()
+	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
+		return r.GetDeleted(), err
+	}
+	t.advance(answer.Partition, r.GetMore(), r.GetResume())
+	return r.GetDeleted(), nil
+}

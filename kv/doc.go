@@ -1,0 +1,48 @@
+// Package kv is the Go SDK of Tidemark.
+//
+// # Getting started
+//
+//	client, err := kv.Open(ctx, []string{"127.0.0.1:7400"})
+//	if err != nil { ... }
+//	defer client.Close()
+//
+//	users, err := client.CreateKeyspace(ctx, "users", kv.Hash(32))
+//	version, err := users.Put(ctx, []byte("ada"), []byte("Lovelace"))
+//	pair, err := users.Get(ctx, []byte("ada"))
+//	for pair, err := range users.Scan(ctx, kv.Prefix([]byte("a")), kv.Limit(100)) { ... }
+//
+// A Client is made once and shared: its methods, and those of its keyspaces, may be called from any number of goroutines, and
+// calls made at the same time travel together. Any servers of the cluster will do as endpoints; the client finds the
+// others itself, and follows them as they come and go.
+//
+// # What is guaranteed
+//
+//   - A write that returned without an error is on the disks of a majority of the partition's replicas.
+//   - Get, Put, Delete and CompareAndSwap are linearisable. So are Batch, BatchGet, Count and Scan when all they touch is in
+//     one partition.
+//   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see every write that was
+//     acknowledged before they began, and none that came after that moment, in any partition.
+//   - A client never goes back in time: what it has once seen, it sees in all later reads (Client.Timestamp, Client.Observe).
+//   - A write is applied at most once, no matter how often the client had to send it.
+//
+// # Time travel
+//
+// Every value has a version: the timestamp of its write. Get, BatchGet, Count and Scan with At read the past, as far back as
+// the keyspace's GC window reaches (ErrTimestampTooOld beyond it).
+//
+// # When things go wrong
+//
+// Calls ride out what passes (a node that died, an election, an overloaded server, a partition that moved) by trying again until
+// their context ends. A context without a deadline gets the client's request timeout (30 seconds, WithRequestTimeout).
+//
+// Errors are *Error: a sentence that says what happened, to which key and partition, and what to do. What kind of error it is,
+// errors.Is tells: ErrNotFound, ErrUnavailable, ErrDiskFull and so on. One of them needs thought, ErrOutcomeUnknown: the
+// call ended before there was a definite answer, so the write may have been executed, or may be even later. Any other
+// error of a write means that it was not executed. (A call that ends with its context says so as well: errors.Is finds
+// context.DeadlineExceeded or context.Canceled in addition.)
+//
+// # Memory
+//
+// Keys and values handed to a call are only read, and only until it returns. Slices that a call returns belong to the caller,
+// who may keep and change them; they share memory with nothing. A Scan holds a few pages, however long it runs.
+package kv

@@ -1,0 +1,219 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// The kinds of errors, for errors.Is. They come wrapped in an *Error, which has the details.
+var (
+	// ErrNotFound: the key has no value (as of the timestamp read).
+	ErrNotFound = errors.New("not found")
+	// ErrKeyspaceNotFound: no keyspace has this name.
+	ErrKeyspaceNotFound = errors.New("keyspace not found")
+	// ErrKeyspaceExists: a keyspace of this name exists, with other settings.
+	ErrKeyspaceExists = errors.New("keyspace exists")
+	// ErrInvalidArgument: the call makes no sense; nothing was changed.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrCrossPartition: the keys of an atomic batch do not lie in one partition. It is an ErrInvalidArgument too.
+	ErrCrossPartition = errors.New("keys lie in different partitions")
+	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been executed, or may yet be.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrUnavailable: what is needed could not be reached in time.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one another.
+	ErrNoQuorum = errors.New("no quorum")
+	// ErrOverloaded: the node had no room for the request until the context ended.
+	ErrOverloaded = errors.New("overloaded")
+	// ErrDiskFull: the partition's leader has no disk space left. Reads go on.
+	ErrDiskFull = errors.New("disk full")
+	// ErrTimestampTooOld: the timestamp lies before the keyspace's GC window.
+	ErrTimestampTooOld = errors.New("timestamp too old")
+	// ErrTimestampInFuture: the timestamp lies in the future of the node.
+	ErrTimestampInFuture = errors.New("timestamp in the future")
+	// ErrSnapshotUncertain: during a scan over several partitions a leader changed in such a way that the next rows could miss a
+	// write that was acknowledged before the scan began. What was yielded is good; scan again, or from there.
+	ErrSnapshotUncertain = errors.New("snapshot uncertain")
+	// ErrCorruption: a node read data from its disk that does not match its checksum.
+	ErrCorruption = errors.New("data corruption")
+	// ErrWrongCluster: a server belongs to another cluster than the one the client first met.
+	ErrWrongCluster = errors.New("wrong cluster")
+	// ErrClosed: the client is closed.
+	ErrClosed = errors.New("client closed")
+)
+
+// Error is every error of this package.
+type Error struct {
+	// Op is the call, such as "put".
+	Op string
+	// Keyspace and Key are what it was about; empty where that does not apply.
+	Keyspace string
+	Key      []byte
+	// Partition and Node are where it happened; 0 if it did not get that far.
+	Partition uint64
+	Node      uint64
+	// Message says what happened, and what to do.
+	Message string
+
+	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the context's error.
+	wraps []error
+}
+
+// Error is one sentence with everything in it.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("tidemark: ")
+	b.WriteString(e.Op)
+	if len(e.Key) > 0 {
+		b.WriteString(" " + keys.Pretty(e.Key))
+	}
+	if e.Keyspace != "" {
+		fmt.Fprintf(&b, " in keyspace %q", e.Keyspace)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Message)
+	switch {
+	case e.Partition != 0 && e.Node != 0:
+		fmt.Fprintf(&b, " (partition %s, node %s)", keys.PartitionID(e.Partition), keys.NodeID(e.Node))
+	case e.Partition != 0:
+		fmt.Fprintf(&b, " (partition %s)", keys.PartitionID(e.Partition))
+	}
+	return b.String()
+}
+
+// Unwrap makes errors.Is and errors.As find the kinds and the cause.
+func (e *Error) Unwrap() []error { return e.wraps }
+
+// invalid is an error of the caller's.
+func invalid(op, keyspace string, key []byte, format string, args ...any) *Error {
+	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: fmt.Sprintf(format, args...), wraps: []error{ErrInvalidArgument}}
+}
+
+// kinds of what a node answers, and the advice that goes with it.
+var kinds = map[kvpb.ErrorCode]struct {
+	kind   error
+	advice string
+}{
+	kvpb.ErrorCode_INVALID_ARGUMENT:    {ErrInvalidArgument, ""},
+	kvpb.ErrorCode_NOT_LEADER:          {ErrUnavailable, ""},
+	kvpb.ErrorCode_STALE_EPOCH:         {ErrUnavailable, ""},
+	kvpb.ErrorCode_PARTITION_NOT_FOUND: {ErrUnavailable, ""},
+	kvpb.ErrorCode_KEY_OUT_OF_SPAN:     {ErrUnavailable, ""},
+	kvpb.ErrorCode_OVERLOADED:          {ErrOverloaded, "send less at a time, or add nodes"},
+	kvpb.ErrorCode_NO_QUORUM:           {ErrNoQuorum, "bring back the nodes that are down"},
+	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "make room on the node's disk; reads go on meanwhile"},
+	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
+	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "synchronise the node's clock"},
+	kvpb.ErrorCode_WRONG_CLUSTER:       {ErrWrongCluster, "check the endpoints"},
+	kvpb.ErrorCode_TIMESTAMP_TOO_OLD:   {ErrTimestampTooOld, "read a later moment, or give the keyspace a longer GC window"},
+	kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: {ErrTimestampInFuture, "read an earlier moment"},
+	kvpb.ErrorCode_UNCERTAIN:           {ErrSnapshotUncertain, "repeat the read"},
+	kvpb.ErrorCode_OUTCOME_UNKNOWN:     {ErrOutcomeUnknown, ""},
+	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, "the node's data is damaged: see its log, and replace the node"},
+	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
+}
+
+// wrap turns what the router says into an *Error.
+func wrap(op, keyspace string, key []byte, err error) error {
+	var done *Error
+	if err == nil || errors.As(err, &done) {
+		return err
+	}
+	e := &Error{Op: op, Keyspace: keyspace, Key: clone(key)}
+	var r *route.Error
+	if !errors.As(err, &r) {
+		e.Message, e.wraps = err.Error(), append(causes(err), err)
+		return e
+	}
+	e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
+	var parts []string
+	kind := kinds[r.Code]
+	if r.OutcomeUnknown {
+		parts = append(parts, "the write may or may not have been executed, or may be yet; read the key to find out")
+		e.wraps = append(e.wraps, ErrOutcomeUnknown)
+	}
+	if r.Cause != nil {
+		parts = append(parts, describe(r.Cause, keyspace))
+		e.wraps = append(e.wraps, causes(r.Cause)...)
+		e.wraps = append(e.wraps, r.Cause)
+		if kind.kind == nil && errors.Is(r.Cause, context.DeadlineExceeded) {
+			e.wraps = append(e.wraps, ErrUnavailable)
+		}
+	}
+	if r.Message != "" {
+		parts = append(parts, r.Message)
+	}
+	if kind.kind != nil && !r.OutcomeUnknown && !errors.Is(e, kind.kind) {
+		e.wraps = append(e.wraps, kind.kind)
+	}
+	if kind.advice != "" && !r.OutcomeUnknown {
+		parts = append(parts, kind.advice)
+	}
+	e.Message = strings.Join(parts, "; ")
+	if r.Attempts > 1 {
+		e.Message += fmt.Sprintf(" [%d attempts]", r.Attempts)
+	}
+	return e
+}
+
+// causes are the kinds that follow from a cause.
+func causes(cause error) []error {
+	var out []error
+	for from, to := range map[error]error{
+		route.ErrClosed:       ErrClosed,
+		route.ErrNoKeyspace:   ErrKeyspaceNotFound,
+		route.ErrWrongCluster: ErrWrongCluster,
+	} {
+		if errors.Is(cause, from) {
+			out = append(out, to)
+		}
+	}
+	return out
+}
+
+func describe(cause error, keyspace string) string {
+	switch {
+	case errors.Is(cause, context.DeadlineExceeded):
+		return "gave up at the deadline"
+	case errors.Is(cause, context.Canceled):
+		return "the caller cancelled it"
+	case errors.Is(cause, route.ErrNoKeyspace):
+		return fmt.Sprintf("there is no keyspace %q; `tidemark keyspace list` shows those there are", keyspace)
+	}
+	return cause.Error()
+}
+
+// wrapAdmin turns an error of the Cluster service into an *Error.
+func wrapAdmin(op, keyspace string, err error) error {
+	var r *route.Error
+	if err == nil || errors.As(err, &r) {
+		return wrap(op, keyspace, nil, err)
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return wrap(op, keyspace, nil, err)
+	}
+	e := &Error{Op: op, Keyspace: keyspace, Message: st.Message(), wraps: []error{err}}
+	switch st.Code() {
+	case codes.AlreadyExists:
+		e.wraps = append(e.wraps, ErrKeyspaceExists)
+	case codes.NotFound:
+		e.wraps = append(e.wraps, ErrKeyspaceNotFound)
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
+		e.wraps = append(e.wraps, ErrInvalidArgument)
+	case codes.ResourceExhausted:
+		e.wraps = append(e.wraps, ErrOverloaded)
+	default:
+		e.wraps = append(e.wraps, ErrUnavailable)
+	}
+	return e
+}

@@ -1,0 +1,174 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// KeyspaceInfo describes a keyspace.
+type KeyspaceInfo struct {
+	ID   uint32
+	Name string
+	// HashPartitions is the number of hash partitions; 0 for a range keyspace.
+	HashPartitions int
+	// Partitions is how many partitions there are at present.
+	Partitions int
+	Replicas   int
+	GCWindow   time.Duration
+	State      KeyspaceState
+	// WaitingFor says what a keyspace in state "creating" lacks.
+	WaitingFor string
+}
+
+// Hashed reports whether the keyspace is partitioned by hash; otherwise it is by range.
+func (i KeyspaceInfo) Hashed() bool { return i.HashPartitions > 0 }
+
+// KeyspaceState is where a keyspace is in its life.
+type KeyspaceState string
+
+// The states of a keyspace.
+const (
+	KeyspaceCreating KeyspaceState = "creating"
+	KeyspaceActive   KeyspaceState = "active"
+	KeyspaceDropping KeyspaceState = "dropping"
+)
+
+func keyspaceInfo(i *clusterpb.KeyspaceInfo) KeyspaceInfo {
+	k := i.GetKeyspace()
+	info := KeyspaceInfo{
+		ID:         k.GetId(),
+		Name:       k.GetName(),
+		Partitions: int(i.Partitions),
+		Replicas:   int(k.GetReplicationFactor()),
+		GCWindow:   time.Duration(k.GetGcWindowSeconds()) * time.Second,
+		WaitingFor: i.WaitingFor,
+	}
+	if k.GetPartitioning() == clusterpb.Partitioning_HASH {
+		info.HashPartitions = int(k.GetHashPartitions())
+	}
+	switch k.GetState() {
+	case clusterpb.KeyspaceState_ACTIVE:
+		info.State = KeyspaceActive
+	case clusterpb.KeyspaceState_DROPPING:
+		info.State = KeyspaceDropping
+	default:
+		info.State = KeyspaceCreating
+	}
+	return info
+}
+
+// NodeInfo describes a data node.
+type NodeInfo struct {
+	ID             uint64
+	Address        string
+	HTTPAddress    string
+	Region, Zone   string
+	Version        string
+	Alive          bool
+	Started        time.Time
+	Replicas       int
+	Leaders        int
+	DiskUsed       uint64
+	DiskFree       uint64
+	DiskFull       bool
+	ClockUnhealthy bool
+}
+
+func nodeInfo(n *clusterpb.Node) NodeInfo {
+	info := NodeInfo{
+		ID: n.Id, Address: n.Address, HTTPAddress: n.HttpAddress,
+		Region: n.GetLocality().GetRegion(), Zone: n.GetLocality().GetZone(),
+		Version: n.Version, Alive: n.Alive,
+		Replicas: int(n.GetStats().GetReplicas()), Leaders: int(n.GetStats().GetLeaders()),
+		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
+		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
+	}
+	if n.StartedUnix > 0 {
+		info.Started = time.Unix(n.StartedUnix, 0)
+	}
+	return info
+}
+
+// PartitionInfo describes a partition.
+type PartitionInfo struct {
+	ID       uint64
+	Keyspace string
+	// Hash is the number of a hash partition; -1 in a range keyspace.
+	Hash int
+	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition has neither.
+	Start, End []byte
+	// Generation of the span and Membership version together are the epoch.
+	Generation, Membership uint64
+	Replicas               []ReplicaInfo
+	// Leader is a node's id, 0 when none is known; Term is its term.
+	Leader, Term uint64
+	LiveKeys     uint64
+	SizeBytes    uint64
+}
+
+// ReplicaInfo is one copy of a partition.
+type ReplicaInfo struct {
+	Node, Replica uint64
+	// Learner: it receives the data and has no vote yet.
+	Learner bool
+}
+
+func partitionInfo(p *clusterpb.PartitionInfo) PartitionInfo {
+	d := p.Partition
+	span := keys.PartitionUserSpan(d).Clone()
+	info := PartitionInfo{
+		ID: d.Id, Keyspace: p.Keyspace, Hash: -1, Start: span.Start, End: span.End,
+		Generation: d.Generation, Membership: d.Membership,
+		Leader: p.LeaderNode, Term: p.Term, LiveKeys: p.LiveKeys, SizeBytes: p.SizeBytes,
+	}
+	if d.PrefixLength == keys.HashPrefixLength {
+		info.Hash = int(d.Hash)
+	}
+	for _, r := range d.Replicas {
+		info.Replicas = append(info.Replicas, ReplicaInfo{Node: r.Node, Replica: r.Replica, Learner: r.Role == clusterpb.ReplicaRole_LEARNER})
+	}
+	return info
+}
+
+func sortPartitions(all []PartitionInfo) {
+	slices.SortStableFunc(all, func(a, b PartitionInfo) int {
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash), bytes.Compare(a.Start, b.Start))
+	})
+}
+
+// Status is how the cluster looks to one server.
+type Status struct {
+	Cluster uint64
+	// Node is the data node that answered; 0 if the server is only a member of the core.
+	Node uint64
+	// Core: the server is a member of the core.
+	Core       bool
+	CoreLeader string
+	Members    []CoreMember
+	// Ready: keyspaces can be created and used. If not, WaitingFor says why.
+	Ready      bool
+	WaitingFor string
+	Version    string
+}
+
+// CoreMember is a member of the consistent core.
+type CoreMember struct {
+	Address string
+	Replica uint64
+}
+
+func statusOf(r *clusterpb.StatusResponse) Status {
+	st := Status{
+		Cluster: r.Cluster, Node: r.Node, Core: r.Core, CoreLeader: r.CoreLeader,
+		Ready: r.Ready, WaitingFor: r.WaitingFor, Version: r.Version,
+	}
+	for _, m := range r.Members {
+		st.Members = append(st.Members, CoreMember{Address: m.Address, Replica: m.Replica})
+	}
+	return st
+}

@@ -1,0 +1,61 @@
+package kv
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/route"
+)
+
+const (
+	// DefaultRequestTimeout bounds calls whose context has no deadline.
+	DefaultRequestTimeout = 30 * time.Second
+	// DefaultMaxClockOffset is how far the clocks of two nodes may be apart.
+	DefaultMaxClockOffset = 250 * time.Millisecond
+
+	openTimeout = 10 * time.Second
+)
+
+type config struct {
+	route          route.Config
+	requestTimeout time.Duration
+	maxClockOffset time.Duration
+}
+
+// Option configures a Client.
+type Option func(*config)
+
+// WithDialer makes connections with dial instead of TCP. dial must be safe for concurrent use.
+func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
+	return func(c *config) { c.route.Dial = dial }
+}
+
+// WithTLS encrypts connections. Without it they are plain text.
+func WithTLS(t *tls.Config) Option { return func(c *config) { c.route.TLS = t } }
+
+// WithLogger lets the client say what it notices about the cluster. Without it the client is silent.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.route.Logger = l } }
+
+// WithRequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as long as it takes. The
+// default is DefaultRequestTimeout. A scan, count or range deletion is bounded by it page by page, not as a whole.
+func WithRequestTimeout(d time.Duration) Option { return func(c *config) { c.requestTimeout = d } }
+
+// WithConnectionsPerNode spreads requests over n connections to each node. The default is 1, which suits all but the
+// largest values: calls made at the same time share messages on it.
+func WithConnectionsPerNode(n int) Option { return func(c *config) { c.route.ConnectionsPerNode = n } }
+
+// WithMetrics registers the client's metrics. Clients that share a registry need different label sets
+// (prometheus.WrapRegistererWith).
+func WithMetrics(r prometheus.Registerer) Option { return func(c *config) { c.route.Registerer = r } }
+
+// WithMaxClockOffset says how far the clocks of two nodes may be apart: as configured at the servers. The default is
+// DefaultMaxClockOffset.
+func WithMaxClockOffset(d time.Duration) Option { return func(c *config) { c.maxClockOffset = d } }
+
+// WithRandom sets the source of client ids and jitter; for simulations that are to repeat themselves.
+func WithRandom(random func() uint64) Option { return func(c *config) { c.route.Random = random } }

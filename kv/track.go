@@ -1,0 +1,141 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// track is a run of keys that is read in order, page by page: a hash partition, or a span of a range keyspace, which may
+// cross partitions. It is used by one goroutine at a time.
+type track struct {
+	keyspace *Keyspace
+	id       keys.KeyspaceID
+	hashed   bool
+	hash     uint32
+	reverse  bool
+	// rest is what has not been read yet; over says that nothing is left.
+	rest keys.Span
+	over bool
+}
+
+// call routes a request to the partition of the next keys. clip gives each attempt's part of rest that lies in the partition.
+func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
+	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start}
+	if t.hashed {
+		c.By, c.Hash = route.ByHash, t.hash
+	} else if t.reverse {
+		c.By, c.Key = route.Before, t.rest.End
+	}
+	c.Prepare = func(p *route.Partition, l route.Leader) error {
+		clip(p, l, t.rest.Intersect(p.Span))
+		return nil
+	}
+	return c
+}
+
+// advance moves on behind a page that partition p answered.
+func (t *track) advance(p *route.Partition, more bool, resume []byte) {
+	resume = bytes.Clone(resume) // it must not keep the page
+	switch {
+	case more && t.reverse:
+		t.rest.End = resume
+	case more:
+		t.rest.Start = resume
+	case t.hashed:
+		t.over = true
+	case t.reverse:
+		t.rest.End = p.Span.Start
+		t.over = len(p.Span.Start) == 0
+	default:
+		t.rest.Start = p.Span.End
+		t.over = len(p.Span.End) == 0
+	}
+	t.over = t.over || t.rest.Empty()
+}
+
+// page is a page of rows, as it came.
+type page struct {
+	pairs []*kvpb.Pair
+	// at is when it was read; partition, who answered.
+	at     Timestamp
+	answer route.Answer
+}
+
+// scanPage reads the next page. snap is nil to let the node choose the moment.
+func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, rows, size int) (page, error) {
+	ctx, cancel := t.keyspace.client.bound(ctx)
+	defer cancel()
+	scan := &kvpb.ScanRequest{Reverse: t.reverse, KeysOnly: keysOnly, MaxRows: uint32(rows), MaxBytes: uint32(size)}
+	if snap != nil {
+		scan.At = toWire(snap.at)
+	}
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) {
+		scan.Start, scan.End = span.Start, span.End
+		if snap != nil {
+			scan.UncertainUntil = snap.uncertainUntil(p, l)
+		}
+	})
+	answer, err := t.keyspace.client.sender.Do(ctx, call)
+	if err != nil {
+		return page{}, err
+	}
+	if snap != nil {
+		snap.answered(answer)
+	}
+	r := answer.GetScan()
+	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
+		return page{}, err
+	}
+	t.advance(answer.Partition, r.GetMore(), r.GetResume())
+	return page{pairs: r.GetPairs(), at: fromWire(r.GetAt()), answer: answer}, nil
+}
+
+// countPage counts the next keys. p is the partition that answered.
+func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at Timestamp, p *route.Partition, err error) {
+	ctx, cancel := t.keyspace.client.bound(ctx)
+	defer cancel()
+	command := &kvpb.CountRequest{}
+	if snap != nil {
+		command.At = toWire(snap.at)
+	}
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) {
+		command.Start, command.End = span.Start, span.End
+		if snap != nil {
+			command.UncertainUntil = snap.uncertainUntil(p, l)
+		}
+	})
+	answer, err := t.keyspace.client.sender.Do(ctx, call)
+	if err != nil {
+		return 0, Timestamp{}, nil, err
+	}
+	if snap != nil {
+		snap.answered(answer)
+	}
+	r := answer.GetCount()
+	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
+		return 0, Timestamp{}, nil, err
+	}
+	t.advance(answer.Partition, r.GetMore(), r.GetResume())
+	return r.GetCount(), fromWire(r.GetAt()), answer.Partition, nil
+}
+
+// sane guards against a resume key that leads nowhere, which would make a scan endless or wrong.
+func (t *track) sane(a route.Answer, more bool, resume []byte) error {
+	if !more {
+		return nil
+	}
+	ahead := len(resume) > 0
+	if t.reverse {
+		ahead = ahead && (len(t.rest.End) == 0 || bytes.Compare(resume, t.rest.End) < 0)
+	} else {
+		ahead = ahead && bytes.Compare(resume, t.rest.Start) > 0
+	}
+	if ahead {
+		return nil
+	}
+	return &route.Error{Partition: a.Partition.ID, Node: a.Node, Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
+}
