@@ -1,0 +1,327 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/mem"
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// wire is a messageSender that keeps what it is given as gRPC does: it may write, and free, buffers later.
+type wire struct {
+	// gate, if set, is received from before each message is taken.
+	gate chan struct{}
+
+	mu       sync.Mutex
+	messages [][]byte
+	pending  []mem.BufferSlice
+	inside   bool
+	err      error
+}
+
+func (w *wire) SendMsg(m any) error {
+	if w.gate != nil {
+		<-w.gate
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inside {
+		panic("two senders at a time")
+	}
+	w.inside = true
+	defer func() { w.inside = false }()
+	if w.err != nil {
+		return w.err
+	}
+	data, err := Codec{}.Marshal(m)
+	if err != nil {
+		return err
+	}
+	w.pending = append(w.pending, data)
+	return nil
+}
+
+// write does what gRPC's writer does with the oldest message; false if there is none.
+func (w *wire) write() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) == 0 {
+		return false
+	}
+	w.messages = append(w.messages, w.pending[0].Materialize())
+	w.pending[0].Free()
+	w.pending = w.pending[1:]
+	return true
+}
+
+func (w *wire) writeAll() [][]byte {
+	for w.write() {
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.messages
+}
+
+// Whatever is added, in whatever sizes and pace, arrives once, whole, and in order; messages stay below their limit; and nothing is
+// counted as pending or unwritten at the end.
+func TestOutboxDeliversInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(3000, 5000), rapid.IntRange(30<<10, 40<<10), rapid.IntRange(1<<20, 2<<20)), 1, 40).Draw(rt, "sizes")
+		direct := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "direct")
+		written := rapid.SliceOfN(rapid.IntRange(0, 2), len(sizes), len(sizes)).Draw(rt, "written")
+		attachAt := rapid.IntRange(0, len(sizes)-1).Draw(rt, "attach")
+		synctest.Test(t, func(t *testing.T) {
+			w := new(wire)
+			o := newOutbox()
+			done := make(chan struct{})
+			go func() { defer close(done); o.run() }()
+			for i, size := range sizes {
+				if i == attachAt {
+					o.attach(w)
+				}
+				addPair(t, o, uint64(i), size, direct[i])
+				if written[i] > 0 {
+					synctest.Wait() // The goroutine has sent.
+				}
+				if written[i] > 1 {
+					w.writeAll()
+				}
+			}
+			synctest.Wait()
+			next := uint64(0)
+			for _, message := range w.writeAll() {
+				batch := new(kvpb.BatchResponse)
+				if err := batch.UnmarshalVT(message); err != nil {
+					rt.Fatal(err)
+				}
+				if len(message) > maxFrame && len(batch.Responses) > 1 && len(message)-len(batch.Responses[0].GetGet().Value) > maxFrame {
+					rt.Fatalf("a message of %d bytes with %d records", len(message), len(batch.Responses))
+				}
+				for _, r := range batch.Responses {
+					value := r.GetGet().Value
+					if r.Id != next || !bytes.Equal(value, content(next, sizes[next])) {
+						rt.Fatalf("record %d came in place of %d, with %d bytes", r.Id, next, len(value))
+					}
+					next++
+				}
+			}
+			if next != uint64(len(sizes)) {
+				rt.Fatalf("%d of %d arrived", next, len(sizes))
+			}
+			o.mu.Lock()
+			if o.mu.bytes != 0 || len(o.mu.pending) != 0 || o.unwritten.chunks.Load() != 0 {
+				rt.Fatalf("%d bytes in %d chunks pending, %d unwritten", o.mu.bytes, len(o.mu.pending), o.unwritten.chunks.Load())
+			}
+			o.mu.Unlock()
+			o.close()
+			<-done
+		})
+	})
+}
+
+func content(i uint64, size int) []byte {
+	b := make([]byte, size)
+	r := rand.New(rand.NewPCG(i, 1))
+	for j := 0; j+8 <= size; j += 64 {
+		binary.LittleEndian.PutUint64(b[j:], r.Uint64())
+	}
+	return b
+}
+
+func addPair(t testing.TB, o *outbox, id uint64, size int, direct bool) {
+	r := &kvpb.Response{Id: id, Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Value: content(id, size)}}}
+	n := r.SizeVT()
+	var chunk *[]byte
+	var err error
+	if n >= largeRecord {
+		if chunk, err = prepareChunk(tagResponses, r, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.mu.Lock()
+	if chunk != nil {
+		_, err = o.addChunkLocked(chunk)
+	} else {
+		_, err = o.addLocked(tagResponses, r, n)
+	}
+	o.unlock(direct)
+	if err != nil && !errors.Is(err, errOutboxClosed) {
+		t.Fatal(err)
+	}
+}
+
+// A direct adder sends at once if everything before it was written, and otherwise leaves it to the goroutine and does not block.
+func TestOutboxDirectNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(wire)
+		o := newOutbox()
+		o.attach(w)
+		<-o.wake // the test is the goroutine
+		addPair(t, o, 0, 10, true)
+		if n := o.unwritten.chunks.Load(); n != 1 {
+			t.Fatalf("%d chunks unwritten: not sent at once", n)
+		}
+		addPair(t, o, 1, 10, true)
+		if len(w.pending) != 1 || o.mu.bytes == 0 {
+			t.Fatal("sent although the first was not written yet")
+		}
+		select {
+		case <-o.wake:
+		default:
+			t.Fatal("the goroutine was not woken")
+		}
+		w.writeAll()
+		// The goroutine sends; meanwhile an adder neither sends nor waits, and when the sender is done it sees the addition.
+		w.gate = make(chan struct{})
+		done := make(chan struct{})
+		go func() { defer close(done); o.run() }()
+		o.signal()
+		synctest.Wait()
+		addPair(t, o, 2, 10, true)
+		close(w.gate)
+		synctest.Wait()
+		if got := len(w.writeAll()); got != 3 {
+			t.Fatalf("%d messages", got)
+		}
+		o.close()
+		<-done
+	})
+}
+
+// close waits for a message being sent, drops what is pending, and refuses more.
+func TestOutboxClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{gate: make(chan struct{})}
+		o := newOutbox()
+		var progress int
+		o.progress = func() { progress++ }
+		o.attach(w)
+		done := make(chan struct{})
+		go func() { defer close(done); o.run() }()
+		addPair(t, o, 0, 10, false)
+		synctest.Wait()
+		addPair(t, o, 1, 10, false)
+		closed := make(chan struct{})
+		go func() { o.close(); close(closed) }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Fatal("closed while a message was being sent")
+		default:
+		}
+		w.gate <- struct{}{}
+		<-closed
+		<-done
+		addPair(t, o, 2, 10, true)
+		if n := len(w.writeAll()); n != 1 {
+			t.Fatalf("%d messages", n)
+		}
+		if progress == 0 {
+			t.Fatal("the owner was not told")
+		}
+		o.close()
+	})
+}
+
+// A stream that fails closes the outbox; adders go on without harm.
+func TestOutboxStreamFails(t *testing.T) {
+	w := &wire{err: io.EOF}
+	o := newOutbox()
+	o.attach(w)
+	addPair(t, o, 0, 10, true)
+	addPair(t, o, 1, 10, true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.mu.closed || o.mu.bytes != 0 {
+		t.Fatalf("closed %v, %d bytes pending", o.mu.closed, o.mu.bytes)
+	}
+}
+
+// The tail is sent once, and only its newest value.
+func TestOutboxTail(t *testing.T) {
+	w := new(wire)
+	o := newOutbox()
+	for wall := range uint64(3) {
+		p := ping(wall + 5)
+		tail := make([]byte, recordSize(p.SizeVT()))
+		if err := putRecord(tail, tagPing, p, p.SizeVT()); err != nil {
+			t.Fatal(err)
+		}
+		o.mu.Lock()
+		o.mu.tail = tail
+		o.unlock(true)
+	}
+	o.attach(w)
+	o.mu.Lock()
+	o.unlock(true)
+	o.mu.Lock()
+	o.unlock(true)
+	messages := w.writeAll()
+	batch := new(peerpb.MessageBatch)
+	if len(messages) != 1 || batch.UnmarshalVT(messages[0]) != nil || batch.Ping.GetWall() != 7 {
+		t.Fatalf("%d messages, ping %v", len(messages), batch.Ping)
+	}
+}
+
+// A message that changes while it is marshalled is an error, and leaves the outbox as it was.
+func TestOutboxBadRecord(t *testing.T) {
+	o := newOutbox()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, err := o.addLocked(tagResponses, badRecord{}, 10); err == nil {
+		t.Fatal("no error")
+	}
+	if o.mu.bytes != 0 {
+		t.Fatal(o.mu.bytes)
+	}
+	if _, err := prepareChunk(tagResponses, badRecord{}, 10); err == nil {
+		t.Fatal("no error")
+	}
+}
+
+type badRecord struct{}
+
+func (badRecord) SizeVT() int                                { return 10 }
+func (badRecord) MarshalToSizedBufferVT([]byte) (int, error) { return 9, nil }
+
+func TestVarintSize(t *testing.T) {
+	for _, x := range []uint64{0, 1, 127, 128, 16383, 16384, 1<<63 - 1, 1 << 63, 1<<64 - 1} {
+		if got, want := varintSize(x), len(binary.AppendUvarint(nil, x)); got != want {
+			t.Errorf("%d: %d, want %d", x, got, want)
+		}
+	}
+}
+
+func TestBufferPool(t *testing.T) {
+	for _, size := range []int{0, 1, 255, 256, 257, 4096, 5000, 1 << 20, 1<<20 + 1} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			for range 3 {
+				b := buffers.Get(size)
+				if len(*b) != size {
+					t.Fatal(len(*b))
+				}
+				buffers.Put(b)
+			}
+		})
+	}
+	odd := make([]byte, 10, 300) // of another maker: goes to the size it can serve
+	buffers.Put(&odd)
+	for range 4 {
+		if b := buffers.Get(200); len(*b) != 200 || cap(*b) < 256 {
+			t.Fatal(len(*b), cap(*b))
+		}
+	}
+	tiny := make([]byte, 3)
+	buffers.Put(&tiny)
+}
