@@ -1,0 +1,322 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Peers carries messages to the other listed servers; GRPCPeers is one.
+type Peers interface {
+	Hello(ctx context.Context, address string, h *clusterpb.BootstrapHello) (*clusterpb.BootstrapHello, error)
+	Accept(ctx context.Context, address string, f *clusterpb.Founding) (*clusterpb.BootstrapHello, error)
+}
+
+// Config is what a Member is made of. Disk, Self, Core and Peers must be set.
+type Config struct {
+	Disk Disk
+	// Self is the address of this server as it stands in Core.
+	Self string
+	// Core lists the addresses of all members, in any order. 1, 3 or 5.
+	Core  []string
+	Peers Peers
+
+	// Interval is the time between rounds of hello. Default 200 ms.
+	Interval time.Duration
+	// Timeout is how long a peer has to answer. Default 2 s.
+	Timeout time.Duration
+	// Random is the source of the server's and the cluster's ids. Default crypto/rand.
+	Random io.Reader
+	Logger *slog.Logger
+}
+
+// Member is one listed server's part in forming the core. It serves clusterpb.Bootstrap, before the core is formed and as
+// long as the server runs, so that members that were not there learn of it.
+type Member struct {
+	clusterpb.UnimplementedBootstrapServer
+	config Config
+
+	mu struct {
+		sync.Mutex
+		machine *machine
+		// failed is why Run has to end.
+		failed error
+		// unreachable is why a peer did not answer last, by address.
+		unreachable map[string]error
+	}
+	// changed wakes Run. Capacity 1.
+	changed chan struct{}
+}
+
+// Open reads the server's state, or gives the server its name and writes the first one.
+func Open(config Config) (*Member, error) {
+	if config.Disk == nil || config.Peers == nil {
+		return nil, errors.New("form the core: Disk and Peers must be set")
+	}
+	if config.Interval <= 0 {
+		config.Interval = 200 * time.Millisecond
+	}
+	if config.Timeout <= 0 {
+		config.Timeout = 2 * time.Second
+	}
+	if config.Random == nil {
+		config.Random = rand.Reader
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Member{config: config, changed: make(chan struct{}, 1)}
+	m.mu.unreachable = map[string]error{}
+	state, err := config.Disk.Load()
+	if err != nil {
+		return nil, fmt.Errorf("form the core: %w", err)
+	}
+	fresh := state == nil
+	if fresh {
+		state = &bootstrappb.State{Address: config.Self}
+		if state.Server, err = m.random(); err != nil {
+			return nil, fmt.Errorf("form the core: %w", err)
+		}
+	}
+	// The list is checked before the name is kept: a mistake in it leaves nothing behind.
+	if m.mu.machine, err = newMachine(config.Self, config.Core, state); err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := config.Disk.Store(state); err != nil {
+			return nil, fmt.Errorf("form the core: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// random returns a number that is not 0.
+func (m *Member) random() (uint64, error) {
+	for {
+		var b [8]byte
+		if _, err := io.ReadFull(m.config.Random, b[:]); err != nil {
+			return 0, fmt.Errorf("random source: %w", err)
+		}
+		if n := binary.BigEndian.Uint64(b[:]); n != 0 {
+			return n, nil
+		}
+	}
+}
+
+// Server is the random name of this server's directory.
+func (m *Member) Server() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.machine.disk.Server
+}
+
+// Founded returns the core to which this server belongs; nil while there is none.
+func (m *Member) Founded() *clusterpb.Founding {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.machine.founded()
+}
+
+// WaitingFor says in words why the core is not formed yet; empty if it is.
+func (m *Member) WaitingFor() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.mu.failed != nil:
+		return m.mu.failed.Error()
+	case m.mu.machine.disk.Founded:
+		return ""
+	}
+	if s := m.mu.machine.obstacle(); s != "" {
+		for _, address := range m.mu.machine.core {
+			if err := m.mu.unreachable[address]; err != nil && m.mu.machine.heard[address] == nil {
+				s += fmt.Sprintf(" (%s: %v)", address, err)
+			}
+		}
+		return s
+	}
+	return "the members are about to form the core"
+}
+
+// Run returns when the core is formed: at once if the disk knows it. It ends with an error if this server cannot be part of
+// the core, whatever happens, or if ctx ends.
+func (m *Member) Run(ctx context.Context) (*clusterpb.Founding, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	told := ""
+	for {
+		if f, err := m.result(); f != nil || err != nil {
+			return f, err
+		}
+		if s := m.WaitingFor(); s != told {
+			m.config.Logger.Info("the core is not formed yet", "self", m.config.Self, "reason", s)
+			told = s
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the core was not formed: %s: %w", m.WaitingFor(), ctx.Err())
+		case <-m.changed:
+			continue
+		case <-timer.C:
+		}
+		m.round(ctx)
+		timer.Reset(m.config.Interval)
+	}
+}
+
+func (m *Member) result() (*clusterpb.Founding, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.machine.founded(), m.mu.failed
+}
+
+// round says hello to everybody, and proposes if it is time to.
+func (m *Member) round(ctx context.Context) {
+	m.exchange(ctx, m.peers(), func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+		m.mu.Lock()
+		hello := m.mu.machine.hello()
+		m.mu.Unlock()
+		return m.config.Peers.Hello(ctx, address, hello)
+	})
+	f := m.propose()
+	if f == nil {
+		return
+	}
+	m.exchange(ctx, m.peers(), func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+		return m.config.Peers.Accept(ctx, address, f)
+	})
+}
+
+func (m *Member) peers() []string {
+	var peers []string
+	for _, address := range m.config.Core {
+		if address != m.config.Self {
+			peers = append(peers, address)
+		}
+	}
+	return peers
+}
+
+// exchange calls all peers at the same time and takes in their answers.
+func (m *Member) exchange(ctx context.Context, peers []string, call func(context.Context, string) (*clusterpb.BootstrapHello, error)) {
+	ctx, cancel := context.WithTimeout(ctx, m.config.Timeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, address := range peers {
+		all.Go(func() {
+			hello, err := call(ctx, address)
+			if err == nil && hello.GetAddress() != address {
+				err = fmt.Errorf("the server at %s says that its address is %s; start it with --advertise %s", address, hello.GetAddress(), address)
+			}
+			m.mu.Lock()
+			if m.mu.unreachable[address] = err; err == nil {
+				m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(hello) })
+			}
+			m.mu.Unlock()
+			if err != nil && ctx.Err() == nil {
+				m.config.Logger.Debug("forming the core: no answer", "peer", address, "error", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (m *Member) propose() *clusterpb.Founding {
+	random, err := m.random()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.mu.failed = fmt.Errorf("form the core: %w", err)
+		return nil
+	}
+	f, next := m.mu.machine.propose(random)
+	if f == nil || !m.keepLocked(next) {
+		return nil
+	}
+	if next != nil {
+		m.config.Logger.Info("proposes to form the core", "cluster", fmt.Sprintf("%016x", f.Cluster), "members", memberAddresses(f))
+	}
+	// A core of one is complete now.
+	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.conclude() })
+	return f
+}
+
+// stepLocked takes a step of the protocol. An error of a step is for good.
+func (m *Member) stepLocked(step func(*machine) (*bootstrappb.State, error)) {
+	if m.mu.failed != nil {
+		return
+	}
+	next, err := step(m.mu.machine)
+	if err != nil {
+		m.mu.failed = err
+		m.wake()
+		return
+	}
+	m.keepLocked(next)
+}
+
+// keepLocked writes a state to disk and then goes by it.
+func (m *Member) keepLocked(next *bootstrappb.State) bool {
+	if next == nil {
+		return true
+	}
+	if err := m.config.Disk.Store(next); err != nil {
+		// The disk may have the old or the new state. Neither is acted upon, and the server ends.
+		m.mu.failed = fmt.Errorf("form the core: %w", err)
+		m.wake()
+		return false
+	}
+	m.mu.machine.adopt(next)
+	if next.Founded {
+		m.config.Logger.Info("the core is formed", "cluster", fmt.Sprintf("%016x", next.Accepted.Cluster),
+			"members", memberAddresses(fromDisk(next.Accepted)))
+	}
+	m.wake()
+	return true
+}
+
+func (m *Member) wake() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Hello implements clusterpb.BootstrapServer.
+func (m *Member) Hello(_ context.Context, h *clusterpb.BootstrapHello) (*clusterpb.BootstrapHello, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(h) })
+	return m.mu.machine.hello(), nil
+}
+
+// Accept implements clusterpb.BootstrapServer.
+func (m *Member) Accept(_ context.Context, f *clusterpb.Founding) (*clusterpb.BootstrapHello, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.failed != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "%v", m.mu.failed)
+	}
+	next, err := m.mu.machine.accept(f)
+	if err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "%v", err)
+	}
+	if !m.keepLocked(next) {
+		return nil, status.Errorf(codes.Unavailable, "%v", m.mu.failed)
+	}
+	// The others may all have accepted already.
+	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.conclude() })
+	return m.mu.machine.hello(), nil
+}
