@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// machine is on what the figures were measured; a figure without it means nothing.
+type machine struct {
+	CPU        string `json:"cpu"`
+	Cores      int    `json:"cores"`
+	MemoryMB   int    `json:"memory_mb"`
+	Kernel     string `json:"kernel"`
+	Filesystem string `json:"filesystem"`
+	Go         string `json:"go"`
+}
+
+// describeMachine reads what Linux says; what cannot be read is "unknown".
+func describeMachine(dir string) machine {
+	return machine{
+		CPU:        parseCPUModel(readText("/proc/cpuinfo")),
+		Cores:      runtime.NumCPU(),
+		MemoryMB:   parseMemory(readText("/proc/meminfo")),
+		Kernel:     orUnknown(strings.TrimSpace(readText("/proc/sys/kernel/osrelease"))),
+		Filesystem: parseFilesystem(readText("/proc/self/mounts"), dir),
+		Go:         runtime.Version(),
+	}
+}
+
+func (m machine) String() string {
+	return fmt.Sprintf("%s, %d cores, %d MB, Linux %s, %s, %s", m.CPU, m.Cores, m.MemoryMB, m.Kernel, m.Filesystem, m.Go)
+}
+
+// readText is a file's content, empty if there is none: the description is then incomplete, and says so.
+func readText(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+// parseCPUModel finds the first processor's name in /proc/cpuinfo.
+func parseCPUModel(cpuinfo string) string {
+	for line := range strings.Lines(cpuinfo) {
+		name, value, ok := strings.Cut(line, ":")
+		if ok && strings.TrimSpace(name) == "model name" {
+			return orUnknown(strings.TrimSpace(value))
+		}
+	}
+	return "unknown"
+}
+
+// parseMemory finds MemTotal in /proc/meminfo, in megabytes; 0 if it is not there.
+func parseMemory(meminfo string) int {
+	for line := range strings.Lines(meminfo) {
+		var kilobytes int
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kilobytes); n == 1 {
+			return kilobytes / 1024
+		}
+	}
+	return 0
+}
+
+// parseFilesystem names the type and options of the mount that holds dir: the longest mount point that is a prefix.
+func parseFilesystem(mounts, dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "unknown"
+	}
+	best, description := -1, "unknown"
+	for line := range strings.Lines(mounts) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 {
+			continue
+		}
+		point := strings.ReplaceAll(fields[1], `\040`, " ")
+		inside := point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
+		// Of two mounts on one point the later one is on top.
+		if inside && len(point) >= best {
+			best = len(point)
+			description = fmt.Sprintf("%s on %s (%s)", fields[2], fields[0], fields[3])
+		}
+	}
+	return description
+}

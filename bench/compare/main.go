@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench"
+)
+
+// options are the command line.
+type options struct {
+	size   size
+	binary string
+	dir    string
+	json   string
+	only   string
+	loads  *regexp.Regexp
+	check  bool
+}
+
+func main() {
+	var o options
+	var quick bool
+	var echo, expressionText string
+	flag.BoolVar(&quick, "quick", false, "one short repetition: a look, not a result")
+	flag.IntVar(&o.size.Repetitions, "repetitions", 0, "how often everything is measured (default 3; 1 with -quick)")
+	flag.Uint64Var(&o.size.Records, "records", 0, "how many records the reads choose from (default 100,000)")
+	flag.IntVar(&o.size.ValueSize, "value-size", 256, "bytes of a value")
+	flag.DurationVar(&o.size.Duration, "duration", 0, "how long each measurement is (default 10s; 3s with -quick)")
+	flag.DurationVar(&o.size.WarmUp, "warm-up", 0, "how long each load runs before it is measured (default 3s; 1s with -quick)")
+	flag.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
+	flag.StringVar(&o.dir, "dir", "", "where the stores keep their data, on the disk to be measured (default: the system's temporary directory)")
+	flag.StringVar(&o.json, "json", "", "also write everything as JSON to this `file`")
+	flag.StringVar(&o.only, "only", "", "measure only the `store` etcd or tidemark")
+	flag.StringVar(&expressionText, "loads", "", "measure only the cases whose name matches this regular `expression` (put, or \"get|scan\", or \"put, 256\")")
+	flag.BoolVar(&o.check, "check", false, "end with exit code 3 if a goal is missed")
+	flag.StringVar(&echo, "serve-echo", "", "serve the echo that is measured as a limit at this `address` (the program starts itself so)")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
+	}
+	if echo != "" {
+		fail(1, serveEcho(echo))
+	}
+	expression, err := regexp.Compile(expressionText)
+	if err != nil {
+		fail(2, fmt.Errorf("-loads: %w", err))
+	}
+	o.loads = expression
+	o.size = o.size.withDefaults(quick)
+	// A second signal ends the program at once, and with it (process.Start) its children.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	r, err := compare(ctx, o)
+	if err != nil {
+		fail(1, err)
+	}
+	if err := r.writeMarkdown(os.Stdout); err != nil {
+		fail(1, err)
+	}
+	if o.json != "" {
+		if err := writeJSON(o.json, r); err != nil {
+			fail(1, err)
+		}
+	}
+	for _, goal := range r.Goals {
+		if o.check && !goal.Met {
+			fail(3, fmt.Errorf("%s: %s at %d partitions is %.2f times etcd's", goal.Load, goal.Figure, goal.Partitions, goal.Ratio))
+		}
+	}
+}
+
+func fail(code int, err error) {
+	fmt.Fprintln(os.Stderr, "compare:", err)
+	os.Exit(code)
+}
+
+func (z size) withDefaults(quick bool) size {
+	full := size{Repetitions: 3, Records: 100_000, Duration: 10 * time.Second, WarmUp: 3 * time.Second, Limit: 2 * time.Second}
+	if quick {
+		full = size{Repetitions: 1, Records: 100_000, Duration: 3 * time.Second, WarmUp: time.Second, Limit: time.Second}
+	}
+	full.ValueSize = z.ValueSize
+	if z.Repetitions > 0 {
+		full.Repetitions = z.Repetitions
+	}
+	if z.Records > 0 {
+		full.Records = z.Records
+	}
+	if z.Duration > 0 {
+		full.Duration = z.Duration
+	}
+	if z.WarmUp > 0 {
+		full.WarmUp = z.WarmUp
+	}
+	return full
+}
+
+// compare does all repetitions. Whatever it started is gone when it returns.
+func compare(ctx context.Context, o options) (_ *report, err error) {
+	dir, err := os.MkdirTemp(o.dir, "tidemark-compare-")
+	if err != nil {
+		return nil, fmt.Errorf("directory for the stores' data: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &report{Time: time.Now().UTC(), Machine: describeMachine(dir), Size: o.size}
+	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
+		progress("warning: %s is in memory, where a sync costs nothing: name a directory on a disk with -dir", dir)
+	}
+	starters, versions, err := choose(o)
+	if err != nil {
+		return nil, err
+	}
+	r.Versions = versions
+	var limits [][]limit
+	for repetition := range o.size.Repetitions {
+		progress("repetition %d of %d: limits of the machine", repetition+1, o.size.Repetitions)
+		below := filepath.Join(dir, fmt.Sprint(repetition))
+		if err := os.Mkdir(below, 0o755); err != nil {
+			return nil, err
+		}
+		found, err := measureLimits(ctx, below, o.size.Limit, o.size.ValueSize)
+		if err != nil {
+			return nil, err
+		}
+		limits = append(limits, found)
+		measurements, err := repeat(ctx, o, below, starters, repetition)
+		if err != nil {
+			return nil, err
+		}
+		r.Each = append(r.Each, measurements...)
+		if err := os.RemoveAll(below); err != nil {
+			return nil, err
+		}
+	}
+	r.Limits = summariseLimits(limits)
+	r.Results = summarise(r.Each)
+	r.Goals = judge(r.Results)
+	return r, nil
+}
+
+// starter starts a store below a directory.
+type starter func(ctx context.Context, dir string) (system, error)
+
+// choose finds the programs before anything is started.
+func choose(o options) (starters []starter, versions []string, err error) {
+	if o.only == "" || o.only == "etcd" {
+		version, err := etcdVersion()
+		if err != nil {
+			return nil, nil, err
+		}
+		versions = append(versions, fmt.Sprintf("%s, %d members, %d connections to the leader", version, etcdMembers, etcdConnections))
+		starters = append(starters, func(ctx context.Context, dir string) (system, error) {
+			return startETCD(ctx, filepath.Join(dir, "etcd"))
+		})
+	}
+	if o.only == "" || o.only == "tidemark" {
+		version, err := tidemarkVersion(o.binary)
+		if err != nil {
+			return nil, nil, err
+		}
+		versions = append(versions, fmt.Sprintf("%s, 1 core server, %d data nodes, replication %d", version, tidemarkNodes, tidemarkReplicas))
+		starters = append(starters, func(ctx context.Context, dir string) (system, error) {
+			return startTidemark(ctx, o.binary, filepath.Join(dir, "tidemark"))
+		})
+	}
+	if len(starters) == 0 {
+		return nil, nil, fmt.Errorf("-only %q: it is etcd or tidemark", o.only)
+	}
+	return starters, versions, nil
+}
+
+// repeat is one repetition: start all stores, load them, let them take turns, kill them.
+func repeat(ctx context.Context, o options, dir string, starters []starter, repetition int) (_ []*measurement, err error) {
+	type turn struct {
+		system  system
+		subject subject
+	}
+	var turns []turn
+	for _, start := range starters {
+		started, err := start(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, started.close()) }()
+		for _, s := range started.subjects() {
+			turns = append(turns, turn{started, s})
+			progress("%s: load %d records", s.name, o.size.Records)
+			if err := bench.Load(ctx, s.target, bench.Config{Workload: bench.Put(), Records: o.size.Records, ValueSize: o.size.ValueSize}); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	var measurements []*measurement
+	for i, l := range loads {
+		if !o.loads.MatchString(l.Name) {
+			continue
+		}
+		for j := range turns {
+			t := turns[(i+j+repetition)%len(turns)]
+			m, err := measure(ctx, t.system, t.subject, l, o.size, repetition)
+			if err != nil {
+				return nil, err
+			}
+			progress("%-30s %-24s %9.0f/s  p50 %s  p99 %s  server CPU %.4f s/1,000  errors %d", l.Name, t.subject.name, m.Result.Total.Throughput,
+				latency(float64(m.Result.Total.P50)), latency(float64(m.Result.Total.P99)), m.ServerCPU, m.Result.Total.Errors)
+			measurements = append(measurements, m)
+		}
+	}
+	return measurements, nil
+}
+
+// progress tells the person who waits what is going on; the report itself goes to standard output.
+func progress(format string, arguments ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", arguments...)
+}
+
+func writeJSON(path string, r *report) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the results to %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
+}

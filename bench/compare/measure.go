@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench"
+	"github.com/tidemarkdb/tidemark/bench/process"
+)
+
+// system is one store, running as processes of its own. It serves one subject or more.
+type system interface {
+	subjects() []subject
+	servers() []*process.Process
+	// prepare is called before each measurement, to put right what may have changed since the last.
+	prepare(ctx context.Context) error
+	// close kills the processes.
+	close() error
+}
+
+// subject is what a row of the report is about.
+type subject struct {
+	name   string
+	target bench.Target
+	// classify names the classes of its errors; nil is bench's own.
+	classify func(error) string
+}
+
+// load is one case of the comparison.
+type load struct {
+	// Name is what the report calls it.
+	Name     string
+	Workload bench.Workload
+	Clients  int
+}
+
+// loads come in this order: those that only read first, because puts add versions that later reads have to pass.
+var loads = []load{
+	{Name: getMany, Workload: bench.Get(), Clients: 64},
+	{Name: getOne, Workload: bench.Get(), Clients: 1},
+	{Name: scanMany, Workload: bench.ScanOf(100), Clients: 64},
+	{Name: putOne, Workload: bench.Put(), Clients: 1},
+	{Name: putMany, Workload: bench.Put(), Clients: 256},
+}
+
+const (
+	getMany  = "get, 64 clients"
+	getOne   = "get, 1 client"
+	scanMany = "scan of 100 rows, 64 clients"
+	putOne   = "put, 1 client"
+	putMany  = "put, 256 clients"
+)
+
+// measurement is one subject under one load in one repetition.
+type measurement struct {
+	Subject    string        `json:"subject"`
+	Load       string        `json:"load"`
+	Repetition int           `json:"repetition"`
+	Result     *bench.Result `json:"result"`
+	// ServerCPU and ClientCPU are processor seconds per 1,000 operations: of all server processes of the store, and of
+	// this process.
+	ServerCPU float64 `json:"server_cpu_seconds_per_1000"`
+	ClientCPU float64 `json:"client_cpu_seconds_per_1000"`
+	// ServerMemory is the resident memory of all servers at the end, in bytes.
+	ServerMemory int64 `json:"server_memory_bytes"`
+}
+
+// size is how much is measured.
+type size struct {
+	Repetitions int
+	Records     uint64
+	ValueSize   int
+	WarmUp      time.Duration
+	Duration    time.Duration
+	// Limit is how long each limit of the machine is measured.
+	Limit time.Duration
+}
+
+// measure runs one load against one subject.
+func measure(ctx context.Context, sys system, s subject, l load, z size, repetition int) (*measurement, error) {
+	if err := sys.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := settle(ctx, sys.servers()); err != nil {
+		return nil, err
+	}
+	// bench reports progress at the end of each phase if the interval is longer than any: that is where the window begins
+	// and ends, and where the clocks of the processes are read.
+	var server, client [2]float64
+	var failed error
+	look := func(p bench.Progress) {
+		if p.Elapsed < p.Total {
+			return
+		}
+		at := 0
+		if p.Phase == "measure" {
+			at = 1
+		}
+		usage, err := usageOf(sys.servers())
+		own, ownErr := process.ReadUsage(os.Getpid())
+		failed = errors.Join(failed, err, ownErr)
+		server[at], client[at] = usage.CPUSeconds(), own.CPUSeconds()
+	}
+	result, err := bench.Run(ctx, s.target, bench.Config{
+		Workload:         l.Workload,
+		Clients:          l.Clients,
+		Records:          z.Records,
+		ValueSize:        z.ValueSize,
+		WarmUp:           z.WarmUp,
+		Duration:         z.Duration,
+		Seed:             uint64(repetition) + 1,
+		SkipLoad:         true,
+		Classify:         s.classify,
+		Progress:         look,
+		ProgressInterval: 24 * time.Hour,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", s.name, l.Name, err)
+	}
+	if result.Interrupted {
+		return nil, context.Cause(ctx)
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("%s, %s: %w", s.name, l.Name, failed)
+	}
+	usage, err := usageOf(sys.servers())
+	if err != nil {
+		return nil, err
+	}
+	count := int64(result.Total.Count)
+	return &measurement{
+		Subject:      s.name,
+		Load:         l.Name,
+		Repetition:   repetition,
+		Result:       result,
+		ServerCPU:    perThousand(server[1]-server[0], count),
+		ClientCPU:    perThousand(client[1]-client[0], count),
+		ServerMemory: usage.ResidentBytes,
+	}, nil
+}
+
+// settle waits until the servers use less than a tenth of a core together, or 20 s have passed: then they are measured
+// with what they are busy with, and that is theirs too.
+func settle(ctx context.Context, servers []*process.Process) error {
+	const (
+		interval = 300 * time.Millisecond
+		rest     = 0.1
+		attempts = 66
+	)
+	before, err := usageOf(servers)
+	if err != nil {
+		return err
+	}
+	for range attempts {
+		timer := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		after, err := usageOf(servers)
+		if err != nil {
+			return err
+		}
+		if after.CPUSeconds()-before.CPUSeconds() < rest*interval.Seconds() {
+			return nil
+		}
+		before = after
+	}
+	return nil
+}
+
+// usageOf adds up what the processes have used; an ended one is an error.
+func usageOf(servers []*process.Process) (process.Usage, error) {
+	var sum process.Usage
+	for _, server := range servers {
+		if !server.Running() {
+			return sum, fmt.Errorf("%s ended in the middle of the comparison (%v); its log ends:\n%s", server.Name(), server.Exit(), server.LogTail(2000))
+		}
+		usage, err := server.Usage()
+		if err != nil {
+			return sum, err
+		}
+		sum.UserSeconds += usage.UserSeconds
+		sum.SystemSeconds += usage.SystemSeconds
+		sum.ResidentBytes += usage.ResidentBytes
+	}
+	return sum, nil
+}
+
+// killAll ends all processes at once; what they stored is thrown away afterwards, so there is nothing to close.
+func killAll(processes []*process.Process) error {
+	var failures []error
+	for _, p := range processes {
+		if err := p.Kill(); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
