@@ -167,23 +167,30 @@ func (l *Log) Create(identities ...Identity) error {
 	return l.db.Commit(batch, true)
 }
 
-// Remove turns a replica into a tombstone and deletes its log, in one synced batch. The group must have no append in
-// flight, and is closed by this.
-func (l *Log) Remove(id Identity) error {
-	id.Removed = true
+// Remove turns replicas into tombstones and deletes their logs, in one synced batch. Their groups must have no append in
+// flight, and are closed by this.
+func (l *Log) Remove(ids ...Identity) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	batch := l.db.NewBatch()
 	defer batch.Close()
-	if err := batch.DeleteRange(appendGroupKey(nil, id.Group, kindHardState), appendGroupKey(nil, id.Group, kindEnd), nil); err != nil {
-		return err
-	}
-	if err := batch.Set(appendGroupKey(nil, id.Group, kindIdentity), encodeIdentity(id), nil); err != nil {
-		return err
+	for _, id := range ids {
+		id.Removed = true
+		if err := batch.DeleteRange(appendGroupKey(nil, id.Group, kindHardState), appendGroupKey(nil, id.Group, kindEnd), nil); err != nil {
+			return err
+		}
+		if err := batch.Set(appendGroupKey(nil, id.Group, kindIdentity), encodeIdentity(id), nil); err != nil {
+			return err
+		}
 	}
 	if err := l.db.Commit(batch, true); err != nil {
-		return fmt.Errorf("removing group %s: %w", id.Group, err)
+		return fmt.Errorf("removing group %s and %d others: %w", ids[0].Group, len(ids)-1, err)
 	}
 	l.mu.Lock()
-	delete(l.mu.groups, id.Group)
+	for _, id := range ids {
+		delete(l.mu.groups, id.Group)
+	}
 	l.mu.Unlock()
 	return nil
 }
