@@ -54,7 +54,7 @@ var may = []struct {
 	{"bench/process", nil},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
-	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "range/keys", "deploy/embedded"}},
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "rpc", "range/keys", "deploy/embedded"}},
 }
 
 var ground = []string{

@@ -1,0 +1,109 @@
+// Package kvtarget puts a keyspace of Tidemark under the load generator of package bench, through the public SDK and nothing else.
+package kvtarget
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemarkdb/tidemark/bench"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Target is a keyspace as bench sees it.
+type Target struct {
+	keyspace *kv.Keyspace
+}
+
+var (
+	_ bench.Target     = Target{}
+	_ bench.BulkLoader = Target{}
+)
+
+// New measures the keyspace.
+func New(keyspace *kv.Keyspace) Target { return Target{keyspace} }
+
+// Get implements bench.Target.
+func (t Target) Get(ctx context.Context, key []byte) error {
+	_, err := t.keyspace.Get(ctx, key)
+	if errors.Is(err, kv.ErrNotFound) {
+		return errors.Join(bench.ErrNotFound, err)
+	}
+	return err
+}
+
+// Put implements bench.Target.
+func (t Target) Put(ctx context.Context, key, value []byte) error {
+	_, err := t.keyspace.Put(ctx, key, value)
+	return err
+}
+
+// Scan implements bench.Target.
+func (t Target) Scan(ctx context.Context, from []byte, limit int) (rows int, err error) {
+	for _, err := range t.keyspace.Scan(ctx, kv.From(from), kv.Limit(limit)) {
+		if err != nil {
+			return rows, err
+		}
+		rows++
+	}
+	return rows, nil
+}
+
+// loadsAtOnce is how many batches one call of Load has under way.
+const loadsAtOnce = 4
+
+// Load implements bench.BulkLoader: one batch for each partition that the records fall into.
+func (t Target) Load(ctx context.Context, records []bench.Record) error {
+	partitions := make(map[uint64]*kv.Batch)
+	for _, record := range records {
+		partition, err := t.keyspace.PartitionOf(ctx, record.Key)
+		if err != nil {
+			return err
+		}
+		batch := partitions[partition]
+		if batch == nil {
+			batch = t.keyspace.Batch()
+			partitions[partition] = batch
+		}
+		batch.Put(record.Key, record.Value)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(loadsAtOnce)
+	for _, batch := range partitions {
+		group.Go(func() error {
+			_, err := batch.Commit(ctx)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// Classify names the classes of the SDK's errors, for bench.Config.
+func Classify(err error) string {
+	for _, class := range classes {
+		if errors.Is(err, class.kind) {
+			return class.name
+		}
+	}
+	return bench.Classify(err)
+}
+
+// In this order: an error can be of several kinds, and the first says most.
+var classes = []struct {
+	kind error
+	name string
+}{
+	{kv.ErrOutcomeUnknown, "outcome unknown"},
+	{kv.ErrDiskFull, "disk full"},
+	{kv.ErrNoQuorum, "no quorum"},
+	{kv.ErrOverloaded, "overloaded"},
+	{kv.ErrCorruption, "corruption"},
+	{kv.ErrSnapshotUncertain, "snapshot uncertain"},
+	{kv.ErrTimestampTooOld, "timestamp too old"},
+	{kv.ErrKeyspaceNotFound, "keyspace not found"},
+	{kv.ErrInvalidArgument, "invalid argument"},
+	{kv.ErrWrongCluster, "wrong cluster"},
+	{kv.ErrUnavailable, "unavailable"},
+	{kv.ErrClosed, "closed"},
+}

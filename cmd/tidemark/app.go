@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+)
+
+const (
+	defaultEndpoint = "127.0.0.1:7400"
+	endpointsEnv    = "TIDEMARK_ENDPOINTS"
+	defaultTimeout  = 10 * time.Second
+)
+
+// app is one run of the program: the streams it was given and the flags that several verbs share.
+type app struct {
+	streams
+
+	endpoints []string
+	timeout   time.Duration
+	tls       struct{ ca, cert, key string }
+	format    output.Format
+	output    string
+
+	// running: the command line was understood, and the verb's own code has begun.
+	running bool
+}
+
+// run is the program without its process: it returns the exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	a := &app{streams: s}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if !a.running {
+		// Cobra's own complaints have no type: whatever comes before the verb ran is about the command line.
+		var coded *codedError
+		if !errors.As(err, &coded) {
+			err = &codedError{exitUsage, err}
+		}
+	}
+	code := exitCode(ctx, err)
+	if !errors.Is(err, errSaid) {
+		fmt.Fprintf(s.err, "tidemark: %s\n", message(err))
+	}
+	if code == exitUsage && !a.running && cmd != nil {
+		fmt.Fprintf(s.err, "See '%s --help'.\n", cmd.CommandPath())
+	}
+	return code
+}
+
+// verb wraps a verb's code.
+func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Lookup("output") != nil {
+			format, err := output.ParseFormat(a.output)
+			if err != nil {
+				return &codedError{exitUsage, err}
+			}
+			a.format = format
+		}
+		a.running = true
+		return do(cmd.Context(), args)
+	}
+}
+
+// client adds the flags that every command has that talks to a cluster.
+func (a *app) client(cmd *cobra.Command) *cobra.Command {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&a.endpoints, "endpoints", nil,
+		"addresses of servers, any of the cluster (default "+endpointsEnv+", or "+defaultEndpoint+")")
+	flags.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try each request; 0 is without limit")
+	flags.StringVar(&a.tls.ca, "tls-ca", "", "PEM file of the authorities that sign the servers' certificates; turns TLS on")
+	flags.StringVar(&a.tls.cert, "tls-cert", "", "PEM file of this client's certificate, if the servers ask for one")
+	flags.StringVar(&a.tls.key, "tls-key", "", "PEM file of the key of --tls-cert")
+	return cmd
+}
+
+// printing adds --output.
+func (a *app) printing(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVarP(&a.output, "output", "o", string(output.Table), "table, json, tsv or raw")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// arguments checks their number: from least to most, or without end if most is negative.
+func arguments(names string, least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
+		}
+		if names == "" {
+			return usagef("%s takes no arguments, got %q", cmd.Name(), args)
+		}
+		return usagef("%s takes %s, got %d arguments", cmd.Name(), names, len(args))
+	}
+}
+
+// say prints words for people that are not the result, on stderr.
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+func TestParsePartitioning(t *testing.T) {
+	for text, want := range map[string]partitioning{
+		"range": {}, "hash": {hash: true, count: 32}, "hash:1": {hash: true, count: 1}, "hash:16384": {hash: true, count: 16384},
+	} {
+		if got, err := parsePartitioning(text); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "hash:", "hash:0", "hash:16385", "hash:-1", "hash:x", "hash:8:8", "range:3", "list"} {
+		var coded *codedError
+		if _, err := parsePartitioning(text); !errors.As(err, &coded) || coded.code != exitUsage {
+			t.Errorf("%q: want a usage error, got %v", text, err)
+		}
+	}
+}
+
+func TestParseLocality(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"": {}, "region=eu,zone=a": {"eu", "a"}, "zone=a": {"", "a"}, "zone=a, region=eu": {"eu", "a"},
+	} {
+		region, zone, err := parseLocality(text)
+		if err != nil || region != want[0] || zone != want[1] {
+			t.Errorf("%q: %q, %q, %v", text, region, zone, err)
+		}
+	}
+	for _, text := range []string{"eu", "region=", "rack=3", "zone=a,zone=b", "region=eu,"} {
+		if _, _, err := parseLocality(text); err == nil {
+			t.Errorf("%q: want an error", text)
+		}
+	}
+}
+
+func TestParseMoment(t *testing.T) {
+	now := time.Unix(1763632000, 5)
+	for text, want := range map[string]hlc.Timestamp{
+		"1763632000.123456789.3":          {Wall: 1763632000_123456789, Logical: 3},
+		"2025-11-20T09:46:40Z":            {Wall: 1763632000_000000000},
+		"2025-11-20T10:46:40.5+01:00":     {Wall: 1763632000_500000000},
+		"-30s":                            {Wall: 1763631970_000000005},
+		"-1h0m1ms":                        {Wall: 1763628399_999000005},
+		hlc.FromTime(now).Next().String(): {Wall: 1763632000_000000005, Logical: 1},
+	} {
+		if got, err := parseMoment(text, now); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "-", "-30", "yesterday", "30s", "--30s", "2025-11-20"} {
+		if _, err := parseMoment(text, now); err == nil {
+			t.Errorf("%q: want an error", text)
+		}
+	}
+}
+
+func TestEncodings(t *testing.T) {
+	for _, c := range []struct {
+		e          encoding
+		text, want string
+	}{
+		{encoding{}, `a\x00`, `a\x00`},
+		{encoding{hex: true}, "00ff", "\x00\xff"},
+		{encoding{base64: true}, "AP8=", "\x00\xff"},
+		{encoding{escaped: true}, `a\x00\t\\`, "a\x00\t\\"},
+	} {
+		if got, err := c.e.decodeKey(c.text); err != nil || string(got) != c.want {
+			t.Errorf("%+v %s: %q, %v", c.e, c.text, got, err)
+		}
+	}
+	for _, c := range []struct {
+		e    encoding
+		text string
+	}{{encoding{hex: true}, "0"}, {encoding{hex: true}, "zz"}, {encoding{base64: true}, "A"}, {encoding{escaped: true}, `\q`}, {encoding{}, ""}} {
+		if _, err := c.e.decodeKey(c.text); err == nil {
+			t.Errorf("%+v %q: want an error", c.e, c.text)
+		}
+	}
+}
+
+// result is what one run of the program left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// command runs the program in the process, with nobody at the terminal.
+func command(t *testing.T, stdin string, environment map[string]string, args ...string) result {
+	t.Helper()
+	var out, errors bytes.Buffer
+	code := run(t.Context(), args, streams{
+		in: strings.NewReader(stdin), out: &out, err: &errors,
+		getenv: func(name string) string { return environment[name] },
+	})
+	return result{code, out.String(), errors.String()}
+}
+
+// Mistakes on the command line are refused before anything is asked of a cluster: there is none here.
+func TestMistakesOnTheCommandLine(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"frobnicate", "unknown command"},
+		{"put fruit apple", "put takes NAME KEY VALUE"},
+		{"get fruit", "get takes NAME KEY"},
+		{"get fruit apple --colour", "unknown flag: --colour"},
+		{"get fruit apple --output yaml", `unknown output format "yaml": use one of table, json, tsv, raw`},
+		{"get fruit zz --hex", `key "zz": encoding/hex: invalid byte`},
+		{"get fruit a --hex --base64", "none of the others can be"},
+		{"get fruit a --at tomorrow", `"tomorrow" is not a moment`},
+		{"keyspace create fruit --partitions hash:0", "the number of hash partitions is 1 to 16384"},
+		{"keyspace create fruit", "--partitions"},
+		{"keyspace create fruit --partitions hash:8 --split-at a", "--split-at is for range"},
+		{"keyspace create fruit --partitions range --split-at b --split-at a", "ascending"},
+		{"keyspace create fruit --partitions range --split-at a --split-at a", "twice"},
+		{"keyspace create fruit --partitions range --split-at=", "empty"},
+		{"keyspace create fruit --partitions hash:8 --replicas 2", "1, 3 or 5"},
+		{"keyspace drop fruit", "Nobody can answer here: give --yes"},
+		{"scan fruit --prefix a --from b", "none of the others can be"},
+		{"scan fruit --limit -1", "--limit"},
+		{"cas fruit a new", "say what the key must hold"},
+		{"cas fruit a --expect old", "give the new value, or --delete"},
+		{"cas fruit a new --expect old --delete", "--delete"},
+		{"load fruit /does/not/exist", "/does/not/exist"},
+		{"load fruit - --format csv", `unknown file format "csv"`},
+		{"bench ycsb --workload g", `unknown YCSB workload "g"`},
+		{"bench put --keys normal", `unknown key distribution "normal"`},
+		{"start", "--dir"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --roles king", "king"},
+		{"start --dir /tmp/x --listen 127.0.0.1:0 --core 127.0.0.1:1", "the port is a number"},
+		{"start --dir /tmp/x --listen :7400 --core 127.0.0.1:1", "--advertise"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1,127.0.0.1:2", "1, 3 or 5"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1,127.0.0.1:2,127.0.0.1:2", "listed twice"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:2 --roles core", "is not in the --core list"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --roles node", "must have the role core"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --log-level loud", "--log-level"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --locality rack=1", "region and zone"},
+		{"demo --nodes 0", "--nodes"},
+		{"demo --cores 2", "1, 3 or 5"},
+		{"version extra", "version takes no arguments"},
+	} {
+		got := command(t, "", nil, strings.Fields(c.args)...)
+		if got.code != exitUsage && !strings.HasPrefix(c.args, "load fruit /does") {
+			t.Errorf("%s: exit code %d, want %d", c.args, got.code, exitUsage)
+		}
+		if !strings.HasPrefix(got.err, "tidemark: ") || !strings.Contains(got.err, c.want) || got.out != "" {
+			t.Errorf("%s:\nprinted %q\nand said %q\nwant %q in it", c.args, got.out, got.err, c.want)
+		}
+	}
+}
+
+// Every command explains itself, with an example where it takes arguments.
+func TestEveryCommandHasHelp(t *testing.T) {
+	root := (&app{}).root()
+	for _, cmd := range append(root.Commands(), root.Commands()[0].Commands()...) {
+		if cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue
+		}
+		if cmd.Short == "" {
+			t.Errorf("%s: no short help", cmd.CommandPath())
+		}
+	}
+	if got := command(t, "", nil, "help", "exit-codes"); got.code != 0 || !strings.Contains(got.out, "130") {
+		t.Errorf("help exit-codes: %+v", got)
+	}
+	if got := command(t, "", nil, "completion", "bash"); got.code != 0 || !strings.Contains(got.out, "tidemark") {
+		t.Errorf("completion bash: exit code %d", got.code)
+	}
+	if got := command(t, "", nil); got.code != 0 || !strings.Contains(got.out, "tidemark demo") {
+		t.Errorf("no arguments: %+v", got)
+	}
+	if got := command(t, "", nil, "version", "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"version":`) {
+		t.Errorf("version: %+v", got)
+	}
+}

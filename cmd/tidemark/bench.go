@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/bench"
+	"github.com/tidemarkdb/tidemark/bench/kvtarget"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// defaultBenchKeyspace is made if it does not exist; any other name must exist.
+const defaultBenchKeyspace = "bench"
+
+type benchFlags struct {
+	keyspace, keys     string
+	clients, valueSize int
+	records, seed      uint64
+	duration, warmUp   time.Duration
+	operationTimeout   time.Duration
+	skipLoad           bool
+	scanRows           int
+	partitions         string
+	connections        int
+	workload           string
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a cluster",
+		Long: `Measure a cluster with a fixed number of clients, each of which sends its next operation when the one before has been
+answered. The records are loaded first, then the workload runs unmeasured for --warm-up, then measured for --duration.
+
+The report has throughput, mean, 50th, 95th and 99th percentile and maximum of the latency, and the errors by class. An
+operation that failed is in no latency; one that began in the measured time is counted even if it ended after it. The exit
+code is 1 if all operations failed.
+
+The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it does not exist; another one (--keyspace) must exist, and is written to.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(
+		a.benchOf("put", "Write random keys, all as likely", `  tidemark bench put --clients 256 --duration 30s`,
+			func(benchFlags) (bench.Workload, error) { return bench.Put(), nil }),
+		a.benchOf("get", "Read random keys, all as likely", `  tidemark bench get --clients 64 --records 1000000`,
+			func(benchFlags) (bench.Workload, error) { return bench.Get(), nil }),
+		a.benchOf("scan", "Read runs of rows from random keys", `  tidemark bench scan --clients 64 --rows 100`,
+			func(f benchFlags) (bench.Workload, error) { return bench.ScanOf(f.scanRows), nil }),
+		a.benchOf("ycsb", "Run one of the standard YCSB workloads", `  tidemark bench ycsb --workload a --clients 64
+  tidemark bench ycsb --workload e --output json`,
+			func(f benchFlags) (bench.Workload, error) { return bench.YCSB(f.workload) }),
+	)
+	return root
+}
+
+func (a *app) benchOf(name, short, example string, workload func(benchFlags) (bench.Workload, error)) *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use: name, Short: short, Example: example,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			w, err := workload(f)
+			if err != nil {
+				return usagef("%w", err)
+			}
+			return a.bench(ctx, f, w)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.keyspace, "keyspace", defaultBenchKeyspace, "keyspace to work on")
+	flags.StringVar(&f.partitions, "partitions", "hash:8", "how to make the keyspace \""+defaultBenchKeyspace+"\" if it does not exist: hash:N or range")
+	flags.IntVar(&f.clients, "clients", 16, "closed loops at once")
+	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long to measure")
+	flags.DurationVar(&f.warmUp, "warm-up", 2*time.Second, "how long to run before measuring")
+	flags.Uint64Var(&f.records, "records", 100_000, "number of records")
+	flags.IntVar(&f.valueSize, "value-size", 256, "bytes in a value")
+	flags.Uint64Var(&f.seed, "seed", 1, "the same seed gives the same operations")
+	flags.DurationVar(&f.operationTimeout, "operation-timeout", 10*time.Second, "after how long an operation counts as failed")
+	flags.IntVar(&f.connections, "connections", 1, "connections to each node")
+	if name != "put" {
+		flags.BoolVar(&f.skipLoad, "skip-load", false, "the records are there from an earlier run: do not load them")
+	}
+	if name != "ycsb" {
+		flags.StringVar(&f.keys, "keys", "uniform", "which keys are popular: "+strings.Join(bench.Distributions, ", "))
+		_ = cmd.RegisterFlagCompletionFunc("keys", cobra.FixedCompletions(bench.Distributions, cobra.ShellCompDirectiveNoFileComp))
+	}
+	switch name {
+	case "scan":
+		flags.IntVar(&f.scanRows, "rows", 100, "rows of a scan")
+	case "ycsb":
+		flags.StringVar(&f.workload, "workload", "a", "a update heavy, b read mostly, c read only, d read latest, e short ranges, f read-modify-write")
+		_ = cmd.RegisterFlagCompletionFunc("workload", cobra.FixedCompletions([]string{"a", "b", "c", "d", "e", "f"}, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return a.printing(a.client(cmd))
+}
+
+// config turns the flags into what the load generator takes; there 0 means the default, and negative none.
+func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
+	if f.keys != "" {
+		keys, err := bench.ParseDistribution(f.keys)
+		if err != nil {
+			return bench.Config{}, usagef("%w", err)
+		}
+		w.Keys = keys
+	}
+	switch {
+	case f.clients < 1:
+		return bench.Config{}, usagef("--clients %d: at least one is needed", f.clients)
+	case f.records < 1:
+		return bench.Config{}, usagef("--records %d: at least one is needed", f.records)
+	case f.duration <= 0:
+		return bench.Config{}, usagef("--duration %s: it must be positive", f.duration)
+	case f.valueSize < 0:
+		return bench.Config{}, usagef("--value-size %d: it cannot be negative", f.valueSize)
+	case f.seed == 0:
+		return bench.Config{}, usagef("--seed 0: use another number")
+	}
+	none := func(zero bool) int {
+		if zero {
+			return -1
+		}
+		return 1
+	}
+	return bench.Config{
+		Workload: w, Clients: f.clients, Records: f.records, Seed: f.seed, SkipLoad: f.skipLoad,
+		ValueSize:        max(f.valueSize, 1) * none(f.valueSize == 0),
+		WarmUp:           max(f.warmUp, 1) * time.Duration(none(f.warmUp <= 0)),
+		Duration:         f.duration,
+		OperationTimeout: f.operationTimeout,
+	}, nil
+}
+
+func (a *app) showBench(result *bench.Result) error {
+	format := string(a.format)
+	if format == "raw" {
+		format = "tsv"
+	}
+	if err := result.Write(a.out, format); err != nil {
+		return err
+	}
+	switch {
+	case result.Interrupted:
+		return silent(exitInterrupted)
+	case result.AllFailed():
+		return fmt.Errorf("all %d operations failed, for example: %s", result.Total.Errors, result.Total.Failures[0].Example)
+	}
+	return nil
+}
+
+// benchLine is the one line that shows a running benchmark.
+func benchLine(p bench.Progress) string {
+	var b strings.Builder
+	if p.Phase == "load" {
+		fmt.Fprintf(&b, "load     %d of %d records (%.0f %%), %.0f/s", p.Records, p.RecordsTotal,
+			100*float64(p.Records)/float64(max(p.RecordsTotal, 1)), p.Rate)
+	} else {
+		fmt.Fprintf(&b, "%-8s %3.0f of %.0f s  %8.0f ops/s  mean %s", p.Phase, p.Elapsed.Seconds(), p.Total.Seconds(), p.Rate,
+			p.Mean.Round(time.Microsecond))
+	}
+	if p.Errors > 0 {
+		fmt.Fprintf(&b, "  %d errors", p.Errors)
+	}
+	return b.String()
+}
+
+// benchProgress shows it: every second on a terminal, every ten elsewhere.
+func (a *app) benchProgress(cfg *bench.Config) (stop func()) {
+	line := &progress.Line{Out: a.err, Terminal: a.errTerminal}
+	cfg.Progress = func(p bench.Progress) { line.Show(benchLine(p)) }
+	if !a.errTerminal {
+		cfg.ProgressInterval = 10 * time.Second
+	}
+	return line.Stop
+}
+
+func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
+	cfg, err := f.config(w)
+	if err != nil {
+		return err
+	}
+	if f.connections < 1 {
+		return usagef("--connections %d: at least one is needed", f.connections)
+	}
+	by, err := parsePartitioning(f.partitions)
+	if err != nil {
+		return err
+	}
+	client, err := a.connect(ctx, kv.WithConnectionsPerNode(f.connections))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := ensureBenchKeyspace(ctx, client, f.keyspace, by); err != nil {
+		return err
+	}
+	cfg.Classify = kvtarget.Classify
+	stop := a.benchProgress(&cfg)
+	result, err := bench.Run(ctx, kvtarget.New(client.Keyspace(f.keyspace)), cfg)
+	stop()
+	if err != nil {
+		return err
+	}
+	return a.showBench(result)
+}
+
+// ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other.
+func ensureBenchKeyspace(ctx context.Context, client *kv.Client, name string, by partitioning) error {
+	_, err := client.Keyspace(name).Describe(ctx)
+	if err == nil || name != defaultBenchKeyspace || !errors.Is(err, kv.ErrKeyspaceNotFound) {
+		return err
+	}
+	how := kv.Range()
+	if by.hash {
+		how = kv.Hash(int(by.count))
+	}
+	_, err = client.CreateKeyspace(ctx, name, how)
+	return err
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/rpc"
+)
+
+// connect opens a client to the cluster that the flags and the environment name.
+func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
+	endpoints := a.endpoints
+	if len(endpoints) == 0 {
+		if text := a.getenv(endpointsEnv); text != "" {
+			endpoints = strings.Split(text, ",")
+		}
+	}
+	if len(endpoints) == 0 {
+		endpoints = []string{defaultEndpoint}
+	}
+	for i, endpoint := range endpoints {
+		endpoints[i] = strings.TrimSpace(endpoint)
+		if err := checkAddress("endpoint", endpoints[i], false); err != nil {
+			return nil, err
+		}
+	}
+	options = append(options, kv.WithRequestTimeout(a.timeout))
+	if a.tls.ca != "" || a.tls.cert != "" || a.tls.key != "" {
+		config, err := rpc.LoadClientTLS(a.tls.cert, a.tls.key, a.tls.ca)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		options = append(options, kv.WithTLS(config))
+	}
+	if a.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+	}
+	return kv.Open(ctx, endpoints, options...)
+}
+
+// withClient runs do with a client, and closes it.
+func (a *app) withClient(ctx context.Context, do func(*kv.Client) error) error {
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return do(client)
+}
+
+// withKeyspace runs do with a keyspace of a client.
+func (a *app) withKeyspace(ctx context.Context, name string, do func(*kv.Keyspace) error) error {
+	return a.withClient(ctx, func(client *kv.Client) error { return do(client.Keyspace(name)) })
+}
+
+// completeKeyspaces offers the names of keyspaces for the first argument.
+func (a *app) completeKeyspaces(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	var names []string
+	err := a.withClient(ctx, func(client *kv.Client) error {
+		keyspaces, err := client.Keyspaces(ctx)
+		for _, keyspace := range keyspaces {
+			names = append(names, keyspace.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

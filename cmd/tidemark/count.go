@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) countCommand() *cobra.Command {
+	var f spanFlags
+	var at string
+	cmd := &cobra.Command{
+		Use:   "count NAME",
+		Short: "Count keys",
+		Long:  `Count the keys of the keyspace NAME, all at one moment. The servers count; no keys travel.`,
+		Example: `  tidemark count fruit
+  tidemark count goapi --prefix 'pkg net/http'
+  tidemark count fruit --at -5m --output raw`,
+		Args:              arguments("NAME", 1, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.count(ctx, args[0], f, at) }),
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "count in the past: "+momentHelp)
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) count(ctx context.Context, keyspace string, f spanFlags, at string) error {
+	spans, err := f.options()
+	if err != nil {
+		return err
+	}
+	var options []kv.CountOption
+	for _, span := range spans {
+		options = append(options, span)
+	}
+	if at != "" {
+		moment, err := parseMoment(at, time.Now())
+		if err != nil {
+			return err
+		}
+		options = append(options, kv.At(moment))
+	}
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		count, err := ks.Count(ctx, options...)
+		if err != nil {
+			return err
+		}
+		list := output.NewList(a.out, a.format, output.Column{Name: "count", Number: true})
+		list.Row(count)
+		return list.Flush()
+	})
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) deleteCommand() *cobra.Command {
+	var f spanFlags
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME KEY, or delete NAME --prefix P | --from A --to B | --all",
+		Short: "Delete a key, or a range of keys",
+		Long: `Delete a key of the keyspace NAME, or all keys of a range. It prints how many had a value; that a key had none is not an
+error. What was deleted can still be read with --at, inside the keyspace's window.
+
+Deleting a range asks first, unless --yes is given. It goes on batch by batch, so it is not atomic: if it is interrupted, a
+part of the range is deleted.`,
+		Example: `  tidemark delete fruit apple
+  tidemark delete fruit --prefix app
+  tidemark delete fruit --from a --to c --yes`,
+		Args:              arguments("NAME KEY, or NAME and a range", 1, 2),
+		ValidArgsFunction: a.completeKeyspaces,
+	}
+	f.register(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "all keys of the keyspace")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete a range without asking")
+	for _, flag := range []string{"prefix", "from", "to"} {
+		cmd.MarkFlagsMutuallyExclusive("all", flag)
+	}
+	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+		spans, err := f.options()
+		if err != nil {
+			return err
+		}
+		ranged := all || len(spans) > 0
+		switch {
+		case len(args) == 2 && ranged:
+			return usagef("a key and a range are given; use one")
+		case len(args) == 2:
+			key, err := f.decodeKey(args[1])
+			if err != nil {
+				return err
+			}
+			return a.deleteKey(ctx, args[0], key)
+		case !ranged:
+			return usagef("give a key, or a range: --prefix, --from and --to, or --all")
+		}
+		if err := a.confirm(yes, fmt.Sprintf("This deletes every key of the range in keyspace %q.", args[0])); err != nil {
+			return err
+		}
+		return a.deleteRange(ctx, args[0], spans)
+	})
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) deleteKey(ctx context.Context, keyspace string, key []byte) error {
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		existed, err := ks.Delete(ctx, key)
+		if err != nil {
+			return err
+		}
+		count := uint64(0)
+		if existed {
+			count = 1
+		}
+		return a.printDeleted(count)
+	})
+}
+
+func (a *app) deleteRange(ctx context.Context, keyspace string, spans []kv.SpanOption) error {
+	options := []kv.DeleteRangeOption{kv.All()}
+	for _, span := range spans {
+		options = append(options, span)
+	}
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		deleted, err := ks.DeleteRange(ctx, options...)
+		if err != nil {
+			return fmt.Errorf("delete: %d keys were deleted, then it stopped: %w", deleted, err)
+		}
+		return a.printDeleted(deleted)
+	})
+}
+
+func (a *app) printDeleted(count uint64) error {
+	list := output.NewList(a.out, a.format, output.Column{Name: "deleted", Number: true})
+	list.Row(count)
+	return list.Flush()
+}

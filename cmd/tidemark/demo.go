@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+)
+
+type demoFlags struct {
+	dir, listen, http string
+	nodes, cores      int
+	log               serverLog
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a whole cluster in this process, to look at",
+		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which talk to each other as they would
+on separate machines. It stops at Ctrl-C (a second one ends it at once). The data stay in --dir, and the same command with
+the same --dir goes on where it stopped.`,
+		Example: `  tidemark demo
+  tidemark demo --dir ~/tidemark-data --nodes 5 --cores 3
+  tidemark demo --http 127.0.0.1:7480      # with metrics on /metrics`,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error { return a.demo(ctx, f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", "", "directory of the data (default: a new temporary one)")
+	flags.IntVar(&f.nodes, "nodes", 3, "number of data nodes")
+	flags.IntVar(&f.cores, "cores", 1, "number of core servers: 1, 3 or 5")
+	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the first server; the others take the ports after it")
+	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
+	f.log.register(cmd)
+	_ = cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+func (a *app) demo(ctx context.Context, f demoFlags) error {
+	switch {
+	case f.nodes < 1 || f.nodes > 100:
+		return usagef("--nodes %d: use 1 to 100", f.nodes)
+	case f.cores != 1 && f.cores != 3 && f.cores != 5:
+		return usagef("--cores %d: a core has 1, 3 or 5 servers", f.cores)
+	}
+	if err := checkAddress("--listen", f.listen, true); err != nil {
+		return err
+	}
+	logger, err := f.log.logger(a.err)
+	if err != nil {
+		return err
+	}
+	if f.dir == "" {
+		if f.dir, err = os.MkdirTemp("", "tidemark-demo-"); err != nil {
+			return fmt.Errorf("making a temporary directory for the data: %w; give one with --dir", err)
+		}
+	}
+	fmt.Fprintf(a.out, "data in %s\n", f.dir)
+	fmt.Fprintf(a.out, "starting %s and %s\n", plural(f.cores, "core server"), plural(f.nodes, "data node"))
+	began := time.Now()
+	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
+		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	err = cluster.WaitReady(ctx)
+	if err == nil {
+		a.welcome(f, cluster.Endpoints(), time.Since(began))
+		<-ctx.Done()
+		fmt.Fprintln(a.out, "\nstopping")
+	}
+	if closeErr := cluster.Close(); err == nil && closeErr != nil {
+		return fmt.Errorf("the cluster did not stop cleanly; its data are safe: %w", closeErr)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "the data are in %s; go on with: tidemark demo --dir %s\n", f.dir, shellQuote(f.dir))
+	return nil
+}
+
+// welcome says that the cluster is ready, and what to type next.
+func (a *app) welcome(f demoFlags, endpoints []string, took time.Duration) {
+	fmt.Fprintf(a.out, "ready after %.1f s on %s\n", took.Seconds(), strings.Join(endpoints, ", "))
+	if f.http != "" {
+		fmt.Fprintf(a.out, "metrics on http://%s/metrics\n", f.http)
+	}
+	option := ""
+	if f.listen != defaultEndpoint {
+		option = " --endpoints " + endpoints[0]
+	}
+	fmt.Fprintf(a.out, `
+Try, in another terminal:
+
+    tidemark keyspace create fruit --partitions hash:8%[1]s
+    tidemark put fruit apple green%[1]s
+    tidemark get fruit apple%[1]s
+    tidemark scan fruit%[1]s
+    tidemark partitions fruit%[1]s
+    tidemark bench put --clients 64%[1]s
+
+Ctrl-C stops the cluster.
+`, option)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// shellQuote makes a word that a shell takes as it is.
+func shellQuote(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-:=@%+,"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

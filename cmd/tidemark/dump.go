@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bufio"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) dumpCommand() *cobra.Command {
+	var f scanFlags
+	var format string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "dump NAME",
+		Short: "Write a keyspace as a file that load reads",
+		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, all of one moment. What load made of a dump, dump writes
+again byte for byte, whatever bytes keys and values hold.
+
+Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for what would not be seen; jsonl has an object
+{"key": ..., "value": ...}, and key_base64, value_base64 for what is not text.`,
+		Example: `  tidemark dump fruit > fruit.tsv
+  tidemark dump fruit --format jsonl --at -5s | gzip > fruit.jsonl.gz`,
+		Args:              arguments("NAME", 1, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			parsed, err := records.ParseFormat(format)
+			if err != nil {
+				return &codedError{exitUsage, err}
+			}
+			return a.dump(ctx, args[0], f, parsed, quiet)
+		}),
+	}
+	f.spanFlags.register(cmd)
+	cmd.Flags().StringVar(&f.at, "at", "", "dump the past: "+momentHelp)
+	cmd.Flags().StringVar(&format, "format", string(records.TSV), "tsv or jsonl")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	return a.client(cmd)
+}
+
+func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format records.Format, quiet bool) error {
+	options, err := f.scanOptions()
+	if err != nil {
+		return err
+	}
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		buffered := bufio.NewWriterSize(a.out, 256<<10)
+		writer := records.NewWriter(buffered, format)
+		shown := progress.Start(progress.Options{
+			Out: a.err, Terminal: a.errTerminal, Quiet: quiet || a.outTerminal, What: "dump " + keyspace, Unit: "records",
+		})
+		done := uint64(0)
+		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {
+			done++
+			if done%1024 == 0 {
+				shown.Set(done)
+			}
+			return writer.Write(records.Record{Key: pair.Key, Value: pair.Value})
+		})
+		if flushErr := buffered.Flush(); err == nil {
+			err = flushErr
+		}
+		shown.Stop()
+		return howFar("dump", "records were written", count, last, err)
+	})
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) getCommand() *cobra.Command {
+	var e encoding
+	var at string
+	cmd := &cobra.Command{
+		Use:   "get NAME KEY...",
+		Short: "Read the values of keys",
+		Long: `Read the values of keys from the keyspace NAME.
+
+A key without a value is an error (exit code 3); those that have one are printed all the same. With --output raw the bytes
+of the values are printed and nothing else, not even a newline.`,
+		Example: `  tidemark get fruit apple
+  tidemark get fruit apple pear --output json
+  tidemark get fruit apple --at -30s
+  tidemark get pictures cat.png --output raw > cat.png
+  tidemark get binary 00ff --hex`,
+		Args:              arguments("NAME KEY...", 2, -1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.get(ctx, args[0], args[1:], e, at) }),
+	}
+	e.register(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "read the past: "+momentHelp)
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) get(ctx context.Context, keyspace string, arguments []string, e encoding, at string) error {
+	keys := make([][]byte, len(arguments))
+	for i, argument := range arguments {
+		var err error
+		if keys[i], err = e.decodeKey(argument); err != nil {
+			return err
+		}
+	}
+	var options []kv.GetOption
+	if at != "" {
+		moment, err := parseMoment(at, time.Now())
+		if err != nil {
+			return err
+		}
+		options = append(options, kv.At(moment))
+	}
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		var pairs []kv.Pair
+		if len(keys) == 1 {
+			pair, err := ks.Get(ctx, keys[0], options...)
+			if err != nil && !errors.Is(err, kv.ErrNotFound) {
+				return err
+			}
+			pair.Key = keys[0]
+			pairs = append(pairs, pair)
+		} else {
+			var err error
+			if pairs, err = ks.BatchGet(ctx, keys, options...); err != nil {
+				return err
+			}
+		}
+		return a.printPairs(keyspace, pairs)
+	})
+}
+
+// printPairs prints the pairs that exist, and complains about the others.
+func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
+	list := output.NewList(a.out, a.format, output.Column{Name: "key"}, output.Column{Name: "value"}, output.Column{Name: "version"})
+	found := 0
+	for _, pair := range pairs {
+		if !pair.Exists() {
+			continue
+		}
+		found++
+		if a.format == output.Raw {
+			if _, err := a.out.Write(pair.Value); err != nil {
+				return err
+			}
+			continue
+		}
+		list.Row(pair.Key, notNil(pair.Value), pair.Version)
+	}
+	if found > 0 && a.format != output.Raw {
+		if err := list.Flush(); err != nil {
+			return err
+		}
+	}
+	if found == len(pairs) {
+		return nil
+	}
+	for _, pair := range pairs {
+		if !pair.Exists() {
+			a.say("tidemark: get %q in keyspace %q: the key has no value", records.Escape(pair.Key), keyspace)
+		}
+	}
+	return silent(exitNotFound)
+}
+
+// notNil keeps an empty value apart from none.
+func notNil(value []byte) []byte {
+	if value == nil {
+		return []byte{}
+	}
+	return value
+}

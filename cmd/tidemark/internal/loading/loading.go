@@ -1,0 +1,246 @@
+// Package loading brings many records into a keyspace: it gathers them by partition into batches and has a bounded number
+// of batches under way.
+//
+// One goroutine, the caller's, reads and gathers. A partition has at most one batch under way and one that is being
+// gathered, so records of the same key are written in the order in which they came, and the last one wins as it would
+// if they were written one after another. Memory is bounded by the batches under way plus Options.Gathered bytes.
+//
+// Writing a record again writes the same value again: an interrupted load can simply be repeated.
+package loading
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
+)
+
+// Destination is where records go.
+type Destination interface {
+	// Partition says which partition the key lies in; keys of one partition can be committed together.
+	Partition(ctx context.Context, key []byte) (uint64, error)
+	// Commit writes records of one partition, no two with the same key, atomically.
+	Commit(ctx context.Context, records []records.Record) error
+}
+
+// Options bound the work. Zero means the default.
+type Options struct {
+	// BatchRecords and BatchBytes end a batch: 512 and 1 MiB. A single larger record is a batch of its own.
+	BatchRecords, BatchBytes int
+	// InFlight is how many batches are under way at most: 16.
+	InFlight int
+	// Gathered is how many bytes may wait in unfinished batches of all partitions together: 64 MiB.
+	Gathered int
+	// Progress, if set, is called by the caller's goroutine now and then with the number of records written.
+	Progress func(written uint64)
+}
+
+func (o Options) withDefaults() Options {
+	set := func(field *int, value int) {
+		if *field <= 0 {
+			*field = value
+		}
+	}
+	set(&o.BatchRecords, 512)
+	set(&o.BatchBytes, 1<<20)
+	set(&o.InFlight, 16)
+	set(&o.Gathered, 64<<20)
+	return o
+}
+
+// lane is one partition's batch that is being gathered, and whether another is under way.
+type lane struct {
+	records []records.Record
+	places  map[string]int // of keys in records
+	lines   int            // records and those that a later one of the same key replaced
+	size    int
+	busy    chan struct{} // closed when the batch under way is done; nil if there is none
+}
+
+// loader is one load under way.
+type loader struct {
+	to       Destination
+	options  Options
+	lanes    map[uint64]*lane
+	gathered int
+	slots    chan struct{}
+	running  sync.WaitGroup
+	// stop ends commits under way after one has failed.
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		written uint64 // records that are in, those that a later one of the same key replaced included
+		err     error  // the first of a commit
+	}
+}
+
+// Load reads records until io.EOF and writes them. It returns how many are certainly in, also with an error: the
+// reader's, the destination's, or ctx's. When the reader fails, what came before the bad record is written first. When ctx
+// ends, no further batch is begun, and those under way are waited for.
+func Load(ctx context.Context, next func() (records.Record, error), to Destination, options Options) (written uint64, err error) {
+	l := &loader{to: to, options: options.withDefaults(), lanes: make(map[uint64]*lane)}
+	l.slots = make(chan struct{}, l.options.InFlight)
+	l.ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer l.stop()
+
+	readErr := l.read(ctx, next)
+	if ctx.Err() == nil && l.failed() == nil {
+		l.flushAll(ctx)
+	}
+	l.running.Wait()
+	l.progress()
+	switch {
+	case l.failed() != nil:
+		return l.count(), l.failed()
+	case ctx.Err() != nil:
+		return l.count(), ctx.Err()
+	case errors.Is(readErr, io.EOF):
+		return l.count(), nil
+	}
+	return l.count(), readErr
+}
+
+// read gathers until the reader, a commit or the context ends it.
+func (l *loader) read(ctx context.Context, next func() (records.Record, error)) error {
+	for n := uint64(1); ; n++ {
+		if n%256 == 0 {
+			l.progress()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := l.failed(); err != nil {
+				return err
+			}
+		}
+		record, err := next()
+		if err != nil {
+			return err
+		}
+		partition, err := l.to.Partition(ctx, record.Key)
+		if err != nil {
+			return err
+		}
+		l.add(ctx, partition, record)
+	}
+}
+
+func (l *loader) add(ctx context.Context, partition uint64, record records.Record) {
+	in := l.lanes[partition]
+	if in == nil {
+		in = &lane{}
+		l.lanes[partition] = in
+	}
+	size := len(record.Key) + len(record.Value)
+	if len(in.records) > 0 && in.size+size > l.options.BatchBytes {
+		l.flush(ctx, in)
+	}
+	if in.places == nil {
+		in.places = make(map[string]int)
+	}
+	record = records.Record{Key: bytes.Clone(record.Key), Value: bytes.Clone(record.Value)}
+	if place, twice := in.places[string(record.Key)]; twice {
+		// The later value takes the place of the earlier one; the line counts all the same.
+		size -= len(record.Key) + len(in.records[place].Value)
+		in.records[place].Value = record.Value
+	} else {
+		in.places[string(record.Key)] = len(in.records)
+		in.records = append(in.records, record)
+	}
+	in.lines++
+	in.size += size
+	l.gathered += size
+	switch {
+	case len(in.records) >= l.options.BatchRecords || in.size >= l.options.BatchBytes:
+		l.flush(ctx, in)
+	case l.gathered >= l.options.Gathered:
+		l.flushAll(ctx)
+	}
+}
+
+func (l *loader) flushAll(ctx context.Context) {
+	for _, in := range l.lanes {
+		if len(in.records) > 0 {
+			l.flush(ctx, in)
+		}
+	}
+}
+
+// flush sends a lane's batch off, after the one before it has been written.
+func (l *loader) flush(ctx context.Context, in *lane) {
+	batch, lines := in.records, in.lines
+	l.gathered -= in.size
+	in.records, in.places, in.lines, in.size = nil, nil, 0, 0
+	if in.busy != nil {
+		<-in.busy
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	if l.failed() != nil {
+		<-l.slots
+		return
+	}
+	busy := make(chan struct{})
+	in.busy = busy
+	l.running.Go(func() {
+		defer func() { close(busy); <-l.slots }()
+		err := l.to.Commit(l.ctx, batch)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch {
+		case err == nil:
+			l.mu.written += uint64(lines)
+		case l.mu.err == nil:
+			l.mu.err = err
+			l.stop()
+		}
+	})
+}
+
+func (l *loader) failed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.err
+}
+
+func (l *loader) count() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.written
+}
+
+func (l *loader) progress() {
+	if l.options.Progress != nil {
+		l.options.Progress(l.count())
+	}
+}
+
+// Check reads all records and returns their number, or the first error of the reader.
+func Check(ctx context.Context, next func() (records.Record, error), progress func(uint64)) (count uint64, err error) {
+	for {
+		if count%1024 == 0 {
+			if ctx.Err() != nil {
+				return count, ctx.Err()
+			}
+			if progress != nil {
+				progress(count)
+			}
+		}
+		_, err := next()
+		if errors.Is(err, io.EOF) {
+			return count, nil
+		}
+		if err != nil {
+			return count, fmt.Errorf("after %d good records: %w", count, err)
+		}
+		count++
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) keyspaceCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:     "keyspace",
+		Aliases: []string{"ks"},
+		Short:   "Create, list, describe and drop keyspaces",
+		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and one window in which the past
+can be read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(a.keyspaceCreateCommand(), a.keyspaceListCommand(), a.keyspaceDescribeCommand(), a.keyspaceDropCommand())
+	return root
+}
+
+type createFlags struct {
+	encoding
+	partitions string
+	splitAt    []string
+	replicas   int
+	window     time.Duration
+}
+
+func (a *app) keyspaceCreateCommand() *cobra.Command {
+	var f createFlags
+	cmd := &cobra.Command{
+		Use:   "create NAME --partitions hash:N | --partitions range [--split-at KEY]...",
+		Short: "Create a keyspace",
+		Long: `Create a keyspace, and wait until it can be used.
+
+hash:N spreads the keys evenly over N partitions, whatever they are; N never changes. range keeps keys in order: it begins
+with one partition, or with one more than there are --split-at keys, each of which begins a partition.
+
+The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the keyspace waits for more.`,
+		Example: `  tidemark keyspace create fruit --partitions hash:32
+  tidemark keyspace create users --partitions range --split-at g --split-at p
+  tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m`,
+		Args: arguments("NAME", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error { return a.createKeyspace(ctx, args[0], f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.partitions, "partitions", "", "hash:N or range (required)")
+	flags.StringArrayVar(&f.splitAt, "split-at", nil, "with range: a key that begins a partition; once for each, ascending")
+	flags.IntVar(&f.replicas, "replicas", 0, "copies of each partition: 1, 3 or 5 (default: the cluster's, 3)")
+	flags.DurationVar(&f.window, "gc-window", 0, "for how long the past can be read (default: the cluster's, 1h)")
+	f.encoding.register(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
+	return a.client(a.printing(cmd))
+}
+
+func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
+	if f.partitions == "" {
+		return nil, usagef("say how to partition the keyspace: --partitions hash:N (for instance hash:32) or --partitions range")
+	}
+	by, err := parsePartitioning(f.partitions)
+	if err != nil {
+		return nil, err
+	}
+	if by.hash && len(f.splitAt) > 0 {
+		return nil, usagef("--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
+	}
+	var split [][]byte
+	for i, text := range f.splitAt {
+		key, err := f.decode("--split-at", text)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(key) == 0:
+			return nil, usagef("--split-at: the key is empty; the first partition begins there anyway")
+		case i > 0 && bytes.Equal(key, split[i-1]):
+			return nil, usagef("--split-at %q is given twice", text)
+		case i > 0 && bytes.Compare(key, split[i-1]) < 0:
+			return nil, usagef("--split-at %q comes after %q but is lower; give the keys in ascending order", text, f.splitAt[i-1])
+		}
+		split = append(split, key)
+	}
+	if by.hash {
+		options = append(options, kv.Hash(int(by.count)))
+	} else {
+		options = append(options, kv.Range(split...))
+	}
+	switch f.replicas {
+	case 0:
+	case 1, 3, 5:
+		options = append(options, kv.Replicas(f.replicas))
+	default:
+		return nil, usagef("--replicas %d: a keyspace has 1, 3 or 5", f.replicas)
+	}
+	switch {
+	case f.window < 0, f.window > 0 && f.window%time.Second != 0:
+		return nil, usagef("--gc-window %s: give whole seconds, at least one", f.window)
+	case f.window > 0:
+		options = append(options, kv.GCWindow(f.window))
+	}
+	return options, nil
+}
+
+func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) error {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(client *kv.Client) error {
+		keyspace, err := client.CreateKeyspace(ctx, name, options...)
+		if err != nil {
+			return err
+		}
+		info, err := keyspace.Describe(ctx)
+		if err != nil {
+			return err
+		}
+		return a.printKeyspaces([]kv.KeyspaceInfo{info})
+	})
+}
+
+func (a *app) keyspaceListCommand() *cobra.Command {
+	return a.client(a.printing(&cobra.Command{
+		Use:   "list",
+		Short: "List the keyspaces",
+		Args:  arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(client *kv.Client) error {
+				keyspaces, err := client.Keyspaces(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printKeyspaces(keyspaces)
+			})
+		}),
+	}))
+}
+
+func (a *app) keyspaceDescribeCommand() *cobra.Command {
+	return a.client(a.printing(&cobra.Command{
+		Use:               "describe NAME",
+		Short:             "Describe a keyspace, with what its partitions hold",
+		Args:              arguments("NAME", 1, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(client *kv.Client) error { return a.describeKeyspace(ctx, client, args[0]) })
+		}),
+	}))
+}
+
+func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name string) error {
+	info, err := client.Keyspace(name).Describe(ctx)
+	if err != nil {
+		return err
+	}
+	partitions, err := client.Partitions(ctx, name)
+	if err != nil && !errors.Is(err, kv.ErrKeyspaceNotFound) { // one that is being set up or dropped has none to show
+		return err
+	}
+	var keys, size uint64
+	leaderless := 0
+	for _, p := range partitions {
+		keys += p.LiveKeys
+		size += p.SizeBytes
+		if p.Leader == 0 {
+			leaderless++
+		}
+	}
+	list := output.NewList(a.out, a.format, append(keyspaceColumns,
+		output.Column{Name: "without leader", Number: true}, output.Column{Name: "keys", Number: true}, output.Column{Name: "size", Number: true})...)
+	list.Row(append(keyspaceCells(info), leaderless, keys, output.Size(size))...)
+	return list.Flush()
+}
+
+func (a *app) keyspaceDropCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "drop NAME",
+		Short: "Drop a keyspace with everything in it",
+		Long:  `Drop a keyspace with everything in it, past included. That cannot be undone; it asks first, unless --yes is given.`,
+		Example: `  tidemark keyspace drop fruit
+  tidemark keyspace drop fruit --yes`,
+		Args:              arguments("NAME", 1, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			question := fmt.Sprintf("This drops the keyspace %q with everything in it, for good.", args[0])
+			if err := a.confirm(yes, question); err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				if err := client.DropKeyspace(ctx, args[0]); err != nil {
+					return err
+				}
+				a.say("keyspace %q is dropped", args[0])
+				return nil
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return a.client(cmd)
+}
+
+var keyspaceColumns = []output.Column{
+	{Name: "name"}, {Name: "partitioning"}, {Name: "partitions", Number: true}, {Name: "replicas", Number: true},
+	{Name: "gc window"}, {Name: "state"}, {Name: "waiting for"},
+}
+
+func keyspaceCells(info kv.KeyspaceInfo) []any {
+	by := "range"
+	if info.Hashed() {
+		by = fmt.Sprintf("hash:%d", info.HashPartitions)
+	}
+	return []any{info.Name, by, info.Partitions, info.Replicas, info.GCWindow, string(info.State), orNone(info.WaitingFor)}
+}
+
+func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
+	list := output.NewList(a.out, a.format, keyspaceColumns...)
+	for _, info := range keyspaces {
+		list.Row(keyspaceCells(info)...)
+	}
+	return list.Flush()
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/loading"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+func (a *app) loadCommand() *cobra.Command {
+	var format string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "load NAME [FILE]",
+		Short: "Write the records of a file",
+		Long: `Write the records of a file, or of stdin if there is no FILE or it is "-", into the keyspace NAME.
+
+A file is checked completely before the first record is written, and an error names the line. From a pipe that is not
+possible: there the load stops at the bad line and says how many records went in. Records of the same key are written in the
+order of the file, so the last one stays. To repeat a load does no harm: it writes the same values again.
+
+Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for a tab, a newline, a carriage return, a
+backslash and any other byte; jsonl has an object {"key": ..., "value": ...} in each line, with key_base64 or value_base64
+for what is not text. Without --format the name of the file decides, and else it is tsv.`,
+		Example: `  tidemark load fruit fruit.tsv
+  printf 'apple\tgreen\npear\tyellow\n' | tidemark load fruit
+  tidemark dump fruit --format jsonl | tidemark load fruit-copy - --format jsonl`,
+		Args: arguments("NAME and perhaps FILE", 1, 2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return a.completeKeyspaces(cmd, args, word)
+		},
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			l := load{app: a, keyspace: args[0], file: "-", quiet: quiet}
+			if len(args) == 2 {
+				l.file = args[1]
+			}
+			l.format = records.FormatOfFile(l.file)
+			if format != "" {
+				var err error
+				if l.format, err = records.ParseFormat(format); err != nil {
+					return &codedError{exitUsage, err}
+				}
+			}
+			return l.run(ctx)
+		}),
+	}
+	cmd.Flags().StringVar(&format, "format", "", "tsv or jsonl")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	return a.client(cmd)
+}
+
+// load is one run of the verb.
+type load struct {
+	*app
+	keyspace, file string
+	format         records.Format
+	quiet          bool
+	// total is the number of records if the file was checked, else 0.
+	total uint64
+}
+
+var loadLimits = records.Limits{Key: keys.MaxKeySize, Value: keys.MaxValueSize}
+
+func (l *load) run(ctx context.Context) error {
+	in := l.in
+	if l.file != "-" {
+		file, err := os.Open(l.file)
+		if err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+		switch {
+		case info.IsDir():
+			return usagef("load: %s is a directory", l.file)
+		case info.Mode().IsRegular():
+			if err := l.check(ctx, file); err != nil {
+				return err
+			}
+		}
+		in = file
+	}
+	return l.withKeyspace(ctx, l.keyspace, func(ks *kv.Keyspace) error { return l.write(ctx, in, ks) })
+}
+
+// check reads the file once and goes back to its beginning.
+func (l *load) check(ctx context.Context, file *os.File) error {
+	shown := l.progress("check " + l.file)
+	reader := records.NewReader(file, l.format, loadLimits)
+	total, err := loading.Check(ctx, reader.Next, shown.Set)
+	shown.Stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("load: interrupted; nothing was written")
+		}
+		return &codedError{exitFailed, fmt.Errorf("load: %s (as %s): %w; nothing was written", l.file, l.format, err)}
+	}
+	l.total = total
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("load: going back to the beginning of %s: %w", l.file, err)
+	}
+	return nil
+}
+
+func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
+	shown := l.progress("load " + l.keyspace)
+	reader := records.NewReader(in, l.format, loadLimits)
+	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks}, loading.Options{Progress: shown.Set})
+	shown.Stop()
+	elapsed := shown.Elapsed()
+	if err == nil {
+		fmt.Fprintf(l.out, "%d records written in %.1f s (%.0f/s)\n", written, elapsed.Seconds(), float64(written)/max(elapsed, time.Microsecond).Seconds())
+		return nil
+	}
+	of := ""
+	if l.total > 0 {
+		of = fmt.Sprintf(" of %d", l.total)
+	}
+	var line *records.LineError
+	switch {
+	case errors.As(err, &line):
+		return fmt.Errorf("load: %s (as %s): %w; the %d records before it were written", l.from(), l.format, err, written)
+	case ctx.Err() != nil:
+		return fmt.Errorf("load: interrupted: %d%s records were written; to repeat the load does no harm", written, of)
+	}
+	return fmt.Errorf("load: %d%s records were certainly written, then it stopped; to repeat the load does no harm: %w", written, of, err)
+}
+
+func (l *load) from() string {
+	if l.file == "-" {
+		return "stdin"
+	}
+	return l.file
+}
+
+func (l *load) progress(what string) *progress.Progress {
+	return progress.Start(progress.Options{
+		Out: l.err, Terminal: l.errTerminal, Quiet: l.quiet, What: what, Unit: "records", Total: l.total,
+	})
+}
+
+// keyspaceDestination writes into a keyspace.
+type keyspaceDestination struct{ *kv.Keyspace }
+
+func (d keyspaceDestination) Partition(ctx context.Context, key []byte) (uint64, error) {
+	return d.PartitionOf(ctx, key)
+}
+
+func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record) error {
+	b := d.Batch()
+	for _, record := range batch {
+		b.Put(record.Key, record.Value)
+	}
+	_, err := b.Commit(ctx)
+	if !errors.Is(err, kv.ErrCrossPartition) {
+		return err
+	}
+	// The partition was split between the two calls. One by one the records always find their place.
+	for _, record := range batch {
+		if _, err := d.Put(ctx, record.Key, record.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

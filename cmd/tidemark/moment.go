@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+const momentHelp = `a timestamp as commands print it, RFC 3339 ("2026-11-20T09:30:00Z"), or a time ago ("-30s")`
+
+// parseMoment reads the value of --at. A time ago is measured from `now`, this machine's clock.
+func parseMoment(text string, now time.Time) (hlc.Timestamp, error) {
+	if strings.HasPrefix(text, "-") {
+		ago, err := time.ParseDuration(text)
+		if err != nil {
+			return hlc.Timestamp{}, usagef("%q is not a time ago: use for instance -30s, -5m or -1h30m", text)
+		}
+		return hlc.FromTime(now.Add(ago)), nil
+	}
+	if ts, err := hlc.Parse(text); err == nil && !ts.IsZero() {
+		return ts, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return hlc.FromTime(t), nil
+	}
+	return hlc.Timestamp{}, usagef("%q is not a moment: give %s", text, momentHelp)
+}

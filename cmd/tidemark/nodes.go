@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) nodesCommand() *cobra.Command {
+	return a.printing(a.client(&cobra.Command{
+		Use:   "nodes",
+		Short: "List the data nodes",
+		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many partitions they lead, and their disks.
+A node is taken for dead when nothing was heard from it for its lease, nine seconds.`,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client) })
+		}),
+	}))
+}
+
+func (a *app) nodes(ctx context.Context, client *kv.Client) error {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	list := output.NewList(a.out, a.format,
+		output.Column{Name: "id", Number: true}, output.Column{Name: "address"}, output.Column{Name: "alive"},
+		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
+		output.Column{Name: "disk used", Number: true}, output.Column{Name: "disk free", Number: true},
+		output.Column{Name: "region"}, output.Column{Name: "zone"}, output.Column{Name: "http"}, output.Column{Name: "version"},
+		output.Column{Name: "notes"})
+	for _, node := range nodes {
+		var notes []string
+		if node.DiskFull {
+			notes = append(notes, "disk full: writes are refused")
+		}
+		if node.ClockUnhealthy {
+			notes = append(notes, "clock is off: not serving")
+		}
+		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders, output.Size(node.DiskUsed), output.Size(node.DiskFree),
+			orNone(node.Region), orNone(node.Zone), orNone(node.HTTPAddress), orNone(node.Version), orNone(strings.Join(notes, "; ")))
+	}
+	return list.Flush()
+}
+
+// orNone is a cell that is empty rather than "".
+func orNone(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}

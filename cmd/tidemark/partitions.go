@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) partitionsCommand() *cobra.Command {
+	return a.printing(a.client(&cobra.Command{
+		Use:   "partitions [NAME]",
+		Short: "List partitions, their replicas and leaders",
+		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch (generation of the span and version
+of the membership), the nodes with a replica, the leader's node, number of keys and size. Keys and size are what the
+leader reported last, a few seconds ago.`,
+		Example: `  tidemark partitions
+  tidemark partitions fruit --output json`,
+		Args:              arguments("at most a NAME", 0, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return a.withClient(ctx, func(client *kv.Client) error { return a.partitions(ctx, client, name) })
+		}),
+	}))
+}
+
+func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string) error {
+	partitions, err := client.Partitions(ctx, keyspace)
+	if err != nil {
+		return err
+	}
+	list := output.NewList(a.out, a.format,
+		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"}, output.Column{Name: "hash", Number: true},
+		output.Column{Name: "start"}, output.Column{Name: "end"}, output.Column{Name: "epoch"}, output.Column{Name: "replicas"},
+		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true}, output.Column{Name: "size", Number: true})
+	for _, p := range partitions {
+		var hash, leader any
+		if p.Hash >= 0 {
+			hash = p.Hash
+		}
+		if p.Leader != 0 {
+			leader = p.Leader
+		}
+		nodes := make([]string, 0, len(p.Replicas))
+		for _, replica := range p.Replicas {
+			node := strconv.FormatUint(replica.Node, 10)
+			if replica.Learner {
+				node += " (learner)"
+			}
+			nodes = append(nodes, node)
+		}
+		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End), fmt.Sprintf("%d.%d", p.Generation, p.Membership), nodes,
+			leader, p.LiveKeys, output.Size(p.SizeBytes))
+	}
+	return list.Flush()
+}
+
+// bound is one end of a partition's span; none at the ends of the keyspace and for hash partitions.
+func bound(p kv.PartitionInfo, key []byte) any {
+	if p.Hash >= 0 || len(key) == 0 {
+		return nil
+	}
+	return key
+}

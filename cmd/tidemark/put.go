@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+func (a *app) putCommand() *cobra.Command {
+	var e encoding
+	var file string
+	cmd := &cobra.Command{
+		Use:   "put NAME KEY VALUE",
+		Short: "Write the value of a key",
+		Long: `Write the value of a key into the keyspace NAME, whether it had one or not. It prints the version, which is the timestamp
+of the write; with --output raw only that.
+
+Key and value are taken literally, unless --hex, --base64 or --escaped is given.`,
+		Example: `  tidemark put fruit apple green
+  tidemark put pictures cat.png --value-file cat.png
+  tidemark put binary 00ff cafe --hex
+  before=$(tidemark put fruit apple green --output raw)`,
+		Args:              arguments("NAME KEY VALUE, or NAME KEY and --value-file", 2, 3),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			key, err := e.decodeKey(args[1])
+			if err != nil {
+				return err
+			}
+			value, err := a.value(args[2:], file, e)
+			if err != nil {
+				return err
+			}
+			return a.put(ctx, args[0], key, value)
+		}),
+	}
+	e.register(cmd)
+	cmd.Flags().StringVar(&file, "value-file", "", "take the value from this file, as it is; - is stdin")
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) put(ctx context.Context, keyspace string, key, value []byte) error {
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		version, err := ks.Put(ctx, key, value)
+		if err != nil {
+			return err
+		}
+		return a.printVersion(version)
+	})
+}
+
+// printVersion prints what a write made.
+func (a *app) printVersion(version kv.Timestamp) error {
+	list := output.NewList(a.out, a.format, output.Column{Name: "version"})
+	list.Row(version)
+	return list.Flush()
+}
+
+// value is the value of a write: an argument, or a file.
+func (a *app) value(arguments []string, file string, e encoding) ([]byte, error) {
+	switch {
+	case len(arguments) == 1 && file != "":
+		return nil, usagef("a value and --value-file are given; use one")
+	case len(arguments) == 1:
+		return e.decode("value", arguments[0])
+	case file == "":
+		return nil, usagef("there is no value; put takes NAME KEY VALUE, or NAME KEY and --value-file")
+	}
+	in := a.in
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, usagef("--value-file: %w", err)
+		}
+		defer opened.Close()
+		in = opened
+	}
+	value, err := io.ReadAll(io.LimitReader(in, keys.MaxValueSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("--value-file: %w", err)
+	}
+	if len(value) > keys.MaxValueSize {
+		return nil, usagef("--value-file %s: it is longer than the limit of a value, %d bytes", file, keys.MaxValueSize)
+	}
+	return value, nil
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	groupServers = "servers"
+	groupCluster = "cluster"
+	groupData    = "data"
+	groupMeasure = "measure"
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tidemark",
+		Short: "A partitioned, replicated key-value database",
+		Long: `Tidemark is a partitioned, replicated key-value database. This is all of it: the servers, their
+administration, the data and a load generator.
+
+To see it run:         tidemark demo
+Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
+                       tidemark put fruit apple green
+                       tidemark scan fruit`,
+		Version:       buildVersion(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("tidemark {{.Version}}\n")
+	root.AddGroup(
+		&cobra.Group{ID: groupServers, Title: "Servers:"},
+		&cobra.Group{ID: groupCluster, Title: "The cluster:"},
+		&cobra.Group{ID: groupData, Title: "Data:"},
+		&cobra.Group{ID: groupMeasure, Title: "Measuring:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	add(groupServers, a.demoCommand(), a.startCommand())
+	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(), a.partitionsCommand())
+	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.scanCommand(), a.countCommand(),
+		a.loadCommand(), a.dumpCommand())
+	add(groupMeasure, a.benchCommand())
+	root.AddCommand(a.versionCommand(), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
+	return root
+}
+
+// buildVersion is what the build said, or what the module system knows.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+func platform() string { return runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+type scanFlags struct {
+	spanFlags
+	reverse, keysOnly bool
+	limit             int
+	at                string
+}
+
+func (a *app) scanCommand() *cobra.Command {
+	var f scanFlags
+	cmd := &cobra.Command{
+		Use:   "scan NAME",
+		Short: "Show keys and values in key order",
+		Long: `Show keys and values of the keyspace NAME in key order, all of one moment.
+
+Rows are printed as they come, in constant memory. With --output tsv or json they have the form that load takes.`,
+		Example: `  tidemark scan fruit
+  tidemark scan goapi --prefix 'pkg net/http, func ' --limit 5 --reverse
+  tidemark scan goapi --from 'pkg slices' --to 'pkg sort' --keys-only
+  tidemark scan fruit --at -30s --output json`,
+		Args:              arguments("NAME", 1, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.scan(ctx, args[0], f) }),
+	}
+	f.spanFlags.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.reverse, "reverse", false, "from the highest key down")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many rows; 0 is all")
+	flags.BoolVar(&f.keysOnly, "keys-only", false, "leave the values out")
+	flags.StringVar(&f.at, "at", "", "read the past: "+momentHelp)
+	return a.printing(a.client(cmd))
+}
+
+func (f *scanFlags) scanOptions() (options []kv.ScanOption, err error) {
+	spans, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, span := range spans {
+		options = append(options, span)
+	}
+	if f.limit < 0 {
+		return nil, usagef("--limit %d: give the number of rows, or 0 for all", f.limit)
+	}
+	if f.limit > 0 {
+		options = append(options, kv.Limit(f.limit))
+	}
+	if f.reverse {
+		options = append(options, kv.Reverse())
+	}
+	if f.keysOnly {
+		options = append(options, kv.KeysOnly())
+	}
+	if f.at != "" {
+		moment, err := parseMoment(f.at, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kv.At(moment))
+	}
+	return options, nil
+}
+
+func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
+	options, err := f.scanOptions()
+	if err != nil {
+		return err
+	}
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		rows := output.NewRows(a.out, a.format, f.keysOnly)
+		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error { return rows.Write(pair.Key, pair.Value) })
+		if flushErr := rows.Flush(); err == nil {
+			err = flushErr
+		}
+		return howFar("scan", "rows were printed", count, last, err)
+	})
+}
+
+// each runs do for the pairs of a scan, and says how many there were and which was the last.
+func each(pairs func(func(kv.Pair, error) bool), do func(kv.Pair) error) (count uint64, last []byte, err error) {
+	for pair, err := range pairs {
+		if err != nil {
+			return count, last, err
+		}
+		if err := do(pair); err != nil {
+			return count, last, err
+		}
+		count++
+		last = pair.Key
+	}
+	return count, last, nil
+}
+
+// howFar adds to the error of a broken-off scan what had been done before it.
+func howFar(verb, done string, count uint64, last []byte, err error) error {
+	if err == nil || count == 0 {
+		return err
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	return fmt.Errorf("%s: the output is incomplete: %d %s, the last is %s: %w", verb, count, done, records.Escape(last), err)
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// serverLog is what --log-level and --log-format ask for.
+type serverLog struct {
+	level, format string
+}
+
+func (l *serverLog) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&l.level, "log-level", "warn", "debug, info, warn or error")
+	cmd.Flags().StringVar(&l.format, "log-format", "text", "text or json")
+	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (l *serverLog) logger(out io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.level)); err != nil || strings.ContainsAny(l.level, "+-") {
+		return nil, usagef("--log-level %q: use debug, info, warn or error", l.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch l.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(out, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	}
+	return nil, usagef("--log-format %q: use text or json", l.format)
+}

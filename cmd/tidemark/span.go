@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// spanFlags say which keys a verb is about.
+type spanFlags struct {
+	encoding
+	prefix, from, to string
+	changed          func(flag string) bool
+}
+
+func (s *spanFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.prefix, "prefix", "", "keys that begin with this")
+	flags.StringVar(&s.from, "from", "", "keys from this one on")
+	flags.StringVar(&s.to, "to", "", "keys below this one, which is itself left out")
+	s.encoding.register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("prefix", "from")
+	cmd.MarkFlagsMutuallyExclusive("prefix", "to")
+	s.changed = flags.Changed
+}
+
+// options are the span as the SDK takes it; none if no flag was given.
+func (s *spanFlags) options() (options []kv.SpanOption, err error) {
+	for _, flag := range []struct {
+		name, text string
+		option     func([]byte) kv.SpanOption
+	}{{"prefix", s.prefix, kv.Prefix}, {"from", s.from, kv.From}, {"to", s.to, kv.To}} {
+		if !s.changed(flag.name) {
+			continue
+		}
+		key, err := s.decode("--"+flag.name, flag.text)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, flag.option(key))
+	}
+	return options, nil
+}

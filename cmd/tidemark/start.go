@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+)
+
+// stopTimeout bounds a clean stop; what is not done by then a restart repairs.
+const stopTimeout = 10 * time.Second
+
+type startFlags struct {
+	dir, listen, advertise, locality, http string
+	core, roles                            []string
+	tlsCert, tlsKey, tlsCA                 string
+	log                                    serverLog
+}
+
+func (a *app) startCommand() *cobra.Command {
+	var f startFlags
+	cmd := &cobra.Command{
+		Use:   "start --dir DIR --listen ADDRESS --core ADDRESS[,ADDRESS...]",
+		Short: "Run one server of a cluster",
+		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM.
+
+Every server of a cluster is given the same --core list: the addresses of the servers that form the consistent core (1, 3
+or 5). A server whose own address is in the list is a member of the core and, unless --roles says otherwise, a data node as
+well; any other server is a data node. A new core forms by itself once all servers in the list see each other; there is no
+other set-up step, and no way to form two clusters by mistake.
+
+The server says one line when it is ready. Logs go to stderr: warnings and errors, unless --log-level asks for more.`,
+		Example: `  # three servers on one machine that make a complete cluster (each in its own terminal)
+  tidemark start --dir /tmp/t1 --listen 127.0.0.1:7501 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
+  tidemark start --dir /tmp/t2 --listen 127.0.0.1:7502 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
+  tidemark start --dir /tmp/t3 --listen 127.0.0.1:7503 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
+
+  # one more data node
+  tidemark start --dir /tmp/t4 --listen 127.0.0.1:7504 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503`,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error { return a.start(ctx, f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", "", "directory of this server's data; made if it does not exist (required)")
+	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address to listen on for clients and other servers")
+	flags.StringVar(&f.advertise, "advertise", "", "address by which others reach this server (default --listen)")
+	flags.StringSliceVar(&f.core, "core", nil, "addresses of the core servers, the same list on every server (required)")
+	flags.StringSliceVar(&f.roles, "roles", nil, "core, node or both (default: what --core makes of this server)")
+	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
+	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
+	flags.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authorities that sign the certificates of servers and clients")
+	f.log.register(cmd)
+	_ = cmd.MarkFlagDirname("dir")
+	return cmd
+}
+
+// check finds what is wrong with the flags before anything is opened.
+func (f *startFlags) check() error {
+	switch {
+	case f.dir == "":
+		return usagef("give --dir, the directory of this server's data")
+	case len(f.core) == 0:
+		return usagef("give --core, the addresses of the core servers: the same list on every server; for a cluster of one server, its own address")
+	}
+	if err := checkAddress("--listen", f.listen, true); err != nil {
+		return err
+	}
+	if f.advertise == "" {
+		host, _, _ := net.SplitHostPort(f.listen)
+		if unspecified(host) {
+			return usagef("--listen %s: others cannot call that address; give --advertise, the one by which they reach this server", f.listen)
+		}
+		f.advertise = f.listen
+	}
+	if err := checkAddress("--advertise", f.advertise, false); err != nil {
+		return err
+	}
+	for i, member := range f.core {
+		if err := checkAddress("--core", member, false); err != nil {
+			return err
+		}
+		if slices.Contains(f.core[:i], member) {
+			return usagef("--core: %s is listed twice", member)
+		}
+	}
+	if n := len(f.core); n != 1 && n != 3 && n != 5 {
+		return usagef("--core lists %d servers; a core has 1, 3 or 5", n)
+	}
+	if f.http != "" {
+		if err := checkAddress("--http", f.http, true); err != nil {
+			return err
+		}
+	}
+	listed := slices.Contains(f.core, f.advertise)
+	for _, role := range f.roles {
+		switch {
+		case role != "core" && role != "node":
+			return usagef("--roles: %q is not a role; the roles are core and node", role)
+		case role == "core" && !listed:
+			return usagef("--roles core: this server's address %s is not in the --core list", f.advertise)
+		}
+	}
+	if len(f.roles) > 0 && listed && !slices.Contains(f.roles, "core") {
+		return usagef("--roles %s: this server's address %s is in the --core list, so it must have the role core",
+			strings.Join(f.roles, ","), f.advertise)
+	}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		return usagef("--tls-cert and --tls-key belong together: give both or neither")
+	}
+	return nil
+}
+
+func (a *app) start(ctx context.Context, f startFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	region, zone, err := parseLocality(f.locality)
+	if err != nil {
+		return err
+	}
+	logger, err := f.log.logger(a.err)
+	if err != nil {
+		return err
+	}
+	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
+		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles, Region: region, Zone: zone,
+		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	ready := make(chan error, 1)
+	waiting, stopWaiting := context.WithCancel(ctx)
+	defer stopWaiting()
+	go func() { ready <- server.WaitReady(waiting) }()
+	for {
+		select {
+		case err := <-ready:
+			if err == nil {
+				fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)
+			}
+			ready = nil // said once; an error here is ctx's or the server's, which the other cases tell
+		case <-server.Done():
+			return server.Err()
+		case <-ctx.Done():
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			if err := server.Close(closing); err != nil {
+				return fmt.Errorf("the server did not stop cleanly; its data are safe: %w", err)
+			}
+			return nil
+		}
+	}
+}

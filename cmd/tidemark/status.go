@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// statusPause is how often --wait asks.
+const statusPause = 200 * time.Millisecond
+
+func (a *app) statusCommand() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how the cluster is",
+		Long: `Say how the cluster is: whether it is ready, and if not what it waits for; the core's members and leader; how many nodes,
+keyspaces and partitions there are. The exit code is 0 if it is ready and 4 if it is not.
+
+With --wait it asks until the cluster is ready, or --timeout is over.`,
+		Example: `  tidemark status
+  tidemark status --wait --timeout 1m && echo go`,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			if wait {
+				return a.waitReady(ctx)
+			}
+			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client) })
+		}),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the cluster is ready")
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) status(ctx context.Context, client *kv.Client) error {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	keyspaces, err := client.Keyspaces(ctx)
+	if err != nil {
+		return err
+	}
+	alive, partitions := 0, 0
+	for _, node := range nodes {
+		if node.Alive {
+			alive++
+		}
+	}
+	for _, keyspace := range keyspaces {
+		partitions += keyspace.Partitions
+	}
+	members := make([]string, 0, len(status.Members))
+	for _, member := range status.Members {
+		members = append(members, member.Address)
+	}
+	list := output.NewList(a.out, a.format,
+		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for"},
+		output.Column{Name: "nodes"}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
+		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version"})
+	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready, orNone(status.WaitingFor), fmt.Sprintf("%d of %d", alive, len(nodes)),
+		len(keyspaces), partitions, orNone(status.CoreLeader), members, orNone(status.Version))
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if !status.Ready {
+		return silent(exitUnavailable)
+	}
+	return nil
+}
+
+// waitReady asks until the cluster is ready. That nobody answers yet is no reason to give up.
+func (a *app) waitReady(ctx context.Context) error {
+	limited := ctx
+	if a.timeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+	}
+	last := errors.New("no server answered")
+	for {
+		err := a.withClient(limited, func(client *kv.Client) error {
+			status, err := client.Status(limited)
+			if err != nil {
+				return err
+			}
+			if status.Ready {
+				return a.status(limited, client)
+			}
+			return fmt.Errorf("the cluster is waiting for %s", status.WaitingFor)
+		})
+		var coded *codedError
+		switch {
+		case err == nil, errors.As(err, &coded) && coded.code == exitUsage:
+			return err
+		case limited.Err() == nil:
+			last = err // an error of the last moment says only that there was no time left
+		}
+		select {
+		case <-limited.Done():
+			return &codedError{exitUnavailable, fmt.Errorf("status: not ready after %s: %w", a.timeout, last)}
+		case <-time.After(statusPause):
+		}
+	}
+}
