@@ -98,6 +98,19 @@ func VersionedKey(internalKey []byte, ts hlc.Timestamp) []byte {
 	return AppendTimestamp(DataKey(internalKey), ts)
 }
 
+// VersionedKeySize is the length of VersionedKey(internalKey, ts).
+func VersionedKeySize(internalKey []byte, ts hlc.Timestamp) int {
+	size := len(internalKey) + 2
+	switch {
+	case ts.IsZero():
+	case ts.Logical == 0:
+		size += wallSuffix
+	default:
+		size += logicalSuffix
+	}
+	return size
+}
+
 // DecodeVersioned splits the state key of a version, or an unversioned data key (then ts is zero), into the internal key,
 // which aliases the argument, and the timestamp. It fails on a key that AppendVersioned cannot have made.
 func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err error) {

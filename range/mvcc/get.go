@@ -1,0 +1,176 @@
+package mvcc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// UncertaintyError says that a read met a version that may have been written before the read began, in real time, although
+// its timestamp is higher: the read has to be repeated at that timestamp.
+type UncertaintyError struct {
+	// Key is the internal key.
+	Key []byte
+	// Timestamp is that of the newest version inside the uncertainty interval.
+	Timestamp hlc.Timestamp
+}
+
+func (e *UncertaintyError) Error() string {
+	return fmt.Sprintf("key %s has a version at %s, inside the uncertainty interval of the read", keys.Pretty(e.Key), e.Timestamp)
+}
+
+// pointOptions are for iterators that only seek by prefix. Pebble copies them.
+var pointOptions = &pebble.IterOptions{}
+
+// Getter reads single keys through one iterator, which is cheaper than one per key. It sees its reader as it was when the
+// Getter was made. It is for one goroutine. Close it.
+type Getter struct {
+	iter *pebble.Iterator
+	seek []byte
+}
+
+// NewGetter returns a getter over a reader.
+func NewGetter(r engine.Reader) (*Getter, error) {
+	iter, err := r.NewIter(pointOptions)
+	if err != nil {
+		return nil, fmt.Errorf("read versions: %w", err)
+	}
+	return &Getter{iter: iter}, nil
+}
+
+// Close frees the getter.
+func (g *Getter) Close() error { return g.iter.Close() }
+
+// first positions the iterator on the newest version at or below at.
+func (g *Getter) first(key []byte, at hlc.Timestamp) bool {
+	// The zero timestamp would seek to the key itself, which is above all its versions.
+	if at.Wall < 0 || at.IsZero() {
+		return false
+	}
+	g.seek = keys.AppendTimestamp(keys.AppendDataKey(g.seek[:0], key), at)
+	return g.iter.SeekPrefixGE(g.seek)
+}
+
+// current decodes the version on which the iterator stands. Its value is valid until the iterator moves.
+func (g *Getter) current() (Version, error) {
+	_, v, err := decode(g.iter)
+	return v, err
+}
+
+// View is Get without a copy: the value is valid until the getter's next call.
+func (g *Getter) View(key []byte, at hlc.Timestamp) (Version, bool, error) {
+	if !g.first(key, at) {
+		return Version{}, false, readError(key, g.iter.Error())
+	}
+	v, err := g.current()
+	return v, err == nil, err
+}
+
+// Get returns the newest version at or below at; a tombstone is one too. The value is a copy.
+func (g *Getter) Get(key []byte, at hlc.Timestamp) (Version, bool, error) {
+	v, found, err := g.View(key, at)
+	v.Value = bytes.Clone(v.Value)
+	return v, found, err
+}
+
+// GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or below limit.
+func (g *Getter) GetUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
+	v, found, err := g.View(key, hlc.Max(at, limit))
+	if found && at.Less(v.Timestamp) {
+		return Version{}, false, &UncertaintyError{Key: bytes.Clone(key), Timestamp: v.Timestamp}
+	}
+	v.Value = bytes.Clone(v.Value)
+	return v, found, err
+}
+
+// FindRequest looks for the version that a request wrote, among those above after. The value is a copy. Nobody's request is
+// never found.
+func (g *Getter) FindRequest(key []byte, after hlc.Timestamp, id RequestID) (Version, bool, error) {
+	if id.IsZero() {
+		return Version{}, false, nil
+	}
+	for ok := g.first(key, hlc.MaxTimestamp); ok; ok = g.iter.Next() {
+		v, err := g.current()
+		if err != nil {
+			return Version{}, false, err
+		}
+		if v.Timestamp.LessEq(after) {
+			return Version{}, false, nil
+		}
+		if v.Request == id {
+			v.Value = bytes.Clone(v.Value)
+			return v, true, nil
+		}
+	}
+	return Version{}, false, readError(key, g.iter.Error())
+}
+
+// once runs a read through a getter of its own.
+func once(r engine.Reader, read func(*Getter) (Version, bool, error)) (Version, bool, error) {
+	iter, err := r.NewIter(pointOptions)
+	if err != nil {
+		return Version{}, false, fmt.Errorf("read versions: %w", err)
+	}
+	var seek [128]byte
+	g := Getter{iter: iter, seek: seek[:0]}
+	v, found, err := read(&g)
+	if closeErr := iter.Close(); err == nil && closeErr != nil {
+		return Version{}, false, fmt.Errorf("read versions: %w", closeErr)
+	}
+	return v, found, err
+}
+
+// Get returns the newest version at or below at; a tombstone is one too. The value is a copy.
+func Get(r engine.Reader, key []byte, at hlc.Timestamp) (Version, bool, error) {
+	return once(r, func(g *Getter) (Version, bool, error) { return g.Get(key, at) })
+}
+
+// Newest returns the newest version; a tombstone is one too. The value is a copy.
+func Newest(r engine.Reader, key []byte) (Version, bool, error) {
+	return Get(r, key, hlc.MaxTimestamp)
+}
+
+// GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or below limit.
+func GetUncertain(r engine.Reader, key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
+	return once(r, func(g *Getter) (Version, bool, error) { return g.GetUncertain(key, at, limit) })
+}
+
+// FindRequest looks for the version that a request wrote, among those above after. The value is a copy.
+func FindRequest(r engine.Reader, key []byte, after hlc.Timestamp, id RequestID) (Version, bool, error) {
+	return once(r, func(g *Getter) (Version, bool, error) { return g.FindRequest(key, after, id) })
+}
+
+// decode is the version on which an iterator stands, and its internal key. Both are valid until the iterator moves.
+func decode(iter *pebble.Iterator) ([]byte, Version, error) {
+	stateKey := iter.Key()
+	key, ts, err := keys.DecodeVersioned(stateKey)
+	if err != nil || ts.IsZero() {
+		if err == nil {
+			err = errNoTimestamp
+		}
+		return nil, Version{}, corrupt(stateKey, err)
+	}
+	stored, err := iter.ValueAndErr()
+	if err != nil {
+		return nil, Version{}, readError(key, err)
+	}
+	h, value, err := DecodeHeader(stored)
+	if err != nil {
+		return nil, Version{}, corrupt(stateKey, err)
+	}
+	return key, Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, Value: value}, nil
+}
+
+var errNoTimestamp = errors.New("it has no timestamp")
+
+func readError(key []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("read versions of %s: %w", keys.Pretty(key), err)
+}

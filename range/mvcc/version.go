@@ -1,0 +1,137 @@
+package mvcc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// ErrCorrupt is returned when something stored is not a version. It names the key.
+var ErrCorrupt = errors.New("stored version is corrupt")
+
+// Kind is what a version says about its key.
+type Kind uint8
+
+// The kinds. They are stored; 0 is none, so that a zeroed header is noticed.
+const (
+	// KindValue is a version with a value.
+	KindValue Kind = 1
+	// KindTombstone says that the key has no value from here on.
+	KindTombstone Kind = 2
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindValue:
+		return "value"
+	case KindTombstone:
+		return "tombstone"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// RequestID names a client's request; all attempts of one request have the same. The zero RequestID is nobody's.
+type RequestID struct {
+	Client, Sequence uint64
+}
+
+// IsZero reports whether it is nobody's.
+func (id RequestID) IsZero() bool { return id == RequestID{} }
+
+// Version is one version of a key.
+type Version struct {
+	Timestamp hlc.Timestamp
+	Kind      Kind
+	// Request is who wrote it.
+	Request RequestID
+	// Value is empty for a tombstone. How long it is valid is said by the function that returns the Version.
+	Value []byte
+}
+
+// Header is the fixed part of what is stored for a version:
+//
+//	1 byte   kind; the upper four bits are for flags, of which there are none yet
+//	8 bytes  client, big endian
+//	uvarint  sequence, in its shortest form
+//
+// The value follows, to the end. There is no checksum: what comes from disk has Pebble's, what comes by Raft has the log's.
+type Header struct {
+	Kind    Kind
+	Request RequestID
+}
+
+// size is the length of the encoded header.
+func (h Header) size() int { return 1 + 8 + uvarintSize(h.Request.Sequence) }
+
+// append encodes the header.
+func (h Header) append(dst []byte) []byte {
+	dst = append(dst, byte(h.Kind))
+	dst = binary.BigEndian.AppendUint64(dst, h.Request.Client)
+	return binary.AppendUvarint(dst, h.Request.Sequence)
+}
+
+// DecodeHeader splits what is stored for a version into header and value, which aliases the argument. Its errors do not
+// name the key.
+func DecodeHeader(stored []byte) (Header, []byte, error) {
+	if len(stored) < 1+8+1 {
+		return Header{}, nil, fmt.Errorf("%d bytes are too few for a header", len(stored))
+	}
+	h := Header{Kind: Kind(stored[0]), Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}}
+	if h.Kind != KindValue && h.Kind != KindTombstone {
+		return Header{}, nil, fmt.Errorf("unknown %v", h.Kind)
+	}
+	rest := stored[9:]
+	n := 1
+	if rest[0] < 0x80 {
+		h.Request.Sequence = uint64(rest[0])
+	} else if h.Request.Sequence, n = binary.Uvarint(rest); n <= 0 || n != uvarintSize(h.Request.Sequence) {
+		return Header{}, nil, errors.New("malformed sequence number")
+	}
+	value := rest[n:]
+	if h.Kind == KindTombstone && len(value) > 0 {
+		return Header{}, nil, fmt.Errorf("a tombstone with a value of %d bytes", len(value))
+	}
+	return h, value, nil
+}
+
+func uvarintSize(v uint64) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+// Put adds a version with a value to the batch. The arguments are copied.
+func Put(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID, value []byte) error {
+	return write(b, key, ts, Header{Kind: KindValue, Request: id}, value)
+}
+
+// Delete adds a tombstone to the batch.
+func Delete(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID) error {
+	return write(b, key, ts, Header{Kind: KindTombstone, Request: id}, nil)
+}
+
+func write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {
+	if ts.Wall < 0 || ts.IsZero() {
+		return fmt.Errorf("write %s at %s: not a timestamp for a version", keys.Pretty(key), ts)
+	}
+	// Deferred, so that key and value are encoded in the batch's own memory.
+	op := b.SetDeferred(keys.VersionedKeySize(key, ts), h.size()+len(value))
+	keys.AppendTimestamp(keys.AppendDataKey(op.Key[:0], key), ts)
+	h.append(op.Value[:0])
+	copy(op.Value[h.size():], value)
+	if err := op.Finish(); err != nil {
+		return fmt.Errorf("write %s at %s: %w", keys.Pretty(key), ts, err)
+	}
+	return nil
+}
+
+// corrupt names the key of something that is not a version.
+func corrupt(stateKey []byte, err error) error {
+	return fmt.Errorf("%w: %s: %w; restore this replica from another one", ErrCorrupt, keys.PrettyState(stateKey), err)
+}
