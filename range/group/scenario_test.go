@@ -1,0 +1,313 @@
+package group
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// A scenario drives three replicas of one group by hand: nothing happens that the file does not say. Its clock is in
+// milliseconds, a tick is 100, and the lease is good for 800 from the sending of the heartbeat.
+type scenario struct {
+	t        *testing.T
+	now      int64
+	replicas map[keys.ReplicaID]*scenarioReplica
+	// wire holds messages in flight, oldest first.
+	wire  []*peerpb.RaftMessage
+	cut   map[[2]uint64]bool
+	trace strings.Builder
+}
+
+type scenarioReplica struct {
+	group   *Group
+	storage *raft.MemoryStorage
+	// appends wait for stable; applied grows at once.
+	appends []*raftpb.Message
+	applied []string
+	index   uint64
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{}, cut: map[[2]uint64]bool{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.trace.Reset()
+			s.command(d)
+			if s.trace.Len() == 0 {
+				return "ok\n"
+			}
+			return s.trace.String()
+		})
+	})
+}
+
+func (s *scenario) printf(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n", args...) }
+
+func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica, voters []uint64) {
+	var err error
+	r.group, err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
+		LeaseDuration: 800 * time.Millisecond, SleepAfterTicks: 5})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.replicas[id] = r
+}
+
+func (s *scenario) command(d *datadriven.TestData) {
+	replica := func() (keys.ReplicaID, *scenarioReplica) {
+		var id int
+		d.ScanArgs(s.t, "r", &id)
+		return keys.ReplicaID(id), s.replicas[keys.ReplicaID(id)]
+	}
+	switch d.Cmd {
+	case "replicas":
+		n, _ := strconv.Atoi(d.CmdArgs[0].Key)
+		var voters []uint64
+		for i := 1; i <= n; i++ {
+			voters = append(voters, uint64(i))
+		}
+		for _, v := range voters {
+			storage := raft.NewMemoryStorage()
+			index := uint64(1)
+			if err := storage.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+				Index: &index, Term: &index, ConfState: &raftpb.ConfState{Voters: voters}}}); err != nil {
+				s.t.Fatal(err)
+			}
+			s.start(keys.ReplicaID(v), &scenarioReplica{storage: storage, index: 1}, voters)
+		}
+	case "restart": // what was not stable is gone, and so is what was only in memory
+		id, r := replica()
+		s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index}, nil)
+		if d.HasArg("withhold") {
+			s.replicas[id].group.WithholdVotes(true)
+		}
+	case "release-votes":
+		_, r := replica()
+		r.group.WithholdVotes(false)
+	case "advance": // the clock alone
+		ms, _ := strconv.Atoi(d.CmdArgs[0].Key)
+		s.now += int64(ms) * int64(time.Millisecond)
+	case "campaign":
+		id, r := replica()
+		r.group.Campaign()
+		s.collect(id)
+	case "tick": // all replicas, the clock with them
+		n := 1
+		if d.HasArg("n") {
+			d.ScanArgs(s.t, "n", &n)
+		}
+		for range n {
+			s.now += 100 * int64(time.Millisecond)
+			for _, id := range s.ids() {
+				if d.HasArg("only") {
+					var only int
+					d.ScanArgs(s.t, "only", &only)
+					if keys.ReplicaID(only) != id {
+						continue
+					}
+				}
+				s.replicas[id].group.Tick()
+				s.collect(id)
+			}
+			if d.HasArg("settle") {
+				s.settle()
+			}
+		}
+	case "propose":
+		id, r := replica()
+		var data [][]byte
+		for _, line := range strings.Fields(d.Input) {
+			data = append(data, []byte(line))
+		}
+		term := r.group.Leadership().Term
+		if d.HasArg("term") {
+			d.ScanArgs(s.t, "term", &term)
+		}
+		if err := r.group.Propose(term, data); err != nil {
+			s.printf("refused: %v", err)
+		}
+		s.collect(id)
+	case "read":
+		id, r := replica()
+		r.group.ReadIndex([]byte("12345678"))
+		s.collect(id)
+	case "transfer":
+		id, r := replica()
+		var to int
+		d.ScanArgs(s.t, "to", &to)
+		r.group.TransferLeader(keys.ReplicaID(to))
+		s.collect(id)
+	case "wake":
+		id, r := replica()
+		r.group.Wake()
+		s.collect(id)
+	case "leader-gone":
+		id, r := replica()
+		r.group.WakeLeaderGone(10)
+		s.collect(id)
+	case "cut", "heal":
+		var from, to int
+		d.ScanArgs(s.t, "from", &from)
+		d.ScanArgs(s.t, "to", &to)
+		s.cut[[2]uint64{uint64(from), uint64(to)}] = d.Cmd == "cut"
+	case "deliver": // one step of the network: what is in flight now
+		s.deliver(d)
+	case "drop":
+		s.printf("dropped %d", len(s.wire))
+		s.wire = nil
+	case "stable": // what waits for the disk of one replica is synced
+		id, _ := replica()
+		s.stable(id)
+	case "settle": // deliver and sync until nothing is left
+		s.settle()
+	case "show":
+		for _, id := range s.ids() {
+			r := s.replicas[id]
+			l := r.group.Leadership()
+			role := "follows"
+			if l.IsLeader {
+				role = "leads"
+			}
+			term, lease := r.group.Lease().Valid(s.now)
+			extra := ""
+			if r.group.Asleep() {
+				extra = " asleep"
+			}
+			if lease {
+				extra += fmt.Sprintf(" lease(term %d)", term)
+			}
+			s.printf("%s: %s %s term=%d applied=%v%s", id, role, l.Leader, l.Term, r.applied, extra)
+		}
+	case "lease":
+		id, r := replica()
+		_, ok := r.group.Lease().Valid(s.now)
+		s.printf("%s: %v", id, ok)
+	case "wire":
+		for _, m := range s.wire {
+			s.printf("%s", describe(m))
+		}
+	default:
+		s.t.Fatalf("unknown command %s", d.Cmd)
+	}
+}
+
+func describe(m *peerpb.RaftMessage) string {
+	kind := raftpb.MessageType(m.GetType()).String()
+	if m.GetWake() {
+		kind = "wake"
+	}
+	if m.GetSleep() {
+		kind += "(sleep)"
+	}
+	text := fmt.Sprintf("%d->%d %s term=%d", m.GetFrom(), m.GetTo(), kind, m.GetTerm())
+	if n := len(m.GetEntries()); n > 0 {
+		text += fmt.Sprintf(" entries=%d", n)
+	}
+	return text
+}
+
+func (s *scenario) ids() []keys.ReplicaID {
+	var ids []keys.ReplicaID
+	for id := range s.replicas {
+		ids = append(ids, id)
+	}
+	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
+	return ids
+}
+
+// collect takes what a replica wants done.
+func (s *scenario) collect(id keys.ReplicaID) {
+	r := s.replicas[id]
+	var out Output
+	for r.group.Ready(s.now, &out) {
+		s.wire = append(s.wire, out.Messages...)
+		if l := out.Leadership; l != nil && l.IsLeader {
+			s.printf("%s leads at term %d", id, l.Term)
+		}
+		for _, read := range out.Reads {
+			s.printf("%s may read at index %d", id, read.Index)
+		}
+		if out.Append != nil {
+			r.appends = append(r.appends, out.Append)
+		}
+		if m := out.Apply; m != nil {
+			for _, e := range m.Entries {
+				if e.GetIndex() != r.index+1 {
+					s.t.Fatalf("%s applies %d after %d", id, e.GetIndex(), r.index)
+				}
+				r.index = e.GetIndex()
+				if len(e.GetData()) > 0 {
+					r.applied = append(r.applied, string(e.GetData()))
+				}
+			}
+			for _, resp := range m.Responses {
+				if err := r.group.StepLocal(resp); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func (s *scenario) stable(id keys.ReplicaID) {
+	r := s.replicas[id]
+	appends := r.appends
+	r.appends = nil
+	for _, m := range appends {
+		if m.Term != nil {
+			if err := r.storage.SetHardState(&raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		if err := r.storage.Append(m.Entries); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, resp := range m.Responses {
+			if keys.ReplicaID(resp.GetTo()) == id {
+				if err := r.group.StepLocal(resp); err != nil {
+					s.t.Fatal(err)
+				}
+			} else {
+				s.wire = append(s.wire, r.group.Outgoing(resp))
+			}
+		}
+	}
+	s.collect(id)
+}
+
+func (s *scenario) deliver(d *datadriven.TestData) {
+	wire := s.wire
+	s.wire = nil
+	for _, m := range wire {
+		if s.cut[[2]uint64{m.GetFrom(), m.GetTo()}] {
+			continue
+		}
+		s.replicas[keys.ReplicaID(m.GetTo())].group.Step(m)
+		s.collect(keys.ReplicaID(m.GetTo()))
+	}
+}
+
+func (s *scenario) settle() {
+	for range 100 {
+		busy := len(s.wire) > 0
+		s.deliver(nil)
+		for _, id := range s.ids() {
+			busy = busy || len(s.replicas[id].appends) > 0
+			s.stable(id)
+		}
+		if !busy {
+			return
+		}
+	}
+	s.t.Fatal("the group does not come to rest")
+}
