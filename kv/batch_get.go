@@ -67,6 +67,20 @@ type group struct {
 	places []int
 	// at is when they were read.
 	at Timestamp
+	// halves take the group's place when it turned out to hold too much for one answer.
+	halves []*group
+}
+
+// leaves are the groups that were read.
+func leaves(groups []*group, into []*group) []*group {
+	for _, g := range groups {
+		if g.halves == nil {
+			into = append(into, g)
+		} else {
+			into = leaves(g.halves, into)
+		}
+	}
+	return into
 }
 
 // batchGet reads everything into pairs; errElsewhere means that the partitions changed meanwhile.
@@ -75,9 +89,10 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 	if err != nil {
 		return err
 	}
-	if err := k.readGroups(ctx, id, groups, at, pairs); err != nil || !at.IsZero() || len(groups) == 1 {
+	if err := k.readGroups(ctx, id, groups, at, pairs); err != nil || !at.IsZero() {
 		return err
 	}
+	groups = leaves(groups, nil)
 	for _, g := range groups {
 		if at.Less(g.at) {
 			at = g.at
@@ -139,6 +154,9 @@ func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, 
 			return errElsewhere
 		},
 	})
+	if _, large := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); large && len(g.keys) > 1 {
+		return k.halve(ctx, id, g, at, pairs)
+	}
 	if err != nil {
 		return err
 	}
@@ -158,6 +176,21 @@ func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, 
 	return nil
 }
 
+// halve reads a group in two halves: its values are too large for one answer.
+func (k *Keyspace) halve(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, pairs []Pair) error {
+	middle := len(g.keys) / 2
+	low, high := *g, *g
+	low.keys, low.places = g.keys[:middle], g.places[:middle]
+	high.keys, high.places = g.keys[middle:], g.places[middle:]
+	g.halves = []*group{&low, &high}
+	for _, half := range g.halves {
+		if err := k.readGroup(ctx, id, half, at, pairs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends the others' context.
 func inParallel(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) error {
 	switch n {
@@ -173,4 +206,3 @@ func inParallel(ctx context.Context, n, limit int, f func(ctx context.Context, i
 	}
 	return workers.Wait()
 }
-

@@ -67,6 +67,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 		}
 		return nil, e
 	}
+	c.sender.Greet(ctx)
 	return c, nil
 }
 

@@ -41,7 +41,7 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 		return 0, err
 	}
 	if c.q.hasAt {
-		return c.all(ctx, parts, exactly(c.q.at), false)
+		return c.all(ctx, parts, exactly(c.q.at))
 	}
 	if len(parts) == 1 {
 		t := c.track(parts[0])
@@ -50,13 +50,13 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 			return 0, err
 		}
 		if covers {
-			rest, err := c.finish(ctx, t, exactly(at), false)
+			rest, err := c.finish(ctx, t, exactly(at))
 			return count + rest, err
 		}
 	}
 	err = k.consistent(ctx, id, c.q.span, func() bool { return true },
-		func(parts []*route.Partition, s *snapshot, mayAsk bool) (err error) {
-			total, err = c.all(ctx, parts, s, mayAsk)
+		func(parts []*route.Partition, s *snapshot) (err error) {
+			total, err = c.all(ctx, parts, s)
 			return err
 		})
 	return total, err
@@ -75,7 +75,7 @@ func (c *counter) firstPage(ctx context.Context, t *track) (count uint64, at Tim
 }
 
 // all counts the partitions in parallel.
-func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot, mayAsk bool) (uint64, error) {
+func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot) (uint64, error) {
 	var total atomic.Uint64
 	err := inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) error {
 		t := c.track(parts[i])
@@ -86,7 +86,7 @@ func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot
 		if err != nil {
 			return err
 		}
-		rest, err := c.finish(ctx, t, s, mayAsk)
+		rest, err := c.finish(ctx, t, s)
 		total.Add(count + rest)
 		return err
 	})
@@ -94,11 +94,8 @@ func (c *counter) all(ctx context.Context, parts []*route.Partition, s *snapshot
 }
 
 // finish counts the pages after the first.
-func (c *counter) finish(ctx context.Context, t *track, s *snapshot, mayAsk bool) (count uint64, err error) {
+func (c *counter) finish(ctx context.Context, t *track, s *snapshot) (count uint64, err error) {
 	for !t.over {
-		if mayAsk {
-			return 0, errYoung
-		}
 		n, _, _, err := t.countPage(ctx, s)
 		if err != nil {
 			return 0, err

@@ -24,7 +24,6 @@ type feed struct {
 	// pending brings the page on its way; nil if there is none. While it is not nil the track belongs to the fetching
 	// goroutine.
 	pending chan fetched
-	started bool
 }
 
 type fetched struct {
@@ -38,11 +37,6 @@ func (f *feed) head(ctx context.Context) (*kvpb.Pair, error) {
 		f.pairs, f.next = nil, 0
 		if f.pending == nil && f.track.over {
 			return nil, nil
-		}
-		if f.started {
-			if err := f.scan.mayRefill(); err != nil {
-				return nil, err
-			}
 		}
 		if err := f.fill(ctx); err != nil {
 			return nil, err
@@ -62,7 +56,6 @@ func (f *feed) pop(ctx context.Context) {
 
 // fill brings the next page into hand.
 func (f *feed) fill(ctx context.Context) error {
-	f.started = true
 	var got fetched
 	if f.pending != nil {
 		got = <-f.pending // comes soon after ctx ends, too
@@ -94,7 +87,7 @@ func (f *feed) fetch(ctx context.Context) (page, error) {
 // prefetch sends for the next page, unless it is not needed as far as can be told.
 func (f *feed) prefetch(ctx context.Context) {
 	s := f.scan
-	if f.track.over || s.holding || ctx.Err() != nil {
+	if f.track.over || ctx.Err() != nil {
 		return
 	}
 	if s.q.limit > 0 && s.q.limit-s.yielded <= (len(f.pairs)-f.next)*f.share {
@@ -127,7 +120,7 @@ func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapsh
 	err := inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error {
 		f := feeds[i]
 		p, err := f.fetch(ctx)
-		f.pairs, f.started = p.pairs, true
+		f.pairs = p.pairs
 		return err
 	})
 	if err != nil {

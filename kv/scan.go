@@ -81,14 +81,9 @@ type scan struct {
 	q        *query
 	yield    func(Pair, error) bool
 
-	// left: the loop was left. yielded: rows so far, held ones included.
+	// left: the loop was left. yielded: rows so far.
 	left    bool
 	yielded int
-	// holding: rows are kept back, since the scan may yet begin anew.
-	holding bool
-	held    []Pair
-	// delivered: the loop has seen a row.
-	delivered bool
 
 	// slots bounds the pages on their way in a merge.
 	slots chan struct{}
@@ -110,13 +105,14 @@ func (s *scan) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.keyspace.consistent(ctx, s.id, s.q.span, func() bool { return !s.delivered && !s.left },
-		func(parts []*route.Partition, snap *snapshot, mayAsk bool) error {
-			s.yielded, s.held, s.holding = 0, nil, mayAsk
-			if err := s.read(ctx, parts, snap); err != nil {
-				return err
+	return s.keyspace.consistent(ctx, s.id, s.q.span, func() bool { return s.yielded == 0 },
+		func(parts []*route.Partition, snap *snapshot) error {
+			if !s.hashed {
+				if err := s.keyspace.prove(ctx, s.id, parts, snap, s.q.reverse); err != nil {
+					return err
+				}
 			}
-			return s.release()
+			return s.read(ctx, parts, snap)
 		})
 }
 
@@ -145,7 +141,7 @@ func (s *scan) firstPartition(ctx context.Context, only bool) (done bool, err er
 		}
 		return true, nil
 	}
-	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: len(first.pairs), share: 1, pairs: first.pairs}
+	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: s.rows(1), share: 1, pairs: first.pairs}
 	return true, s.sequential(ctx, f)
 }
 
@@ -202,40 +198,12 @@ func (s *scan) sequential(ctx context.Context, f *feed) error {
 	}
 }
 
-// emit yields a pair, or keeps it back; false means that the scan is over.
+// emit yields a pair; false means that the scan is over.
 func (s *scan) emit(p Pair) bool {
 	s.yielded++
-	if s.holding {
-		s.held = append(s.held, p)
-	} else {
-		s.delivered = true
-		if !s.yield(p, nil) {
-			s.left = true
-			return false
-		}
+	if !s.yield(p, nil) {
+		s.left = true
+		return false
 	}
 	return s.q.limit == 0 || s.yielded < s.q.limit
 }
-
-// release yields what was kept back.
-func (s *scan) release() error {
-	s.holding = false
-	for _, p := range s.held {
-		s.delivered = true
-		if !s.yield(p, nil) {
-			s.left = true
-			break
-		}
-	}
-	s.held = nil
-	return nil
-}
-
-// mayRefill is asked before any page but the first ones. While rows are kept back, the scan rather begins anew.
-func (s *scan) mayRefill() error {
-	if s.holding {
-		return errYoung
-	}
-	return nil
-}
-

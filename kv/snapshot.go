@@ -14,46 +14,48 @@ import (
 
 // How a read over several partitions finds its moment.
 //
-// The read timestamp T must be such that (a) every write acknowledged before the read began has a timestamp at or below T,
-// and (b) all partitions are read at T. For (a) the client asks all nodes that lead a partition concerned for their
-// clocks, in parallel, and takes the maximum with its session: a leader's clock is at or above every timestamp that the leader
-// has given out.
+// The read timestamp T must be such that every write acknowledged before the read began has a timestamp at or below T. So the
+// client asks the nodes that lead the partitions for their clocks, all at once, and takes the maximum with its session:
+// a leader's clock is at or above every timestamp that it has given out.
 //
-// That is sound for a partition if the node that was asked was indeed its leader at that moment, and if what earlier leaders
-// wrote is not above the node's clock. So a partition is read exactly at T if
+// That holds for a partition if the node that was asked did lead it. So the leader that was asked, node and term, is
+// pinned, and the partition's first page must be answered by just that leader: as it still leads after the clocks were
+// asked, nobody else had led before. Then the partition is proved. If another leader turns up first, the read begins anew.
 //
-//   - its leader, node and term, had been known to this client for at least the maximum clock offset when the clocks were
-//     asked: then whatever an earlier leader gave out lies below this leader's clock by now; and
-//   - the first page is answered by that node in that term, which shows that nobody else has led the partition meanwhile. Once
-//     this is shown, later pages may come from any leader.
+// What is left is writes of still earlier leaders, which can lie above the pinned leader's clock if that leads since less than
+// the maximum offset. A read carries the uncertainty interval (T, T + maximum offset]; the leader knows up to where
+// earlier leaders can have written, looks no further, and refuses with UNCERTAIN if it meets a version there. The read then
+// begins anew, above that version.
 //
-// Otherwise it is read with an uncertainty interval (T, T + maximum offset]: where the node meets a version inside, it
-// cannot be told whether that was acknowledged before the read began, and the node refuses with UNCERTAIN. As long as
-// nothing was yielded, the read then begins anew at a later T. A read that is about to take long (more than its first
-// pages) while a leader is known too freshly waits out the rest of the offset and begins anew as well, so that
-// uncertainty cannot end it halfway under concurrent writes. What remains is a leader that changes between the beginning
-// of a scan of a range keyspace and its first page from that partition: ErrSnapshotUncertain.
+// Once a partition is proved, a later leader may answer its further pages. It cannot tell what the pinned leader wrote
+// after the read began from what was acknowledged before. So it is asked to read exactly at T, provided that the
+// pinned leader had been known for the maximum offset already: nothing of still earlier leaders lies above T then.
+//
+// A merge over hash partitions has all first pages before it yields anything, so it can always begin anew. A scan of a range
+// keyspace proves the partitions beforehand, the nearest maxProved of them.
 
-// clockWait is how long an unreachable leader's clock is waited for; the uncertainty interval covers for it.
-const clockWait = 300 * time.Millisecond
+const (
+	// clockWait is how long an unreachable leader's clock is waited for; its partitions are not pinned.
+	clockWait = 300 * time.Millisecond
+	// leaderWait is how long a scan of a range keyspace waits at its beginning for partitions without a leader, which it may
+	// never get to.
+	leaderWait = time.Second
+	// maxProved is how many partitions of a range keyspace are proved at the beginning of a scan.
+	maxProved = 256
+)
 
-// errYoung asks for a new beginning, once all leaders have been known for long enough.
-var errYoung = errors.New("a leader is known too freshly")
+// errUnpinned ends a read that is about to go to a leader whose clock was not asked.
+var errUnpinned = errors.New("the leader of a partition changed as the read began")
 
-// maxYoungRestarts bounds the new beginnings of that kind; after them the read goes on with uncertainty intervals.
-const maxYoungRestarts = 2
-
-// snapshot is a moment at which partitions are read.
+// snapshot is a moment at which partitions are read. It may be used by several goroutines.
 type snapshot struct {
 	at Timestamp
-	// exact: no partition has an uncertainty interval (the caller named the moment, or a linearisable first page did).
+	// exact: no partition is uncertain (the caller named the moment, or the one leader concerned chose it).
 	exact bool
 	// limit is the end of the uncertainty interval.
 	limit Timestamp
-	// pins are the leaders whose clock was asked, and old those of them that had been known for long enough.
+	// pins are the leaders whose clock was asked.
 	pins map[keys.PartitionID]pin
-	// ripe is when all pins are old; zero if waiting does not help.
-	ripe time.Time
 
 	mu struct {
 		sync.Mutex
@@ -64,29 +66,59 @@ type snapshot struct {
 type pin struct {
 	node keys.NodeID
 	term uint64
-	old  bool
+	// old: it had been known for the maximum offset when its clock was asked.
+	old bool
 }
 
-// exactly is a snapshot that a caller named.
+// exactly is a snapshot at a moment that needs no proof.
 func exactly(at Timestamp) *snapshot { return &snapshot{at: at, exact: true} }
+
+// prepare is called before a page of partition p is asked of leader l. It returns the end of the uncertainty interval, nil if
+// there is none; or errUnpinned.
+func (s *snapshot) prepare(p *route.Partition, l route.Leader) (*kvpb.Timestamp, error) {
+	if s.exact {
+		return nil, nil
+	}
+	pin, known := s.pins[p.ID]
+	if known && pin.node == l.Node && pin.term == l.Term {
+		return toWire(s.limit), nil
+	}
+	s.mu.Lock()
+	proved := s.mu.proved[p.ID]
+	s.mu.Unlock()
+	switch {
+	case !proved:
+		return nil, errUnpinned
+	case pin.old:
+		return nil, nil
+	}
+	return toWire(s.limit), nil
+}
+
+// answered notes who answered a page.
+func (s *snapshot) answered(a route.Answer) {
+	if s.exact {
+		return
+	}
+	if pin, known := s.pins[a.Partition.ID]; known && pin.node == a.Node && pin.term == a.Term {
+		s.mu.Lock()
+		s.mu.proved[a.Partition.ID] = true
+		s.mu.Unlock()
+	}
+}
 
 // begin finds a moment for reading the partitions, at or above floor.
 func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, floor Timestamp) (*snapshot, error) {
 	s, offset := k.client.sender, k.client.cfg.maxClockOffset
-	if err := k.findLeaders(ctx, id, parts); err != nil {
-		return nil, err
-	}
 	for {
+		if err := k.findLeaders(ctx, id, parts); err != nil {
+			return nil, err
+		}
 		began := time.Now()
 		pins := make(map[keys.PartitionID]pin, len(parts))
-		var ripe time.Time
 		for _, p := range parts {
 			if l, ok := p.Leader(); ok && l.Term != 0 {
-				old := l.Since.Add(offset)
-				pins[p.ID] = pin{node: l.Node, term: l.Term, old: !old.After(began)}
-				if old.After(ripe) {
-					ripe = old
-				}
+				pins[p.ID] = pin{node: l.Node, term: l.Term, old: began.Sub(l.Since) >= offset}
 			}
 		}
 		clock, answered := s.Clocks(ctx, parts, clockWait)
@@ -94,11 +126,7 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 			return nil, &route.Error{Cause: err, Message: "asking the nodes for their clocks"}
 		}
 		if len(answered) == 0 {
-			// Every leader has just failed. Wait until the partitions have leaders again.
-			if err := k.findLeaders(ctx, id, parts); err != nil {
-				return nil, err
-			}
-			continue
+			continue // all leaders have just failed
 		}
 		for partition, p := range pins {
 			if !answered[p.node] {
@@ -106,132 +134,91 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 			}
 		}
 		at := hlc.Max(hlc.Max(clock, floor), s.Session())
-		snap := &snapshot{at: at, limit: at.Add(offset), pins: pins, ripe: ripe}
+		snap := &snapshot{at: at, limit: at.Add(offset), pins: pins}
 		snap.mu.proved = make(map[keys.PartitionID]bool, len(parts))
 		return snap, nil
 	}
 }
 
-// findLeaders reads a little of every partition without a known leader: the answer says who leads it.
+// findLeaders reads a little of every partition without a known leader: the answer says who leads it. All partitions of a
+// hash keyspace are needed, so they are waited for; of a range keyspace, some may never be.
 func (k *Keyspace) findLeaders(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition) error {
 	var leaderless []*route.Partition
 	for _, p := range parts {
-		if _, ok := p.Leader(); !ok {
+		if l, ok := p.Leader(); !ok || l.Term == 0 {
 			leaderless = append(leaderless, p)
 		}
 	}
-	return inParallel(ctx, len(leaderless), parallelRequests, func(ctx context.Context, i int) error {
-		p := leaderless[i]
+	if len(leaderless) == 0 {
+		return nil
+	}
+	optional := leaderless[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength && len(leaderless) < len(parts)
+	inner, cancel := ctx, context.CancelFunc(noCancel)
+	if optional {
+		inner, cancel = context.WithTimeout(ctx, leaderWait)
+	}
+	defer cancel()
+	err := inParallel(inner, len(leaderless), parallelRequests, func(ctx context.Context, i int) error {
+		return k.client.sender.FindLeader(ctx, leaderless[i])
+	})
+	if err != nil && optional && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// prove reads a little of each partition from the pinned leaders, so that the scan need not begin anew later.
+func (k *Keyspace) prove(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, s *snapshot, reverse bool) error {
+	n := min(len(parts), maxProved)
+	return inParallel(ctx, n, parallelRequests, func(ctx context.Context, i int) error {
+		p := parts[i]
+		if reverse {
+			p = parts[len(parts)-1-i]
+		}
+		if _, pinned := s.pins[p.ID]; !pinned {
+			return nil // the scan finds out when it gets there
+		}
 		start := p.Span.Start
 		if len(start) == 0 {
 			start = []byte{0}
 		}
-		call := route.Call{
-			Keyspace: id,
-			By:       route.ByHash,
-			Hash:     p.Hash,
-			Request: &kvpb.Request{Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{
-				Start: start, End: keys.Next(start), MaxRows: 1,
-			}}},
-		}
-		if p.Descriptor.PrefixLength == keys.KeyspacePrefixLength {
-			call.By, call.Key = route.ByKey, start
-		}
-		_, err := k.client.sender.Do(ctx, &call)
+		t := &track{keyspace: k, id: id, rest: keys.Span{Start: start, End: keys.Next(start)}}
+		_, _, _, err := t.countPage(ctx, s)
 		return err
 	})
 }
 
-// young reports whether a new beginning at a later time would spare uncertainty intervals.
-func (s *snapshot) young() bool {
-	if s.exact {
-		return false
-	}
-	for _, p := range s.pins {
-		if !p.old {
-			return true
-		}
-	}
-	return false
-}
-
-// uncertainUntil is the end of the uncertainty interval for a read of the partition that is about to go to this leader; nil
-// if there is none.
-func (s *snapshot) uncertainUntil(p *route.Partition, l route.Leader) *kvpb.Timestamp {
-	if s.exact || s.pinned(p.ID, l.Node, l.Term) {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.proved[p.ID] {
-		return nil
-	}
-	return toWire(s.limit)
-}
-
-func (s *snapshot) pinned(p keys.PartitionID, node keys.NodeID, term uint64) bool {
-	pin, ok := s.pins[p]
-	return ok && pin.old && pin.node == node && pin.term == term && term != 0
-}
-
-// answered notes where a page came from.
-func (s *snapshot) answered(a route.Answer) {
-	if s.exact || !s.pinned(a.Partition.ID, a.Node, a.Term) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.proved[a.Partition.ID] = true
-}
-
-// ripen waits until no pin is young.
-func (k *Keyspace) ripen(ctx context.Context, s *snapshot) error {
-	timer := time.NewTimer(max(0, time.Until(s.ripe)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return &route.Error{Cause: ctx.Err()}
-	case <-k.client.sender.Done():
-		return &route.Error{Cause: route.ErrClosed}
-	}
-}
-
-// consistent calls read with one snapshot after the other until it succeeds without uncertainty, or fails otherwise. restart
-// says whether it may begin anew; young, whether read may ask for that with errYoung.
-func (k *Keyspace) consistent(ctx context.Context, id keys.KeyspaceID, span keys.Span, restart func() bool,
-	read func(parts []*route.Partition, s *snapshot, mayAsk bool) error) error {
+// consistent calls read with one snapshot after the other, until one holds or mayRestart says that it is too late for another.
+func (k *Keyspace) consistent(ctx context.Context, id keys.KeyspaceID, span keys.Span, mayRestart func() bool,
+	read func(parts []*route.Partition, s *snapshot) error) error {
 	var floor Timestamp
-	for youngRestarts := 0; ; {
-		parts, err := k.client.sender.PartitionsOf(ctx, id, span)
+	// All beginnings together are bounded, the reading in between is so page by page.
+	beginning, cancel := k.client.bound(ctx)
+	defer cancel()
+	for {
+		parts, err := k.client.sender.PartitionsOf(beginning, id, span)
 		if err != nil {
 			return err
 		}
-		snap, err := k.boundedBegin(ctx, id, parts, floor)
+		snap, err := k.begin(beginning, id, parts, floor)
 		if err != nil {
 			return err
 		}
-		err = read(parts, snap, snap.young() && youngRestarts < maxYoungRestarts)
-		if err == nil || !restart() {
+		err = read(parts, snap)
+		if err == nil {
+			return nil
+		}
+		ts, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN)
+		if !uncertain && !errors.Is(err, errUnpinned) {
 			return err
 		}
-		if errors.Is(err, errYoung) {
-			youngRestarts++
-			if err := k.ripen(ctx, snap); err != nil {
-				return err
-			}
-		} else if ts, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN); uncertain {
-			floor = hlc.Max(floor, ts)
-		} else {
-			return err
+		if !mayRestart() {
+			return &Error{Op: "scan", Keyspace: k.name, wraps: []error{ErrSnapshotUncertain, err}, Message: "the leader of a partition " +
+				"changed while the scan ran, so its next rows could miss writes from before the scan began; scan again, or go on with a new scan"}
+		}
+		floor = hlc.Max(floor, ts)
+		if cause := beginning.Err(); cause != nil {
+			return &route.Error{Cause: cause, Message: "no moment for a consistent read was found: " + err.Error()}
 		}
 	}
-}
-
-// boundedBegin is begin within the request timeout.
-func (k *Keyspace) boundedBegin(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, floor Timestamp) (*snapshot, error) {
-	ctx, cancel := k.client.bound(ctx)
-	defer cancel()
-	return k.begin(ctx, id, parts, floor)
 }

@@ -23,7 +23,7 @@ type track struct {
 }
 
 // call routes a request to the partition of the next keys. clip gives each attempt's part of rest that lies in the partition.
-func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
+func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span) error) *route.Call {
 	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start}
 	if t.hashed {
 		c.By, c.Hash = route.ByHash, t.hash
@@ -31,8 +31,7 @@ func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, 
 		c.By, c.Key = route.Before, t.rest.End
 	}
 	c.Prepare = func(p *route.Partition, l route.Leader) error {
-		clip(p, l, t.rest.Intersect(p.Span))
-		return nil
+		return clip(p, l, t.rest.Intersect(p.Span))
 	}
 	return c
 }
@@ -73,11 +72,12 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	if snap != nil {
 		scan.At = toWire(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) {
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
 		scan.Start, scan.End = span.Start, span.End
 		if snap != nil {
-			scan.UncertainUntil = snap.uncertainUntil(p, l)
+			scan.UncertainUntil, err = snap.prepare(p, l)
 		}
+		return err
 	})
 	answer, err := t.keyspace.client.sender.Do(ctx, call)
 	if err != nil {
@@ -102,11 +102,12 @@ func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at
 	if snap != nil {
 		command.At = toWire(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) {
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
 		command.Start, command.End = span.Start, span.End
 		if snap != nil {
-			command.UncertainUntil = snap.uncertainUntil(p, l)
+			command.UncertainUntil, err = snap.prepare(p, l)
 		}
+		return err
 	})
 	answer, err := t.keyspace.client.sender.Do(ctx, call)
 	if err != nil {

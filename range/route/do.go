@@ -35,6 +35,9 @@ type Call struct {
 	// Prepare is called before each attempt if set, to make the command fit this partition and leader. An error ends the call
 	// with it as the cause.
 	Prepare func(*Partition, Leader) error
+
+	// leader: the call is over, and was not sent, when the partition has a leader of a known term.
+	leader bool
 }
 
 // Answer is a response and where it came from.
@@ -86,7 +89,9 @@ type attempt struct {
 
 	// maybe: an earlier attempt of the write may have been executed.
 	maybe bool
-	sent  int
+	// renewed: the session was too old, and was replaced.
+	renewed bool
+	sent    int
 	// last is what the most recent failure was, in words and as a code, and where.
 	last struct {
 		code      kvpb.ErrorCode
@@ -126,6 +131,9 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 		if looking {
 			defer func() { <-p.cell.token }()
 		}
+	}
+	if call.leader && l.term != 0 {
+		return Answer{}, nil, nil
 	}
 	if call.Prepare != nil {
 		if err = call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {

@@ -377,4 +377,3 @@ func (t *Table) NodeAddress(id keys.NodeID) string {
 	}
 	return ""
 }
-

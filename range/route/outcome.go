@@ -82,9 +82,20 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		s.learnLeader(p.cell, l.node, e)
 		p.cell.drop(l, time.Now())
 		return Answer{}, nil, &unhealthyBackoff
-	case kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_DEADLINE_EXCEEDED:
+	case kvpb.ErrorCode_OUTCOME_UNKNOWN:
 		a.maybe = a.maybe || a.call.Write
+		s.learnLeader(p.cell, l.node, e)
 		return Answer{}, nil, &unknownBackoff
+	case kvpb.ErrorCode_DEADLINE_EXCEEDED:
+		return Answer{}, nil, &overloadedBackoff // it did not run, and our own context is about to end
+	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
+		// A session that was idle for longer than versions are kept. No attempt was taken, so the request may begin anew, in the
+		// session that this answer has brought up to date.
+		if a.call.Write && !a.maybe && !a.renewed {
+			a.renewed = true
+			a.session = s.session.highest.Load()
+			return Answer{}, nil, &atOnce
+		}
 	case kvpb.ErrorCode_WRONG_CLUSTER:
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	case kvpb.ErrorCode_UNKNOWN_ERROR:

@@ -187,6 +187,63 @@ func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
 // RaiseSession makes the session at least ts.
 func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(rpc.ToTimestamp(ts)) }
 
+// FindLeader returns when the partition has a known leader, node and term.
+func (s *Sender) FindLeader(ctx context.Context, p *Partition) error {
+	if l, ok := p.Leader(); ok && l.Term != 0 {
+		return nil
+	}
+	start := p.Span.Start
+	if len(start) == 0 {
+		start = []byte{0}
+	}
+	// A write of term 0 is refused by every replica, and by the leader with its term. Should that ever fail to hold, the
+	// write is one of no effect: it expects a version that no key has.
+	call := Call{
+		Keyspace: p.Keyspace,
+		By:       ByHash,
+		Hash:     p.Hash,
+		Key:      start,
+		leader:   true,
+		Request: &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
+			Key: start, Expected: &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
+		}}},
+	}
+	if p.Descriptor.PrefixLength == keys.KeyspacePrefixLength {
+		call.By = ByKey
+	}
+	_, err := s.Do(ctx, &call)
+	return err
+}
+
+// Greet asks some nodes for their clocks, so that the session begins at the cluster's present. It makes do without an answer.
+func (s *Sender) Greet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, greetWait)
+	defer cancel()
+	s.mu.Lock()
+	var ask []*node
+	for id := range s.mu.contents.nodes {
+		if n := s.nodeLocked(id); len(ask) < candidates && !n.suspected.Load() {
+			ask = append(ask, n)
+		}
+	}
+	s.mu.Unlock()
+	answers := make(chan error, len(ask))
+	for _, n := range ask {
+		go func() { // ends with ctx at the latest, and is waited for below
+			_, err := n.lanes[0].now(ctx)
+			answers <- err
+		}()
+	}
+	for range ask {
+		if <-answers == nil {
+			cancel() // one will do
+		}
+	}
+}
+
+// greetWait is how long Greet waits for a first answer.
+const greetWait = 500 * time.Millisecond
+
 // Clocks asks the nodes that lead the given partitions for their clocks, all at once, and returns the highest timestamp
 // with the nodes that answered. Those that do not within the limit are left out. The answers raise the session.
 func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time.Duration) (hlc.Timestamp, map[keys.NodeID]bool) {
