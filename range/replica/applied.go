@@ -1,0 +1,127 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Stats is what a partition holds, kept exactly by every replica.
+type Stats struct {
+	// LiveKeys is the number of keys that have a value.
+	LiveKeys uint64
+	// Versions is the number of versions of all keys, tombstones included.
+	Versions uint64
+	// Bytes is the length of the state keys and values of all versions, without headers and before compression.
+	Bytes uint64
+}
+
+// appliedRecord is what a partition knows about itself. It is written in the same batch as what it describes, and is the same
+// on every replica that applied the same index (DESIGN invariant 2).
+type appliedRecord struct {
+	// index and term are of the last applied entry.
+	index, term uint64
+	// commandTerm and sequence are of the last entry that took effect: what the base of the next must be.
+	commandTerm, sequence uint64
+	// highest is at or above the timestamp of every version.
+	highest hlc.Timestamp
+	// closed is at or below the timestamp of every version that is yet to come.
+	closed hlc.Timestamp
+	// threshold is the timestamp below which nothing can be read any more.
+	threshold hlc.Timestamp
+	stats     Stats
+}
+
+const appliedVersion = 1
+
+func (a *appliedRecord) append(dst []byte) []byte {
+	dst = append(dst, appliedVersion)
+	for _, v := range [...]uint64{a.index, a.term, a.commandTerm, a.sequence} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	dst = appendTimestamp(dst, a.highest)
+	dst = appendTimestamp(dst, a.closed)
+	dst = appendTimestamp(dst, a.threshold)
+	for _, v := range [...]uint64{a.stats.LiveKeys, a.stats.Versions, a.stats.Bytes} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
+}
+
+func decodeApplied(data []byte) (appliedRecord, error) {
+	var a appliedRecord
+	if len(data) == 0 || data[0] != appliedVersion {
+		return a, errors.New("applied record: unknown version; was it written by a newer server?")
+	}
+	d := decoder{data: data[1:]}
+	for _, v := range [...]*uint64{&a.index, &a.term, &a.commandTerm, &a.sequence} {
+		*v = d.uvarint()
+	}
+	a.highest = d.timestamp()
+	a.closed = d.timestamp()
+	a.threshold = d.timestamp()
+	for _, v := range [...]*uint64{&a.stats.LiveKeys, &a.stats.Versions, &a.stats.Bytes} {
+		*v = d.uvarint()
+	}
+	if d.bad || len(d.data) > 0 {
+		return a, errors.New("applied record: malformed")
+	}
+	return a, nil
+}
+
+// readApplied reads the record of a partition; ok is false if there is none.
+func readApplied(r engine.Reader, id keys.PartitionID) (a appliedRecord, ok bool, err error) {
+	value, closer, err := r.Get(keys.LocalKey(id, keys.SuffixApplied))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return a, false, nil
+	}
+	if err != nil {
+		return a, false, fmt.Errorf("partition %s: reading the applied index: %w", id, err)
+	}
+	defer closer.Close()
+	if a, err = decodeApplied(value); err != nil {
+		return a, false, fmt.Errorf("partition %s: %w", id, err)
+	}
+	return a, true, nil
+}
+
+// accepts says whether an entry of the given term takes effect, which is decided alike on all replicas.
+//
+// INVARIANT: an entry takes effect only if everything that it was evaluated on has. A leader evaluates writes on top of
+// others that are proposed and not yet applied. Raft may drop one of those and accept the next (during a leadership
+// transfer that then fails, for example); what was evaluated on top of the lost one must then be lost with it.
+func (a *appliedRecord) accepts(term uint64, p *payload) bool {
+	if a.commandTerm == term {
+		return p.base == a.sequence
+	}
+	return p.base == 0
+}
+
+// advance brings the record to the state after an entry that takes effect. The error is one of a broken invariant.
+func (a *appliedRecord) advance(term uint64, p *payload) error {
+	a.commandTerm, a.sequence = term, p.sequence
+	a.highest = hlc.Max(a.highest, p.highest)
+	a.closed = hlc.Max(a.closed, p.closed)
+	a.threshold = hlc.Max(a.threshold, p.threshold)
+	for _, f := range [...]struct {
+		total *uint64
+		delta int64
+		name  string
+	}{
+		{&a.stats.LiveKeys, p.delta.liveKeys, "live keys"},
+		{&a.stats.Versions, p.delta.versions, "versions"},
+		{&a.stats.Bytes, p.delta.bytes, "bytes"},
+	} {
+		if f.delta < 0 && uint64(-f.delta) > *f.total {
+			return fmt.Errorf("%w: it takes %d from %d %s", errPayload, -f.delta, *f.total, f.name)
+		}
+		*f.total += uint64(f.delta)
+	}
+	return nil
+}

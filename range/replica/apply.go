@@ -1,0 +1,232 @@
+package replica
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// ownEntry is what came of one of this replica's own entries.
+type ownEntry struct {
+	term, sequence uint64
+	accepted       bool
+}
+
+// Apply applies entries in order, in one batch with the applied record. An error means that the replica is failed: what it
+// could not apply it must not skip.
+func (r *Replica) Apply(entries []group.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	start := time.Now()
+	if err := r.apply(entries); err != nil {
+		err = fmt.Errorf("partition %s: %w", r.id, err)
+		r.fail(err)
+		return err
+	}
+	r.node.Metrics.applyEntries.Add(float64(len(entries)))
+	r.node.Metrics.applySeconds.Observe(since(start))
+	r.kick(false)
+	return nil
+}
+
+func (r *Replica) apply(entries []group.Entry) error {
+	r.mu.Lock()
+	applied, failed := r.mu.applied, r.mu.failed
+	r.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	batch := r.state.NewBatch()
+	defer batch.Close()
+	var own []ownEntry
+	var descriptor *clusterpb.Partition
+	for i := range entries {
+		e := &entries[i]
+		if e.Index != applied.index+1 {
+			return fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice", e.Index, applied.index)
+		}
+		applied.index, applied.term = e.Index, e.Term
+		if len(e.Data) == 0 {
+			continue
+		}
+		p, err := decodePayload(e.Data)
+		if err != nil {
+			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
+		}
+		accepted := applied.accepts(e.Term, &p)
+		if p.proposer == r.self {
+			own = append(own, ownEntry{e.Term, p.sequence, accepted})
+		}
+		if !accepted {
+			r.node.Metrics.rejected.Inc()
+			continue
+		}
+		changed, err := r.stage(batch, &p)
+		if err == nil {
+			err = applied.advance(e.Term, &p)
+		}
+		if err != nil {
+			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
+		}
+		if changed != nil {
+			descriptor = changed
+		}
+	}
+	if err := batch.Set(keys.LocalKey(r.id, keys.SuffixApplied), applied.append(nil), nil); err != nil {
+		return err
+	}
+	// INVARIANT: the threshold is published before anything that it gives free is gone.
+	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {
+		r.threshold.Store(&threshold)
+	}
+	if err := r.state.Commit(batch); err != nil {
+		return err
+	}
+	// INVARIANT: before anything is answered, so that a read that begins after the answer has a timestamp above the write's.
+	r.observe(applied.highest)
+	if descriptor != nil {
+		r.descriptor.Store(descriptor)
+	}
+	r.complete(applied, own)
+	return nil
+}
+
+// stage adds the effects of an entry to the batch. It checks everything: what is applied here is the same everywhere, so it
+// had better be right.
+func (r *Replica) stage(batch *engine.StateBatch, p *payload) (descriptor *clusterpb.Partition, err error) {
+	span := keys.PartitionSpan(r.Descriptor())
+	err = walkBatch(p.batch, func(deletion bool, key, value []byte) error {
+		if deletion != (p.kind == kindRemove) {
+			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d", errPayload, p.kind)
+		}
+		switch {
+		case p.kind == kindDescriptor:
+			if !bytes.Equal(key, keys.LocalKey(r.id, keys.SuffixDescriptor)) {
+				return fmt.Errorf("%w: a descriptor at %s", errPayload, keys.PrettyState(key))
+			}
+			d, err := decodeDescriptor(r.id, value)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errPayload, err)
+			}
+			descriptor = d
+		default:
+			if err := checkReplicatedKey(span, key, p); err != nil {
+				return err
+			}
+		}
+		if deletion {
+			return batch.Delete(key, nil)
+		}
+		return batch.Set(key, value, nil)
+	})
+	return descriptor, err
+}
+
+// checkReplicatedKey checks a key of a write or removal: a version or an anchored record, of this partition.
+func checkReplicatedKey(span keys.Span, key []byte, p *payload) error {
+	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
+		switch {
+		case ts.IsZero():
+			return fmt.Errorf("%w: data key %s without a timestamp", errPayload, keys.PrettyState(key))
+		case !span.Contains(internalKey):
+			return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
+		case p.kind == kindWrite && p.highest.Less(ts):
+			return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", errPayload, keys.PrettyState(key), p.highest)
+		}
+		return nil
+	}
+	internalKey, _, err := keys.DecodeAnchorKey(key)
+	if err != nil {
+		return fmt.Errorf("%w: %s is neither a version nor an anchored record", errPayload, keys.PrettyState(key))
+	}
+	if !span.Contains(internalKey) {
+		return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
+	}
+	return nil
+}
+
+// complete makes what was applied known: to the overlay, to those who wait for it, and to whoever asked for it.
+func (r *Replica) complete(applied appliedRecord, own []ownEntry) {
+	var end ending
+	var done []*proposal
+	r.mu.Lock()
+	r.mu.applied = applied
+	for _, o := range own {
+		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
+			continue
+		}
+		if r.mu.barrier != 0 && o.sequence >= r.mu.barrier {
+			r.mu.barrier = 0
+		}
+		if len(r.mu.inFlight) == 0 || o.sequence < r.mu.inFlight[0].sequence {
+			continue // given up
+		}
+		first := r.mu.inFlight[0]
+		if o.accepted && o.sequence == first.sequence {
+			n := copy(r.mu.inFlight, r.mu.inFlight[1:])
+			r.mu.inFlight[n] = nil
+			r.mu.inFlight = r.mu.inFlight[:n]
+			r.mu.overlay.remove(first.flights)
+			r.mu.waitingReads -= len(first.waiters)
+			r.node.Metrics.proposals.Dec()
+			r.node.Metrics.overlayVersions.Sub(float64(len(first.flights)))
+			done = append(done, first)
+			continue
+		}
+		// One was lost before this one, or this one was evaluated on top of one that was: none that is in flight will
+		// have an effect.
+		r.giveUpLocked(&end, notRun)
+	}
+	r.checkServingLocked()
+	r.mu.Unlock()
+	r.finish(&end)
+
+	for _, p := range done {
+		r.answer(p, applied.highest)
+	}
+}
+
+// answer answers what waited for a proposal.
+func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
+	if len(p.answers) > 0 {
+		now := rpc.ToTimestamp(hlc.Max(r.node.Clock.Now(), highest))
+		for i := range p.answers {
+			a := &p.answers[i]
+			if a.done != nil {
+				a.done(nil)
+				continue
+			}
+			// All share it: nobody changes a response.
+			a.response.Now = now
+			r.reply(a.pending, a.command, a.response)
+		}
+	}
+	for _, rd := range p.waiters {
+		r.resumeRead(rd)
+	}
+}
+
+// fail marks the replica failed: it answers no more requests but with an error.
+func (r *Replica) fail(err error) {
+	var end ending
+	r.mu.Lock()
+	if r.mu.failed == nil {
+		r.mu.failed = err
+		r.node.Metrics.failures.Inc()
+		r.node.Logger.Error("replica failed", "partition", r.id, "replica", r.self, "error", err)
+	}
+	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
+	r.giveUpLocked(&end, outcomeUnknown)
+	r.refuseQueueLocked(&end)
+	r.mu.cache.reset(hlc.Timestamp{})
+	r.mu.Unlock()
+	r.finish(&end)
+}

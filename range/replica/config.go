@@ -1,0 +1,138 @@
+package replica
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Group is what a replica needs of its Raft group.
+type Group interface {
+	// Propose appends data to the log if this replica leads at term, in the order of the calls. It does not wait.
+	// What it drops is told by LeadershipChanged: with another term or leader, or once more with the same. data belongs to the group
+	// from here on. An error means that nothing was or will be appended.
+	Propose(term uint64, data []byte) error
+	// ReadIndex calls done(nil) when the local applied state has reached an index that was committed when a quorum confirmed the
+	// leader, after the call; or done(error). It does not wait, and done must not block.
+	ReadIndex(done func(error))
+	// Lease reports whether this replica leads at term and holds the leader lease at this moment. It takes no lock.
+	Lease() (term uint64, ok bool)
+	// Leader is who leads, 0 if unknown, and at which term.
+	Leader() (keys.ReplicaID, uint64)
+	// Wake wakes the group if it sleeps.
+	Wake()
+	// TransferLeader gives up the lease and asks another replica to lead.
+	TransferLeader(to keys.ReplicaID)
+}
+
+// Config is what New needs. Config itself is not kept.
+type Config struct {
+	// Partition is the descriptor of a new partition. One that is in the state already has precedence.
+	Partition *clusterpb.Partition
+	ReplicaID keys.ReplicaID
+	// State holds the partition among others. It must stay open until Close has returned.
+	State *engine.State
+	Group Group
+	// Node is what the replicas of a node share.
+	Node *Node
+	// GCWindow is how long overwritten versions stay readable. Default 1 h. Negative: none.
+	GCWindow time.Duration
+}
+
+// Node is what the replicas of one node share. It is made once, and not changed after the first New.
+type Node struct {
+	Clock *hlc.Clock
+	// Metrics may be nil: nothing is counted.
+	Metrics *Metrics
+	// Logger may be nil: nothing is logged.
+	Logger *slog.Logger
+	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for each evaluation.
+	DiskFull func() bool
+	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.
+	Pool *Pool
+	Limits
+}
+
+// Limits bound what a replica holds and does at once. Zero fields take the defaults.
+type Limits struct {
+	// MaxInFlight is how many proposals of a partition are on their way at once. Default 2.
+	MaxInFlight int
+	// MaxEntryBytes is about how much one entry holds; a single larger write has an entry of its own. Default 1 MiB.
+	MaxEntryBytes int
+	// MaxQueuedWrites and MaxQueuedBytes bound a partition's queue. Defaults 4,096 and 16 MiB; a queue that is empty takes a write
+	// of any size.
+	MaxQueuedWrites, MaxQueuedBytes int
+	// MaxWaitingReads bounds the reads of a partition that wait for something in flight or for a read index. Default 1,024.
+	MaxWaitingReads int
+	// TimestampCacheSlots bounds a partition's timestamp cache; rounded up to a power of two. Default 32,768 (512 KiB).
+	TimestampCacheSlots int
+	// StallTimeout is after how long without completion proposals are given up as lost: outcome unknown. Default 10 s.
+	StallTimeout time.Duration
+}
+
+// EnsureDefaults fills in zero fields.
+func (l *Limits) EnsureDefaults() {
+	setDefault(&l.MaxInFlight, 2)
+	setDefault(&l.MaxEntryBytes, 1<<20)
+	setDefault(&l.MaxQueuedWrites, 4096)
+	setDefault(&l.MaxQueuedBytes, 16<<20)
+	setDefault(&l.MaxWaitingReads, 1024)
+	setDefault(&l.TimestampCacheSlots, defaultSlotLimit)
+	slots := firstSlots
+	for slots < l.TimestampCacheSlots {
+		slots *= 2
+	}
+	l.TimestampCacheSlots = slots
+	if l.StallTimeout <= 0 {
+		l.StallTimeout = 10 * time.Second
+	}
+}
+
+// Prepare fills in what is left out. It is called once, before the first New.
+func (n *Node) Prepare() error {
+	if n.Clock == nil {
+		return fmt.Errorf("replica: a node needs a clock")
+	}
+	if n.Logger == nil {
+		n.Logger = slog.New(slog.DiscardHandler)
+	}
+	if n.Metrics == nil {
+		n.Metrics = NewMetrics(nil)
+	}
+	if n.Pool == nil {
+		n.Pool = NewPool(4, 4096)
+	}
+	n.EnsureDefaults()
+	return nil
+}
+
+func setDefault(field *int, value int) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+// Pending is a request on its way through a replica. The replica owns the request until it has called Reply, exactly once,
+// from any goroutine: nobody may change it, nor the memory that its keys and values lie in. Reply must not block.
+type Pending struct {
+	// Client is the client's id: with the request's sequence it is the request id.
+	Client  uint64
+	Request *kvpb.Request
+	Reply   func(*kvpb.Response)
+	// Arrived is when the request came; its timeout counts from there.
+	Arrived time.Time
+}
+
+// Bounds of pages.
+const (
+	defaultPageRows  = 1000
+	maxPageRows      = 10_000
+	defaultPageBytes = 1 << 20
+	maxPageBytes     = 4 << 20
+)

@@ -1,0 +1,114 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A retried request takes effect at most once (DESIGN invariant 9), because the version history of its key records
+// what was done: each version carries the id of the request that wrote it.
+//
+// All attempts of a request carry the same session timestamp, and each gives its version a timestamp above that. So a later
+// attempt looks through the key's versions above the session's timestamp, newest first. In the common case the newest version
+// is not above it, and the one look-up that every write makes anyway decides.
+//
+// Versions that overwrote each other at or below the garbage collection threshold may be gone, and the record with them.
+// A session older than the threshold is therefore refused (checkSession). A session of zero is a client's that has seen
+// nothing yet; all versions above the threshold are looked through for it, which is complete unless its request is
+// older than the collection window. (Clients avoid that by asking for Now first.)
+//
+// An attempt that is late, and comes when a later one has been answered, meets the other rules: the term it names is over,
+// or it finds the version; or the stream that it came on was superseded before it was read (Hello.stream).
+
+// ownVersion is the version that an earlier attempt of a request wrote.
+type ownVersion struct {
+	found     bool
+	timestamp hlc.Timestamp
+	// sequence is of the proposal that carries it; 0 if it is applied.
+	sequence uint64
+	// beforeKnown says that wasLive is what the version before it was; it was in flight too.
+	beforeKnown, wasLive bool
+}
+
+// duplicate looks for a version of the key that the request wrote itself. p is the key's newest version.
+func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, error) {
+	r := e.r
+	after := w.session
+	if after.IsZero() {
+		after = *r.threshold.Load()
+	}
+	if !p.found || p.Timestamp.LessEq(after) {
+		return ownVersion{}, nil
+	}
+	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
+	if p.sequence != 0 {
+		own, index := e.duplicateInFlight(userKey, after, id)
+		if own.found {
+			return own, nil
+		}
+		// What was in flight a moment ago and is not now, is in the engine as of this index.
+		if err := e.refresh(index); err != nil {
+			return ownVersion{}, err
+		}
+	}
+	v, found, err := e.getter.FindRequest(e.internalKey(userKey), after, id)
+	return ownVersion{found: found, timestamp: v.Timestamp}, err
+}
+
+// duplicateInFlight looks through what is in flight, and returns the applied index at that moment.
+func (e *evaluation) duplicateInFlight(userKey []byte, after hlc.Timestamp, id mvcc.RequestID) (own ownVersion, index uint64) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for f := r.mu.overlay.keys[text(userKey)].newest; f != nil && after.Less(f.timestamp); f = f.older {
+		if f.request == id {
+			own = ownVersion{found: true, timestamp: f.timestamp, sequence: f.sequence}
+			if f.older != nil {
+				own.beforeKnown, own.wasLive = true, !f.older.tombstone
+			}
+			break
+		}
+	}
+	return own, r.mu.applied.index
+}
+
+// existedBefore says whether the key had a value before the request's own version. The version before it cannot have
+// been collected: the own one is above the threshold, so nothing at or below the threshold shadows its predecessor, but
+// for a tombstone.
+func (e *evaluation) existedBefore(userKey []byte, own ownVersion) (bool, error) {
+	if own.beforeKnown {
+		return own.wasLive, nil
+	}
+	v, found, err := mvcc.Get(e.r.state, e.internalKey(userKey), own.timestamp.Prev())
+	return found && v.Kind == mvcc.KindValue, err
+}
+
+// answerDuplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
+func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence uint64) {
+	e.r.node.Metrics.duplicates.Inc()
+	a := answer{pending: w.pending, command: w.command, response: response}
+	switch sequence {
+	case 0:
+		e.ready = append(e.ready, a)
+	case e.proposal.sequence:
+		e.proposal.answers = append(e.proposal.answers, a)
+	default:
+		e.answerWith(a, sequence)
+	}
+}
+
+// wrote ends the evaluation of a write that has effects.
+func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.Response) error {
+	switch {
+	case err != nil:
+		// Its versions are in the overlay and may not be in the batch: nothing of this proposal may go out.
+		e.over = true
+		return err
+	case !ok:
+		e.refuse(w, e.r.notLeader(w.pending.Request))
+		return nil
+	}
+	e.answerApplied(w, response())
+	return nil
+}

@@ -1,0 +1,505 @@
+package replica
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// evaluation turns queued writes into one proposal. There is at most one at work in a replica; it belongs to one goroutine.
+//
+// It holds no lock while it reads the engine. That is sound: what is applied meanwhile was in the overlay when it looked there,
+// and only it adds to the overlay.
+type evaluation struct {
+	r      *Replica
+	writes []write
+	// Taken together with the writes.
+	reign      uint64
+	term       uint64
+	proposal   *proposal
+	descriptor *clusterpb.Partition
+	low        hlc.Timestamp
+
+	now time.Time
+	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
+	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
+	leased   bool
+	diskFull bool
+	// over: the reign ended, nothing of this has an effect.
+	over bool
+	// clock is the clock's reading for the write at hand.
+	clock hlc.Timestamp
+
+	// getter reads the engine as of getterIndex or later.
+	getter      *mvcc.Getter
+	getterIndex uint64
+
+	kind  commandKind
+	batch *engine.StateBatch
+	delta statsDelta
+	// highest is the highest timestamp in the batch.
+	highest hlc.Timestamp
+	// boxes is where the next flights come from.
+	boxes []flight
+	key   []byte
+	// ready are answers that wait for nothing.
+	ready []answer
+}
+
+var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
+
+// step is what the evaluator does next.
+type step int
+
+const (
+	stepStop step = iota
+	stepBarrier
+	stepEvaluate
+)
+
+// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating.
+func (r *Replica) evaluateQueue() {
+	e := evaluations.Get().(*evaluation)
+	e.r = r
+	for {
+		switch e.take() {
+		case stepStop:
+			e.release()
+			return
+		case stepBarrier:
+			r.proposeBarrier()
+		case stepEvaluate:
+			e.run()
+		}
+	}
+}
+
+// release gives the evaluation back.
+func (e *evaluation) release() {
+	*e = evaluation{writes: e.writes[:0], key: e.key[:0], ready: e.ready[:0]}
+	if cap(e.key) > 64<<10 {
+		e.key = nil
+	}
+	evaluations.Put(e)
+}
+
+// take takes writes from the queue, or ends the evaluator's work.
+func (e *evaluation) take() step {
+	r := e.r
+	leaseTerm, leased := r.group.Lease()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.readyLocked() {
+		r.mu.evaluating = false
+		return stepStop
+	}
+	if r.mu.barrierDue {
+		return stepBarrier
+	}
+	bytes := 0
+	e.writes = e.writes[:0]
+	for r.mu.queue.len() > 0 {
+		w := r.mu.queue.first()
+		if len(e.writes) > 0 && (bytes+w.size > r.node.MaxEntryBytes || w.alone()) {
+			break
+		}
+		bytes += w.size
+		alone := w.alone()
+		e.writes = r.mu.queue.pop(e.writes)
+		if alone {
+			break
+		}
+	}
+	r.mu.sequence++
+	e.reign, e.term, e.low = r.mu.reign, r.mu.leadership.Term, r.mu.low
+	e.leased = leased && leaseTerm == e.term
+	e.proposal = &proposal{sequence: r.mu.sequence, term: e.term}
+	r.mu.building = e.proposal
+	e.over = false
+	return stepEvaluate
+}
+
+// run evaluates what was taken, proposes the outcome, and answers what can be answered.
+func (e *evaluation) run() {
+	r := e.r
+	r.node.Metrics.queued.Sub(float64(len(e.writes)))
+	e.now = time.Now()
+	e.diskFull = r.node.DiskFull != nil && r.node.DiskFull()
+	e.descriptor = r.Descriptor()
+	e.kind, e.delta, e.highest = kindWrite, statsDelta{}, hlc.Timestamp{}
+	e.proposal.answers = make([]answer, 0, len(e.writes))
+	e.boxes = make([]flight, len(e.writes))
+	internal := payload{}
+	for i := range e.writes {
+		e.evaluate(&e.writes[i], &internal)
+	}
+	if err := e.closeGetter(); err != nil {
+		r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
+	}
+	e.propose(&internal)
+	for i := range e.ready {
+		a := &e.ready[i]
+		if a.done != nil {
+			a.done(nil)
+			continue
+		}
+		r.reply(a.pending, a.command, a.response)
+	}
+	clear(e.ready)
+	e.ready = e.ready[:0]
+	clear(e.writes)
+}
+
+// evaluate evaluates one write: it adds to the proposal, or to ready.
+func (e *evaluation) evaluate(w *write, internal *payload) {
+	r := e.r
+	if w.internal != nil {
+		propose, err := w.internal.evaluate(e, internal)
+		switch {
+		case err != nil:
+			w.internal.done(err)
+		case propose:
+			e.kind = w.internal.kind
+			e.proposal.answers = append(e.proposal.answers, answer{done: w.internal.done})
+		}
+		return
+	}
+	q := w.pending.Request
+	switch {
+	case q.Term != e.term:
+		e.refuse(w, r.notLeader(q))
+		return
+	case q.Generation != e.descriptor.Generation:
+		e.refuse(w, r.staleEpoch(q, e.descriptor))
+		return
+	case expired(&w.pending, e.now):
+		e.refuse(w, r.deadlineExceeded(q))
+		return
+	case e.diskFull:
+		e.refuse(w, r.diskFull(q))
+		return
+	}
+	if refusal := e.checkSession(w); refusal != nil {
+		e.refuse(w, refusal)
+		return
+	}
+	var err error
+	switch c := q.Command.(type) {
+	case *kvpb.Request_Put:
+		err = e.put(w, c.Put)
+	case *kvpb.Request_Delete:
+		err = e.delete(w, c.Delete)
+	case *kvpb.Request_CompareAndSwap:
+		err = e.compareAndSwap(w, c.CompareAndSwap)
+	case *kvpb.Request_WriteBatch:
+		err = e.writeBatch(w, c.WriteBatch)
+	case *kvpb.Request_DeleteRange:
+		err = e.deleteRange(w, c.DeleteRange)
+	}
+	if err != nil {
+		e.refuse(w, r.readError(q, err))
+	}
+}
+
+// refuse answers a write that has no effect, and for a reason that needs no proof.
+func (e *evaluation) refuse(w *write, response *kvpb.Response) {
+	e.ready = append(e.ready, answer{pending: w.pending, command: w.command, response: response})
+}
+
+// answerApplied answers a write with what is true once the proposal being built has been applied.
+func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
+	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response})
+}
+
+// answerRead answers a write that writes nothing, because of what was read. sequence is of the proposal that carries the
+// version that decided it; 0 if that is applied.
+func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint64) {
+	a := answer{pending: w.pending, command: w.command, response: response}
+	switch {
+	case sequence == 0 && e.leased:
+		// The same proof as a read's: the lease was held, then the state was read.
+		e.ready = append(e.ready, a)
+	case sequence == 0 || sequence == e.proposal.sequence:
+		// If an entry of this term is committed now, nobody else led when it was evaluated.
+		e.proposal.answers = append(e.proposal.answers, a)
+	default:
+		e.answerWith(a, sequence)
+	}
+}
+
+// answerWith answers when the proposal in flight that has the sequence is applied.
+func (e *evaluation) answerWith(a answer, sequence uint64) {
+	r := e.r
+	r.mu.Lock()
+	if r.mu.reign == e.reign {
+		for _, p := range r.mu.inFlight {
+			if p.sequence == sequence {
+				p.answers = append(p.answers, a)
+				r.mu.Unlock()
+				return
+			}
+		}
+		r.mu.Unlock()
+		e.ready = append(e.ready, a) // applied meanwhile
+		return
+	}
+	r.mu.Unlock()
+	e.over = true
+	e.proposal.answers = append(e.proposal.answers, a)
+}
+
+// prior is the newest version of a key, as evaluation sees it.
+type prior struct {
+	mvcc.Version
+	found bool
+	// sequence is of the proposal that carries it; 0 if it is in the engine.
+	sequence uint64
+}
+
+// live says that the key has a value.
+func (p *prior) live() bool { return p.found && p.Kind == mvcc.KindValue }
+
+// internalKey is the internal key of a user key. It is valid until the next call.
+func (e *evaluation) internalKey(userKey []byte) []byte {
+	e.key = keys.AppendInternalKey(e.key[:0], e.descriptor, userKey)
+	return e.key
+}
+
+// prior looks a key up: in flight, then in the engine. The value is valid until the next look-up.
+func (e *evaluation) prior(userKey []byte) (prior, error) {
+	r := e.r
+	r.mu.Lock()
+	if c, ok := r.mu.overlay.keys[text(userKey)]; ok {
+		p := prior{Version: c.newest.version(), found: true, sequence: c.newest.sequence}
+		r.mu.Unlock()
+		return p, nil
+	}
+	index := r.mu.applied.index
+	r.mu.Unlock()
+	if err := e.refresh(index); err != nil {
+		return prior{}, err
+	}
+	v, found, err := e.getter.View(e.internalKey(userKey), hlc.MaxTimestamp)
+	return prior{Version: v, found: found}, err
+}
+
+// refresh makes the getter see at least what was applied at the index. What left the overlay later raised the index.
+func (e *evaluation) refresh(index uint64) error {
+	if e.getter != nil && e.getterIndex == index {
+		return nil
+	}
+	if err := e.closeGetter(); err != nil {
+		return err
+	}
+	var err error
+	if e.getter, err = mvcc.NewGetter(e.r.state); err != nil {
+		e.getter = nil
+		return err
+	}
+	e.getterIndex = index
+	return nil
+}
+
+func (e *evaluation) closeGetter() error {
+	if e.getter == nil {
+		return nil
+	}
+	g := e.getter
+	e.getter = nil
+	return g.Close()
+}
+
+func (f *flight) version() mvcc.Version {
+	v := mvcc.Version{Timestamp: f.timestamp, Kind: mvcc.KindValue, Request: f.request, Value: f.value}
+	if f.tombstone {
+		v.Kind = mvcc.KindTombstone
+	}
+	return v
+}
+
+// effect is one version to be written.
+type effect struct {
+	userKey   []byte
+	value     []byte
+	tombstone bool
+	// wasLive and priorTimestamp are of the newest version before.
+	wasLive        bool
+	priorTimestamp hlc.Timestamp
+}
+
+// write gives the effects of one request a timestamp, above everything it must be above, and puts them in flight. It returns
+// false if the reign is over.
+func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, error) {
+	r := e.r
+	ts := hlc.Max(e.clock, w.session.Next())
+	for i := range effects {
+		ts = hlc.Max(ts, effects[i].priorTimestamp.Next())
+	}
+	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
+	first := e.takeBoxes(len(effects))
+	r.mu.Lock()
+	if r.mu.reign != e.reign {
+		r.mu.Unlock()
+		e.over = true
+		return hlc.Timestamp{}, false, nil
+	}
+	if ts.LessEq(r.mu.applied.closed) {
+		ts = r.mu.applied.closed.Next()
+	}
+	for i := range effects {
+		ts = r.mu.cache.above(effects[i].userKey, ts)
+	}
+	for i := range effects {
+		f := &first[i]
+		*f = flight{
+			key: text(effects[i].userKey), timestamp: ts, request: id,
+			value: effects[i].value, tombstone: effects[i].tombstone, sequence: e.proposal.sequence,
+		}
+		r.mu.overlay.add(f)
+		e.proposal.flights = append(e.proposal.flights, f)
+	}
+	if e.proposal.lowest.IsZero() || ts.Less(e.proposal.lowest) {
+		e.proposal.lowest = ts
+	}
+	r.mu.Unlock()
+	r.node.Metrics.overlayVersions.Add(float64(len(effects)))
+	e.highest = hlc.Max(e.highest, ts)
+	if e.batch == nil {
+		e.batch = r.state.NewBatch()
+	}
+	for i := range effects {
+		if err := e.stage(&effects[i], ts, id); err != nil {
+			return ts, true, err
+		}
+	}
+	return ts, true, nil
+}
+
+// takeBoxes returns n flights to be filled.
+func (e *evaluation) takeBoxes(n int) []flight {
+	if n > len(e.boxes) {
+		return make([]flight, n)
+	}
+	boxes := e.boxes[:n:n]
+	e.boxes = e.boxes[n:]
+	return boxes
+}
+
+// stage puts one version into the batch, and counts it.
+func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error {
+	key := e.internalKey(f.userKey)
+	var err error
+	if f.tombstone {
+		err = mvcc.Delete(e.batch, key, ts, id)
+	} else {
+		err = mvcc.Put(e.batch, key, ts, id, f.value)
+	}
+	if err != nil {
+		return err
+	}
+	e.delta.versions++
+	e.delta.bytes += int64(keys.VersionedKeySize(key, ts) + len(f.value))
+	if f.wasLive {
+		e.delta.liveKeys--
+	}
+	if !f.tombstone {
+		e.delta.liveKeys++
+	}
+	return nil
+}
+
+// propose proposes what was evaluated, if there is anything.
+func (e *evaluation) propose(internal *payload) {
+	r, p := e.r, e.proposal
+	e.proposal, e.boxes = nil, nil
+	if e.batch != nil {
+		defer func() {
+			_ = e.batch.Close()
+			e.batch = nil
+		}()
+	}
+	entry := *internal
+	entry.kind, entry.proposer, entry.sequence = e.kind, r.self, p.sequence
+	entry.highest, entry.delta = hlc.Max(entry.highest, e.highest), e.delta
+	if e.batch != nil && !e.batch.Empty() {
+		entry.batch = e.batch.Repr()
+	}
+	p.at = e.now
+	var end ending
+	r.mu.Lock()
+	r.mu.building = nil
+	switch {
+	case e.over || r.mu.reign != e.reign:
+		// Nothing was proposed, so nothing can come of it.
+		end.refused, end.waiters = p.answers, p.waiters
+		r.mu.waitingReads -= len(p.waiters)
+		if r.mu.reign == e.reign {
+			// Its versions are on top of the overlay; what lies below goes with them.
+			r.abandonLocked(&end, p)
+		}
+		r.mu.Unlock()
+		r.finish(&end)
+		return
+	case len(p.answers) == 0 && len(p.flights) == 0:
+		end.waiters = p.waiters
+		r.mu.waitingReads -= len(p.waiters)
+		r.mu.Unlock()
+		r.finish(&end)
+		return
+	}
+	entry.base = r.baseLocked()
+	r.mu.inFlight = append(r.mu.inFlight, p)
+	r.mu.Unlock()
+
+	m := r.node.Metrics
+	m.proposals.Inc()
+	m.entryWrites.Observe(float64(len(p.answers)))
+	data := entry.encode()
+	m.entryBytes.Observe(float64(len(data)))
+	if err := r.group.Propose(e.term, data); err != nil {
+		r.node.Logger.Debug("not proposed", "partition", r.id, "error", err)
+		r.mu.Lock()
+		if r.mu.reign == e.reign {
+			r.mu.inFlight = r.mu.inFlight[:len(r.mu.inFlight)-1]
+			m.proposals.Dec()
+			end.refused, end.waiters = p.answers, p.waiters
+			r.mu.waitingReads -= len(p.waiters)
+			r.abandonLocked(&end, p)
+		}
+		r.mu.Unlock()
+		r.finish(&end)
+	}
+}
+
+// abandonLocked gives up a proposal whose versions are in the overlay, and which is neither building nor in flight, and all that
+// is in flight with it.
+func (r *Replica) abandonLocked(end *ending, p *proposal) {
+	r.node.Metrics.overlayVersions.Sub(float64(len(p.flights)))
+	r.giveUpLocked(end, outcomeUnknown)
+	r.raiseBarrierLocked()
+}
+
+// checkSession looks at a write's session timestamp.
+func (e *evaluation) checkSession(w *write) *kvpb.Response {
+	r, q := e.r, w.pending.Request
+	e.clock = r.node.Clock.Now()
+	if !r.checkAhead(w.session, e.clock) {
+		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
+			r.id, w.session)
+	}
+	if threshold := *r.threshold.Load(); !w.session.IsZero() && w.session.Less(threshold) {
+		response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+			"partition %s: the session's timestamp %s is older than what is kept (since %s), so a retry could not be told from a first attempt; begin a new session from `now`",
+			r.id, w.session, threshold)
+		response.Error.Timestamp = rpc.ToTimestamp(threshold)
+		return response
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
+)
+
+// LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader may have it in its log.
+// Called once more by a leader with the same term, it says that proposals may have been dropped. It may run beside Apply.
+func (r *Replica) LeadershipChanged(l group.Leadership) {
+	var end ending
+	r.mu.Lock()
+	r.mu.leadership = l
+	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
+	r.giveUpLocked(&end, outcomeUnknown)
+	r.refuseQueueLocked(&end)
+	switch {
+	case !l.IsLeader:
+		r.mu.cache.reset(hlc.Timestamp{})
+	case l.Term == r.mu.ledTerm:
+		r.raiseBarrierLocked()
+	default:
+		r.mu.ledTerm = l.Term
+		// Its timestamps start above everything that any earlier leader can have served or written: those came from clocks,
+		// which are never more than the maximum offset ahead of this one, and were taken before this moment, since no
+		// earlier leader held its lease any more when this one was elected.
+		clock := r.node.Clock
+		r.mu.low = hlc.Max(hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxOffset())}, r.mu.applied.highest)
+		r.mu.cache.reset(r.mu.low)
+		r.checkServingLocked()
+	}
+	due := r.mu.barrierDue
+	r.mu.Unlock()
+	r.finish(&end)
+	if due {
+		r.kick(true)
+	}
+}
+
+// checkServingLocked opens the gate once what earlier leaders, or reigns, left in the log is applied: when an entry of
+// this leadership's term is, all of its predecessors' are.
+func (r *Replica) checkServingLocked() {
+	if r.mu.serving || !r.mu.leadership.IsLeader || r.mu.barrier != 0 || r.mu.applied.term != r.mu.leadership.Term {
+		return
+	}
+	r.mu.low = hlc.Max(r.mu.low, r.mu.applied.highest)
+	r.mu.cache.raise(r.mu.low)
+	r.mu.serving = true
+}
+
+// raiseBarrierLocked closes the gate until it is known what became of proposals that were given up in this term: the log
+// keeps the order of proposals, so when the barrier has come back, they have come back before it, or never will.
+func (r *Replica) raiseBarrierLocked() {
+	r.mu.serving = false
+	r.mu.sequence++
+	r.mu.barrier, r.mu.barrierDue = r.mu.sequence, true
+}
+
+// checkStall gives up proposals that have been on their way for longer than anything takes that still works.
+func (r *Replica) checkStall(now time.Time) {
+	var end ending
+	r.mu.Lock()
+	stalled := r.mu.leadership.IsLeader && len(r.mu.inFlight) > 0 && now.Sub(r.mu.inFlight[0].at) > r.node.StallTimeout
+	if stalled {
+		r.giveUpLocked(&end, outcomeUnknown)
+		r.raiseBarrierLocked()
+	}
+	r.mu.Unlock()
+	if stalled {
+		r.node.Logger.Warn("proposals are lost or very slow; their outcome is unknown", "partition", r.id, "after", r.node.StallTimeout)
+		r.finish(&end)
+		r.kick(false)
+	}
+}
+
+// proposeBarrier proposes an entry without effect. The caller is the evaluator, so that it comes after everything proposed before.
+func (r *Replica) proposeBarrier() {
+	r.mu.Lock()
+	if !r.mu.barrierDue {
+		r.mu.Unlock()
+		return
+	}
+	r.mu.barrierDue = false
+	term := r.mu.leadership.Term
+	p := payload{kind: kindWrite, proposer: r.self, sequence: r.mu.barrier, base: r.baseLocked()}
+	// It counts as in flight, so that it is noticed when it does not come back.
+	r.mu.inFlight = append(r.mu.inFlight, &proposal{sequence: p.sequence, term: term, at: time.Now()})
+	r.node.Metrics.proposals.Inc()
+	r.mu.Unlock()
+	if err := r.group.Propose(term, p.encode()); err != nil {
+		r.node.Logger.Debug("barrier not proposed", "partition", r.id, "error", err)
+	}
+}
+
+// baseLocked is the sequence that the next proposal builds on.
+func (r *Replica) baseLocked() uint64 {
+	if n := len(r.mu.inFlight); n > 0 {
+		return r.mu.inFlight[n-1].sequence
+	}
+	if r.mu.applied.commandTerm == r.mu.leadership.Term {
+		return r.mu.applied.sequence
+	}
+	return 0
+}

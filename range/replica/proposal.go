@@ -1,0 +1,113 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// proposal is an entry on its way, or being filled by an evaluation.
+type proposal struct {
+	sequence uint64
+	term     uint64
+	at       time.Time
+	// flights are the versions in it, in the order of evaluation. Guarded by Replica.mu until it is applied.
+	flights []*flight
+	// lowest is at or below the timestamps of all flights.
+	lowest hlc.Timestamp
+	// answers are sent when it has been applied.
+	answers []answer
+	// waiters are reads that it holds up.
+	waiters []*read
+}
+
+// answer is a response that is ready, and may not be sent yet.
+type answer struct {
+	pending  Pending
+	command  command
+	response *kvpb.Response
+	// done is set instead for a command of this package's own.
+	done func(error)
+}
+
+// outcome is how what was not applied is answered.
+type outcome int
+
+const (
+	// notRun: it had no effect and never will.
+	notRun outcome = iota
+	// outcomeUnknown: it may still take effect.
+	outcomeUnknown
+)
+
+// ending is what is to be told after a lock was released.
+type ending struct {
+	// unknown and refused were not applied; refusedWrites were not even evaluated.
+	unknown, refused []answer
+	refusedWrites    []write
+	waiters          []*read
+}
+
+// giveUpLocked forgets everything in flight.
+func (r *Replica) giveUpLocked(end *ending, o outcome) {
+	r.mu.reign++
+	for _, p := range r.mu.inFlight {
+		if o == outcomeUnknown {
+			end.unknown = append(end.unknown, p.answers...)
+		} else {
+			end.refused = append(end.refused, p.answers...)
+		}
+		end.waiters = append(end.waiters, p.waiters...)
+		r.mu.waitingReads -= len(p.waiters)
+		r.node.Metrics.proposals.Dec()
+		r.node.Metrics.overlayVersions.Sub(float64(len(p.flights)))
+	}
+	clear(r.mu.inFlight)
+	r.mu.inFlight = r.mu.inFlight[:0]
+	if b := r.mu.building; b != nil {
+		// Its evaluation sees that the reign is over, and answers its writes.
+		end.waiters = append(end.waiters, b.waiters...)
+		r.mu.waitingReads -= len(b.waiters)
+		r.node.Metrics.overlayVersions.Sub(float64(len(b.flights)))
+		b.waiters, b.flights = nil, nil
+	}
+	r.mu.overlay.clear()
+}
+
+// refuseQueueLocked empties the queue.
+func (r *Replica) refuseQueueLocked(end *ending) {
+	end.refusedWrites = append(end.refusedWrites, r.mu.queue.drain()...)
+	r.node.Metrics.queued.Sub(float64(len(end.refusedWrites)))
+}
+
+// finish tells everybody concerned. No lock is held.
+func (r *Replica) finish(end *ending) {
+	for i := range end.unknown {
+		a := &end.unknown[i]
+		if a.done != nil {
+			a.done(errOutcomeUnknown)
+			continue
+		}
+		r.reply(a.pending, a.command, r.unknownOutcome(a.pending.Request))
+	}
+	for i := range end.refused {
+		a := &end.refused[i]
+		if a.done != nil {
+			a.done(errNotLeader)
+			continue
+		}
+		r.reply(a.pending, a.command, r.notLeader(a.pending.Request))
+	}
+	for i := range end.refusedWrites {
+		w := &end.refusedWrites[i]
+		if w.internal != nil {
+			w.internal.done(errNotLeader)
+			continue
+		}
+		r.reply(w.pending, w.command, r.notLeader(w.pending.Request))
+	}
+	for _, rd := range end.waiters {
+		r.refuseRead(rd)
+	}
+}

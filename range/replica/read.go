@@ -1,0 +1,438 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// How a read is served. The order of the steps is what makes it linearisable:
+//
+//  1. chosen = a reading of the clock.
+//  2. Leadership is proved: the lease stands at some moment t, or a quorum confirms this leader at some moment t.
+//  3. Under the lock: this replica leads at the term of the proof and is serving. The read takes its timestamp T, the later of chosen and
+//     the highest applied timestamp, notes itself in the timestamp cache, and looks what is in flight at or below T.
+//  4. It waits for that (spans), or reads below it (a single key).
+//  5. It reads the engine at T. No further proof is needed, however long the process may have been paused since 2:
+//
+// Everything acknowledged before t is visible. What earlier leaders acknowledged is in the log before this term's first
+// entry, which is applied; what this one acknowledged was applied before; and no later leader existed before t. Its timestamp is
+// not above T, because the highest applied timestamp is not.
+//
+// Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under the same lock. By a later one: its
+// timestamps begin above its clock plus the maximum offset, read after t, so above `chosen`, and above everything applied.
+// So what is read is the state at T for ever, and it is at least as new as the state at t, which lies between the request and its answer.
+//
+// After 5 the garbage collection threshold is compared with T: it is published before anything below it is removed.
+type read struct {
+	pending Pending
+	command command
+	session hlc.Timestamp
+	// at is the timestamp that the client asked for; zero: the latest.
+	at hlc.Timestamp
+	// uncertain is the client's uncertainty limit, with at.
+	uncertain hlc.Timestamp
+	chosen    hlc.Timestamp
+
+	// term is of the leadership that admitted it, for a read that waits for a read index.
+	term uint64
+	// Once it is registered:
+	timestamp  hlc.Timestamp
+	limit      hlc.Timestamp
+	reign      uint64
+	descriptor *clusterpb.Partition
+	// span is in internal keys, for scans and counts.
+	span keys.Span
+	// restarts counts how often garbage collection overtook it.
+	restarts int
+}
+
+// startRead checks a read and serves it: at once, in the pool, or later.
+func (r *Replica) startRead(p Pending, c command) {
+	rd := &read{pending: p, command: c}
+	if refusal := r.checkRead(rd); refusal != nil {
+		r.reply(p, c, refusal)
+		return
+	}
+	r.active.Add(1) // until it is answered
+	leaseTerm, leased := r.group.Lease()
+	r.admit(rd, leaseTerm, leased)
+}
+
+// checkRead looks at a read by itself, and takes its timestamp.
+func (r *Replica) checkRead(rd *read) *kvpb.Response {
+	q := rd.pending.Request
+	var problem *problem
+	switch c := q.Command.(type) {
+	case *kvpb.Request_Get:
+		problem = r.checkKey(c.Get.GetKey())
+		rd.at = rpc.FromTimestamp(c.Get.GetAt())
+	case *kvpb.Request_BatchGet:
+		if n := len(c.BatchGet.GetKeys()); n > maxPageRows {
+			problem = invalid("a batch get has at most %d keys, this one has %d", maxPageRows, n)
+		}
+		for _, key := range c.BatchGet.GetKeys() {
+			if problem == nil {
+				problem = r.checkKey(key)
+			}
+		}
+		rd.at = rpc.FromTimestamp(c.BatchGet.GetAt())
+	case *kvpb.Request_Scan:
+		problem = r.checkSpan(c.Scan.GetStart(), c.Scan.GetEnd())
+		rd.at, rd.uncertain = rpc.FromTimestamp(c.Scan.GetAt()), rpc.FromTimestamp(c.Scan.GetUncertainUntil())
+	case *kvpb.Request_Count:
+		problem = r.checkSpan(c.Count.GetStart(), c.Count.GetEnd())
+		rd.at, rd.uncertain = rpc.FromTimestamp(c.Count.GetAt()), rpc.FromTimestamp(c.Count.GetUncertainUntil())
+	}
+	if problem != nil {
+		return problem.response(r, q)
+	}
+	rd.session = rpc.FromTimestamp(q.Session)
+	// INVARIANT: the clock is read before leadership is proved.
+	rd.chosen = r.node.Clock.Now()
+	if !r.checkAhead(rd.session, rd.chosen) {
+		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
+			r.id, rd.session)
+	}
+	if !rd.at.IsZero() {
+		if !r.checkAhead(rd.at, rd.chosen) {
+			return newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, "partition %s: it cannot be read at %s yet, the clock stands at %s", r.id, rd.at, rd.chosen)
+		}
+		return r.checkThreshold(rd, rd.at)
+	}
+	rd.chosen = hlc.Max(rd.chosen, rd.session)
+	return nil
+}
+
+// checkThreshold refuses what garbage collection has made unreadable.
+func (r *Replica) checkThreshold(rd *read, at hlc.Timestamp) *kvpb.Response {
+	threshold := *r.threshold.Load()
+	if !at.Less(threshold) {
+		return nil
+	}
+	response := newError(rd.pending.Request, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		"partition %s: it cannot be read at %s any more, versions are kept since %s", r.id, at, threshold)
+	response.Error.Timestamp = rpc.ToTimestamp(threshold)
+	return response
+}
+
+// admit takes a read into the leadership of provedTerm, if proved; without a proof it asks for one.
+func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
+	q := rd.pending.Request
+	r.mu.Lock()
+	l, d := r.mu.leadership, r.Descriptor()
+	switch {
+	case r.mu.failed != nil:
+		r.mu.Unlock()
+		r.endRead(rd, r.failedError(q))
+		return
+	case r.closed.Load():
+		r.mu.Unlock()
+		r.endRead(rd, r.goneError(q))
+		return
+	case !l.IsLeader || (q.Term != 0 && q.Term != l.Term) || (rd.term != 0 && rd.term != l.Term):
+		r.mu.Unlock()
+		r.group.Wake()
+		r.endRead(rd, r.notLeader(q))
+		return
+	case q.Generation != d.Generation:
+		r.mu.Unlock()
+		r.endRead(rd, r.staleEpoch(q, d))
+		return
+	case proved && provedTerm == l.Term && r.mu.serving:
+		rd.descriptor, rd.reign = d, r.mu.reign
+		r.registerLocked(rd)
+		return
+	case rd.term != 0:
+		// It has its proof, but the gate is closed: the outcome of something is open.
+		r.mu.Unlock()
+		r.endRead(rd, r.notLeader(q))
+		return
+	case r.mu.waitingReads >= r.node.MaxWaitingReads:
+		r.mu.Unlock()
+		r.endRead(rd, r.overloaded(q, "reads wait for a confirmation of its leadership"))
+		return
+	}
+	rd.term = l.Term
+	r.mu.waitingReads++
+	r.mu.next = append(r.mu.next, rd)
+	start := !r.mu.confirming
+	r.mu.confirming = true
+	r.mu.Unlock()
+	if start {
+		r.confirm()
+	}
+}
+
+// confirm asks for a read index for all reads that wait for one. Those that come while it is under way need another: it
+// speaks for what was committed when it was asked for.
+func (r *Replica) confirm() {
+	r.mu.Lock()
+	reads := r.mu.next
+	r.mu.next = nil
+	if len(reads) == 0 {
+		r.mu.confirming = false
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	r.group.ReadIndex(func(err error) { r.confirmed(reads, err) })
+}
+
+// confirmed goes on with reads whose read index is applied. It is called by the group.
+func (r *Replica) confirmed(reads []*read, err error) {
+	r.mu.Lock()
+	r.mu.waitingReads -= len(reads)
+	r.mu.Unlock()
+	resume := func() {
+		r.confirm()
+		for _, rd := range reads {
+			switch {
+			case err == nil:
+				r.admit(rd, rd.term, true)
+			case r.Leadership().IsLeader:
+				r.endRead(rd, newError(rd.pending.Request, kvpb.ErrorCode_NO_QUORUM,
+					"partition %s: its leader could not confirm that it leads: %v; try again", r.id, err))
+			default:
+				r.endRead(rd, r.notLeader(rd.pending.Request))
+			}
+		}
+	}
+	if !r.goActive(resume) {
+		for _, rd := range reads {
+			r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+		}
+		r.confirm()
+	}
+}
+
+// registerLocked gives the read its timestamp, and serves it, or has it wait for what is in flight. It unlocks.
+func (r *Replica) registerLocked(rd *read) {
+	wait := r.placeLocked(rd)
+	if wait == nil {
+		r.mu.Unlock()
+		r.serve(rd)
+		return
+	}
+	if r.mu.waitingReads >= r.node.MaxWaitingReads {
+		r.mu.Unlock()
+		r.endRead(rd, r.overloaded(rd.pending.Request, "reads wait for writes in flight"))
+		return
+	}
+	r.mu.waitingReads++
+	wait.waiters = append(wait.waiters, rd)
+	r.mu.Unlock()
+	r.node.Metrics.readsWaited.Inc()
+}
+
+// placeLocked chooses the read's timestamp, remembers it in the timestamp cache, and returns the proposal that it has to wait for.
+func (r *Replica) placeLocked(rd *read) *proposal {
+	T := rd.at
+	if T.IsZero() {
+		T = rd.chosen
+		if T.Less(r.mu.applied.highest) {
+			// A version of a faster clock than this one: everything acknowledged must be visible.
+			T = r.mu.applied.highest
+			r.node.Metrics.readsRestarted.Inc()
+		}
+	}
+	rd.timestamp = T
+	// What was written by this leadership is above low, and its clock has been seen by whoever chose `at`. So only what
+	// earlier leaders wrote can have been acknowledged before the scan began and yet be above `at`.
+	rd.limit = hlc.Min(rd.uncertain, r.mu.low)
+	switch c := rd.pending.Request.Command.(type) {
+	case *kvpb.Request_Get:
+		r.mu.cache.record(c.Get.Key, T)
+		return r.placeGetLocked(rd, c.Get.Key)
+	case *kvpb.Request_BatchGet:
+		var last uint64
+		for _, key := range c.BatchGet.Keys {
+			r.mu.cache.record(key, T)
+			last = max(last, r.newestInFlightLocked(key, T))
+		}
+		return r.proposalLocked(last)
+	case *kvpb.Request_Scan:
+		return r.placeSpanLocked(rd, c.Scan.Start, c.Scan.End)
+	case *kvpb.Request_Count:
+		return r.placeSpanLocked(rd, c.Count.Start, c.Count.End)
+	}
+	return nil
+}
+
+// newestInFlightLocked is the sequence of the newest proposal in flight that writes the key at or below at; 0: none.
+func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
+	for f := r.mu.overlay.keys[text(key)].newest; f != nil; f = f.older {
+		if f.timestamp.LessEq(at) {
+			return f.sequence
+		}
+	}
+	return 0
+}
+
+// proposalLocked finds a proposal in flight, or being built.
+func (r *Replica) proposalLocked(sequence uint64) *proposal {
+	if sequence == 0 {
+		return nil
+	}
+	if b := r.mu.building; b != nil && b.sequence == sequence {
+		return b
+	}
+	for _, p := range r.mu.inFlight {
+		if p.sequence == sequence {
+			return p
+		}
+	}
+	return nil
+}
+
+// placeSpanLocked is for reads of spans: they wait for the newest proposal that writes into the span at or below the timestamp.
+func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *proposal {
+	rd.span = internalSpan(rd.descriptor, start, end)
+	user := keys.Span{Start: start, End: end}
+	r.mu.cache.recordSpan(user, rd.timestamp)
+	writes := func(p *proposal) bool {
+		if p == nil || len(p.flights) == 0 || rd.timestamp.Less(p.lowest) {
+			return false
+		}
+		for _, f := range p.flights {
+			if f.timestamp.LessEq(rd.timestamp) && f.key >= text(start) && (len(end) == 0 || f.key < text(end)) {
+				return true
+			}
+		}
+		return false
+	}
+	if writes(r.mu.building) {
+		return r.mu.building
+	}
+	for i := len(r.mu.inFlight) - 1; i >= 0; i-- {
+		if p := r.mu.inFlight[i]; writes(p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// resumeRead goes on with a read whose wait is over: what it waited for is applied.
+func (r *Replica) resumeRead(rd *read) {
+	if !r.goActive(func() { r.resumed(rd) }) {
+		r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+	}
+}
+
+func (r *Replica) resumed(rd *read) {
+	if rd.command != commandGet {
+		// Nothing else at or below its timestamp can have been put in flight since it is in the timestamp cache.
+		r.serveNow(rd)
+		return
+	}
+	r.mu.Lock()
+	if r.mu.reign != rd.reign {
+		r.mu.Unlock()
+		r.refuseRead(rd)
+		return
+	}
+	r.registerLocked(rd)
+}
+
+// refuseRead answers a read that cannot be served any more: what it waited for has an unknown outcome.
+func (r *Replica) refuseRead(rd *read) {
+	r.endRead(rd, r.notLeader(rd.pending.Request))
+}
+
+// endRead answers a read.
+func (r *Replica) endRead(rd *read, response *kvpb.Response) {
+	r.reply(rd.pending, rd.command, response)
+	r.exit()
+}
+
+// long says that a read is too long for the goroutine that delivers requests.
+func (rd *read) long() bool {
+	switch c := rd.pending.Request.Command.(type) {
+	case *kvpb.Request_Get:
+		return false
+	case *kvpb.Request_BatchGet:
+		return len(c.BatchGet.Keys) > 16
+	}
+	return true
+}
+
+// serve reads the engine at the read's timestamp and answers.
+func (r *Replica) serve(rd *read) {
+	if rd.long() && r.goActive(func() { r.serveNow(rd) }) {
+		return
+	}
+	r.serveNow(rd)
+}
+
+func (r *Replica) serveNow(rd *read) {
+	if rd.pending.Request.TimeoutMicros != 0 && expired(&rd.pending, time.Now()) {
+		r.endRead(rd, r.deadlineExceeded(rd.pending.Request))
+		return
+	}
+	var response *kvpb.Response
+	var err error
+	switch c := rd.pending.Request.Command.(type) {
+	case *kvpb.Request_Get:
+		response, err = r.get(rd, c.Get)
+	case *kvpb.Request_BatchGet:
+		response, err = r.batchGet(rd, c.BatchGet)
+	case *kvpb.Request_Scan:
+		response, err = r.scan(rd, c.Scan)
+	case *kvpb.Request_Count:
+		response, err = r.count(rd, c.Count)
+	}
+	if refusal := r.checkThreshold(rd, rd.timestamp); refusal != nil {
+		if rd.at.IsZero() && rd.restarts < maxRestarts {
+			r.restart(rd)
+			return
+		}
+		response, err = refusal, nil
+	}
+	if err != nil {
+		response = r.failedRead(rd, err)
+	}
+	if rd.term == 0 {
+		r.node.Metrics.readsLease.Inc()
+	} else {
+		r.node.Metrics.readsReadIndex.Inc()
+	}
+	if response.Now == nil {
+		response.Now = &kvpb.Timestamp{}
+	}
+	if response.Now.Wall == 0 {
+		setTimestamp(response.Now, hlc.Max(r.node.Clock.Now(), rd.timestamp))
+	}
+	r.endRead(rd, response)
+}
+
+// maxRestarts is how often a read of the latest state begins anew because garbage collection overtook its timestamp, which takes
+// a collection window that is about as short as the read is long.
+const maxRestarts = 3
+
+// restart begins a read anew, with a later timestamp.
+func (r *Replica) restart(rd *read) {
+	rd.restarts++
+	rd.term = 0
+	rd.chosen = hlc.Max(r.node.Clock.Now(), rd.session)
+	leaseTerm, leased := r.group.Lease()
+	r.admit(rd, leaseTerm, leased)
+}
+
+// failedRead is the answer to a read that ended in an error.
+func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
+	if uncertainty, ok := asUncertainty(err); ok {
+		response := newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
+			"partition %s: a version at %s may have been written before the read at %s began; read again at that timestamp", r.id, uncertainty, rd.timestamp)
+		response.Error.Timestamp = rpc.ToTimestamp(uncertainty)
+		return response
+	}
+	return r.readError(rd.pending.Request, err)
+}
+
+// isValue says that a version is there to be read.
+func isValue(v mvcc.Version, found bool) bool { return found && v.Kind == mvcc.KindValue }

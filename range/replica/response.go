@@ -1,0 +1,85 @@
+package replica
+
+import (
+	"unsafe"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// reply answers a request, now.
+func (r *Replica) reply(p Pending, c command, response *kvpb.Response) {
+	if response.Now == nil {
+		response.Now = rpc.ToTimestamp(r.node.Clock.Now())
+	}
+	r.node.Metrics.answered(c, response)
+	p.Reply(response)
+}
+
+// Responses to the common commands are one allocation each.
+
+func setTimestamp(to *kvpb.Timestamp, t hlc.Timestamp) {
+	to.Wall, to.Logical = uint64(t.Wall), t.Logical
+}
+
+func putResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
+	m := &struct {
+		response kvpb.Response
+		result   kvpb.Response_Put
+		put      kvpb.PutResponse
+		version  kvpb.Timestamp
+	}{}
+	m.response.Id = id
+	m.response.Result = &m.result
+	m.result.Put = &m.put
+	m.put.Version = &m.version
+	setTimestamp(&m.version, version)
+	return &m.response
+}
+
+func deleteResponse(id uint64, existed bool, version hlc.Timestamp) *kvpb.Response {
+	m := &kvpb.DeleteResponse{Existed: existed}
+	if !version.IsZero() {
+		m.Version = rpc.ToTimestamp(version)
+	}
+	return &kvpb.Response{Id: id, Result: &kvpb.Response_Delete{Delete: m}}
+}
+
+func swappedResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
+	m := &struct {
+		response kvpb.Response
+		result   kvpb.Response_CompareAndSwap
+		swap     kvpb.CompareAndSwapResponse
+		version  kvpb.Timestamp
+	}{}
+	m.response.Id = id
+	m.response.Result = &m.result
+	m.result.CompareAndSwap = &m.swap
+	m.swap.Swapped = true
+	m.swap.Version = &m.version
+	setTimestamp(&m.version, version)
+	return &m.response
+}
+
+func writeBatchResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
+	return &kvpb.Response{Id: id, Result: &kvpb.Response_WriteBatch{WriteBatch: &kvpb.WriteBatchResponse{Version: rpc.ToTimestamp(version)}}}
+}
+
+func getResponse(id uint64) (*kvpb.Response, *kvpb.GetResponse, *kvpb.Timestamp) {
+	m := &struct {
+		response kvpb.Response
+		result   kvpb.Response_Get
+		get      kvpb.GetResponse
+		version  kvpb.Timestamp
+		now      kvpb.Timestamp
+	}{}
+	m.response.Id = id
+	m.response.Result = &m.result
+	m.response.Now = &m.now
+	m.result.Get = &m.get
+	return &m.response, &m.get, &m.version
+}
+
+// text is a string of the same memory as b, which must not be changed as long as the string lives.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

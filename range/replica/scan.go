@@ -1,0 +1,136 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// pageRows is the number of rows in a page that asks for n.
+func pageRows(n uint32) int {
+	if n == 0 {
+		return defaultPageRows
+	}
+	return int(min(n, maxPageRows))
+}
+
+// pageBytes is the number of bytes in a page that asks for n.
+func pageBytes(n uint32) int64 {
+	if n == 0 {
+		return defaultPageBytes
+	}
+	return int64(min(n, maxPageBytes))
+}
+
+// maxSkipped is how many keys without a value a page looks at: a page can be empty, and yet not the last.
+const maxSkipped = 100_000
+
+// uncertainUntil is the uncertainty limit of a read, zero if nothing is uncertain.
+func (rd *read) uncertainUntil() hlc.Timestamp {
+	if rd.timestamp.Less(rd.limit) {
+		return rd.limit
+	}
+	return hlc.Timestamp{}
+}
+
+func asUncertainty(err error) (hlc.Timestamp, bool) {
+	var u *mvcc.UncertaintyError
+	if errors.As(err, &u) {
+		return u.Timestamp, true
+	}
+	return hlc.Timestamp{}, false
+}
+
+// scan reads a page. Rows are made in blocks, keys and values copied into an arena: a page is a few dozen allocations.
+func (r *Replica) scan(rd *read, c *kvpb.ScanRequest) (*kvpb.Response, error) {
+	m := &kvpb.ScanResponse{At: rpc.ToTimestamp(rd.timestamp)}
+	response := &kvpb.Response{Id: rd.pending.Request.Id, Result: &kvpb.Response_Scan{Scan: m}}
+	if rd.span.Empty() {
+		return response, nil
+	}
+	var page page
+	result, err := mvcc.Scan(r.state, mvcc.ScanOptions{
+		Span: rd.span, At: rd.timestamp, UncertainUntil: rd.uncertainUntil(),
+		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: pageRows(c.MaxRows), MaxBytes: pageBytes(c.MaxBytes),
+		MaxSkipped: maxSkipped,
+	}, func(key []byte, v mvcc.Version) error {
+		page.add(keys.UserKey(rd.descriptor, key), v)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.Pairs = page.pairs
+	if m.More = result.More; m.More {
+		m.Resume = bytes.Clone(keys.UserKey(rd.descriptor, result.Resume))
+	}
+	return response, nil
+}
+
+// page collects the rows of a scan.
+type page struct {
+	pairs []*kvpb.Pair
+	rows  []pageRow
+	next  int
+	arena arena
+}
+
+type pageRow struct {
+	pair    kvpb.Pair
+	version kvpb.Timestamp
+}
+
+const maxRowBlock = 256
+
+func (p *page) add(key []byte, v mvcc.Version) {
+	if len(p.rows) == 0 {
+		p.next = min(max(2*p.next, 16), maxRowBlock)
+		p.rows = make([]pageRow, p.next)
+	}
+	row := &p.rows[0]
+	p.rows = p.rows[1:]
+	row.pair.Key = p.arena.copy(key)
+	if len(v.Value) > 0 {
+		row.pair.Value = p.arena.copy(v.Value)
+	}
+	setTimestamp(&row.version, v.Timestamp)
+	row.pair.Version = &row.version
+	p.pairs = append(p.pairs, &row.pair)
+}
+
+func (r *Replica) count(rd *read, c *kvpb.CountRequest) (*kvpb.Response, error) {
+	m := &kvpb.CountResponse{At: rpc.ToTimestamp(rd.timestamp)}
+	response := &kvpb.Response{Id: rd.pending.Request.Id, Result: &kvpb.Response_Count{Count: m}}
+	if rd.span.Empty() {
+		return response, nil
+	}
+	result, err := mvcc.Count(r.state, mvcc.ScanOptions{
+		Span: rd.span, At: rd.timestamp, UncertainUntil: rd.uncertainUntil(), KeysOnly: true, MaxRows: countRows(c.MaxRows), MaxSkipped: maxSkipped,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.Count = uint64(result.Rows)
+	if m.More = result.More; m.More {
+		m.Resume = bytes.Clone(keys.UserKey(rd.descriptor, result.Resume))
+	}
+	return response, nil
+}
+
+// Counting sends no rows, so its pages are larger; their end keeps one request from holding a goroutine for long.
+const (
+	defaultCountRows = 100_000
+	maxCountRows     = 1_000_000
+)
+
+func countRows(n uint32) int {
+	if n == 0 {
+		return defaultCountRows
+	}
+	return int(min(n, maxCountRows))
+}

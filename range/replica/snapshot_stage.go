@@ -1,0 +1,411 @@
+package replica
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// maxTableBytes is about how large a table of a snapshot gets.
+const maxTableBytes = 64 << 20
+
+// errSnapshot is what every complaint about a snapshot's content wraps.
+var errSnapshot = errors.New("malformed snapshot")
+
+// snapshotReader reads a snapshot's records. All lengths are checked before memory is taken for them.
+type snapshotReader struct {
+	r     *bufio.Reader
+	sum   uint32
+	count uint64
+	last  []byte
+	key   []byte
+	value []byte
+}
+
+// snapshotHeader is what a snapshot says of itself.
+type snapshotHeader struct {
+	partition   keys.PartitionID
+	index, term uint64
+}
+
+func newSnapshotReader(r io.Reader) *snapshotReader {
+	return &snapshotReader{r: bufio.NewReaderSize(r, 64<<10)}
+}
+
+// cut turns the end of the stream, where there should be more, into an error that says so.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it is cut off", errSnapshot)
+	}
+	return err
+}
+
+func (s *snapshotReader) full(b []byte) error {
+	if _, err := io.ReadFull(s.r, b); err != nil {
+		return cut(err)
+	}
+	s.sum = crc32.Update(s.sum, castagnoli, b)
+	return nil
+}
+
+// ReadByte is for binary.ReadUvarint.
+func (s *snapshotReader) ReadByte() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err != nil {
+		return 0, cut(err)
+	}
+	s.sum = crc32.Update(s.sum, castagnoli, []byte{b})
+	return b, nil
+}
+
+func (s *snapshotReader) header() (h snapshotHeader, err error) {
+	var b [len(snapshotMagic) + 1 + 24]byte
+	if err := s.full(b[:]); err != nil {
+		return h, err
+	}
+	if string(b[:len(snapshotMagic)]) != snapshotMagic {
+		return h, fmt.Errorf("%w: it does not begin like one", errSnapshot)
+	}
+	if v := b[len(snapshotMagic)]; v != snapshotVersion {
+		return h, fmt.Errorf("%w: version %d, this server understands %d", errSnapshot, v, snapshotVersion)
+	}
+	rest := b[len(snapshotMagic)+1:]
+	return snapshotHeader{
+		keys.PartitionID(binary.BigEndian.Uint64(rest)), binary.BigEndian.Uint64(rest[8:]), binary.BigEndian.Uint64(rest[16:]),
+	}, nil
+}
+
+// next reads a record into key and value, which are valid until the next call. ok is false at the end, when the sums were right.
+func (s *snapshotReader) next() (ok bool, err error) {
+	keyLength, err := binary.ReadUvarint(s)
+	if err != nil {
+		return false, err
+	}
+	if keyLength == 0 {
+		return false, s.trailer()
+	}
+	valueLength, err := binary.ReadUvarint(s)
+	if err != nil {
+		return false, err
+	}
+	if keyLength > maxSnapshotKey || valueLength > maxSnapshotValue {
+		return false, fmt.Errorf("%w: a record of %d and %d bytes", errSnapshot, keyLength, valueLength)
+	}
+	s.last, s.key = s.key, s.last
+	if s.key, err = s.take(s.key, keyLength); err != nil {
+		return false, err
+	}
+	if s.value, err = s.take(s.value, valueLength); err != nil {
+		return false, err
+	}
+	s.count++
+	return true, nil
+}
+
+func (s *snapshotReader) take(into []byte, n uint64) ([]byte, error) {
+	if uint64(cap(into)) < n {
+		into = make([]byte, n)
+	}
+	into = into[:n]
+	return into, s.full(into)
+}
+
+func (s *snapshotReader) trailer() error {
+	var b [8]byte
+	if err := s.full(b[:]); err != nil {
+		return err
+	}
+	want := s.sum
+	var sum [4]byte
+	if err := s.full(sum[:]); err != nil {
+		return err
+	}
+	if n := binary.BigEndian.Uint64(b[:]); n != s.count {
+		return fmt.Errorf("%w: it has %d records and says %d", errSnapshot, s.count, n)
+	}
+	if binary.BigEndian.Uint32(sum[:]) != want {
+		return fmt.Errorf("%w: its sum is wrong; it was damaged on the way", errSnapshot)
+	}
+	if _, err := s.r.ReadByte(); err == nil {
+		return fmt.Errorf("%w: there is something behind its end", errSnapshot)
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After a crash the next start removes them.
+type staged struct {
+	r          *Replica
+	paths      []string
+	applied    appliedRecord
+	descriptor *clusterpb.Partition
+}
+
+var _ group.Staged = (*staged)(nil)
+
+// StageSnapshot reads and verifies a snapshot, and writes it to tables. Nothing of it shows before Install. It runs beside Apply.
+func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64, in io.Reader) (group.Staged, error) {
+	if !r.enter() {
+		return nil, ErrClosed
+	}
+	defer r.exit()
+	s := &stager{r: r, in: newSnapshotReader(in), index: index, term: term}
+	if err := s.stage(ctx); err != nil {
+		s.abort()
+		return nil, fmt.Errorf("receiving a snapshot of partition %s: %w", r.id, err)
+	}
+	return &staged{r, s.paths, s.applied, s.descriptor}, nil
+}
+
+// stager is the work of StageSnapshot.
+type stager struct {
+	r           *Replica
+	in          *snapshotReader
+	index, term uint64
+	spans       [3]keys.Span
+
+	// table is being written, for spans[current].
+	table   *engine.TableWriter
+	current int
+	paths   []string
+
+	applied    appliedRecord
+	hasApplied bool
+	descriptor *clusterpb.Partition
+	// stats are counted, and compared with those that the snapshot claims.
+	stats   Stats
+	lastKey []byte
+	highest hlc.Timestamp
+}
+
+func (s *stager) stage(ctx context.Context) error {
+	h, err := s.in.header()
+	if err != nil {
+		return err
+	}
+	if h != (snapshotHeader{s.r.id, s.index, s.term}) {
+		return fmt.Errorf("%w: it is of partition %s at index %d of term %d, announced was %s at %d of %d",
+			errSnapshot, h.partition, h.index, h.term, s.r.id, s.index, s.term)
+	}
+	s.spans = replicatedSpans(s.r.id, keys.PartitionSpan(s.r.Descriptor()))
+	// The tables of the first two spans begin with a deletion of what was there; the third is excised.
+	if err := s.begin(0); err != nil {
+		return err
+	}
+	for {
+		if s.in.count%256 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		ok, err := s.in.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		if err := s.record(s.in.key, s.in.value); err != nil {
+			return err
+		}
+	}
+	for s.current < len(s.spans)-1 {
+		if err := s.begin(s.current + 1); err != nil {
+			return err
+		}
+	}
+	if err := s.finishTable(); err != nil {
+		return err
+	}
+	return s.verify()
+}
+
+// begin finishes the table at work and starts one for a span.
+func (s *stager) begin(span int) error {
+	if err := s.finishTable(); err != nil {
+		return err
+	}
+	s.current = span
+	if span == len(s.spans)-1 {
+		return nil // when there is data
+	}
+	table, err := s.r.state.NewTableWriter()
+	if err != nil {
+		return err
+	}
+	s.table = table
+	return table.DeleteRange(s.spans[span].Start, s.spans[span].End)
+}
+
+func (s *stager) finishTable() error {
+	if s.table == nil {
+		return nil
+	}
+	path, err := s.table.Finish()
+	s.table = nil
+	if err != nil {
+		return err
+	}
+	s.paths = append(s.paths, path)
+	return nil
+}
+
+func (s *stager) abort() {
+	if s.table != nil {
+		s.table.Abort()
+	}
+	s.r.state.DiscardTables(s.paths)
+}
+
+func (s *stager) record(key, value []byte) error {
+	if err := checkStateKey(key); err != nil {
+		return fmt.Errorf("%w: %w", errSnapshot, err)
+	}
+	if s.in.count > 1 && compareStateKeys(s.in.last, key) >= 0 {
+		return fmt.Errorf("%w: %s does not follow %s", errSnapshot, keys.PrettyState(key), keys.PrettyState(s.in.last))
+	}
+	for !containsState(s.spans[s.current], key) {
+		if s.current == len(s.spans)-1 {
+			return fmt.Errorf("%w: %s does not belong to the partition", errSnapshot, keys.PrettyState(key))
+		}
+		if err := s.begin(s.current + 1); err != nil {
+			return err
+		}
+	}
+	var err error
+	switch s.current {
+	case 0:
+		err = s.local(key, value)
+	case len(s.spans) - 1:
+		if err = s.version(key, value); err != nil {
+			break
+		}
+		if s.table != nil && s.table.Size() > maxTableBytes {
+			err = s.finishTable()
+		}
+		if err == nil && s.table == nil {
+			s.table, err = s.r.state.NewTableWriter()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.table.Set(key, value)
+}
+
+// local takes what the partition knows about itself.
+func (s *stager) local(key, value []byte) (err error) {
+	switch {
+	case bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixApplied)):
+		if s.applied, err = decodeApplied(value); err != nil {
+			return fmt.Errorf("%w: %w", errSnapshot, err)
+		}
+		s.hasApplied = true
+	case bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixDescriptor)):
+		if s.descriptor, err = decodeDescriptor(s.r.id, value); err != nil {
+			return fmt.Errorf("%w: %w", errSnapshot, err)
+		}
+	default:
+		return fmt.Errorf("%w: it has %s, which this server does not know", errSnapshot, keys.PrettyState(key))
+	}
+	return nil
+}
+
+// version counts a version.
+func (s *stager) version(key, value []byte) error {
+	internalKey, ts, err := keys.DecodeVersioned(key)
+	if err != nil || ts.IsZero() {
+		return fmt.Errorf("%w: %s is not a version", errSnapshot, keys.PrettyState(key))
+	}
+	h, stored, err := mvcc.DecodeHeader(value)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errSnapshot, keys.PrettyState(key), err)
+	}
+	s.stats.Versions++
+	s.stats.Bytes += uint64(len(key) + len(stored))
+	s.highest = hlc.Max(s.highest, ts)
+	if s.stats.Versions == 1 || !bytes.Equal(s.lastKey, internalKey) {
+		s.lastKey = append(s.lastKey[:0], internalKey...)
+		if h.Kind == mvcc.KindValue {
+			s.stats.LiveKeys++
+		}
+	}
+	return nil
+}
+
+// verify compares what came with what it says of itself.
+func (s *stager) verify() error {
+	switch {
+	case !s.hasApplied || s.descriptor == nil:
+		return fmt.Errorf("%w: it lacks the applied record or the descriptor", errSnapshot)
+	case s.applied.index != s.index || s.applied.term != s.term:
+		return fmt.Errorf("%w: its applied record is of index %d, term %d", errSnapshot, s.applied.index, s.applied.term)
+	case s.applied.stats != s.stats:
+		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.stats, s.applied.stats)
+	case s.applied.highest.Less(s.highest):
+		return fmt.Errorf("%w: it has a version at %s, above its highest timestamp %s", errSnapshot, s.highest, s.applied.highest)
+	case !keys.PartitionSpan(s.descriptor).Equal(keys.PartitionSpan(s.r.Descriptor())):
+		return fmt.Errorf("%w: its span is %s, this replica's %s", errSnapshot, keys.PartitionSpan(s.descriptor), keys.PartitionSpan(s.r.Descriptor()))
+	}
+	return nil
+}
+
+// Install makes the snapshot the state, in one step. What was in flight or remembered is of the past.
+func (s *staged) Install() error {
+	r := s.r
+	if !r.enter() {
+		r.state.DiscardTables(s.paths)
+		return ErrClosed
+	}
+	defer r.exit()
+	if index, _ := r.Applied(); s.applied.index < index {
+		r.state.DiscardTables(s.paths)
+		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d", r.id, s.applied.index, index)
+	}
+	// INVARIANT: the threshold is published before anything that it gives free is gone.
+	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
+		r.threshold.Store(&threshold)
+	}
+	data := keys.DataSpan(keys.PartitionSpan(r.Descriptor()))
+	if err := r.state.IngestAndExcise(context.Background(), s.paths, data); err != nil {
+		err = fmt.Errorf("installing a snapshot of partition %s: %w", r.id, err)
+		r.fail(err)
+		return err
+	}
+	var end ending
+	r.mu.Lock()
+	r.giveUpLocked(&end, outcomeUnknown)
+	r.mu.Unlock()
+	r.finish(&end)
+	r.reload(s.applied, s.descriptor)
+	r.node.Metrics.snapshots.Inc()
+	return nil
+}
+
+// Discard removes the tables.
+func (s *staged) Discard() { s.r.state.DiscardTables(s.paths) }
+
+// checkStateKey says whether bytes from outside are a state key at all: the engine's comparer takes it for granted.
+func checkStateKey(key []byte) error {
+	if _, _, err := keys.DecodeVersioned(key); err == nil {
+		return nil
+	}
+	if _, _, err := keys.DecodeLocalKey(key); err == nil {
+		return nil
+	}
+	if _, _, err := keys.DecodeAnchorKey(key); err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s is not a state key", keys.Pretty(key))
+}

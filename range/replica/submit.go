@@ -1,0 +1,175 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Submit takes requests to this partition. Each is answered once, in any order, possibly before Submit returns. It does not wait
+// for replication, but it may evaluate what is queued, and it answers reads of single keys at once.
+func (r *Replica) Submit(requests []Pending) {
+	if !r.enter() {
+		for i := range requests {
+			r.reply(requests[i], commandOf(requests[i].Request), r.goneError(requests[i].Request))
+		}
+		return
+	}
+	defer r.exit()
+	queued := false
+	for i := range requests {
+		if c := commandOf(requests[i].Request); c >= commandPut && c <= commandDeleteRange {
+			queued = r.enqueue(requests[i], c) || queued
+		}
+	}
+	// Writes first: they travel while the reads are answered.
+	if queued {
+		r.kick(false)
+	}
+	for i := range requests {
+		switch c := commandOf(requests[i].Request); {
+		case c < commandPut:
+			r.startRead(requests[i], c)
+		case c == commandUnknown:
+			r.reply(requests[i], c, newError(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
+				"the request has no command that a partition knows; is the client newer than this server?"))
+		}
+	}
+}
+
+// enqueue queues a write, or refuses it.
+func (r *Replica) enqueue(p Pending, c command) bool {
+	w := write{pending: p, command: c}
+	if refusal := r.checkWrite(&w); refusal != nil {
+		r.reply(p, c, refusal)
+		return false
+	}
+	r.mu.Lock()
+	term, leads := r.mu.leadership.Term, r.mu.leadership.IsLeader
+	switch {
+	case r.mu.failed != nil:
+		r.mu.Unlock()
+		r.reply(p, c, r.failedError(p.Request))
+		return false
+	case !leads || term != p.Request.Term:
+		r.mu.Unlock()
+		r.group.Wake()
+		r.reply(p, c, r.notLeader(p.Request))
+		return false
+	}
+	stalled := len(r.mu.inFlight) > 0 && p.Arrived.Sub(r.mu.inFlight[0].at) > r.node.StallTimeout
+	if n := r.mu.queue.len(); n >= r.node.MaxQueuedWrites || (n > 0 && r.mu.queue.bytes+w.size > r.node.MaxQueuedBytes) {
+		r.mu.Unlock()
+		r.reply(p, c, r.overloaded(p.Request, "writes wait in its queue"))
+		if stalled {
+			r.checkStall(p.Arrived)
+		}
+		return false
+	}
+	r.mu.queue.push(w)
+	r.mu.Unlock()
+	r.node.Metrics.queued.Inc()
+	if stalled {
+		r.checkStall(p.Arrived)
+	}
+	return true
+}
+
+// enqueueInternal queues a command of this package's own.
+func (r *Replica) enqueueInternal(c *internalCommand) {
+	r.mu.Lock()
+	switch {
+	case r.mu.failed != nil:
+		err := r.mu.failed
+		r.mu.Unlock()
+		c.done(err)
+		return
+	case !r.mu.serving:
+		r.mu.Unlock()
+		c.done(errNotLeader)
+		return
+	case r.mu.queue.len() >= r.node.MaxQueuedWrites:
+		r.mu.Unlock()
+		c.done(errOverloaded)
+		return
+	}
+	r.mu.queue.push(write{internal: c, command: commandUnknown})
+	r.mu.Unlock()
+	r.node.Metrics.queued.Inc()
+	r.kick(false)
+}
+
+// checkWrite says what is wrong with a write by itself, whoever leads.
+func (r *Replica) checkWrite(w *write) *kvpb.Response {
+	q := w.pending.Request
+	w.session = rpc.FromTimestamp(q.Session)
+	if q.Sequence == 0 {
+		return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT, "a write needs a sequence number, so that a retry can be told from a second write")
+	}
+	var problem *problem
+	switch c := q.Command.(type) {
+	case *kvpb.Request_Put:
+		w.size = len(c.Put.GetKey()) + len(c.Put.GetValue())
+		problem = r.checkKeyValue(c.Put.GetKey(), c.Put.GetValue())
+	case *kvpb.Request_Delete:
+		w.size = len(c.Delete.GetKey())
+		problem = r.checkKey(c.Delete.GetKey())
+	case *kvpb.Request_CompareAndSwap:
+		w.size = len(c.CompareAndSwap.GetKey()) + len(c.CompareAndSwap.GetNewValue())
+		problem = r.checkCompareAndSwap(c.CompareAndSwap)
+	case *kvpb.Request_WriteBatch:
+		w.size, problem = r.checkWriteBatch(c.WriteBatch)
+	case *kvpb.Request_DeleteRange:
+		problem = r.checkSpan(c.DeleteRange.GetStart(), c.DeleteRange.GetEnd())
+	}
+	w.size += writeOverhead
+	if problem != nil {
+		return problem.response(r, q)
+	}
+	return nil
+}
+
+// writeOverhead is about what a version takes in an entry besides the key and value of the client.
+const writeOverhead = 64
+
+// kick has the queue evaluated, if it is ready and nobody does. In the group's own workers (callback) and for long work the pool does it.
+func (r *Replica) kick(callback bool) {
+	r.mu.Lock()
+	if r.mu.evaluating || !r.readyLocked() {
+		r.mu.Unlock()
+		return
+	}
+	r.mu.evaluating = true
+	long := r.mu.barrierDue || r.mu.queue.first().alone()
+	r.mu.Unlock()
+	if (callback || long) && r.goActive(r.evaluateQueue) {
+		return
+	}
+	r.evaluateQueue()
+}
+
+// readyLocked says whether there is something to evaluate or propose now.
+func (r *Replica) readyLocked() bool {
+	if r.mu.barrierDue {
+		return r.mu.leadership.IsLeader
+	}
+	return r.mu.serving && r.mu.queue.len() > 0 && len(r.mu.inFlight) < r.node.MaxInFlight &&
+		(len(r.mu.inFlight) == 0 || !r.mu.queue.first().alone())
+}
+
+// goActive runs f in the pool, and counts it as active.
+func (r *Replica) goActive(f func()) bool {
+	r.active.Add(1)
+	if r.node.Pool.Go(func() {
+		defer r.exit()
+		f()
+	}) {
+		return true
+	}
+	r.exit()
+	return false
+}
+
+// since is the time that a metric wants.
+func since(start time.Time) float64 { return time.Since(start).Seconds() }

@@ -1,0 +1,97 @@
+package replica
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// readLog is the naive timestamp cache: it keeps every read.
+type readLog []readSpan
+
+func (l readLog) read(key []byte) (at hlc.Timestamp) {
+	for _, r := range l {
+		if r.span.Contains(key) {
+			at = hlc.Max(at, r.at)
+		}
+	}
+	return at
+}
+
+// The cache never answers below the naive one, never above everything that was read, and stays within its bounds.
+func TestTimestampCacheNeverAnswersTooLow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := timestampCache{slotLimit: 128}
+		low := hlc.Timestamp{Wall: rapid.Int64Range(0, 50).Draw(t, "low")}
+		c.reset(low)
+		log := readLog{{keys.Span{}, low}}
+		highest := low
+		key := rapid.Custom(func(t *rapid.T) []byte {
+			return fmt.Appendf(nil, "k%03d", rapid.IntRange(0, 400).Draw(t, "key"))
+		})
+		stamp := rapid.Custom(func(t *rapid.T) hlc.Timestamp {
+			return hlc.Timestamp{Wall: rapid.Int64Range(1, 300).Draw(t, "wall"), Logical: rapid.Uint32Range(0, 2).Draw(t, "logical")}
+		})
+		t.Repeat(map[string]func(*rapid.T){
+			"point": func(t *rapid.T) {
+				k, at := key.Draw(t, "k"), stamp.Draw(t, "at")
+				c.record(k, at)
+				log, highest = append(log, readSpan{keys.Point(k), at}), hlc.Max(highest, at)
+			},
+			"span": func(t *rapid.T) {
+				span, at := keys.Span{Start: key.Draw(t, "start")}, stamp.Draw(t, "at")
+				if rapid.Bool().Draw(t, "bounded") {
+					span.End = key.Draw(t, "end")
+				}
+				if span.Empty() {
+					t.Skip("empty span")
+				}
+				c.recordSpan(span, at)
+				log, highest = append(log, readSpan{span, at}), hlc.Max(highest, at)
+			},
+			"release": func(t *rapid.T) {
+				if rapid.IntRange(0, 20).Draw(t, "dice") == 0 {
+					c.release()
+				}
+			},
+			"": func(t *rapid.T) {
+				k, candidate := key.Draw(t, "k"), stamp.Draw(t, "candidate")
+				got := c.above(k, candidate)
+				if got.Less(candidate) || got.LessEq(log.read(k)) {
+					t.Fatalf("key %s, candidate %s: may be written at %s, but was read at %s", k, candidate, got, log.read(k))
+				}
+				if candidate != got && highest.Next().Less(got) {
+					t.Fatalf("key %s: pushed to %s, nothing was read above %s", k, got, highest)
+				}
+				if all := c.aboveAll(candidate); all.Less(got) || all.LessEq(highest) {
+					t.Fatalf("aboveAll(%s) = %s below %s", candidate, all, highest)
+				}
+				if len(c.slots) > 128 || len(c.spans) > spanLimit {
+					t.Fatalf("%d slots, %d spans", len(c.slots), len(c.spans))
+				}
+			},
+		})
+	})
+}
+
+// With few keys the table tells them apart: a read of one does not push writes of the others.
+func TestTimestampCacheTellsKeysApart(t *testing.T) {
+	c := timestampCache{slotLimit: defaultSlotLimit}
+	for i := range 1000 {
+		c.record(fmt.Appendf(nil, "warm-%d", i), hlc.Timestamp{Wall: 1})
+	}
+	c.record([]byte("read"), hlc.Timestamp{Wall: 100})
+	pushed := 0
+	for i := range 1000 {
+		if c.above(fmt.Appendf(nil, "other-%d", i), hlc.Timestamp{Wall: 50}) != (hlc.Timestamp{Wall: 50}) {
+			pushed++
+		}
+	}
+	if pushed > 20 {
+		t.Fatalf("%d of 1000 unrelated keys were pushed", pushed)
+	}
+}
