@@ -1,0 +1,174 @@
+package node
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// The table as it was last known lies in the log database, beside the raft logs ('g'): 'm', a kind byte, an id (8 bytes, big
+// endian). Each update is one batch with the revision that it leads to, so that what is read at start is the table at some
+// revision. The batches are not synced: what a crash takes is the last of them, and the core tells them again. The batches of
+// one database survive a crash in their order, so a replica that was created after an update is never found without it.
+const (
+	cachePrefix = 'm'
+
+	cacheRevision  = 'r'
+	cacheNode      = 'n'
+	cacheKeyspace  = 'k'
+	cachePartition = 'p'
+	// cacheRemoval marks a replica whose removal has begun. See removal.go.
+	cacheRemoval = 'x'
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errCache = errors.New("the cached partition table is damaged")
+
+func cacheKey(kind byte, id uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{cachePrefix, kind}, id)
+}
+
+// seal appends a CRC-32C over key and record.
+func seal(key, record []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
+	return binary.BigEndian.AppendUint32(record, sum)
+}
+
+func unseal(key, record []byte) ([]byte, error) {
+	if len(record) < 4 {
+		return nil, fmt.Errorf("a record of %d bytes: %w", len(record), errCache)
+	}
+	body := record[:len(record)-4]
+	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
+	if sum != binary.BigEndian.Uint32(record[len(body):]) {
+		return nil, fmt.Errorf("checksum of record %q: %w", key, errCache)
+	}
+	return body, nil
+}
+
+type marshaler interface{ MarshalVT() ([]byte, error) }
+
+// cacheUpdate writes what an update changed. With whole set, what was cached before is dropped.
+func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool) error {
+	b := db.NewBatch()
+	defer b.Close()
+	set := func(kind byte, id uint64, m marshaler) error {
+		record, err := m.MarshalVT()
+		if err != nil {
+			return err
+		}
+		key := cacheKey(kind, id)
+		return b.Set(key, seal(key, record), nil)
+	}
+	if whole {
+		for _, kind := range []byte{cacheNode, cacheKeyspace, cachePartition} {
+			if err := b.DeleteRange([]byte{cachePrefix, kind}, []byte{cachePrefix, kind + 1}, nil); err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range u.Nodes {
+		if err := set(cacheNode, n.Id, n); err != nil {
+			return err
+		}
+	}
+	for _, k := range u.Keyspaces {
+		if err := set(cacheKeyspace, uint64(k.Id), k); err != nil {
+			return err
+		}
+	}
+	for _, p := range u.Partitions {
+		if err := set(cachePartition, p.Id, p); err != nil {
+			return err
+		}
+	}
+	for _, id := range u.RemovedNodes {
+		if err := b.Delete(cacheKey(cacheNode, id), nil); err != nil {
+			return err
+		}
+	}
+	for _, id := range u.RemovedKeyspaces {
+		if err := b.Delete(cacheKey(cacheKeyspace, uint64(id)), nil); err != nil {
+			return err
+		}
+	}
+	for _, id := range u.RemovedPartitions {
+		if err := b.Delete(cacheKey(cachePartition, id), nil); err != nil {
+			return err
+		}
+	}
+	if err := set(cacheRevision, 0, &clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision}); err != nil {
+		return err
+	}
+	return db.Commit(b, false)
+}
+
+// readCache reads the cached table of a cluster; an empty table if there is none, or one of another cluster.
+func readCache(db *engine.Log, cluster uint64) (*Table, error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix}, UpperBound: []byte{cachePrefix + 1}})
+	if err != nil {
+		return nil, fmt.Errorf("reading the cached partition table: %w", err)
+	}
+	defer it.Close()
+	u := &clusterpb.TableUpdate{}
+	header := &clusterpb.TableUpdate{}
+	found := false
+	for ok := it.First(); ok; ok = it.Next() {
+		key := it.Key()
+		if len(key) != 10 {
+			return nil, fmt.Errorf("key %q: %w", key, errCache)
+		}
+		if key[1] == cacheRemoval {
+			continue
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("reading the cached partition table: %w", err)
+		}
+		body, err := unseal(key, value)
+		if err != nil {
+			return nil, err
+		}
+		switch key[1] {
+		case cacheRevision:
+			err, found = header.UnmarshalVT(body), true
+		case cacheNode:
+			n := &clusterpb.Node{}
+			err = n.UnmarshalVT(body)
+			u.Nodes = append(u.Nodes, n)
+		case cacheKeyspace:
+			k := &clusterpb.Keyspace{}
+			err = k.UnmarshalVT(body)
+			u.Keyspaces = append(u.Keyspaces, k)
+		case cachePartition:
+			p := &clusterpb.Partition{}
+			if err = p.UnmarshalVT(body); err == nil {
+				err = keys.ValidatePartition(p)
+			}
+			u.Partitions = append(u.Partitions, p)
+		default:
+			err = errors.New("unknown kind")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("record %q: %w: %w", key, err, errCache)
+		}
+	}
+	if err := it.Error(); err != nil {
+		return nil, fmt.Errorf("reading the cached partition table: %w", err)
+	}
+	if !found || header.Cluster != cluster {
+		return newTable(), nil
+	}
+	u.Cluster, u.Revision = header.Cluster, header.Revision
+	t := newTable().with(u)
+	t.Complete = true
+	return t, nil
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// gcRest is for how many times as long as a collection took the worker rests after it, so that it never takes more than a
+// quarter of a processor.
+const gcRest = 3
+
+// collector is the queue of garbage collection: the partitions that were written to under this node's lead and may therefore
+// have garbage, each with the time of its next turn. One worker takes those whose time has come, most garbage first.
+//
+// What was overwritten stays readable for the keyspace's window, so a partition has its turn a quarter of the window after it
+// was first written to, and again and again until it holds nothing but the newest versions. Then it leaves the queue.
+type collector struct {
+	node *Node
+
+	mu struct {
+		sync.Mutex
+		due map[*hosted]time.Time
+	}
+}
+
+func (c *collector) init(n *Node) {
+	c.node = n
+	c.mu.due = make(map[*hosted]time.Time)
+}
+
+// noticed is told of every batch applied in a group led here, and of every leadership won.
+func (c *collector) noticed(h *hosted) {
+	if h.garbage.Load() || !h.garbage.CompareAndSwap(false, true) {
+		return
+	}
+	due := time.Now().Add(c.delay(h))
+	c.mu.Lock()
+	c.mu.due[h] = due
+	c.mu.Unlock()
+}
+
+// delay is the time from one turn to the next.
+func (c *collector) delay(h *hosted) time.Duration {
+	window := c.node.gcWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+	return max(c.node.config.GCInterval, window/4)
+}
+
+func (c *collector) forget(h *hosted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.due, h)
+}
+
+func (c *collector) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.mu.due)
+}
+
+// candidate is a partition whose turn has come.
+type candidate struct {
+	h *hosted
+	// garbage is about how many bytes of it are not the newest version of a key: more than can be removed, if some of them are young.
+	garbage uint64
+}
+
+// take returns those whose turn has come, most garbage first, and drops those that have none or are not led here: a write, or
+// winning the lead, brings them back.
+func (c *collector) take(now time.Time) []candidate {
+	c.mu.Lock()
+	var turns []*hosted
+	for h, due := range c.mu.due {
+		if !now.Before(due) {
+			turns = append(turns, h)
+		}
+	}
+	c.mu.Unlock()
+	var found []candidate
+	for _, h := range turns {
+		// Before looking: what is written from here on puts it into the queue again.
+		h.garbage.Store(false)
+		s := h.replica.Stats()
+		if !h.leading.Load() || s.Versions <= s.LiveKeys {
+			c.forgetUnlessNoticed(h)
+			continue
+		}
+		h.garbage.Store(true)
+		found = append(found, candidate{h, s.Bytes / s.Versions * (s.Versions - s.LiveKeys)})
+	}
+	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(b.garbage, a.garbage) })
+	return found
+}
+
+func (c *collector) forgetUnlessNoticed(h *hosted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !h.garbage.Load() {
+		delete(c.mu.due, h)
+	}
+}
+
+func (c *collector) run(ctx context.Context) {
+	for pause(ctx, c.node.config.GCInterval) == nil {
+		for _, candidate := range c.take(time.Now()) {
+			if ctx.Err() != nil {
+				return
+			}
+			if c.node.diskFull() || !c.node.health.fit() {
+				break // what is removed takes room before it gives some
+			}
+			began := time.Now()
+			c.collect(ctx, candidate.h)
+			if pause(ctx, gcRest*time.Since(began)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// gcTimeout bounds one partition's collection; what is left then has its next turn.
+const gcTimeout = 5 * time.Minute
+
+func (c *collector) collect(ctx context.Context, h *hosted) {
+	n := c.node
+	c.mu.Lock()
+	if _, still := c.mu.due[h]; still {
+		c.mu.due[h] = time.Now().Add(c.delay(h))
+	}
+	c.mu.Unlock()
+	if h.removed.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
+	defer cancel()
+	result, err := h.replica.CollectGarbage(ctx, n.config.Clock.Now())
+	n.metrics.collections.Inc()
+	n.metrics.collected.Add(float64(result.Versions))
+	if err != nil {
+		n.metrics.collectFailures.Inc()
+		if h.leading.Load() && ctx.Err() == nil {
+			n.log.Warn("garbage collection failed; it will be tried again", "error", err)
+		}
+	}
+}
+
+// keyspaceChanged hands a keyspace's window to its replicas.
+func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
+	n := r.node
+	window := n.gcWindow(keys.KeyspaceID(k.Id))
+	for _, h := range n.replicas.all() {
+		if h.listed.Load().GetKeyspace() == k.Id {
+			h.replica.SetGCWindow(window)
+		}
+	}
+}

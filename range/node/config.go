@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Metadata is what a node needs of the consistent core.
+type Metadata interface {
+	// Watch calls fn with what changed after a revision, in order, until the context or the stream ends, or fn returns an
+	// error. With after 0 it begins with everything there is. It may be called again at any time.
+	Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error
+	// Heartbeat renews the node's lease and carries reports.
+	Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error)
+}
+
+// Config configures a Node. Fields without a default are required.
+type Config struct {
+	// ID is the node's id, as the core gave it; peers know this host by it.
+	ID keys.NodeID
+	// Cluster is the id of the cluster. Metadata of another one is refused.
+	Cluster uint64
+	// Server is the random name of the data directory.
+	Server uint64
+	// Log and State are the node's databases. They stay the caller's, who closes them after Close.
+	Log   *engine.Log
+	State *engine.State
+	Clock *hlc.Clock
+	// Metadata is the way to the core.
+	Metadata Metadata
+	// Logger may be nil for none, Registerer for no metrics.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Random is used for jitter and the incarnation of this process. Default: the runtime's.
+	Random func() uint64
+
+	// Host settings; see host.Config for the defaults.
+	Tick           time.Duration
+	ElectionTicks  int
+	DriftMargin    float64
+	SleepAfter     time.Duration
+	Shards         int
+	ApplyWorkers   int
+	RetainLogBytes int64
+
+	// Limits bound each replica.
+	Limits replica.Limits
+	// GCWindow is for keyspaces that do not say. Default 1 h.
+	GCWindow time.Duration
+	// GCInterval is how often garbage is looked for. Default 1 min.
+	GCInterval time.Duration
+	// Lease is the node's lease until the core names another. Default 9 s.
+	Lease time.Duration
+	// PreferenceInterval is how often leaderships are handed to the replicas that are preferred. Default 3 s.
+	PreferenceInterval time.Duration
+	// TransfersPerSecond bounds how many of them. Default 50.
+	TransfersPerSecond int
+	// SettleTime is how long a node has been up before it hands leaderships to others. Default 10 s.
+	SettleTime time.Duration
+	// CampaignsPerSecond bounds the elections that are started for groups without a leader. Default 2,000.
+	CampaignsPerSecond int
+	// PatienceWithLeaders is how long a group that is led by nobody is left to its preferred replica. Default 5 s.
+	PatienceWithLeaders time.Duration
+	// UnflushedBytes is how much may be applied to the state before it is flushed: what is not flushed is applied again after a
+	// crash, and keeps the logs from being truncated. Default 128 MiB.
+	UnflushedBytes int64
+}
+
+func (c *Config) ensureDefaults() error {
+	if c.ID == 0 || c.Cluster == 0 || c.Log == nil || c.State == nil || c.Clock == nil || c.Metadata == nil {
+		return errors.New("node: ID, Cluster, Log, State, Clock and Metadata are required")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Random == nil {
+		c.Random = rand.Uint64
+	}
+	if c.Tick <= 0 {
+		c.Tick = 100 * time.Millisecond
+	}
+	if c.ElectionTicks <= 0 {
+		c.ElectionTicks = 10
+	}
+	setDefault(&c.GCWindow, time.Hour)
+	setDefault(&c.GCInterval, time.Minute)
+	setDefault(&c.Lease, 9*time.Second)
+	setDefault(&c.PreferenceInterval, 3*time.Second)
+	setDefault(&c.TransfersPerSecond, 50)
+	setDefault(&c.SettleTime, 10*time.Second)
+	setDefault(&c.CampaignsPerSecond, 2000)
+	setDefault(&c.PatienceWithLeaders, 5*time.Second)
+	setDefault(&c.UnflushedBytes, 128<<20)
+	return nil
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+func (c *Config) electionTimeout() time.Duration { return time.Duration(c.ElectionTicks) * c.Tick }

@@ -1,0 +1,49 @@
+// Package node is one data node: which replicas it holds, and what they need around them.
+//
+// # Data flow
+//
+//	metadata stream ─► table (immutable, copied on write) ─► reconciler: create, remove replicas
+//	                        └► clients that watch the table from this node
+//	clients ─► Handle ─► one Submit per partition of a batch ─► range/replica ─► range/host
+//	host ─► leadership, applied entries ─► elections, leader preference, reports, garbage collection
+//	reports and statistics ─► heartbeats to the core
+//
+// The node owns its host.Host. The replicas it holds are found by an atomic pointer to a map, which is copied when it changes; a
+// request takes no lock of the node.
+//
+// # Without the core
+//
+// A node needs the core to be told of changes, and for nothing else. What it was told last lies in the log database (cache.go): at
+// start it opens its replicas, knows where the other nodes are, and serves; the stream of changes goes on at the revision that
+// it had reached.
+//
+// INVARIANT: a replica is removed only on a positive statement: its partition is not in a complete table of this cluster, whose
+// revision is not older than any that was seen. Silence, errors and empty answers remove nothing.
+//
+// A removal is announced on disk before it begins (removal.go), so that a crash in its middle does not leave half a replica to be
+// opened.
+//
+// # Who leads
+//
+// The first replica of a descriptor is the preferred leader. It campaigns at once in a new group, and first after a restart
+// (elections.go). A leader that is not the preferred one hands over when the preferred replica is healthy and has everything
+// (preference.go). Both go through lists of exactly the groups concerned: those without a known leader, and those led here and
+// preferred elsewhere. A group that is as it should be is in no list and costs nothing.
+//
+// # The clock
+//
+// Pings from peers carry their clocks. A node whose clock is off by more than the maximum offset from a majority of its peers
+// refuses all requests and gives its leaderships away until that is mended (skew.go).
+//
+// # Goroutines
+//
+// A fixed number, whatever the number of replicas: one each for following metadata, reconciling, heartbeats, elections, leader
+// preference, health, garbage collection and flushing; all end with Close.
+//
+// Locks: leaders.mu, elections.mu, reports.mu, collector.mu, reconciler.mu and skew.mu are leaves: nothing is called with one of
+// them held. The hooks on the host's workers (machine.go) take them for a few instructions.
+//
+// # Imports
+//
+// Everything below it in range, rpc and hlc. Never placement or kv: what it needs of the core is the interface Metadata.
+package node

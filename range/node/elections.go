@@ -1,0 +1,136 @@
+package node
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// campaignPeriod is the time between two bursts of campaigns.
+const campaignPeriod = 50 * time.Millisecond
+
+// elections are the groups without a known leader, each with the time at which to do something about it. An awake group elects
+// by itself; what is here is for groups that sleep, all of them after a restart.
+type elections struct {
+	node *Node
+	wake chan struct{} // capacity 1
+
+	mu struct {
+		sync.Mutex
+		queue dueHeap
+	}
+}
+
+type dueGroup struct {
+	h   *hosted
+	due int64 // of Node.now
+}
+
+type dueHeap []dueGroup
+
+func (q dueHeap) Len() int           { return len(q) }
+func (q dueHeap) Less(i, j int) bool { return q[i].due < q[j].due }
+func (q dueHeap) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *dueHeap) Push(x any)        { *q = append(*q, x.(dueGroup)) }
+func (q *dueHeap) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	old[len(old)-1] = dueGroup{}
+	*q = old[:len(old)-1]
+	return last
+}
+
+func (e *elections) init(n *Node) {
+	e.node = n
+	e.wake = make(chan struct{}, 1)
+}
+
+// add has a group looked at when it is due, unless it waits for that already.
+func (e *elections) add(h *hosted, due int64) {
+	if !h.awaiting.CompareAndSwap(false, true) {
+		return
+	}
+	e.mu.Lock()
+	heap.Push(&e.mu.queue, dueGroup{h, due})
+	first := e.mu.queue[0].h == h
+	e.mu.Unlock()
+	if first {
+		signal(e.wake)
+	}
+}
+
+// take removes up to limit groups that are due, and tells when the next one is (or a long time).
+func (e *elections) take(now int64, limit int, into []*hosted) (due []*hosted, wait time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.mu.queue) > 0 && len(into) < limit && e.mu.queue[0].due <= now {
+		into = append(into, heap.Pop(&e.mu.queue).(dueGroup).h)
+	}
+	switch {
+	case len(e.mu.queue) == 0:
+		e.mu.queue = nil
+		return into, time.Hour
+	case len(into) == limit:
+		return into, campaignPeriod
+	}
+	return into, max(campaignPeriod, time.Duration(e.mu.queue[0].due-now))
+}
+
+func (e *elections) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	limit := max(1, int(time.Duration(e.node.config.CampaignsPerSecond)*campaignPeriod/time.Second))
+	var batch []*hosted
+	for {
+		var wait time.Duration
+		batch, wait = e.take(e.node.now(), limit, batch[:0])
+		for _, h := range batch {
+			e.look(h)
+		}
+		clear(batch)
+		timer.Reset(wait)
+		if wait == campaignPeriod {
+			// The pace is kept whatever is added meanwhile.
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case <-timer.C:
+		case <-e.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look starts an election if there is still no leader, and comes back to see what became of it.
+func (e *elections) look(h *hosted) {
+	n := e.node
+	h.awaiting.Store(false)
+	if h.removed.Load() || h.group.Failed() != nil {
+		return
+	}
+	if leader, _ := h.group.Leader(); leader != 0 {
+		return
+	}
+	// A node that must not serve leaves the lead to others.
+	if n.health.fit() {
+		n.metrics.campaigns.Inc()
+		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this disturbs nobody.
+		h.group.Wake()
+	}
+	e.add(h, n.now()+int64(n.config.PatienceWithLeaders)+n.jitter(n.config.PatienceWithLeaders))
+}
+
+// signal leaves a token in a channel of capacity 1.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,47 @@
+package node
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// flusher has the state flushed when much of it is not durable. The state flushes by itself when a memtable is full; but then
+// only: what was applied to it may lie in memory for days, and the logs keep all of it for the case of a crash.
+type flusher struct {
+	node  *Node
+	limit int64
+	// bytes is about how much was applied since the last flush that was asked for here.
+	bytes atomic.Int64
+	wake  chan struct{} // capacity 1
+}
+
+func (f *flusher) init(n *Node) {
+	f.node, f.limit = n, n.config.UnflushedBytes
+	f.wake = make(chan struct{}, 1)
+}
+
+// applied counts what an apply worker wrote.
+func (f *flusher) applied(bytes int64) {
+	if f.bytes.Add(bytes) >= f.limit {
+		signal(f.wake)
+	}
+}
+
+func (f *flusher) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		}
+		if f.bytes.Load() < f.limit {
+			continue
+		}
+		f.bytes.Store(0)
+		if err := f.node.config.State.AsyncFlush(); err != nil {
+			f.node.log.Warn("flushing the state", "error", err)
+			continue
+		}
+		f.node.metrics.flushes.Inc()
+	}
+}

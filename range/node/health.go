@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// healthPeriod is how often the node looks at itself.
+const healthPeriod = time.Second
+
+// refusal is why no request is served.
+type refusal struct {
+	code    kvpb.ErrorCode
+	message string
+}
+
+// health is whether this node serves.
+type health struct {
+	// refusal is nil while it does.
+	refusal atomic.Pointer[refusal]
+	// started: all replicas are open. registered: the core answered a heartbeat.
+	started, registered atomic.Bool
+	// settled: since the start there was a moment at which all groups that prefer this node had a leader.
+	settled atomic.Bool
+}
+
+// fit says whether this node may lead.
+func (h *health) fit() bool { return h.refusal.Load() == nil }
+
+// watchHealth looks once a second at the clock and the disks.
+func (n *Node) watchHealth(ctx context.Context) {
+	for pause(ctx, healthPeriod) == nil {
+		n.checkHealth()
+		if !n.health.fit() {
+			n.abdicate()
+		}
+	}
+}
+
+// checkHealth decides whether this node serves.
+func (n *Node) checkHealth() {
+	changed, off, peers := n.skew.check(n.now())
+	if changed {
+		if n.skew.unhealthy.Load() {
+			n.log.Error("THE CLOCK OF THIS SERVER IS WRONG, or those of the others are: nothing is served until that is mended; "+
+				"check its time synchronisation", "peers", peers, "peers_that_disagree", off, "max_offset", n.config.Clock.MaxOffset())
+		} else {
+			n.log.Info("the clock agrees with the peers' again; serving", "peers", peers)
+		}
+	}
+	var r *refusal
+	logErr, stateErr := n.config.Log.Err(), n.config.State.Err()
+	switch {
+	case logErr != nil:
+		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, logErr)}
+	case stateErr != nil:
+		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, stateErr)}
+	case n.skew.unhealthy.Load():
+		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is off by more than %s from those of most of its peers; "+
+			"check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
+	}
+	n.health.refusal.Store(r)
+	n.metrics.setUnfit(r != nil)
+}
+
+// Ready says whether this node is of use to clients, and if not, why.
+func (n *Node) Ready() (ready bool, reason string) {
+	if n.closed.Load() {
+		return false, "closed"
+	}
+	if !n.health.started.Load() {
+		return false, "opening its replicas"
+	}
+	if r := n.health.refusal.Load(); r != nil {
+		return false, r.message
+	}
+	if !n.tables.load().Complete {
+		return false, "waiting for the partition table from the consistent core"
+	}
+	if n.health.settled.Load() {
+		return true, ""
+	}
+	if missing := n.reconciler.pending(); missing > 0 {
+		return false, fmt.Sprintf("%d partitions are being created or removed", missing)
+	}
+	leaderless := 0
+	for _, h := range n.replicas.all() {
+		if leader, _ := h.group.Leader(); leader == 0 && h.prefersSelf() && h.group.Failed() == nil {
+			leaderless++
+		}
+	}
+	if leaderless > 0 {
+		return false, fmt.Sprintf("%d partitions that this node is to lead have no leader yet", leaderless)
+	}
+	n.health.settled.Store(true)
+	return true, ""
+}

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// heartbeatRetry is the first pause after a heartbeat that failed; it doubles up to the heartbeat's interval.
+	heartbeatRetry = 250 * time.Millisecond
+	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership changed.
+	heartbeatSoon = 500 * time.Millisecond
+)
+
+// heartbeats renews the node's lease every third of it, and reports.
+func (n *Node) heartbeats(ctx context.Context) {
+	interval := n.config.Lease / 3
+	failures := 0
+	for ctx.Err() == nil {
+		batch := n.reports.take()
+		response, err := n.heartbeat(ctx, batch, interval)
+		n.reports.done(batch, err == nil)
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			n.metrics.heartbeatsFailed.Inc()
+			if failures++; failures == 3 {
+				n.log.Warn("the consistent core does not answer heartbeats; what this node holds is served meanwhile", "error", err)
+			}
+			pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
+			continue
+		}
+		if failures >= 3 {
+			n.log.Info("the consistent core answers heartbeats again")
+		}
+		failures = 0
+		n.metrics.heartbeats.Inc()
+		n.metrics.reports.Add(float64(len(batch.reports)))
+		if ms := response.GetLeaseMillis(); ms > 0 {
+			interval = max(time.Duration(ms)*time.Millisecond/3, heartbeatSoon)
+		}
+		n.health.registered.Store(true)
+		if response.GetWantFull() && !batch.full {
+			n.reports.wantFull(n.leaders.led())
+			continue
+		}
+		if batch.more {
+			continue
+		}
+		n.awaitHeartbeat(ctx, interval)
+	}
+}
+
+// awaitHeartbeat returns when the next heartbeat is due.
+func (n *Node) awaitHeartbeat(ctx context.Context, interval time.Duration) {
+	if pause(ctx, min(heartbeatSoon, interval)) != nil {
+		return
+	}
+	timer := time.NewTimer(max(0, interval-heartbeatSoon))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-n.reports.wake:
+	}
+}
+
+func (n *Node) heartbeat(ctx context.Context, b reportBatch, timeout time.Duration) (*clusterpb.HeartbeatResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return n.config.Metadata.Heartbeat(ctx, &clusterpb.HeartbeatRequest{
+		Cluster: n.config.Cluster, Node: uint64(n.config.ID), Server: n.config.Server,
+		Stats: n.stats(), Reports: b.reports, Full: b.full,
+	})
+}
+
+func (n *Node) stats() *clusterpb.NodeStats {
+	return &clusterpb.NodeStats{
+		Replicas:       uint64(len(n.replicas.all())),
+		Leaders:        uint64(n.leaders.count()),
+		DiskUsedBytes:  n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
+		DiskFreeBytes:  n.config.State.FreeBytes(),
+		DiskFull:       n.diskFull(),
+		ClockUnhealthy: n.skew.unhealthy.Load(),
+	}
+}
+
+func (n *Node) diskFull() bool { return n.config.Log.Full() || n.config.State.Full() }
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// hosted is one replica that this node holds.
+type hosted struct {
+	node     *Node
+	id       keys.PartitionID
+	self     keys.ReplicaID
+	identity raftlog.Identity
+	replica  *replica.Replica
+	group    *host.Group
+
+	// listed is the descriptor by which the core lists the partition: the table's, or until that is known the one with which the
+	// replica was created. The replica's own descriptor is the truth about its span; this one says who is to lead.
+	listed atomic.Pointer[clusterpb.Partition]
+
+	// leading says that this replica leads.
+	leading atomic.Bool
+	// reportDue and awaiting say that it is in the list of that name, so that it is put there once.
+	reportDue atomic.Bool
+	awaiting  atomic.Bool
+	garbage   atomic.Bool
+	// removed: it is on its way out.
+	removed atomic.Bool
+}
+
+// preferred is the replica that is to lead, and the host on which it is. Zero if the descriptor names none.
+func (h *hosted) preferred() (keys.ReplicaID, uint64) {
+	for _, r := range h.listed.Load().GetReplicas() {
+		if r.GetRole() == clusterpb.ReplicaRole_VOTER {
+			return keys.ReplicaID(r.GetReplica()), r.GetNode()
+		}
+	}
+	return 0, 0
+}
+
+func (h *hosted) prefersSelf() bool {
+	id, _ := h.preferred()
+	return id == h.self
+}
+
+// leaderHint is who leads, as far as this replica knows; nil if it does not.
+func (h *hosted) leaderHint() *clusterpb.Leader {
+	leader, term := h.group.Leader()
+	if leader == 0 {
+		return nil
+	}
+	at := h.group.HostOf(leader)
+	if at == 0 {
+		return nil
+	}
+	return &clusterpb.Leader{Partition: uint64(h.id), Node: at, Term: term}
+}
+
+// registry is the replicas that this node holds, by partition. Readers take no lock.
+type registry struct {
+	mu      sync.Mutex // of writers
+	current atomic.Pointer[map[keys.PartitionID]*hosted]
+}
+
+func (r *registry) init() { r.current.Store(&map[keys.PartitionID]*hosted{}) }
+
+// all returns the present map, which must not be changed.
+func (r *registry) all() map[keys.PartitionID]*hosted { return *r.current.Load() }
+
+func (r *registry) get(id keys.PartitionID) *hosted { return r.all()[id] }
+
+// change copies the map once for all that is added and removed.
+func (r *registry) change(added []*hosted, removed []*hosted) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := maps.Clone(r.all())
+	for _, h := range added {
+		next[h.id] = h
+	}
+	for _, h := range removed {
+		delete(next, h.id)
+	}
+	r.current.Store(&next)
+}

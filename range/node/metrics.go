@@ -1,0 +1,85 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	registerer prometheus.Registerer
+	registered []prometheus.Collector
+
+	heartbeats, heartbeatsFailed, reports   prometheus.Counter
+	streams, created, removed, failed       prometheus.Counter
+	campaigns, transfers, refused, flushes  prometheus.Counter
+	collections, collected, collectFailures prometheus.Counter
+	broken, revision, unfit                 prometheus.Gauge
+}
+
+func newMetrics(n *Node, r prometheus.Registerer) *metrics {
+	m := &metrics{registerer: r}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_node_" + name, Help: help})
+		m.registered = append(m.registered, c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help})
+		m.registered = append(m.registered, g)
+		return g
+	}
+	gaugeOf := func(name, help string, value func() float64) {
+		m.registered = append(m.registered, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help}, value))
+	}
+	m.heartbeats = counter("heartbeats_total", "Heartbeats that the core answered.")
+	m.heartbeatsFailed = counter("heartbeats_failed_total", "Heartbeats that the core did not answer.")
+	m.reports = counter("reports_total", "Reports of partitions in heartbeats.")
+	m.streams = counter("metadata_streams_total", "Metadata streams that ended.")
+	m.created = counter("replicas_created_total", "Replicas created.")
+	m.removed = counter("replicas_removed_total", "Replicas removed.")
+	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the log for why.")
+	m.campaigns = counter("campaigns_total", "Times that a group without a leader was woken.")
+	m.transfers = counter("leader_transfers_total", "Leaderships handed to other replicas.")
+	m.refused = counter("requests_refused_total", "Requests that no replica here was asked.")
+	m.flushes = counter("state_flushes_total", "Flushes of the state that were asked for because much was not durable.")
+	m.collections = counter("gc_runs_total", "Garbage collections of a partition.")
+	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")
+	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")
+	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")
+	m.revision = gauge("table_revision", "Revision of the core that the partition table has reached.")
+	m.unfit = gauge("unfit", "1 while this node serves nothing, because of its clock or its disk.")
+	gaugeOf("replicas", "Replicas held.", func() float64 { return float64(len(n.replicas.all())) })
+	gaugeOf("leaders", "Groups led.", func() float64 { return float64(n.leaders.count()) })
+	gaugeOf("misplaced_leaders", "Groups led here that another node should lead.", func() float64 { return float64(len(n.leaders.misplaced())) })
+	gaugeOf("gc_waiting", "Partitions that may have garbage.", func() float64 { return float64(n.collector.waiting()) })
+	gaugeOf("clock_offset_seconds", "Greatest offset of a peer's clock from this one, with its sign.", func() float64 {
+		worst := 0.0
+		for _, o := range n.skew.offsets(n.now()) {
+			if s := o.Seconds(); s*s > worst*worst {
+				worst = s
+			}
+		}
+		return worst
+	})
+	if r != nil {
+		r.MustRegister(m.registered...)
+	}
+	return m
+}
+
+func (m *metrics) setUnfit(unfit bool) {
+	value := 0.0
+	if unfit {
+		value = 1
+	}
+	m.unfit.Set(value)
+}
+
+// close takes what asks the node out of the registry.
+func (m *metrics) close() {
+	if m.registerer == nil {
+		return
+	}
+	for _, c := range m.registered {
+		m.registerer.Unregister(c)
+	}
+}

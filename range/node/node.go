@@ -1,0 +1,181 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// Node is one data node. New makes it, Start starts it, Close ends it.
+type Node struct {
+	config  Config
+	log     *slog.Logger
+	metrics *metrics
+	host    *host.Host
+	// shared is what all replicas have in common.
+	shared *replica.Node
+	// epoch is when the node was made: monotonic times are counted from it.
+	epoch time.Time
+
+	replicas registry
+	// broken maps the partitions whose replica is on disk and does not open to why.
+	broken sync.Map
+	tables tables
+
+	follower   follower
+	reconciler reconciler
+	leaders    leaders
+	elections  elections
+	reports    reports
+	collector  collector
+	flusher    flusher
+	skew       skew
+	health     health
+
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	started atomic.Bool
+	closed  atomic.Bool
+}
+
+// New opens the raft log and reads the partition table that was known last. Nothing runs before Start.
+func New(c Config) (*Node, error) {
+	if err := c.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	n := &Node{config: c, log: c.Logger.With("node", c.ID), epoch: time.Now()}
+	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is starting", c.ID)})
+	n.replicas.init()
+	n.tables.init()
+	n.follower.node = n
+	n.reconciler.init(n)
+	n.leaders.init()
+	n.elections.init(n)
+	n.reports.init()
+	n.collector.init(n)
+	n.flusher.init(n)
+	n.skew.init(c.Clock.MaxOffset())
+	n.metrics = newMetrics(n, c.Registerer)
+	n.shared = &replica.Node{
+		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull, Limits: c.Limits,
+	}
+	if err := n.shared.Prepare(); err != nil {
+		return nil, fmt.Errorf("node %s: %w", c.ID, err)
+	}
+	cached, err := readCache(c.Log, c.Cluster)
+	switch {
+	case errors.Is(err, errCache):
+		n.log.Warn("the partition table on disk is not used; the core will send it", "error", err)
+	case err != nil:
+		return nil, fmt.Errorf("node %s: %w", c.ID, err)
+	default:
+		n.tables.publish(cached)
+	}
+	n.host, err = host.New(host.Config{
+		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick, ElectionTicks: c.ElectionTicks, DriftMargin: c.DriftMargin,
+		SleepAfter: c.SleepAfter, Shards: c.Shards, ApplyWorkers: c.ApplyWorkers, RetainLogBytes: c.RetainLogBytes,
+		OnPing: n.pinged, OnFailed: n.groupFailed, Logger: n.log, Registerer: c.Registerer, Random: c.Random,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", c.ID, err)
+	}
+	return n, nil
+}
+
+// Handler takes what the peer transport receives.
+func (n *Node) Handler() rpc.PeerHandler { return n.host }
+
+// Host is the node's Raft host, for its debugging.
+func (n *Node) Host() *host.Host { return n.host }
+
+// ID is the node's id.
+func (n *Node) ID() keys.NodeID { return n.config.ID }
+
+// Table is the partition table as this node knows it.
+func (n *Node) Table() *Table { return n.tables.load() }
+
+// Resolve is where another node is, as the table says. The transport asks.
+func (n *Node) Resolve(node uint64) (address string, ok bool) {
+	if x := n.tables.load().Node(keys.NodeID(node)); x != nil && x.Address != "" {
+		return x.Address, true
+	}
+	return "", false
+}
+
+// Start opens all replicas that are on disk, and then starts everything. An error is one of the disk.
+func (n *Node) Start(t host.Transport) error {
+	if n.started.Swap(true) {
+		return fmt.Errorf("node %s was started before", n.config.ID)
+	}
+	if err := n.reopen(); err != nil {
+		return err
+	}
+	n.host.Start(t)
+	n.electAfterStart()
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	for _, task := range []func(context.Context){
+		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders, n.watchHealth, n.collector.run, n.flusher.run,
+	} {
+		n.tasks.Go(func() { task(ctx) })
+	}
+	n.health.started.Store(true)
+	n.checkHealth()
+	return nil
+}
+
+// Close ends everything; requests that are still under way are answered. Whoever calls Handle or delivers messages must have
+// stopped, or stops because of the answers. The databases stay open.
+func (n *Node) Close() {
+	if n.closed.Swap(true) {
+		return
+	}
+	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is closing", n.config.ID)})
+	if n.cancel != nil {
+		n.cancel()
+	}
+	n.tasks.Wait()
+	n.host.Close()
+	for _, h := range n.replicas.all() {
+		h.replica.Close()
+	}
+	n.shared.Pool.Close()
+	n.metrics.close()
+}
+
+// now is the monotonic clock in nanoseconds.
+func (n *Node) now() int64 { return int64(time.Since(n.epoch)) }
+
+// jitter is a random part of a duration, in nanoseconds.
+func (n *Node) jitter(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64(n.config.Random() % uint64(d))
+}
+
+// pinged runs on the transport's goroutines.
+func (n *Node) pinged(from uint64, ping *peerpb.HostPing) {
+	n.skew.heard(from, ping, n.config.Clock.Physical(), n.now())
+}
+
+// groupFailed runs on a worker of the host. The group has told its leadership to be over.
+func (n *Node) groupFailed(keys.PartitionID, error) { n.metrics.failed.Inc() }
+
+// Status is what Ready says, in the words of the Cluster service.
+func (n *Node) Status() *clusterpb.StatusResponse {
+	ready, reason := n.Ready()
+	return &clusterpb.StatusResponse{Cluster: n.config.Cluster, Node: uint64(n.config.ID), Ready: ready, WaitingFor: reason}
+}

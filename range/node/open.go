@@ -1,0 +1,119 @@
+package node
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+)
+
+// openProgress is how often a long opening says how far it is.
+const openProgress = 5 * time.Second
+
+// reopen opens all replicas that the raft log knows, without asking the core.
+func (n *Node) reopen() error {
+	began := time.Now()
+	identities, err := n.host.Log().Identities()
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.config.ID, err)
+	}
+	marked, err := n.markedForRemoval()
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.config.ID, err)
+	}
+	var live, unfinished []raftlog.Identity
+	for _, id := range identities {
+		switch {
+		case marked[id.Group]:
+			unfinished = append(unfinished, id)
+		case !id.Removed:
+			live = append(live, id)
+		}
+	}
+	if err := n.resumeRemoval(unfinished); err != nil {
+		return fmt.Errorf("node %s: %w", n.config.ID, err)
+	}
+	opened := n.openAll(live, false, func(id raftlog.Identity, err error) {
+		// The others serve; this one is for a person to look at.
+		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the other replicas",
+			"partition", id.Group, "replica", id.Replica, "error", err)
+		n.setBroken(id.Group, err)
+	})
+	n.replicas.change(opened, nil)
+	if len(live) > 0 {
+		n.log.Info("replicas are open", "replicas", len(opened), "broken", len(live)-len(opened), "took", time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// openAll opens replicas on several processors, and calls failed, one call at a time, for those that do not open.
+func (n *Node) openAll(ids []raftlog.Identity, created bool, failed func(raftlog.Identity, error)) []*hosted {
+	opened := make([]*hosted, len(ids))
+	errs := make([]error, len(ids))
+	var next, done atomic.Int64
+	var workers sync.WaitGroup
+	for range min(len(ids), 2*runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(ids) {
+					return
+				}
+				opened[i], errs[i] = n.open(ids[i], created)
+				done.Add(1)
+			}
+		})
+	}
+	finished := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(finished)
+	}()
+	timer := time.NewTicker(openProgress)
+	defer timer.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-timer.C:
+			n.log.Info("opening replicas", "open", done.Load(), "of", len(ids))
+		case <-finished:
+			waiting = false
+		}
+	}
+	kept := opened[:0]
+	for i, h := range opened {
+		if errs[i] != nil {
+			failed(ids[i], errs[i])
+			continue
+		}
+		kept = append(kept, h)
+	}
+	return kept
+}
+
+// electAfterStart has the groups looked at that sleep and know no leader, which is all of them: first those that prefer this
+// node, once it may vote, then the others.
+func (n *Node) electAfterStart() {
+	now := n.now()
+	for _, h := range n.replicas.all() {
+		due := now + int64(n.config.PatienceWithLeaders) + n.jitter(n.config.PatienceWithLeaders)
+		if h.prefersSelf() {
+			due = now + int64(n.config.electionTimeout()) + n.jitter(n.config.electionTimeout())/4
+		}
+		n.elections.add(h, due)
+	}
+}
+
+// setBroken notes a replica that is on disk and does not open.
+func (n *Node) setBroken(id keys.PartitionID, err error) {
+	n.broken.Store(id, err)
+	n.metrics.broken.Inc()
+}
+
+func (n *Node) isBroken(id keys.PartitionID) bool {
+	_, broken := n.broken.Load(id)
+	return broken
+}

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// transferBackoff is how long a group is left alone after a transfer was tried; it doubles with each up to maxTransferBackoff,
+	// so that a preferred replica that cannot keep the lead does not pull it to and fro.
+	transferBackoff    = 10 * time.Second
+	maxTransferBackoff = 10 * time.Minute
+	// busyDelay is how long a worker may take to get to a question before this node counts as too busy for niceties.
+	busyDelay = 250 * time.Millisecond
+	// abdicationsPerCheck bounds the leaderships that an unfit node gives away in a second.
+	abdicationsPerCheck = 1000
+)
+
+// transfers is when a group may be handed over again. Of the preference goroutine alone; groups that are not misplaced any
+// more are forgotten when their time is over.
+type transfers map[*hosted]*transferState
+
+type transferState struct {
+	after   time.Time
+	backoff time.Duration
+}
+
+// preferLeaders hands leaderships to the replicas that are preferred. It looks only at the groups that are led here and
+// preferred elsewhere: after a restart of another node those that this one took over, and then none.
+func (n *Node) preferLeaders(ctx context.Context) {
+	if pause(ctx, n.config.SettleTime) != nil {
+		return
+	}
+	tried := make(transfers)
+	for {
+		began := time.Now()
+		if n.health.fit() {
+			n.preferRound(ctx, tried)
+		}
+		tried.prune(time.Now())
+		if pause(ctx, max(0, n.config.PreferenceInterval-time.Since(began))) != nil {
+			return
+		}
+	}
+}
+
+// preferRound hands over as many as the rate allows in one interval.
+func (n *Node) preferRound(ctx context.Context, tried transfers) {
+	budget := max(1, int(time.Duration(n.config.TransfersPerSecond)*n.config.PreferenceInterval/time.Second))
+	space := time.Second / time.Duration(n.config.TransfersPerSecond)
+	now := time.Now()
+	for _, h := range n.leaders.misplaced() {
+		if budget == 0 || ctx.Err() != nil {
+			return
+		}
+		state := tried[h]
+		if state != nil && now.Before(state.after) {
+			continue
+		}
+		to, at := h.preferred()
+		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.skew.agrees(at, n.now()) || n.isDiskFull(at) {
+			continue
+		}
+		handed, busy := n.handOver(ctx, h, to)
+		if busy {
+			return
+		}
+		if !handed {
+			continue
+		}
+		if state == nil {
+			state = &transferState{backoff: transferBackoff}
+			tried[h] = state
+		} else {
+			state.backoff = min(2*state.backoff, maxTransferBackoff)
+		}
+		state.after = now.Add(state.backoff)
+		budget--
+		if pause(ctx, space) != nil {
+			return
+		}
+	}
+}
+
+// isDiskFull is what the table says of a node, if it says anything.
+func (n *Node) isDiskFull(node uint64) bool {
+	return n.tables.load().Node(keys.NodeID(node)).GetStats().GetDiskFull()
+}
+
+// prune forgets what is long over.
+func (t transfers) prune(now time.Time) {
+	for h, state := range t {
+		if now.Sub(state.after) > maxTransferBackoff || h.removed.Load() {
+			delete(t, h)
+		}
+	}
+}
+
+// handOver transfers a leadership if the replica is there and has everything that is applied here. busy says that the answer
+// took so long that this node has other worries.
+func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (handed, busy bool) {
+	asked := time.Now()
+	answer := make(chan bool, 1)
+	h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
+		p, known := followers[to]
+		answer <- known && p.Active && !p.Snapshot && p.Match >= h.group.Applied()
+	})
+	timer := time.NewTimer(4 * busyDelay)
+	defer timer.Stop()
+	select {
+	case able := <-answer:
+		if time.Since(asked) > busyDelay {
+			return false, true
+		}
+		if !able {
+			return false, false
+		}
+	case <-timer.C: // or the group was removed meanwhile
+		return false, true
+	case <-ctx.Done():
+		return false, true
+	}
+	n.metrics.transfers.Inc()
+	h.group.TransferLeader(to)
+	return true, false
+}
+
+// abdicate gives leaderships away: this node does not serve. To whom matters less than that it is somebody who is there.
+func (n *Node) abdicate() {
+	led := n.leaders.led()
+	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
+		h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
+			var best keys.ReplicaID
+			for id, p := range followers {
+				if !p.Active || p.Snapshot || n.host.PeerDown(h.group.HostOf(id)) {
+					continue
+				}
+				if best == 0 || p.Match > followers[best].Match {
+					best = id
+				}
+			}
+			if best != 0 {
+				n.metrics.transfers.Inc()
+				h.group.TransferLeader(best)
+			}
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// createBatch is how many replicas are created with one sync, removeBatch how many are removed before the reconciler looks
+	// whether there is something else to do: a removal takes several syncs.
+	createBatch = 1000
+	removeBatch = 50
+	// reconcileRetry is the pause before what failed is tried again.
+	reconcileRetry = 2 * time.Second
+)
+
+// reconciler makes the replicas on this node those that the table says: in one goroutine, from the present table, for the
+// partitions that were named to it. It can be told the same thing any number of times.
+type reconciler struct {
+	node *Node
+	wake chan struct{} // capacity 1
+
+	mu struct {
+		sync.Mutex
+		// due are the partitions to look at; all means every one.
+		due map[keys.PartitionID]struct{}
+		all bool
+		// busy is how many are being worked on.
+		busy int
+	}
+	// refused are partitions that can never be created here, because a replica of that id was removed.
+	refused map[keys.PartitionID]keys.ReplicaID
+}
+
+func (r *reconciler) init(n *Node) {
+	r.node = n
+	r.wake = make(chan struct{}, 1)
+	r.mu.due = make(map[keys.PartitionID]struct{})
+	r.refused = make(map[keys.PartitionID]keys.ReplicaID)
+}
+
+// everything has all partitions looked at.
+func (r *reconciler) everything() {
+	r.mu.Lock()
+	r.mu.all = true
+	r.mu.Unlock()
+	signal(r.wake)
+}
+
+// partitionsChanged has those looked at that an update named, if they concern this node.
+func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
+	r.mu.Lock()
+	for _, p := range u.Partitions {
+		if r.node.replicaHere(p) != nil || r.node.replicas.get(keys.PartitionID(p.Id)) != nil {
+			r.mu.due[keys.PartitionID(p.Id)] = struct{}{}
+		}
+	}
+	for _, id := range u.RemovedPartitions {
+		if r.node.replicas.get(keys.PartitionID(id)) != nil {
+			r.mu.due[keys.PartitionID(id)] = struct{}{}
+		}
+	}
+	r.mu.Unlock()
+	signal(r.wake)
+}
+
+// pending is how many partitions are to be created or removed, as far as is known.
+func (r *reconciler) pending() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.mu.due) + r.mu.busy
+	if r.mu.all {
+		n++
+	}
+	return n
+}
+
+func (r *reconciler) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		for more := true; more; {
+			failed := false
+			if more, failed = r.step(ctx); failed && pause(ctx, reconcileRetry) != nil {
+				return
+			}
+		}
+	}
+}
+
+// step does what is due; more says that something is left to do, failed that it is because it failed.
+func (r *reconciler) step(ctx context.Context) (more, failed bool) {
+	create, remove := r.take()
+	if len(create)+len(remove) > 0 {
+		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove))
+	}
+	for len(create) > 0 && ctx.Err() == nil {
+		n := min(len(create), createBatch)
+		failed = r.create(create[:n]) || failed
+		create = create[n:]
+		r.worked(n)
+	}
+	now, later := remove[:min(len(remove), removeBatch)], remove[min(len(remove), removeBatch):]
+	if len(now) > 0 && ctx.Err() == nil {
+		if err := r.node.remove(ctx, now); err != nil {
+			if ctx.Err() == nil {
+				r.node.log.Error("removing replicas failed; it will be tried again", "error", err)
+			}
+			later, failed = remove, true
+		}
+	}
+	for _, h := range later {
+		r.retry(h.id)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.busy = 0
+	return ctx.Err() == nil && len(r.mu.due) > 0, failed
+}
+
+func (r *reconciler) worked(n int) {
+	r.mu.Lock()
+	r.mu.busy -= n
+	r.mu.Unlock()
+}
+
+func (r *reconciler) retry(id keys.PartitionID) {
+	r.mu.Lock()
+	r.mu.due[id] = struct{}{}
+	r.mu.Unlock()
+}
+
+// take compares what is due with what is here.
+func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted) {
+	n := r.node
+	r.mu.Lock()
+	due, all := r.mu.due, r.mu.all
+	r.mu.due, r.mu.all = make(map[keys.PartitionID]struct{}), false
+	r.mu.busy = len(due)
+	r.mu.Unlock()
+	t, held := n.tables.load(), n.replicas.all()
+	look := func(id keys.PartitionID, p *clusterpb.Partition) {
+		h := held[id]
+		switch {
+		case h == nil && p != nil:
+			if self := n.replicaHere(p); self != nil && r.refused[id] != keys.ReplicaID(self.Replica) && !n.isBroken(id) {
+				create = append(create, p)
+			}
+		case h != nil && p == nil:
+			// INVARIANT: the partition was in a table and is not in a later one; see the package comment.
+			if t.Complete {
+				remove = append(remove, h)
+			}
+		case h != nil:
+			n.listed(h, p)
+		}
+	}
+	if all {
+		for _, p := range t.Partitions() {
+			look(keys.PartitionID(p.Id), p)
+		}
+		for id := range held {
+			if p := t.Partition(id); p == nil {
+				look(id, nil)
+			}
+		}
+	} else {
+		for id := range due {
+			look(id, t.Partition(id))
+		}
+	}
+	r.mu.Lock()
+	r.mu.busy = len(create) + len(remove)
+	r.mu.Unlock()
+	return create, remove
+}
+
+// replicaHere is this node's replica in a descriptor; nil if it has none.
+func (n *Node) replicaHere(p *clusterpb.Partition) *clusterpb.Replica {
+	for _, r := range p.GetReplicas() {
+		if r.GetNode() == uint64(n.config.ID) {
+			return r
+		}
+	}
+	return nil
+}
+
+// listed takes note of a descriptor of a partition that is here. What a descriptor with a higher epoch changes in the replica
+// itself goes through the partition's own log, from its leader; what is followed here is who is to lead.
+func (n *Node) listed(h *hosted, p *clusterpb.Partition) {
+	if old := h.listed.Load(); old == p || olderEpoch(p, old) {
+		return
+	}
+	h.listed.Store(p)
+	n.leaders.relisted(h)
+}
+
+// create creates replicas with one sync, opens them, and lets those campaign that are to lead. It returns true if some have
+// to be tried again.
+func (r *reconciler) create(partitions []*clusterpb.Partition) (again bool) {
+	n := r.node
+	identities := make([]raftlog.Identity, 0, len(partitions))
+	for _, p := range partitions {
+		id, err := n.identityOf(p)
+		if err != nil {
+			n.log.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error", err)
+			continue
+		}
+		identities = append(identities, id)
+	}
+	written, again := r.write(identities)
+	opened := n.openAll(written, true, func(id raftlog.Identity, err error) {
+		n.log.Error("a new replica does not open; it will be tried again", "partition", id.Group, "error", err)
+		r.retry(id.Group)
+		again = true
+	})
+	n.replicas.change(opened, nil)
+	for _, h := range opened {
+		// Once more, now that they are found here: the keyspace may have changed meanwhile.
+		h.replica.SetGCWindow(n.gcWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace())))
+	}
+	n.metrics.created.Add(float64(len(opened)))
+	now := n.now()
+	for _, h := range opened {
+		due := now
+		if !h.prefersSelf() {
+			due += int64(n.config.PatienceWithLeaders) + n.jitter(n.config.PatienceWithLeaders)
+		}
+		n.elections.add(h, due)
+	}
+	return again
+}
+
+// write writes identities, all with one sync if none is refused.
+func (r *reconciler) write(identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
+	n := r.node
+	if len(identities) == 0 {
+		return nil, false
+	}
+	err := n.host.Log().Create(identities...)
+	if err == nil {
+		return identities, false
+	}
+	for _, id := range identities {
+		switch err := n.host.Log().Create(id); {
+		case err == nil:
+			written = append(written, id)
+		case errors.Is(err, raftlog.ErrRemoved):
+			r.refused[id.Group] = id.Replica
+			n.log.Error("the table lists a replica that was removed from this node; it is not created again", "partition", id.Group, "error", err)
+		default:
+			n.log.Error("creating a replica failed; it will be tried again", "partition", id.Group, "error", err)
+			r.retry(id.Group)
+			again = true
+		}
+	}
+	return written, again
+}
+
+// identityOf is what the raft log keeps of a new replica.
+func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
+	self := n.replicaHere(p)
+	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
+	if self.Role != clusterpb.ReplicaRole_VOTER {
+		return id, fmt.Errorf("it is to be a %s, which this version does not know", self.Role)
+	}
+	for _, x := range p.Replicas {
+		if x.Role == clusterpb.ReplicaRole_VOTER {
+			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
+		}
+	}
+	descriptor, err := p.MarshalVT()
+	id.Descriptor = descriptor
+	return id, err
+}
+
+// open opens one replica.
+func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
+	p := &clusterpb.Partition{}
+	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
+	}
+	h := &hosted{node: n, id: id.Group, self: id.Replica, identity: id}
+	h.listed.Store(p)
+	if current := n.tables.load().Partition(id.Group); current != nil && !olderEpoch(current, p) {
+		h.listed.Store(current)
+	}
+	hosts := make(map[keys.ReplicaID]uint64, len(p.Replicas))
+	for _, r := range p.Replicas {
+		hosts[keys.ReplicaID(r.Replica)] = r.Node
+	}
+	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created, Open: func(g *host.Group) (group.StateMachine, error) {
+		h.group = g
+		r, err := replica.New(replica.Config{
+			Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g, Node: n.shared, GCWindow: n.gcWindow(keys.KeyspaceID(p.Keyspace)),
+		})
+		h.replica = r
+		return machine{r, h}, err
+	}})
+	if err != nil {
+		if h.replica != nil {
+			h.replica.Close()
+		}
+		return nil, err
+	}
+	return h, nil
+}
+
+// gcWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while the keyspace is not known.
+func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
+	k := n.tables.load().Keyspace(id)
+	switch {
+	case k == nil:
+		return -1
+	case k.GcWindowSeconds == 0:
+		return n.config.GCWindow
+	}
+	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
+}

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A replica is removed in steps, and a crash may come between any two of them:
+//
+//  1. a mark is put into the log database, synced: from here on the replica is never opened again;
+//  2. its group stops, and what it has in the state database is deleted, durably;
+//  3. its raft log is deleted, and its identity becomes a tombstone, synced;
+//  4. the mark is deleted.
+//
+// Without the mark, a crash between 2 and 3 would leave a log whose state is gone, which is how lost data looks. What is found
+// marked at start is taken up at step 2, which can be repeated, as can the others.
+
+// markRemoval puts marks, with one sync.
+func (n *Node) markRemoval(ids []raftlog.Identity) error {
+	b := n.config.Log.NewBatch()
+	defer b.Close()
+	for _, id := range ids {
+		key := cacheKey(cacheRemoval, uint64(id.Group))
+		if err := b.Set(key, seal(key, nil), nil); err != nil {
+			return err
+		}
+	}
+	return n.config.Log.Commit(b, true)
+}
+
+// unmarkRemoval deletes marks. It is not synced: a mark that comes back finds a tombstone.
+func (n *Node) unmarkRemoval(ids []raftlog.Identity) error {
+	b := n.config.Log.NewBatch()
+	defer b.Close()
+	for _, id := range ids {
+		if err := b.Delete(cacheKey(cacheRemoval, uint64(id.Group)), nil); err != nil {
+			return err
+		}
+	}
+	return n.config.Log.Commit(b, false)
+}
+
+// markedForRemoval returns the partitions whose removal has begun.
+func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
+	it, err := n.config.Log.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix, cacheRemoval}, UpperBound: []byte{cachePrefix, cacheRemoval + 1}})
+	if err != nil {
+		return nil, fmt.Errorf("looking for unfinished removals: %w", err)
+	}
+	defer it.Close()
+	marked := make(map[keys.PartitionID]bool)
+	for ok := it.First(); ok; ok = it.Next() {
+		key := it.Key()
+		if len(key) != 10 {
+			return nil, fmt.Errorf("looking for unfinished removals: key %q: %w", key, errCache)
+		}
+		value, err := it.ValueAndErr()
+		if err == nil {
+			_, err = unseal(key, value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking for unfinished removals: %w", err)
+		}
+		id := uint64(0)
+		for _, b := range key[2:] {
+			id = id<<8 | uint64(b)
+		}
+		marked[keys.PartitionID(id)] = true
+	}
+	if err := it.Error(); err != nil {
+		return nil, fmt.Errorf("looking for unfinished removals: %w", err)
+	}
+	return marked, nil
+}
+
+// remove removes replicas that are open here.
+func (n *Node) remove(ctx context.Context, gone []*hosted) error {
+	ids := make([]raftlog.Identity, len(gone))
+	for i, h := range gone {
+		ids[i] = h.identity
+	}
+	if err := n.markRemoval(ids); err != nil {
+		return err
+	}
+	for _, h := range gone {
+		if h.removed.Swap(true) {
+			continue // what failed the last time was a later step
+		}
+		n.host.Remove(h.group)
+		h.replica.Close()
+		n.leaders.forget(h)
+		n.collector.forget(h)
+	}
+	for _, h := range gone {
+		if err := h.replica.Destroy(ctx); err != nil {
+			return err
+		}
+	}
+	if err := n.host.Log().Remove(ids...); err != nil {
+		return err
+	}
+	if err := n.unmarkRemoval(ids); err != nil {
+		return err
+	}
+	n.replicas.change(nil, gone)
+	for _, h := range gone {
+		n.reports.forget(h)
+	}
+	n.metrics.removed.Add(float64(len(gone)))
+	return nil
+}
+
+// resumeRemoval removes replicas that were found marked at start.
+func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	n.log.Info("finishing the removal of replicas that the last process began", "replicas", len(ids))
+	var left []raftlog.Identity
+	for _, id := range ids {
+		if id.Removed {
+			continue // only the mark is left
+		}
+		left = append(left, id)
+		p := &clusterpb.Partition{}
+		if err := p.UnmarshalVT(id.Descriptor); err != nil {
+			return fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
+		}
+		if err := replica.Destroy(context.Background(), n.config.State, id.Group, keys.PartitionSpan(p)); err != nil {
+			return err
+		}
+	}
+	if err := n.host.Log().Remove(left...); err != nil {
+		return err
+	}
+	return n.unmarkRemoval(ids)
+}
