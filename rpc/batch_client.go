@@ -115,8 +115,7 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 		}
 		room, err := s.submit(c, r, size)
 		if err != nil {
-			b.calls.Put(c)
-			return nil, err
+			return nil, err // c is not reused: the stream may have failed meanwhile, and told it so.
 		}
 		if room == nil {
 			return s.await(ctx, c)

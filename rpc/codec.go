@@ -60,11 +60,19 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
 	case *kvpb.BatchRequest:
-		return m.UnmarshalVTUnsafe(ownedCopy(data))
+		b := ownedCopy(data)
+		if err := checkParts(b, maxRequestParts, 3); err != nil {
+			return err
+		}
+		return m.UnmarshalVTUnsafe(b)
 	case *kvpb.BatchResponse:
 		return m.UnmarshalVTUnsafe(ownedCopy(data))
 	case *peerpb.MessageBatch:
-		return m.UnmarshalVTUnsafe(ownedCopy(data))
+		b := ownedCopy(data)
+		if err := checkParts(b, maxMessageParts, 2); err != nil {
+			return err
+		}
+		return m.UnmarshalVTUnsafe(b)
 	case *peerpb.SnapshotChunk:
 		return m.UnmarshalVTUnsafe(ownedCopy(data))
 	case generatedMessage:

@@ -1,0 +1,44 @@
+package rpc
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// rpc stands on hlc and the generated packages only; memnet on nothing at all.
+func TestImports(t *testing.T) {
+	const module = "github.com/tidemarkdb/tidemark/"
+	allowed := map[string][]string{
+		".":      {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb", module + "rpc/peerpb"},
+		"memnet": nil,
+	}
+	for dir, list := range allowed {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range f.Imports {
+				path := strings.Trim(spec.Path.Value, `"`)
+				standard := !strings.Contains(strings.SplitN(path, "/", 2)[0], ".")
+				ok := standard || (dir == "." && !strings.HasPrefix(path, module))
+				for _, a := range list {
+					ok = ok || path == a
+				}
+				if !ok {
+					t.Errorf("%s imports %s", file, path)
+				}
+			}
+		}
+	}
+}
