@@ -99,6 +99,8 @@ type attempt struct {
 		partition keys.PartitionID
 		node      keys.NodeID
 	}
+	// waitingFor is the partition whose leader was looked for; nil if none was.
+	waitingFor *Partition
 	// failures by Backoff.Name; made at the first.
 	failures map[string]*failures
 }

@@ -210,6 +210,7 @@ func (n *node) probe() {
 			return
 		}
 		n.mu.Unlock()
+		s.log.Debug("node does not answer a ping", "node", n.id, "error", err)
 		if s.pause(s.ctx, probeBackoff.delay(attempt, s.random())) != nil {
 			return
 		}

@@ -167,28 +167,39 @@ func (a *attempt) explained() bool { return a.last.message != "" }
 
 // noteLeaderless says that nobody leads, unless a node has said something about it already.
 func (a *attempt) noteLeaderless(p *Partition) {
-	if a.explained() {
-		return
+	a.waitingFor = p
+	if !a.explained() {
+		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for a leader of partition %s", p.ID), p.ID, 0)
+	}
+}
+
+// unreachable lists the replicas of the partition waited for that do not answer; empty if all do.
+func (a *attempt) unreachable() string {
+	if a.waitingFor == nil {
+		return ""
 	}
 	var silent []string
-	for _, n := range p.voters {
+	for _, n := range a.waitingFor.voters {
 		if n.suspected.Load() {
 			address, reason := n.addressAndReason()
 			silent = append(silent, fmt.Sprintf("node %s (%s): %s", n.id, address, plain(reason)))
 		}
 	}
-	message := fmt.Sprintf("waiting for a leader of partition %s", p.ID)
-	if len(silent) > 0 {
-		message += "; " + strings.Join(silent, "; ")
+	if len(silent) == 0 {
+		return ""
 	}
-	a.note(kvpb.ErrorCode_UNKNOWN_ERROR, message, p.ID, 0)
+	return "; cannot reach " + strings.Join(silent, ", ")
 }
 
 // ended makes the error with which the call ends; cause is nil if the last answer is the reason.
 func (a *attempt) ended(cause error) *Error {
+	message := a.last.message
+	if cause != nil {
+		message += a.unreachable()
+	}
 	return &Error{
 		Code:           a.last.code,
-		Message:        a.last.message,
+		Message:        message,
 		Partition:      a.last.partition,
 		Node:           a.last.node,
 		Attempts:       a.sent,

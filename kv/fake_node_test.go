@@ -1,0 +1,326 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// handle serves requests as a node would, one at a time.
+func (n *fakeNode) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	for _, r := range batch {
+		if response := n.serve(client, r); response != nil {
+			response.Id = r.Id
+			reply(response)
+		}
+	}
+}
+
+func kindOf(r *kvpb.Request) string {
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", r.Command), "*kvpb.Request_"))
+}
+
+func isWrite(r *kvpb.Request) bool {
+	switch r.Command.(type) {
+	case *kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap, *kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange:
+		return true
+	}
+	return false
+}
+
+func failed(code kvpb.ErrorCode, message string) *kvpb.Response {
+	return &kvpb.Response{Error: &kvpb.Error{Code: code, Message: message}}
+}
+
+func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests[kindOf(r)]++
+	_ = n.clock.Update(rpc.FromTimestamp(r.Session))
+	if _, now := r.Command.(*kvpb.Request_Now); now {
+		return &kvpb.Response{Now: rpc.ToTimestamp(n.clock.Now()), Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.id}}}
+	}
+	var f fault
+	if c.script != nil {
+		f = c.script(n, r)
+	}
+	switch {
+	case f.code != 0:
+		return failed(f.code, "scripted "+f.code.String())
+	case f.swallow:
+		return nil
+	case f.breakBefore:
+		go c.network.Drop("client", n.host)
+		return nil
+	}
+	response := n.routeLocked(client, r)
+	response.Now = rpc.ToTimestamp(n.clock.Now())
+	switch {
+	case f.breakAfter:
+		go c.network.Drop("client", n.host)
+		return nil
+	case f.unknown:
+		return failed(kvpb.ErrorCode_OUTCOME_UNKNOWN, "scripted unknown outcome")
+	}
+	return response
+}
+
+func (n *fakeNode) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
+	p := n.cluster.partitions[r.Partition]
+	if p == nil || !slices.ContainsFunc(p.desc.Replicas, func(x *clusterpb.Replica) bool { return x.Node == n.id }) {
+		return failed(kvpb.ErrorCode_PARTITION_NOT_FOUND, "no such partition here")
+	}
+	if r.Generation != p.desc.Generation {
+		e := failed(kvpb.ErrorCode_STALE_EPOCH, "another generation")
+		for _, other := range n.cluster.partitions {
+			if other.desc.Keyspace == p.desc.Keyspace {
+				e.Error.Partitions = append(e.Error.Partitions, other.desc)
+			}
+		}
+		return e
+	}
+	if p.leader != n.id || r.Term != p.term && (isWrite(r) || r.Term != 0) {
+		e := failed(kvpb.ErrorCode_NOT_LEADER, "not the leader")
+		if p.leader != 0 {
+			e.Error.Leader = &clusterpb.Leader{Partition: r.Partition, Node: p.leader, Term: p.term}
+		}
+		return e
+	}
+	if r.TimeoutMicros > uint64(time.Hour/time.Microsecond) {
+		n.cluster.t.Errorf("a timeout of %d µs", r.TimeoutMicros)
+	}
+	if isWrite(r) {
+		return n.writeLocked(p, client, r)
+	}
+	return n.readLocked(p, r)
+}
+
+// live returns the version of a key at a timestamp; nil if there is none, or a tombstone.
+func (p *fakePartition) live(key string, at hlc.Timestamp) *fakeVersion {
+	v := p.versions[key]
+	for i := len(v) - 1; i >= 0; i-- {
+		if v[i].at.LessEq(at) {
+			if v[i].tombstone {
+				return nil
+			}
+			return &v[i]
+		}
+	}
+	return nil
+}
+
+// own finds the version that a request wrote.
+func (p *fakePartition) own(key string, client, sequence uint64) *fakeVersion {
+	for i := range p.versions[key] {
+		if v := &p.versions[key][i]; v.client == client && v.sequence == sequence {
+			return v
+		}
+	}
+	return nil
+}
+
+func (n *fakeNode) writeLocked(p *fakePartition, client uint64, r *kvpb.Request) *kvpb.Response {
+	if r.Sequence == 0 {
+		n.cluster.t.Errorf("a write without a sequence")
+	}
+	var at hlc.Timestamp
+	stamp := func() hlc.Timestamp {
+		if at.IsZero() {
+			at = n.clock.Now()
+			for _, floor := range []hlc.Timestamp{p.highest, p.read, p.low, rpc.FromTimestamp(r.Session)} {
+				at = hlc.Max(at, floor.Next())
+			}
+			p.highest = at
+			_ = n.clock.Update(at)
+		}
+		return at
+	}
+	write := func(key, value []byte, tombstone bool) {
+		p.versions[string(key)] = append(p.versions[string(key)],
+			fakeVersion{at: stamp(), value: bytes.Clone(value), tombstone: tombstone, client: client, sequence: r.Sequence})
+	}
+	latest := hlc.MaxTimestamp
+	switch c := r.Command.(type) {
+	case *kvpb.Request_Put:
+		if v := p.own(string(c.Put.Key), client, r.Sequence); v != nil {
+			at = v.at
+		} else {
+			write(c.Put.Key, c.Put.Value, false)
+		}
+		return &kvpb.Response{Result: &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: rpc.ToTimestamp(at)}}}
+	case *kvpb.Request_Delete:
+		existed := false
+		if v := p.own(string(c.Delete.Key), client, r.Sequence); v != nil {
+			existed = p.live(string(c.Delete.Key), v.at.Prev()) != nil
+		} else if existed = p.live(string(c.Delete.Key), latest) != nil; existed {
+			write(c.Delete.Key, nil, true)
+		}
+		return &kvpb.Response{Result: &kvpb.Response_Delete{Delete: &kvpb.DeleteResponse{Existed: existed}}}
+	case *kvpb.Request_CompareAndSwap:
+		s := c.CompareAndSwap
+		if v := p.own(string(s.Key), client, r.Sequence); v != nil {
+			return &kvpb.Response{Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapResponse{Swapped: true, Version: rpc.ToTimestamp(v.at)}}}
+		}
+		v := p.live(string(s.Key), latest)
+		ok := false
+		switch e := s.Expected.(type) {
+		case *kvpb.CompareAndSwapRequest_Absent:
+			ok = v == nil
+		case *kvpb.CompareAndSwapRequest_Value:
+			ok = v != nil && bytes.Equal(v.value, e.Value)
+		case *kvpb.CompareAndSwapRequest_Version:
+			ok = v != nil && v.at == rpc.FromTimestamp(e.Version)
+		}
+		out := &kvpb.CompareAndSwapResponse{Swapped: ok}
+		if ok {
+			write(s.Key, s.NewValue, s.Delete)
+			out.Version = rpc.ToTimestamp(at)
+		} else if v != nil {
+			out.Found, out.Current, out.CurrentVersion = true, v.value, rpc.ToTimestamp(v.at)
+		}
+		return &kvpb.Response{Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: out}}
+	case *kvpb.Request_WriteBatch:
+		if v := p.own(string(c.WriteBatch.Operations[0].Key), client, r.Sequence); v != nil {
+			at = v.at
+		} else {
+			for _, o := range c.WriteBatch.Operations {
+				if n.cluster.keyspaces[p.desc.Keyspace].Partitioning == clusterpb.Partitioning_RANGE && !keys.PartitionContains(p.desc, o.Key) {
+					return failed(kvpb.ErrorCode_KEY_OUT_OF_SPAN, "a key of the batch lies elsewhere")
+				}
+			}
+			for _, o := range c.WriteBatch.Operations {
+				write(o.Key, o.Value, o.Delete)
+			}
+		}
+		return &kvpb.Response{Result: &kvpb.Response_WriteBatch{WriteBatch: &kvpb.WriteBatchResponse{Version: rpc.ToTimestamp(at)}}}
+	case *kvpb.Request_DeleteRange:
+		id := [2]uint64{client, r.Sequence}
+		out := p.ranges[id]
+		if out == nil {
+			out = &kvpb.DeleteRangeResponse{}
+			for _, key := range p.keysIn(c.DeleteRange.Start, c.DeleteRange.End, latest) {
+				if out.Deleted == uint64(min(int(c.DeleteRange.MaxRows), n.cluster.pageRows)) {
+					out.More, out.Resume = true, []byte(key)
+					break
+				}
+				write([]byte(key), nil, true)
+				out.Deleted++
+			}
+			p.ranges[id] = out
+		}
+		return &kvpb.Response{Result: &kvpb.Response_DeleteRange{DeleteRange: cloned(out)}}
+	}
+	return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "no such write")
+}
+
+// keysIn are the keys of a span that have a value, ascending.
+func (p *fakePartition) keysIn(start, end []byte, at hlc.Timestamp) []string {
+	var out []string
+	span := keys.Span{Start: start, End: end}
+	for key := range p.versions {
+		if span.Contains([]byte(key)) && p.live(key, at) != nil {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response {
+	moment := func(asked *kvpb.Timestamp) hlc.Timestamp {
+		at := rpc.FromTimestamp(asked)
+		if at.IsZero() {
+			at = hlc.Max(hlc.Max(n.clock.Now(), rpc.FromTimestamp(r.Session)), p.highest)
+		}
+		_ = n.clock.Update(at)
+		p.read = hlc.Max(p.read, at)
+		return at
+	}
+	get := func(key []byte, at hlc.Timestamp) *kvpb.GetResponse {
+		if v := p.live(string(key), at); v != nil {
+			return &kvpb.GetResponse{Found: true, Value: v.value, Version: rpc.ToTimestamp(v.at)}
+		}
+		return &kvpb.GetResponse{}
+	}
+	switch c := r.Command.(type) {
+	case *kvpb.Request_Get:
+		return &kvpb.Response{Result: &kvpb.Response_Get{Get: get(c.Get.Key, moment(c.Get.At))}}
+	case *kvpb.Request_BatchGet:
+		at := moment(c.BatchGet.At)
+		out := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(at)}
+		size := 0
+		for _, key := range c.BatchGet.Keys {
+			v := get(key, at)
+			size += len(v.Value)
+			out.Values = append(out.Values, v)
+		}
+		if size > 1<<20 {
+			return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "too much for one answer")
+		}
+		return &kvpb.Response{Result: &kvpb.Response_BatchGet{BatchGet: out}}
+	case *kvpb.Request_Scan:
+		at := moment(c.Scan.At)
+		if e := p.uncertain(c.Scan.Start, c.Scan.End, at, c.Scan.UncertainUntil); e != nil {
+			return e
+		}
+		found := p.keysIn(c.Scan.Start, c.Scan.End, at)
+		if c.Scan.Reverse {
+			slices.Reverse(found)
+		}
+		out, size := &kvpb.ScanResponse{At: rpc.ToTimestamp(at)}, 0
+		for i, key := range found {
+			if len(out.Pairs) > 0 && (len(out.Pairs) == min(int(c.Scan.MaxRows), n.cluster.pageRows) || size >= int(c.Scan.MaxBytes)) {
+				out.More, out.Resume = true, []byte(key)
+				if c.Scan.Reverse {
+					out.Resume = []byte(found[i-1])
+				}
+				break
+			}
+			v := p.live(key, at)
+			pair := &kvpb.Pair{Key: []byte(key), Version: rpc.ToTimestamp(v.at)}
+			if !c.Scan.KeysOnly {
+				pair.Value = v.value
+			}
+			size += len(key) + len(pair.Value)
+			out.Pairs = append(out.Pairs, pair)
+		}
+		return &kvpb.Response{Result: &kvpb.Response_Scan{Scan: out}}
+	case *kvpb.Request_Count:
+		at := moment(c.Count.At)
+		if e := p.uncertain(c.Count.Start, c.Count.End, at, c.Count.UncertainUntil); e != nil {
+			return e
+		}
+		found := p.keysIn(c.Count.Start, c.Count.End, at)
+		out := &kvpb.CountResponse{Count: uint64(len(found)), At: rpc.ToTimestamp(at)}
+		if limit := n.cluster.pageRows; len(found) > limit {
+			out.Count, out.More, out.Resume = uint64(limit), true, []byte(found[limit])
+		}
+		return &kvpb.Response{Result: &kvpb.Response_Count{Count: out}}
+	}
+	return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "no such read")
+}
+
+// uncertain refuses a read that meets a version which an earlier leader may have acknowledged before the read began.
+func (p *fakePartition) uncertain(start, end []byte, at hlc.Timestamp, until *kvpb.Timestamp) *kvpb.Response {
+	limit := hlc.Min(rpc.FromTimestamp(until), p.low)
+	span := keys.Span{Start: start, End: end}
+	for key, versions := range p.versions {
+		for _, v := range versions {
+			if span.Contains([]byte(key)) && at.Less(v.at) && v.at.LessEq(limit) {
+				e := failed(kvpb.ErrorCode_UNCERTAIN, "a version may have been acknowledged before")
+				e.Error.Timestamp = rpc.ToTimestamp(v.at)
+				return e
+			}
+		}
+	}
+	return nil
+}
