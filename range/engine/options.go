@@ -29,9 +29,12 @@ type Options struct {
 	// Dir is created if need be.
 	Dir string
 
-	// Cache is shared between engines if set; the engine takes its own reference. Otherwise it makes one of CacheBytes.
+	// Cache is shared between engines if set; the engine takes its own reference. Pebble counts memtables against it, so it
+	// must be larger than those of all its engines by what is to be left for blocks. Otherwise the engine makes its own,
+	// by CacheBytes.
 	Cache *pebble.Cache
-	// CacheBytes is the size of the engine's own cache of blocks. Default 64 MiB for a State, 8 MiB for a Log.
+	// CacheBytes is how much of the engine's own cache is left for blocks while two memtables are full. Default 64 MiB for a
+	// State, 8 MiB for a Log.
 	CacheBytes int64
 	// MemTableBytes is when a memtable is flushed. Default 64 MiB for a State, 16 MiB for a Log.
 	MemTableBytes uint64

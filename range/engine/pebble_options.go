@@ -70,7 +70,7 @@ func commonOptions(o Options) *pebble.Options {
 	p := &pebble.Options{
 		FormatMajorVersion:    pebble.FormatNewest,
 		Cache:                 o.Cache,
-		CacheSize:             o.CacheBytes,
+		CacheSize:             o.CacheBytes + 2*int64(o.MemTableBytes),
 		MemTableSize:          o.MemTableBytes,
 		L0CompactionThreshold: 4,
 		LBaseMaxBytes:         64 << 20,

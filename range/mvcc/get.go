@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -110,15 +111,19 @@ func (g *Getter) FindRequest(key []byte, after hlc.Timestamp, id RequestID) (Ver
 	return Version{}, false, readError(key, g.iter.Error())
 }
 
+var getters = sync.Pool{New: func() any { return new(Getter) }}
+
 // once runs a read through a getter of its own.
 func once(r engine.Reader, read func(*Getter) (Version, bool, error)) (Version, bool, error) {
 	iter, err := r.NewIter(pointOptions)
 	if err != nil {
 		return Version{}, false, fmt.Errorf("read versions: %w", err)
 	}
-	var seek [128]byte
-	g := Getter{iter: iter, seek: seek[:0]}
-	v, found, err := read(&g)
+	g := getters.Get().(*Getter)
+	g.iter = iter
+	v, found, err := read(g)
+	g.iter = nil
+	getters.Put(g)
 	if closeErr := iter.Close(); err == nil && closeErr != nil {
 		return Version{}, false, fmt.Errorf("read versions: %w", closeErr)
 	}

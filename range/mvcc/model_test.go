@@ -1,0 +1,386 @@
+package mvcc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openState(t testing.TB) *engine.State {
+	t.Helper()
+	s, err := engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "/state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// model is the naive store: every version of every key, newest first.
+type model map[string][]Version
+
+func (m model) put(key []byte, v Version) {
+	versions := m[string(key)]
+	i := 0
+	for i < len(versions) && v.Timestamp.Less(versions[i].Timestamp) {
+		i++
+	}
+	m[string(key)] = slices.Insert(versions, i, v)
+}
+
+func (m model) has(key []byte, ts hlc.Timestamp) bool {
+	return slices.ContainsFunc(m[string(key)], func(v Version) bool { return v.Timestamp == ts })
+}
+
+func (m model) get(key []byte, at hlc.Timestamp) (Version, bool) {
+	for _, v := range m[string(key)] {
+		if v.Timestamp.LessEq(at) {
+			return v, true
+		}
+	}
+	return Version{}, false
+}
+
+func (m model) getUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
+	v, found := m.get(key, hlc.Max(at, limit))
+	if found && at.Less(v.Timestamp) {
+		return Version{}, false, &UncertaintyError{Key: key, Timestamp: v.Timestamp}
+	}
+	return v, found, nil
+}
+
+func (m model) keysIn(span keys.Span, reverse bool) []string {
+	var all []string
+	for key := range m {
+		if span.Contains([]byte(key)) {
+			all = append(all, key)
+		}
+	}
+	slices.Sort(all)
+	if reverse {
+		slices.Reverse(all)
+	}
+	return all
+}
+
+type row struct {
+	key string
+	v   Version
+}
+
+func (r row) String() string {
+	return fmt.Sprintf("%q@%s=%s:%q/%v", r.key, r.v.Timestamp, r.v.Kind, r.v.Value, r.v.Request)
+}
+
+// scan is what a scan without limits gives.
+func (m model) scan(o ScanOptions) ([]row, error) {
+	var rows []row
+	for _, key := range m.keysIn(o.Span, o.Reverse) {
+		v, found, err := m.getUncertain([]byte(key), o.At, o.UncertainUntil)
+		if err != nil {
+			return nil, err
+		}
+		if found && v.Kind == KindValue {
+			if o.KeysOnly {
+				v.Value = nil
+			}
+			rows = append(rows, row{key, v})
+		}
+	}
+	return rows, nil
+}
+
+func sameVersion(a, b Version) bool {
+	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request && bytes.Equal(a.Value, b.Value)
+}
+
+func sameRows(a, b []row) bool {
+	return slices.EqualFunc(a, b, func(x, y row) bool { return x.key == y.key && sameVersion(x.v, y.v) })
+}
+
+func sameUncertainty(a, b error) bool {
+	var x, y *UncertaintyError
+	if !errors.As(a, &x) || !errors.As(b, &y) {
+		return a == nil && b == nil
+	}
+	return bytes.Equal(x.Key, y.Key) && x.Timestamp == y.Timestamp
+}
+
+// Keys that are short, share prefixes and hold zeros; few timestamps, so that they meet.
+var (
+	genKey = rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 0x01, 'a', 0xff}), 0, 2), func(k []byte) []byte {
+		return append([]byte{0, 0, 0, 7}, k...)
+	})
+	genTimestamp = rapid.Custom(func(t *rapid.T) hlc.Timestamp {
+		return hlc.Timestamp{Wall: rapid.Int64Range(1, 30).Draw(t, "wall"), Logical: rapid.Uint32Range(0, 1).Draw(t, "logical")}
+	})
+	genSpan = rapid.Custom(func(t *rapid.T) keys.Span {
+		if rapid.IntRange(0, 3).Draw(t, "whole") == 0 {
+			return keys.PrefixSpan([]byte{0, 0, 0, 7})
+		}
+		return keys.Span{Start: genKey.Draw(t, "start"), End: genKey.Draw(t, "end")}
+	})
+	genID = rapid.Custom(func(t *rapid.T) RequestID {
+		return RequestID{rapid.Uint64Range(0, 3).Draw(t, "client"), rapid.Uint64Range(0, 300).Draw(t, "sequence")}
+	})
+	genValue = rapid.SliceOfN(rapid.Byte(), 0, 20)
+)
+
+// TestBesideModel writes, removes garbage and reads at random, here and in the model.
+func TestBesideModel(t *testing.T) {
+	s := openState(t)
+	run := 0
+	rapid.Check(t, func(t *rapid.T) {
+		// Every run has a keyspace of its own in the one state.
+		run++
+		b := s.NewBatch()
+		if err := b.DeleteRange(keys.DataSpan(keys.PrefixSpan([]byte{0, 0, 0, 7})).Start, keys.DataSpan(keys.PrefixSpan([]byte{0, 0, 0, 7})).End, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(b); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.Close()
+		if run%10 == 0 {
+			if err := s.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		m := model{}
+		// No reads below.
+		var threshold hlc.Timestamp
+		t.Repeat(map[string]func(*rapid.T){
+			"write": func(t *rapid.T) {
+				b := s.NewBatch()
+				defer b.Close()
+				for range rapid.IntRange(1, 40).Draw(t, "n") {
+					key, ts := genKey.Draw(t, "key"), genTimestamp.Draw(t, "ts")
+					if m.has(key, ts) || ts.LessEq(threshold) {
+						continue
+					}
+					v := Version{Timestamp: ts, Kind: KindValue, Request: genID.Draw(t, "id"), Value: genValue.Draw(t, "value")}
+					var err error
+					if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
+						v.Kind, v.Value = KindTombstone, nil
+						err = Delete(b, key, ts, v.Request)
+					} else {
+						err = Put(b, key, ts, v.Request, v.Value)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					m.put(key, v)
+				}
+				if err := s.Commit(b); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"get": func(t *rapid.T) {
+				key, at := genKey.Draw(t, "key"), genTimestamp.Draw(t, "at")
+				if at.Less(threshold) {
+					at = threshold
+				}
+				got, found, err := Get(s, key, at)
+				want, wantFound := m.get(key, at)
+				if err != nil || found != wantFound || !sameVersion(got, want) {
+					t.Fatalf("get %q at %s: %v %v %v, want %v %v", key, at, got, found, err, want, wantFound)
+				}
+				limit := genTimestamp.Draw(t, "limit")
+				got, found, err = GetUncertain(s, key, at, limit)
+				want, wantFound, wantErr := m.getUncertain(key, at, limit)
+				if !sameUncertainty(err, wantErr) || found != wantFound || !sameVersion(got, want) {
+					t.Fatalf("get %q at %s until %s: %v %v %v, want %v %v %v", key, at, limit, got, found, err, want, wantFound, wantErr)
+				}
+				got, found, err = Newest(s, key)
+				want, wantFound = m.get(key, hlc.MaxTimestamp)
+				if err != nil || found != wantFound || !sameVersion(got, want) {
+					t.Fatalf("newest %q: %v %v %v, want %v %v", key, got, found, err, want, wantFound)
+				}
+			},
+			"find request": func(t *rapid.T) {
+				key, after, id := genKey.Draw(t, "key"), genTimestamp.Draw(t, "after"), genID.Draw(t, "id")
+				var want Version
+				var wantFound bool
+				for _, v := range m[string(key)] {
+					if after.Less(v.Timestamp) && v.Request == id && !id.IsZero() {
+						want, wantFound = v, true
+						break
+					}
+				}
+				got, found, err := FindRequest(s, key, after, id)
+				if err != nil || found != wantFound || !sameVersion(got, want) {
+					t.Fatalf("find %v of %q after %s: %v %v %v, want %v %v", id, key, after, got, found, err, want, wantFound)
+				}
+			},
+			"scan": func(t *rapid.T) { checkScan(t, s, m, threshold) },
+			"garbage": func(t *rapid.T) {
+				threshold = hlc.Max(threshold, genTimestamp.Draw(t, "threshold"))
+				checkGarbage(t, s, m, threshold)
+			},
+		})
+	})
+}
+
+// checkScan pages through a scan with limits and compares the pages together with the model.
+func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
+	o := ScanOptions{
+		Span:       genSpan.Draw(t, "span"),
+		At:         hlc.Max(threshold, genTimestamp.Draw(t, "at")),
+		Reverse:    rapid.Bool().Draw(t, "reverse"),
+		KeysOnly:   rapid.Bool().Draw(t, "keysOnly"),
+		MaxRows:    rapid.IntRange(0, 4).Draw(t, "maxRows"),
+		MaxBytes:   rapid.Int64Range(0, 40).Draw(t, "maxBytes"),
+		MaxSkipped: rapid.IntRange(0, 3).Draw(t, "maxSkipped"),
+	}
+	if o.At.IsZero() {
+		return
+	}
+	if rapid.IntRange(0, 3).Draw(t, "uncertain") == 0 {
+		o.UncertainUntil = genTimestamp.Draw(t, "until")
+	}
+	want, wantErr := m.scan(o)
+	var got []row
+	var err error
+	page := o
+	for pages := 0; ; pages++ {
+		if pages > 200 {
+			t.Fatalf("scan %+v does not get on", o)
+		}
+		var bytesSeen int64
+		rows := 0
+		var result ScanResult
+		result, err = Scan(s, page, func(key []byte, v Version) error {
+			v.Value = bytes.Clone(v.Value)
+			got = append(got, row{string(key), v})
+			bytesSeen += int64(len(key) + len(v.Value))
+			rows++
+			return nil
+		})
+		if err != nil {
+			break
+		}
+		if result.Rows != rows || result.Bytes != bytesSeen {
+			t.Fatalf("scan %+v says %+v, emitted %d rows of %d bytes", page, result, rows, bytesSeen)
+		}
+		if (o.MaxRows > 0 && rows > o.MaxRows) || (o.MaxBytes > 0 && rows > 1 && bytesSeen > o.MaxBytes) {
+			t.Fatalf("scan %+v is over its limits: %+v", page, result)
+		}
+		if o.MaxBytes == 0 {
+			count, err := Count(s, page)
+			if err != nil || count.Rows != rows || count.More != result.More || !bytes.Equal(count.Resume, result.Resume) {
+				t.Fatalf("count %+v: %+v, %v; the scan gave %+v", page, count, err, result)
+			}
+		}
+		if !result.More {
+			break
+		}
+		page.Span = result.Rest(page.Span, page.Reverse)
+	}
+	if !sameUncertainty(err, wantErr) {
+		t.Fatalf("scan %+v: error %v, want %v", o, err, wantErr)
+	}
+	if err == nil && !sameRows(got, want) {
+		t.Fatalf("scan %+v:\n got %v\nwant %v", o, got, want)
+	}
+}
+
+// checkGarbage removes all garbage in a span, call by call, and checks after each that no read at or above the threshold has
+// changed; at the end nothing may be left that could go.
+func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
+	span := genSpan.Draw(t, "span")
+	limits := GarbageLimits{
+		Versions: rapid.IntRange(0, 3).Draw(t, "versions"),
+		Bytes:    rapid.Int64Range(0, 40).Draw(t, "bytes"),
+		Scanned:  rapid.IntRange(0, 5).Draw(t, "scanned"),
+	}
+	rest := span
+	for calls := 0; ; calls++ {
+		if calls > 1000 {
+			t.Fatalf("garbage collection of %s does not get on", span)
+		}
+		result, err := Garbage(s, rest, threshold, limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Any first few of them.
+		n := len(result.Versions)
+		partial := n > 1 && rapid.IntRange(0, 4).Draw(t, "partial") == 0
+		if partial {
+			n = rapid.IntRange(1, n).Draw(t, "first")
+		}
+		b := s.NewBatch()
+		if err := Remove(b, result.Versions[:n]); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(b); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.Close()
+		for key, versions := range m {
+			for _, at := range append([]hlc.Timestamp{{Wall: threshold.Wall, Logical: threshold.Logical}, hlc.MaxTimestamp}, timestamps(versions)...) {
+				if at.Less(threshold) {
+					continue
+				}
+				want, wantFound := m.get([]byte(key), at)
+				wantFound = wantFound && want.Kind == KindValue
+				got, found, err := Get(s, []byte(key), at)
+				found = found && got.Kind == KindValue
+				if err != nil || found != wantFound || (found && !sameVersion(got, want)) {
+					t.Fatalf("after garbage collection of %s at %s, %q at %s: %v %v %v, want %v %v", span, threshold, key, at, got, found, err, want, wantFound)
+				}
+			}
+		}
+		if partial {
+			continue
+		}
+		if !result.More {
+			break
+		}
+		rest.Start = result.Resume
+	}
+	if left, err := Garbage(s, span, threshold, GarbageLimits{}); err != nil || len(left.Versions) > 0 {
+		t.Fatalf("garbage is left: %v, %v", left, err)
+	}
+	// From here on the model is what is stored.
+	for key, versions := range m {
+		if !span.Contains([]byte(key)) {
+			continue
+		}
+		for i, v := range versions {
+			if v.Timestamp.LessEq(threshold) {
+				if v.Kind == KindValue {
+					i++
+				}
+				versions = versions[:i]
+				break
+			}
+		}
+		if m[key] = versions; len(versions) == 0 {
+			delete(m, key)
+		}
+	}
+}
+
+func timestamps(versions []Version) []hlc.Timestamp {
+	var all []hlc.Timestamp
+	for _, v := range versions {
+		all = append(all, v.Timestamp)
+	}
+	return all
+}

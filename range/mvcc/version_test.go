@@ -1,0 +1,170 @@
+package mvcc
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// FuzzDecodeHeader: decoding never panics, and what decodes encodes to the same bytes.
+func FuzzDecodeHeader(f *testing.F) {
+	for _, h := range []Header{
+		{KindValue, RequestID{}}, {KindTombstone, RequestID{1, 127}}, {KindValue, RequestID{1 << 63, 1<<64 - 1}}, {KindValue, RequestID{7, 128}},
+	} {
+		f.Add(h.append(nil))
+		if h.Kind == KindValue {
+			f.Add(append(h.append(nil), "some value"...))
+		}
+	}
+	f.Add([]byte{})
+	f.Add(make([]byte, 20))
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x00})
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		h, value, err := DecodeHeader(stored)
+		if err != nil {
+			return
+		}
+		again := append(h.append(nil), value...)
+		if !bytes.Equal(again, stored) || h.size() != len(stored)-len(value) {
+			t.Fatalf("%x decodes to %+v, which encodes to %x", stored, h, again)
+		}
+	})
+}
+
+func ts(wall int64) hlc.Timestamp { return hlc.Timestamp{Wall: wall} }
+
+func commit(t testing.TB, s *engine.State, fill func(b *engine.StateBatch) error) {
+	t.Helper()
+	b := s.NewBatch()
+	defer b.Close()
+	if err := fill(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCorruptVersions: whatever is not a version is an error that names the key, from every way of reading.
+func TestCorruptVersions(t *testing.T) {
+	good := Header{Kind: KindValue, Request: RequestID{1, 2}}.append(nil)
+	for name, c := range map[string]struct{ stateKey, stored []byte }{
+		"empty":           {keys.VersionedKey([]byte("victim"), ts(5)), nil},
+		"zeros":           {keys.VersionedKey([]byte("victim"), ts(5)), make([]byte, 30)},
+		"cut short":       {keys.VersionedKey([]byte("victim"), ts(5)), good[:len(good)-1]},
+		"unknown flag":    {keys.VersionedKey([]byte("victim"), ts(5)), append([]byte{good[0] | 0x10}, good[1:]...)},
+		"tombstone value": {keys.VersionedKey([]byte("victim"), ts(5)), append(Header{Kind: KindTombstone}.append(nil), 'x')},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openState(t)
+			commit(t, s, func(b *engine.StateBatch) error {
+				return errors.Join(Put(b, []byte("before"), ts(1), RequestID{}, nil), b.Set(c.stateKey, c.stored, nil))
+			})
+			all := keys.Span{}
+			key := []byte("victim")
+			_, _, get := Get(s, key, ts(9))
+			_, _, newest := Newest(s, key)
+			_, _, uncertain := GetUncertain(s, key, ts(5), ts(9))
+			_, _, find := FindRequest(s, key, ts(1), RequestID{1, 2})
+			_, forward := Scan(s, ScanOptions{Span: all, At: ts(9)}, nil)
+			_, reverse := Scan(s, ScanOptions{Span: all, At: ts(9), Reverse: true}, nil)
+			_, count := Count(s, ScanOptions{Span: all, At: ts(9)})
+			_, garbage := Garbage(s, all, ts(9), GarbageLimits{})
+			for i, err := range []error{get, newest, uncertain, find, forward, reverse, count, garbage} {
+				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `"victim"`) {
+					t.Errorf("read %d: %v", i, err)
+				}
+			}
+		})
+	}
+	t.Run("no timestamp", func(t *testing.T) {
+		s := openState(t)
+		commit(t, s, func(b *engine.StateBatch) error { return b.Set(keys.DataKey([]byte("victim")), good, nil) })
+		if _, err := Scan(s, ScanOptions{At: ts(9)}, nil); !errors.Is(err, ErrCorrupt) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWriteRefusesBadTimestamps(t *testing.T) {
+	s := openState(t)
+	b := s.NewBatch()
+	defer b.Close()
+	for _, bad := range []hlc.Timestamp{{}, {Wall: -1}} {
+		if Put(b, []byte("k"), bad, RequestID{}, nil) == nil || Delete(b, []byte("k"), bad, RequestID{}) == nil {
+			t.Errorf("wrote at %s", bad)
+		}
+	}
+	if !b.Empty() {
+		t.Error("a refused write left something in the batch")
+	}
+	if _, found, err := Get(s, []byte("k"), hlc.Timestamp{}); found || err != nil {
+		t.Errorf("read at zero: %v, %v", found, err)
+	}
+	if err := Remove(b, [][]byte{keys.DataKey([]byte("k"))}); err == nil {
+		t.Error("removed what is not a version")
+	}
+}
+
+// TestEmitEndsScan: the callback's error comes back as it is.
+func TestEmitEndsScan(t *testing.T) {
+	s := openState(t)
+	commit(t, s, func(b *engine.StateBatch) error {
+		return errors.Join(Put(b, []byte("a"), ts(1), RequestID{}, nil), Put(b, []byte("b"), ts(1), RequestID{}, nil))
+	})
+	stop := errors.New("stop")
+	for _, reverse := range []bool{false, true} {
+		n := 0
+		_, err := Scan(s, ScanOptions{At: ts(2), Reverse: reverse}, func([]byte, Version) error { n++; return stop })
+		if err != stop || n != 1 {
+			t.Errorf("reverse %v: %v after %d", reverse, err, n)
+		}
+	}
+}
+
+// TestManyVersionsAreSteppedOver: a scan's work depends on the keys, not on the versions of each.
+func TestManyVersionsAreSteppedOver(t *testing.T) {
+	const rows, versions = 20, 500
+	s := openState(t)
+	commit(t, s, func(b *engine.StateBatch) error {
+		for k := range rows {
+			for v := range versions {
+				if err := Put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)), RequestID{1, uint64(v)}, []byte("v")); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	for _, flushed := range []bool{false, true} {
+		if flushed {
+			if err := s.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, at := range []int64{1, versions / 2, versions, versions * 2} {
+			for _, reverse := range []bool{false, true} {
+				counting := &countingReader{Reader: s}
+				steps := 0
+				result, err := Scan(counting, ScanOptions{At: ts(at), Reverse: reverse}, func(_ []byte, v Version) error {
+					if want := min(at, versions); v.Timestamp != ts(want) {
+						t.Errorf("got the version at %s, want %d", v.Timestamp, want)
+					}
+					steps = counting.steps()
+					return nil
+				})
+				if err != nil || result.Rows != rows {
+					t.Fatalf("at %d: %+v, %v", at, result, err)
+				}
+				if steps > rows*4*(maxSteps+4) {
+					t.Errorf("at %d, reverse %v, flushed %v: %d steps for %d rows", at, reverse, flushed, steps, rows)
+				}
+			}
+		}
+	}
+}
