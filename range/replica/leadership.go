@@ -26,8 +26,12 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// Its timestamps start above everything that any earlier leader can have served or written: those came from clocks,
 		// which are never more than the maximum offset ahead of this one, and were taken before this moment, since no
 		// earlier leader held its lease any more when this one was elected.
+		//
+		// The timestamps that it gives itself for the first moments are ahead of all clocks, and so are hybrid clocks that
+		// have merged them. The next leader, whose clock may be behind this one's, is above those too once this election
+		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not.
 		clock := r.node.Clock
-		r.mu.low = hlc.Max(hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxOffset())}, r.mu.applied.highest)
+		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxOffset())}
 		r.mu.cache.reset(r.mu.low)
 		r.checkServingLocked()
 	}
@@ -45,9 +49,18 @@ func (r *Replica) checkServingLocked() {
 	if r.mu.serving || !r.mu.leadership.IsLeader || r.mu.barrier != 0 || r.mu.applied.term != r.mu.leadership.Term {
 		return
 	}
-	r.mu.low = hlc.Max(r.mu.low, r.mu.applied.highest)
+	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
 	r.mu.cache.raise(r.mu.low)
 	r.mu.serving = true
+}
+
+// beyond is above every timestamp of the same wall time: reads and writes of a leader whose hybrid clock is ahead of all
+// physical ones differ in the logical counter only.
+func beyond(t hlc.Timestamp) hlc.Timestamp {
+	if t.IsZero() {
+		return t
+	}
+	return hlc.Timestamp{Wall: t.Wall + 1}
 }
 
 // raiseBarrierLocked closes the gate until it is known what became of proposals that were given up in this term: the log

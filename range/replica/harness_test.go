@@ -1,0 +1,424 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// epoch is where manual clocks start, in nanoseconds.
+const epoch = int64(100 * time.Second)
+
+// testPartition is partition 100 of keyspace 7, [a, z), on nodes 11, 12, ...
+func testPartition(replicas int) *clusterpb.Partition {
+	prefix := keys.KeyspacePrefix(7)
+	p := &clusterpb.Partition{
+		Id: 100, Keyspace: 7, Generation: 1, Membership: 1, PrefixLength: keys.KeyspacePrefixLength,
+		Start: append(bytes.Clone(prefix), 'a'), End: append(bytes.Clone(prefix), 'z'),
+	}
+	for i := 1; i <= replicas; i++ {
+		p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: uint64(10 + i), Replica: uint64(i)})
+	}
+	return p
+}
+
+// testCluster is a partition's replicas around one log, which the test commits to by hand.
+type testCluster struct {
+	t        testing.TB
+	physical *hlc.Manual
+	members  []*member
+	full     bool
+
+	mu sync.Mutex
+	// log is what is committed; entry i has index i+1.
+	log  []group.Entry
+	term uint64
+	// lease says whether the leader holds its lease.
+	lease bool
+	// auto commits and applies on the leader what is proposed, at once.
+	auto bool
+	// applying guards against applying from within Apply.
+	applying bool
+}
+
+// member is one replica with its own state database, and its group.
+type member struct {
+	cluster *testCluster
+	id      keys.ReplicaID
+	fs      *vfs.MemFS
+	dir     string
+	node    *Node
+	skew    time.Duration
+	state   *engine.State
+	replica *Replica
+
+	mu         sync.Mutex
+	leadership group.Leadership
+	// proposed is what has been proposed and is neither committed nor dropped.
+	proposed []group.Entry
+	reads    []func(error)
+	woken    int
+}
+
+var _ Group = (*member)(nil)
+
+func newTestCluster(t testing.TB, replicas int, limits Limits) *testCluster {
+	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true}
+	for i := range replicas {
+		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}
+		m.node = &Node{
+			Clock:    hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
+			Limits:   limits,
+			DiskFull: func() bool { return c.full },
+		}
+		if err := m.node.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+		c.members = append(c.members, m)
+		m.open(replicas)
+	}
+	return c
+}
+
+// Now is the member's physical clock.
+func (m *member) Now() int64 { return m.cluster.physical.Now() + int64(m.skew) }
+
+func (m *member) open(replicas int) {
+	t := m.cluster.t
+	state, err := engine.OpenState(engine.Options{FS: m.fs, Dir: m.dir, CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.state = state
+	r, err := New(Config{Partition: testPartition(replicas), ReplicaID: m.id, State: state, Group: m, Node: m.node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.replica = r
+}
+
+func (m *member) close() {
+	m.failReads(errors.New("stopped"))
+	if err := m.replica.Close(); err != nil {
+		m.cluster.t.Fatal(err)
+	}
+	if err := m.state.Close(); err != nil {
+		m.cluster.t.Fatal(err)
+	}
+}
+
+func (c *testCluster) close() {
+	for _, m := range c.members {
+		m.close()
+		m.node.Pool.Close()
+	}
+}
+
+// settle waits until nothing runs.
+func (c *testCluster) settle() {
+	for _, m := range c.members {
+		m.node.Pool.workers.Wait()
+	}
+}
+
+// Propose implements Group.
+func (m *member) Propose(term uint64, data []byte) error {
+	m.mu.Lock()
+	if !m.leadership.IsLeader || m.leadership.Term != term {
+		m.mu.Unlock()
+		return nil // dropped
+	}
+	m.proposed = append(m.proposed, group.Entry{Term: term, Data: data})
+	m.mu.Unlock()
+	m.cluster.mu.Lock()
+	auto := m.cluster.auto
+	m.cluster.mu.Unlock()
+	if auto {
+		m.commit(-1)
+		m.catchUp(-1)
+	}
+	return nil
+}
+
+func (m *member) ReadIndex(done func(error)) {
+	m.mu.Lock()
+	m.reads = append(m.reads, done)
+	m.mu.Unlock()
+}
+
+// failReads answers what waits for a read index.
+func (m *member) failReads(err error) {
+	for {
+		m.mu.Lock()
+		reads := m.reads
+		m.reads = nil
+		m.mu.Unlock()
+		if len(reads) == 0 {
+			return
+		}
+		for _, done := range reads {
+			done(err)
+		}
+		m.cluster.settle()
+	}
+}
+
+func (m *member) Lease() (uint64, bool) {
+	m.mu.Lock()
+	l := m.leadership
+	m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	return l.Term, l.IsLeader && m.cluster.lease
+}
+
+func (m *member) Leader() (keys.ReplicaID, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leadership.Leader, m.leadership.Term
+}
+
+func (m *member) Wake() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.woken++
+}
+
+func (m *member) TransferLeader(keys.ReplicaID) {}
+
+// commit moves the first n proposals (-1: all) to the log.
+func (m *member) commit(n int) {
+	m.mu.Lock()
+	if n < 0 || n > len(m.proposed) {
+		n = len(m.proposed)
+	}
+	entries := m.proposed[:n]
+	m.proposed = append([]group.Entry(nil), m.proposed[n:]...)
+	m.mu.Unlock()
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	for _, e := range entries {
+		e.Index = uint64(len(m.cluster.log) + 1)
+		m.cluster.log = append(m.cluster.log, e)
+	}
+}
+
+// drop loses the first n proposals (-1: all).
+func (m *member) drop(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n < 0 || n > len(m.proposed) {
+		n = len(m.proposed)
+	}
+	m.proposed = append([]group.Entry(nil), m.proposed[n:]...)
+}
+
+// catchUp applies what is committed, n entries at most (-1: all), each chunk of entries in one call.
+func (m *member) catchUp(n int, chunk ...int) {
+	index, _ := m.replica.Applied()
+	m.cluster.mu.Lock()
+	entries := append([]group.Entry(nil), m.cluster.log[index:]...)
+	m.cluster.mu.Unlock()
+	if n >= 0 && n < len(entries) {
+		entries = entries[:n]
+	}
+	for len(entries) > 0 {
+		k := len(entries)
+		if len(chunk) > 0 {
+			k = min(k, chunk[0])
+		}
+		// Data may be aliased only until Apply returns: take it away then.
+		copies := make([]group.Entry, k)
+		for i, e := range entries[:k] {
+			copies[i] = e
+			copies[i].Data = bytes.Clone(e.Data)
+		}
+		if err := m.replica.Apply(copies); err != nil {
+			m.cluster.t.Errorf("replica %s: %v", m.id, err)
+			return
+		}
+		for i := range copies {
+			for j := range copies[i].Data {
+				copies[i].Data[j] = 0xdd
+			}
+		}
+		entries = entries[k:]
+	}
+}
+
+// tell changes a member's leadership.
+func (m *member) tell(l group.Leadership) {
+	m.mu.Lock()
+	m.leadership = l
+	m.mu.Unlock()
+	m.replica.LeadershipChanged(l)
+}
+
+// elect makes a member lead at the next term: its log has everything committed, and what others proposed is lost.
+func (c *testCluster) elect(leader *member) {
+	c.mu.Lock()
+	c.term++
+	term := c.term
+	c.mu.Unlock()
+	for _, m := range c.members {
+		m.drop(-1)
+		if m != leader {
+			m.tell(group.Leadership{Term: term, Leader: leader.id})
+		}
+	}
+	leader.tell(group.Leadership{Term: term, Leader: leader.id, IsLeader: true})
+	c.mu.Lock()
+	c.log = append(c.log, group.Entry{Index: uint64(len(c.log) + 1), Term: term})
+	c.mu.Unlock()
+}
+
+// stamp prints a timestamp as milliseconds since the epoch of the test, with what is finer behind it.
+func stamp(t hlc.Timestamp) string {
+	if t.IsZero() {
+		return "-"
+	}
+	since := t.Wall - epoch
+	s := fmt.Sprintf("t%d", since/1e6)
+	if rest := since % 1e6; rest != 0 {
+		s += fmt.Sprintf("+%dns", rest)
+	}
+	if t.Logical != 0 {
+		s += fmt.Sprintf(".%d", t.Logical)
+	}
+	return s
+}
+
+func wireStamp(t *kvpb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return stamp(hlc.Timestamp{Wall: int64(t.Wall), Logical: t.Logical})
+}
+
+// describe prints a response.
+func describe(response *kvpb.Response) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "#%d ", response.Id)
+	if e := response.Error; e != nil {
+		fmt.Fprintf(&b, "%s: %s", e.Code, e.Message)
+		if e.Leader != nil {
+			fmt.Fprintf(&b, " (leader: node %d, term %d)", e.Leader.Node, e.Leader.Term)
+		}
+		for _, p := range e.Partitions {
+			fmt.Fprintf(&b, " (descriptor: generation %d)", p.Generation)
+		}
+		if e.Timestamp != nil {
+			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))
+		}
+		return b.String()
+	}
+	switch x := response.Result.(type) {
+	case *kvpb.Response_Put:
+		fmt.Fprintf(&b, "put at %s", wireStamp(x.Put.Version))
+	case *kvpb.Response_Delete:
+		fmt.Fprintf(&b, "deleted, existed %t, at %s", x.Delete.Existed, wireStamp(x.Delete.Version))
+	case *kvpb.Response_CompareAndSwap:
+		s := x.CompareAndSwap
+		switch {
+		case s.Swapped:
+			fmt.Fprintf(&b, "swapped at %s", wireStamp(s.Version))
+		case s.Found:
+			fmt.Fprintf(&b, "not swapped: is %q of %s", s.Current, wireStamp(s.CurrentVersion))
+		default:
+			fmt.Fprintf(&b, "not swapped: is absent")
+		}
+	case *kvpb.Response_WriteBatch:
+		fmt.Fprintf(&b, "batch at %s", wireStamp(x.WriteBatch.Version))
+	case *kvpb.Response_DeleteRange:
+		d := x.DeleteRange
+		fmt.Fprintf(&b, "deleted %d keys at %s", d.Deleted, wireStamp(d.Version))
+		if d.More {
+			fmt.Fprintf(&b, ", more from %q", d.Resume)
+		}
+	case *kvpb.Response_Get:
+		fmt.Fprint(&b, describeGet(x.Get))
+	case *kvpb.Response_BatchGet:
+		fmt.Fprintf(&b, "at %s:", wireStamp(x.BatchGet.At))
+		for _, g := range x.BatchGet.Values {
+			fmt.Fprintf(&b, " [%s]", describeGet(g))
+		}
+	case *kvpb.Response_Scan:
+		fmt.Fprintf(&b, "at %s:", wireStamp(x.Scan.At))
+		for _, p := range x.Scan.Pairs {
+			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, wireStamp(p.Version))
+		}
+		if x.Scan.More {
+			fmt.Fprintf(&b, " more from %q", x.Scan.Resume)
+		}
+	case *kvpb.Response_Count:
+		fmt.Fprintf(&b, "at %s: %d", wireStamp(x.Count.At), x.Count.Count)
+		if x.Count.More {
+			fmt.Fprintf(&b, " more from %q", x.Count.Resume)
+		}
+	}
+	return b.String()
+}
+
+func describeGet(g *kvpb.GetResponse) string {
+	if !g.Found {
+		return "absent"
+	}
+	return fmt.Sprintf("%q of %s", g.Value, wireStamp(g.Version))
+}
+
+// inbox collects responses.
+type inbox struct {
+	mu        sync.Mutex
+	responses []*kvpb.Response
+}
+
+func (i *inbox) reply(r *kvpb.Response) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.responses = append(i.responses, r)
+}
+
+// take returns what came since the last call, by request.
+func (i *inbox) take() []*kvpb.Response {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	responses := i.responses
+	i.responses = nil
+	sort.SliceStable(responses, func(a, b int) bool { return responses[a].Id < responses[b].Id })
+	return responses
+}
+
+// transfer sends a snapshot from one member to another.
+func transfer(from, to *member) error {
+	s, err := from.replica.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var stream bytes.Buffer
+	if err := s.Write(context.Background(), &stream); err != nil {
+		return err
+	}
+	staged, err := to.replica.StageSnapshot(context.Background(), s.Index(), s.Term(), &stream)
+	if err != nil {
+		return err
+	}
+	return staged.Install()
+}

@@ -1,0 +1,332 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// TestScenarios runs the scenario files. Each begins with the sentence that it proves.
+//
+//	new [replicas=2] [queued=N] [in-flight=N] [entry-bytes=N]
+//	elect N                       replica N leads at the next term; its first entry is committed, and not applied
+//	lose N                        replica N hears that nobody leads
+//	again N                       replica N hears once more that it leads
+//	submit [to=N]                 a request in each line; see parseRequest. All are submitted in one call.
+//	commit N [n=K]                the first K of replica N's proposals are committed
+//	drop N [n=K]                  the first K of replica N's proposals are lost
+//	apply N [n=K] [chunk=K]       replica N applies what is committed, K entries at most
+//	step N                        commit N, apply N
+//	lease on|off
+//	read-index N [error=E]        answers what waits for a read index
+//	clock MS                      advances the physical clock
+//	disk full|free
+//	flush N, crash N, reopen N    the state database; crash loses what is not flushed
+//	snapshot from=N to=N
+//	descriptor generation=N       the leader (auto-committed) changes the descriptor
+//	gc window=MS                  the leader (auto-committed) collects garbage
+//	state N                       what the replica knows
+//	compare                       checksums of all replicas
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &scenario{t: t}
+		defer s.close()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(d) })
+	})
+}
+
+type scenario struct {
+	t       *testing.T
+	c       *testCluster
+	answers inbox
+	id      uint64
+}
+
+func (s *scenario) close() {
+	if s.c != nil {
+		s.c.close()
+	}
+}
+
+func (s *scenario) member(d *datadriven.TestData, name string) *member {
+	n := 1
+	if name == "" {
+		n = number(d.CmdArgs[0].Key)
+	} else if d.HasArg(name) {
+		d.ScanArgs(s.t, name, &n)
+	}
+	return s.c.members[n-1]
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func option(t *testing.T, d *datadriven.TestData, name string, value int) int {
+	if d.HasArg(name) {
+		d.ScanArgs(t, name, &value)
+	}
+	return value
+}
+
+func (s *scenario) run(d *datadriven.TestData) string {
+	var out strings.Builder
+	switch d.Cmd {
+	case "new":
+		s.close()
+		s.c = newTestCluster(s.t, option(s.t, d, "replicas", 2), Limits{
+			MaxQueuedWrites: option(s.t, d, "queued", 0), MaxInFlight: option(s.t, d, "in-flight", 0),
+			MaxEntryBytes: option(s.t, d, "entry-bytes", 0)})
+		return ""
+	case "elect":
+		s.c.elect(s.member(d, ""))
+	case "lose":
+		m := s.member(d, "")
+		m.tell(group.Leadership{Term: m.leadership.Term})
+	case "again":
+		m := s.member(d, "")
+		m.tell(m.leadership)
+	case "submit":
+		var pending []Pending
+		for _, line := range strings.Split(d.Input, "\n") {
+			pending = append(pending, s.parseRequest(line))
+		}
+		s.c.physical.Advance(time.Millisecond)
+		s.member(d, "to").replica.Submit(pending)
+	case "commit":
+		s.member(d, "").commit(option(s.t, d, "n", -1))
+	case "drop":
+		s.member(d, "").drop(option(s.t, d, "n", -1))
+	case "apply":
+		chunk := []int{}
+		if d.HasArg("chunk") {
+			chunk = []int{option(s.t, d, "chunk", 1)}
+		}
+		s.member(d, "").catchUp(option(s.t, d, "n", -1), chunk...)
+	case "step":
+		s.member(d, "").commit(-1)
+		s.member(d, "").catchUp(-1)
+	case "lease":
+		s.c.mu.Lock()
+		s.c.lease = d.CmdArgs[0].Key == "on"
+		s.c.mu.Unlock()
+	case "read-index":
+		var err error
+		if d.HasArg("error") {
+			var text string
+			d.ScanArgs(s.t, "error", &text)
+			err = fmt.Errorf("%s", text)
+		}
+		s.c.settle()
+		s.member(d, "").failReads(err)
+	case "clock":
+		s.c.physical.Advance(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
+	case "disk":
+		s.c.full = d.CmdArgs[0].Key == "full"
+	case "flush":
+		if err := s.member(d, "").state.Flush(); err != nil {
+			return err.Error()
+		}
+	case "crash":
+		m := s.member(d, "")
+		m.tell(group.Leadership{Term: m.leadership.Term})
+		crashed := m.fs.CrashClone(vfs.CrashCloneCfg{})
+		m.close()
+		m.fs = crashed
+		m.drop(-1)
+		m.open(len(s.c.members))
+	case "reopen":
+		m := s.member(d, "")
+		m.tell(group.Leadership{Term: m.leadership.Term})
+		m.close()
+		m.open(len(s.c.members))
+	case "snapshot":
+		if err := transfer(s.member(d, "from"), s.member(d, "to")); err != nil {
+			return err.Error()
+		}
+	case "descriptor":
+		next := testPartition(len(s.c.members))
+		next.Generation = uint64(option(s.t, d, "generation", 2))
+		s.auto(&out, func(ctx context.Context, r *Replica) error { return r.ChangeDescriptor(ctx, next) })
+	case "gc":
+		s.auto(&out, func(ctx context.Context, r *Replica) error {
+			r.SetGCWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
+			result, err := r.CollectGarbage(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
+			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold), result.Versions)
+			return err
+		})
+	case "state":
+		r := s.member(d, "").replica
+		r.mu.Lock()
+		fmt.Fprintf(&out, "applied %d of term %d, highest %s, %d live keys, %d versions, %d bytes\n", r.mu.applied.index, r.mu.applied.term,
+			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions, r.mu.applied.stats.Bytes)
+		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, keys in the overlay %d\n",
+			r.mu.serving, r.mu.queue.len(), len(r.mu.inFlight), len(r.mu.overlay.keys))
+		r.mu.Unlock()
+	case "compare":
+		var first [2]uint64
+		for i, m := range s.c.members {
+			index, sum, err := m.replica.Checksum()
+			if err != nil {
+				return err.Error()
+			}
+			if i == 0 {
+				first = [2]uint64{index, sum}
+			} else if first != [2]uint64{index, sum} {
+				fmt.Fprintf(&out, "replica %s differs: index %d, replica r1 has %d\n", m.id, index, first[0])
+			}
+		}
+		if out.Len() == 0 {
+			return "equal"
+		}
+	default:
+		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+	s.c.settle()
+	for _, response := range s.answers.take() {
+		fmt.Fprintln(&out, describe(response))
+	}
+	return out.String()
+}
+
+// auto runs something that waits for its own entries on the leader, committing and applying as they come.
+func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica) error) {
+	s.c.mu.Lock()
+	s.c.auto = true
+	s.c.mu.Unlock()
+	for _, m := range s.c.members {
+		if m.leadership.IsLeader {
+			if err := run(context.Background(), m.replica); err != nil {
+				fmt.Fprintln(out, err)
+			}
+		}
+	}
+	s.c.mu.Lock()
+	s.c.auto = false
+	s.c.mu.Unlock()
+}
+
+// parseRequest reads a request:
+//
+//	put K V | delete K | cas K (absent|value=V|version=T) (V|-) | batch K=V,K=-,... | delete-range A B [max=N]
+//	get K [at=T] | batch-get K,K,... [at=T] | scan A B [max=N] [reverse] [keys-only] [at=T] [until=T] | count A B [at=T] [max=N]
+//
+// and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps are milliseconds since the epoch. Without
+// seq the sequence is the number of the request.
+func (s *scenario) parseRequest(line string) Pending {
+	s.id++
+	q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id}
+	p := Pending{Client: 1, Request: q, Reply: s.answers.reply, Arrived: time.Now()}
+	var words []string
+	options := map[string]string{}
+	for _, word := range strings.Fields(line) {
+		name, value, found := strings.Cut(word, "=")
+		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size ", " "+name+" ") {
+			options[name] = value
+		} else {
+			words = append(words, word)
+		}
+	}
+	at := func(name string) *kvpb.Timestamp {
+		if options[name] == "" {
+			return nil
+		}
+		wall, logical, _ := strings.Cut(options[name], ".")
+		ts := &kvpb.Timestamp{Wall: uint64(epoch + int64(number(wall))*1e6)}
+		if logical != "" {
+			ts.Logical = uint32(number(logical))
+		}
+		return ts
+	}
+	count := func(name string) uint32 {
+		if options[name] == "" {
+			return 0
+		}
+		return uint32(number(options[name]))
+	}
+	for name, field := range map[string]*uint64{"seq": &q.Sequence, "term": &q.Term, "generation": &q.Generation, "client": &p.Client, "timeout": &q.TimeoutMicros} {
+		if options[name] != "" {
+			*field = uint64(number(options[name]))
+		}
+	}
+	if options["arrived"] != "" {
+		p.Arrived = p.Arrived.Add(time.Duration(number(options["arrived"])) * time.Millisecond)
+	}
+	q.Session = at("session")
+	bound := func(word string) []byte {
+		if word == "-" {
+			return nil
+		}
+		return []byte(word)
+	}
+	switch words[0] {
+	case "put":
+		value := []byte(words[2])
+		if options["size"] != "" {
+			value = make([]byte, number(options["size"]))
+		}
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: bound(words[1]), Value: value}}
+	case "delete":
+		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: bound(words[1])}}
+	case "cas":
+		c := &kvpb.CompareAndSwapRequest{Key: bound(words[1])}
+		switch value, hasValue := options["value"]; {
+		case hasValue:
+			c.Expected = &kvpb.CompareAndSwapRequest_Value{Value: []byte(value)}
+		case options["version"] != "":
+			c.Expected = &kvpb.CompareAndSwapRequest_Version{Version: at("version")}
+		case words[2] == "absent":
+			c.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
+		}
+		if last := words[len(words)-1]; last == "-" {
+			c.Delete = true
+		} else {
+			c.NewValue = []byte(last)
+		}
+		q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: c}
+	case "batch":
+		b := &kvpb.WriteBatchRequest{}
+		for _, operation := range strings.Split(words[1], ",") {
+			key, value, _ := strings.Cut(operation, "=")
+			o := &kvpb.WriteOperation{Key: []byte(key), Value: []byte(value)}
+			if value == "-" {
+				o.Value, o.Delete = nil, true
+			}
+			b.Operations = append(b.Operations, o)
+		}
+		q.Command = &kvpb.Request_WriteBatch{WriteBatch: b}
+	case "delete-range":
+		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max")}}
+	case "get":
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: bound(words[1]), At: at("at")}}
+	case "batch-get":
+		b := &kvpb.BatchGetRequest{At: at("at")}
+		for _, key := range strings.Split(words[1], ",") {
+			b.Keys = append(b.Keys, []byte(key))
+		}
+		q.Command = &kvpb.Request_BatchGet{BatchGet: b}
+	case "scan":
+		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max"),
+			Reverse: strings.Contains(line, "reverse"), KeysOnly: strings.Contains(line, "keys-only"), At: at("at"), UncertainUntil: at("until")}}
+	case "count":
+		q.Command = &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max"), At: at("at"), UncertainUntil: at("until")}}
+	case "none":
+	default:
+		s.t.Fatalf("unknown request %q", line)
+	}
+	return p
+}
