@@ -28,10 +28,10 @@ type BatchServerConfig struct {
 	Cluster func() uint64
 	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192); beyond it the stream is not read.
 	MaxInFlight int
-	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream (default 64 MiB); beyond it
+	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream (default 32 MiB); beyond it
 	// the stream is not read. When responses alone reach it, further large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
-	// MaxStreams bounds the open streams (default 4096); more are refused with RESOURCE_EXHAUSTED.
+	// MaxStreams bounds the open streams (default 1024); more are refused with RESOURCE_EXHAUSTED.
 	MaxStreams int
 	// Logger is nil for none, Registerer nil for no metrics.
 	Logger     *slog.Logger
@@ -56,10 +56,10 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 		c.MaxInFlight = 8192
 	}
 	if c.MaxInFlightBytes <= 0 {
-		c.MaxInFlightBytes = 64 << 20
+		c.MaxInFlightBytes = 32 << 20
 	}
 	if c.MaxStreams <= 0 {
-		c.MaxStreams = 4096
+		c.MaxStreams = 1024
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,6 +101,9 @@ func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) {
 	if conn, ok := d.mu.connections[addr]; ok {
 		return conn, nil
 	}
+	if _, _, err := net.SplitHostPort(addr); err != nil || strings.ContainsFunc(addr, oddInAddress) {
+		return nil, fmt.Errorf("connect to %q: not an address of the form host:port", addr)
+	}
 	w := &watch{addr: addr, logger: d.config.Logger}
 	options := append(d.options[:len(d.options):len(d.options)],
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -117,6 +121,9 @@ func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) {
 	d.done.Go(func() { w.run(conn, d.stop) })
 	return conn, nil
 }
+
+// oddInAddress finds what would not survive in gRPC's target, which is a URL.
+func oddInAddress(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("%/?#@\\", r) }
 
 // Close closes all connections, and waits for what watches them.
 func (d *Dialer) Close() error {

@@ -233,3 +233,25 @@ func TestDialError(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestBadAddress(t *testing.T) {
+	d := NewDialer(DialerConfig{})
+	defer d.Close()
+	for _, addr := range []string{"", "host", "a b:1", "a:1:2", "%41:1", "http://a:1", "a:1/x", "ä:1"} {
+		if _, err := d.Conn(addr); !contains(err, "host:port") {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+	dialled := make(chan string, 10)
+	d = NewDialer(DialerConfig{Dial: func(_ context.Context, addr string) (net.Conn, error) {
+		dialled <- addr
+		return nil, errors.New("enough")
+	}})
+	defer d.Close()
+	for _, addr := range []string{"[::1]:7400", "127.0.0.1:7400", "node-1.example:7400", "n1:1"} {
+		_, _ = clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(t.Context(), &clusterpb.StatusRequest{})
+		if got := <-dialled; got != addr {
+			t.Errorf("%q was dialled as %q", addr, got)
+		}
+	}
+}

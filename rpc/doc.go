@@ -16,6 +16,21 @@
 // and if nothing is on its way sends it there and then, otherwise leaves it to the outbox's goroutine, which sends all that has
 // gathered as one message. So a lone caller pays no goroutine switch, and many callers share messages.
 //
+// Between the two of every pair of processes is one connection, made and watched by a [Dialer]: its other side is taken for gone after two
+// seconds of silence (liveness.go), and then all streams on it end, with UNAVAILABLE. A server notices in about three, by gRPC's keepalive.
+//
+// # What can go wrong, and what the sender hears
+//
+//   - A request: [ErrStreamBroken] says whether it can have left; the outcome is then unknown, or certain not to be.
+//   - A Raft message: nothing but HandleUnreachable. Raft sends again.
+//   - A snapshot: an error, which has [ErrSnapshotRefused] in its chain if the receiver did not want it.
+//
+// # What strangers can do
+//
+// Every stream must say who it is (Hello; the metadata in peer_identity.go) and is refused otherwise. Streams, messages, the parts of a
+// message (density.go), requests in flight and responses not read have limits, and reaching one gives a status that says so.
+// There is no authentication here but TLS's.
+//
 // # Invariants
 //
 //   - No lock is held over SendMsg, RecvMsg, Handle or a peer handler. Lock order: a stream's or connection's own lock before

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -212,9 +214,12 @@ func (l *link) failed(err error) {
 		return
 	}
 	l.transport.unreachable.report(l.host)
-	if failures == 1 {
+	switch code := status.Code(err); {
+	case failures == 1 && (code == codes.FailedPrecondition || code == codes.InvalidArgument || code == codes.NotFound):
+		l.transport.config.Logger.Warn("peer refuses this host", "peer", l.host, "class", l.class.String(), "error", err)
+	case failures == 1:
 		l.transport.config.Logger.Info("stream to peer broke", "peer", l.host, "class", l.class.String(), "error", err)
-	} else {
+	default:
 		l.transport.config.Logger.Debug("peer is not reachable", "peer", l.host, "class", l.class.String(), "failures", failures, "error", err)
 	}
 }

@@ -208,7 +208,8 @@ func (n *Network) Drop(a, b string) {
 	n.reset(func(p *pair) bool { return p.joins(a, b) })
 }
 
-// DropHost resets all connections of a host, and closes its listeners: what its crash does to the network.
+// DropHost resets all connections of a host, and closes its listeners: what its crash does to the network. The others hear of it even
+// over links that are cut.
 func (n *Network) DropHost(name string) {
 	name = host(name)
 	n.mu.Lock()
