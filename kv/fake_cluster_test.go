@@ -68,6 +68,7 @@ type fakeNode struct {
 	addr    string
 	skew    time.Duration
 	clock   *hlc.Clock
+	given   hlc.Timestamp
 	server  *grpc.Server
 	served  chan struct{}
 	clusterpb.UnimplementedClusterServer

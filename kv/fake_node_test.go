@@ -47,7 +47,7 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	c.requests[kindOf(r)]++
 	_ = n.clock.Update(rpc.FromTimestamp(r.Session))
 	if _, now := r.Command.(*kvpb.Request_Now); now {
-		return &kvpb.Response{Now: rpc.ToTimestamp(n.clock.Now()), Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.id}}}
+		return &kvpb.Response{Now: rpc.ToTimestamp(n.nowLocked()), Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.id}}}
 	}
 	var f fault
 	if c.script != nil {
@@ -63,7 +63,7 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 		return nil
 	}
 	response := n.routeLocked(client, r)
-	response.Now = rpc.ToTimestamp(n.clock.Now())
+	response.Now = rpc.ToTimestamp(n.nowLocked())
 	switch {
 	case f.breakAfter:
 		go c.network.Drop("client", n.host)
@@ -73,6 +73,9 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	}
 	return response
 }
+
+// nowLocked is the node's clock: at or above every timestamp that it has given out.
+func (n *fakeNode) nowLocked() hlc.Timestamp { return hlc.Max(n.clock.Now(), n.given) }
 
 func (n *fakeNode) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	p := n.cluster.partitions[r.Partition]
@@ -140,7 +143,7 @@ func (n *fakeNode) writeLocked(p *fakePartition, client uint64, r *kvpb.Request)
 				at = hlc.Max(at, floor.Next())
 			}
 			p.highest = at
-			_ = n.clock.Update(at)
+			n.given = hlc.Max(n.given, at)
 		}
 		return at
 	}
@@ -241,7 +244,7 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 		if at.IsZero() {
 			at = hlc.Max(hlc.Max(n.clock.Now(), rpc.FromTimestamp(r.Session)), p.highest)
 		}
-		_ = n.clock.Update(at)
+		n.given = hlc.Max(n.given, at)
 		p.read = hlc.Max(p.read, at)
 		return at
 	}

@@ -59,8 +59,15 @@ type snapshot struct {
 
 	mu struct {
 		sync.Mutex
-		proved map[keys.PartitionID]bool
+		proved map[keys.PartitionID]proof
 	}
+}
+
+// proof is that a partition was led by its pinned leader after the clocks were asked. It holds for the span, whatever partitions
+// that is split into later.
+type proof struct {
+	span keys.Span // internal keys
+	old  bool
 }
 
 type pin struct {
@@ -83,16 +90,30 @@ func (s *snapshot) prepare(p *route.Partition, l route.Leader) (*kvpb.Timestamp,
 	if known && pin.node == l.Node && pin.term == l.Term {
 		return toWire(s.limit), nil
 	}
-	s.mu.Lock()
-	proved := s.mu.proved[p.ID]
-	s.mu.Unlock()
+	proved, ok := s.proofOf(p)
 	switch {
-	case !proved:
+	case !ok:
 		return nil, errUnpinned
-	case pin.old:
+	case proved.old:
 		return nil, nil
 	}
 	return toWire(s.limit), nil
+}
+
+// proofOf finds what proves the partition: a page of its own, or of the partition that it was split off.
+func (s *snapshot) proofOf(p *route.Partition) (proof, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	span := keys.PartitionSpan(p.Descriptor)
+	if proved, ok := s.mu.proved[p.ID]; ok && proved.span.ContainsSpan(span) {
+		return proved, true
+	}
+	for _, proved := range s.mu.proved {
+		if proved.span.ContainsSpan(span) {
+			return proved, true
+		}
+	}
+	return proof{}, false
 }
 
 // answered notes who answered a page.
@@ -102,8 +123,10 @@ func (s *snapshot) answered(a route.Answer) {
 	}
 	if pin, known := s.pins[a.Partition.ID]; known && pin.node == a.Node && pin.term == a.Term {
 		s.mu.Lock()
-		s.mu.proved[a.Partition.ID] = true
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		if _, before := s.mu.proved[a.Partition.ID]; !before { // an earlier one holds for no less
+			s.mu.proved[a.Partition.ID] = proof{span: keys.PartitionSpan(a.Partition.Descriptor), old: pin.old}
+		}
 	}
 }
 
@@ -135,7 +158,7 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 		}
 		at := hlc.Max(hlc.Max(clock, floor), s.Session())
 		snap := &snapshot{at: at, limit: at.Add(offset), pins: pins}
-		snap.mu.proved = make(map[keys.PartitionID]bool, len(parts))
+		snap.mu.proved = make(map[keys.PartitionID]proof, len(parts))
 		return snap, nil
 	}
 }
@@ -183,7 +206,10 @@ func (k *Keyspace) prove(ctx context.Context, id keys.KeyspaceID, parts []*route
 			start = []byte{0}
 		}
 		t := &track{keyspace: k, id: id, rest: keys.Span{Start: start, End: keys.Next(start)}}
-		_, _, _, err := t.countPage(ctx, s)
+		_, _, answered, err := t.countPage(ctx, s)
+		if err == nil && !answered.Span.ContainsSpan(p.Span) {
+			return errUnpinned // it was split before the read began: begin anew with what there is now
+		}
 		return err
 	})
 }
