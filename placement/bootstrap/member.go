@@ -32,6 +32,8 @@ type Config struct {
 	// Core lists the addresses of all members, in any order. 1, 3 or 5.
 	Core  []string
 	Peers Peers
+	// Server is the random name that the data directory has already. 0: it is made up here, and kept on the Disk.
+	Server uint64
 
 	// Interval is the time between rounds of hello. Default 200 ms.
 	Interval time.Duration
@@ -85,10 +87,15 @@ func Open(config Config) (*Member, error) {
 	}
 	fresh := state == nil
 	if fresh {
-		state = &bootstrappb.State{Address: config.Self}
-		if state.Server, err = m.random(); err != nil {
-			return nil, fmt.Errorf("form the core: %w", err)
+		state = &bootstrappb.State{Address: config.Self, Server: config.Server}
+		if state.Server == 0 {
+			if state.Server, err = m.random(); err != nil {
+				return nil, fmt.Errorf("form the core: %w", err)
+			}
 		}
+	} else if config.Server != 0 && config.Server != state.Server {
+		return nil, fmt.Errorf("form the core: this data directory has the name %016x, and what it knows of the core belongs to %016x: "+
+			"parts of two directories were mixed", config.Server, state.Server)
 	}
 	// The list is checked before the name is kept: a mistake in it leaves nothing behind.
 	if m.mu.machine, err = newMachine(config.Self, config.Core, state); err != nil {

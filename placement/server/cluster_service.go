@@ -1,0 +1,266 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// nameTimeout is how long a server waits for a keyspace to reach its own table that the core says exists.
+	nameTimeout = 10 * time.Second
+	// maxRows bounds the partitions and the leaders of one message of WatchTable.
+	maxRows = 2000
+)
+
+// ClusterConfig is what a ClusterService is made of. Client and Status must be set, and Core or Table.
+type ClusterConfig struct {
+	// Core is set on members of the core.
+	Core *Server
+	// Client is the way to the leader.
+	Client *Client
+	// Table is the node's own copy of the table, if there is a node on this server. Otherwise the core's is used.
+	Table TableSource
+	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version. It makes a new value every time.
+	Status func() *clusterpb.StatusResponse
+}
+
+// ClusterService is the service Cluster, on any server.
+type ClusterService struct {
+	clusterpb.UnimplementedClusterServer
+	config ClusterConfig
+}
+
+// NewClusterService makes a ClusterService.
+func NewClusterService(config ClusterConfig) (*ClusterService, error) {
+	if config.Client == nil || config.Status == nil || (config.Core == nil && config.Table == nil) {
+		return nil, errors.New("cluster service: Client and Status must be set, and Core or Table")
+	}
+	if config.Table == nil {
+		config.Table = config.Core
+	}
+	return &ClusterService{config: config}, nil
+}
+
+// Status implements clusterpb.ClusterServer. It is answered without asking anybody.
+func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
+	st := s.config.Status()
+	if core := s.config.Core; core != nil {
+		st.Core, st.CoreLeader, st.Members = true, core.LeaderAddress(), core.Members()
+		return st, nil
+	}
+	st.CoreLeader = s.config.Client.Leader()
+	for _, address := range s.config.Client.Core() {
+		st.Members = append(st.Members, &clusterpb.CoreMember{Address: address})
+	}
+	return st, nil
+}
+
+// answer does a call here if this server leads the core, and passes it on otherwise. What was passed on is not passed on
+// again: its sender follows the hint.
+func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
+	here func(*Server, context.Context, Request) (Response, error), there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
+	if s.config.Core != nil {
+		response, err := here(s.config.Core, ctx, r)
+		if _, refused, _ := hintOf(err); !refused || isForwarded(ctx) {
+			return response, err
+		}
+	} else if isForwarded(ctx) {
+		var none Response
+		return none, errNoMember()
+	}
+	return there(s.config.Client, ctx, r)
+}
+
+func isForwarded(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, forwardedHeader)) > 0
+}
+
+func errNoMember() error {
+	return status.Error(codes.Unavailable, "this server is not a member of the core; check the --core list of the server that asks")
+}
+
+// CreateKeyspace implements clusterpb.ClusterServer. It returns when the keyspace is recorded; ListKeyspaces and WatchTable show
+// when it is ACTIVE.
+func (s *ClusterService) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+	return answer(ctx, s, r, (*Server).CreateKeyspace, (*Client).CreateKeyspace)
+}
+
+// DropKeyspace implements clusterpb.ClusterServer. It returns when the name is free again.
+func (s *ClusterService) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+	return answer(ctx, s, r, (*Server).DropKeyspace, (*Client).DropKeyspace)
+}
+
+// ListNodes implements clusterpb.ClusterServer.
+func (s *ClusterService) ListNodes(ctx context.Context, r *clusterpb.ListNodesRequest) (*clusterpb.ListNodesResponse, error) {
+	return answer(ctx, s, r, (*Server).ListNodes, (*Client).ListNodes)
+}
+
+// ListKeyspaces implements clusterpb.ClusterServer.
+func (s *ClusterService) ListKeyspaces(ctx context.Context, r *clusterpb.ListKeyspacesRequest) (*clusterpb.ListKeyspacesResponse, error) {
+	return answer(ctx, s, r, (*Server).ListKeyspaces, (*Client).ListKeyspaces)
+}
+
+// ListPartitions implements clusterpb.ClusterServer.
+func (s *ClusterService) ListPartitions(r *clusterpb.ListPartitionsRequest, stream clusterpb.Cluster_ListPartitionsServer) error {
+	ctx := stream.Context()
+	_, err := answer(ctx, s, r,
+		func(core *Server, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
+			return struct{}{}, core.ListPartitions(ctx, r, stream.Send)
+		},
+		func(client *Client, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
+			return struct{}{}, client.ListPartitions(ctx, r, stream.Send)
+		})
+	return err
+}
+
+// WatchTable implements clusterpb.ClusterServer, from this server's own table.
+func (s *ClusterService) WatchTable(r *clusterpb.WatchTableRequest, stream clusterpb.Cluster_WatchTableServer) error {
+	ctx := stream.Context()
+	if r.Keyspace != "" && !validName(r.Keyspace) {
+		return errUnknown(r.Keyspace)
+	}
+	for {
+		again, err := s.watchTable(ctx, r.Keyspace, stream.Send)
+		if !again {
+			return err
+		}
+	}
+}
+
+// watchTable streams one reader. again: the keyspace exists, and this server has not heard of it yet; it will have by the time
+// that this returns.
+func (s *ClusterService) watchTable(ctx context.Context, name string, send func(*clusterpb.TableUpdate) error) (again bool, err error) {
+	reader := s.config.Table.Table()
+	defer reader.Close()
+	f := filter{name: name, partitions: map[uint64]struct{}{}}
+	// Until the keyspace is known nothing is sent: if it does not exist, the caller gets an error and nothing else.
+	var held []*clusterpb.TableUpdate
+	var deadline time.Time
+	for {
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if !deadline.IsZero() {
+			limited, cancel = context.WithDeadline(ctx, deadline)
+		}
+		u, err := reader.Next(limited)
+		cancel()
+		if err != nil {
+			if !deadline.IsZero() && ctx.Err() == nil {
+				err = status.Errorf(codes.Unavailable, "keyspace %s exists, and this server has not heard of it yet; try another or again", name)
+			}
+			return false, err
+		}
+		if name == "" {
+			if err := sendPieces(u, send); err != nil {
+				return false, err
+			}
+			continue
+		}
+		u = f.apply(u)
+		if f.id == 0 {
+			switch {
+			case !deadline.IsZero():
+			case u.Complete:
+				if err := s.mustExist(ctx, name); err != nil {
+					return false, err
+				}
+				deadline = time.Now().Add(nameTimeout)
+			default:
+				held = append(held, u)
+			}
+			continue
+		}
+		if !deadline.IsZero() {
+			// It has come now: begin anew, with everything about it.
+			return true, nil
+		}
+		for _, u := range append(held, u) {
+			if err := sendPieces(u, send); err != nil {
+				return false, err
+			}
+		}
+		held = nil
+	}
+}
+
+// mustExist asks the core for a keyspace that this server has not heard of.
+func (s *ClusterService) mustExist(ctx context.Context, name string) error {
+	list, err := s.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
+	if err != nil {
+		return err
+	}
+	for _, info := range list.Keyspaces {
+		if info.Keyspace.Name == name && info.Keyspace.State != clusterpb.KeyspaceState_DROPPING {
+			return nil
+		}
+	}
+	return errUnknown(name)
+}
+
+// filter keeps of a table what belongs to one keyspace, and all nodes.
+type filter struct {
+	name string
+	// id is 0 until the keyspace has come.
+	id         uint32
+	partitions map[uint64]struct{}
+}
+
+func (f *filter) apply(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
+	out := &clusterpb.TableUpdate{
+		Nodes: u.Nodes, RemovedNodes: u.RemovedNodes, Revision: u.Revision, Complete: u.Complete, Reset_: u.Reset_, Cluster: u.Cluster,
+	}
+	for _, k := range u.Keyspaces {
+		if f.id == 0 && k.Name == f.name && k.State != clusterpb.KeyspaceState_DROPPING {
+			f.id = k.Id
+		}
+		if k.Id == f.id {
+			out.Keyspaces = append(out.Keyspaces, k)
+		}
+	}
+	for _, id := range u.RemovedKeyspaces {
+		if id == f.id {
+			out.RemovedKeyspaces = append(out.RemovedKeyspaces, id)
+		}
+	}
+	for _, p := range u.Partitions {
+		if f.id != 0 && p.Keyspace == f.id {
+			out.Partitions = append(out.Partitions, p)
+			f.partitions[p.Id] = struct{}{}
+		}
+	}
+	for _, l := range u.Leaders {
+		if _, ok := f.partitions[l.Partition]; ok {
+			out.Leaders = append(out.Leaders, l)
+		}
+	}
+	for _, id := range u.RemovedPartitions {
+		if _, ok := f.partitions[id]; ok {
+			out.RemovedPartitions = append(out.RemovedPartitions, id)
+			delete(f.partitions, id)
+		}
+	}
+	return out
+}
+
+// sendPieces sends an update in messages of bounded size. The first is the one that resets, the last the one that completes.
+func sendPieces(u *clusterpb.TableUpdate, send func(*clusterpb.TableUpdate) error) error {
+	for len(u.Partitions) > maxRows || len(u.Leaders) > maxRows {
+		p, l := min(maxRows, len(u.Partitions)), min(maxRows, len(u.Leaders))
+		piece := &clusterpb.TableUpdate{Partitions: u.Partitions[:p], Leaders: u.Leaders[:l], Reset_: u.Reset_, Cluster: u.Cluster}
+		u = &clusterpb.TableUpdate{
+			Nodes: u.Nodes, Keyspaces: u.Keyspaces, Partitions: u.Partitions[p:], Leaders: u.Leaders[l:],
+			RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces, RemovedPartitions: u.RemovedPartitions,
+			Revision: u.Revision, Complete: u.Complete, Cluster: u.Cluster,
+		}
+		if err := send(piece); err != nil {
+			return err
+		}
+	}
+	return send(u)
+}

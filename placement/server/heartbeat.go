@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// maxReports bounds the reports of one heartbeat.
+const maxReports = 100_000
+
+// Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the node's lease has not run out.
+func (s *Server) Heartbeat(ctx context.Context, h *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
+	if err := s.checkCluster(h.Cluster); err != nil {
+		return nil, err
+	}
+	if len(h.Reports) > maxReports {
+		return nil, status.Errorf(codes.InvalidArgument, "a heartbeat has at most %d reports, this one has %d", maxReports, len(h.Reports))
+	}
+	id := keys.NodeID(h.Node)
+	l, _ := s.store.Leadership()
+	if !l.Serving {
+		return nil, s.refused(l.Leader)
+	}
+	// Which directory a node has never changes, so what this member has is true.
+	if err := s.checkDirectory(s.store.Stale(), id, h.Server); err != nil {
+		return nil, err
+	}
+	_, err := s.store.KeepAlive(ctx, nodeLease(id))
+	if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
+		return nil, s.toStatus(err)
+	}
+	if err != nil {
+		done, err := s.takeTurn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = s.revive(ctx, id)
+		done()
+		if err != nil {
+			return nil, err
+		}
+		s.poke()
+	}
+	s.metrics.heartbeats.Inc()
+	return &clusterpb.HeartbeatResponse{
+		WantFull:    s.soft.heartbeat(l.Term, h, s.config.MaxPartitions),
+		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()),
+	}, nil
+}

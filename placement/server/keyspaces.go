@@ -1,0 +1,336 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// MaxNameLength is that of a keyspace's name.
+	MaxNameLength = 63
+	// MaxSplitBytes bounds the split points of one request together; a keyspace that needs more of them splits by itself.
+	MaxSplitBytes = 1 << 20
+	// maxGCWindow is 100 years, in seconds.
+	maxGCWindow = 100 * 366 * 24 * 3600
+)
+
+// CreateKeyspace records a keyspace and returns; it becomes ACTIVE when its partitions have their replicas, which may have to
+// wait for nodes. Only the leader does it.
+func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+	if err := s.validate(r); err != nil {
+		return nil, err
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := digest(encode(r))
+	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
+		return s.repeatCreate(v, r, t, request, err)
+	}
+	replicas := r.ReplicationFactor
+	if replicas == 0 {
+		replicas = s.config.DefaultReplicas
+	}
+	partitions := partitionCount(r)
+	if err := s.checkRoom(v, r, replicas, partitions); err != nil {
+		return nil, err
+	}
+	ids, revision, err := loadIDs(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	ks := &clusterpb.Keyspace{
+		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
+		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
+		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()),
+	}
+	if ks.GcWindowSeconds == 0 {
+		ks.GcWindowSeconds = uint64(s.config.DefaultGCWindow / time.Second)
+	}
+	id := keys.KeyspaceID(ks.Id)
+	creation := &serverpb.Creation{FirstPartition: ids.Partition, Partitions: uint64(partitions), SplitAt: r.SplitAt}
+	ids.Keyspace++
+	ids.Partition += uint64(partitions)
+	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id})
+	ok, err := s.commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(nameKey(r.Name))},
+		append(ops,
+			store.Put(nameKey(r.Name), encodeID(uint64(id))),
+			store.Put(keyspaceKey(id), encode(ks)),
+			store.Put(creationKey(id), encode(creation)))...)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict("keyspaces")
+	}
+	s.metrics.created.Inc()
+	s.config.Logger.Info("keyspace created", "keyspace", r.Name, "id", id, "partitions", partitions, "replicas", replicas)
+	s.poke()
+	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks}, nil
+}
+
+// DropKeyspace takes a keyspace's name away and has its partitions removed. Only the leader does it.
+func (s *Server) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := digest(encode(r))
+	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
+		if err == nil && !bytes.Equal(t.Request, request) {
+			err = errToken(r.Token)
+		}
+		return &clusterpb.DropKeyspaceResponse{}, err
+	}
+	ks, err := s.keyspaceByName(v, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	ids, revision, err := loadIDs(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id, Drop: true})
+	ks.State = clusterpb.KeyspaceState_DROPPING
+	ok, err := s.commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
+		append(ops,
+			store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)),
+			store.Delete(creationKey(ks.id())),
+			store.Delete(nameKey(r.Name)))...)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict("keyspace " + r.Name)
+	}
+	s.metrics.dropped.Inc()
+	s.config.Logger.Info("keyspace is dropped", "keyspace", r.Name, "id", ks.id())
+	s.poke()
+	return &clusterpb.DropKeyspaceResponse{}, nil
+}
+
+// validate is the part of checking a creation that needs no state.
+func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
+	refuse := func(format string, args ...any) error {
+		return status.Errorf(codes.InvalidArgument, "keyspace %s: %s", keys.Pretty([]byte(r.Name)), fmt.Sprintf(format, args...))
+	}
+	if !validName(r.Name) {
+		return refuse("a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
+	}
+	switch r.ReplicationFactor {
+	case 0, 1, 3, 5:
+	default:
+		return refuse("%d replicas; the replication factor is 1, 3 or 5", r.ReplicationFactor)
+	}
+	if r.GcWindowSeconds > maxGCWindow {
+		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, maxGCWindow)
+	}
+	switch r.Partitioning {
+	case clusterpb.Partitioning_HASH:
+		if r.HashPartitions < 1 || r.HashPartitions > keys.MaxHashPartitions {
+			return refuse("hash:%d; a hash keyspace has 1 to %d partitions", r.HashPartitions, keys.MaxHashPartitions)
+		}
+		if len(r.SplitAt) > 0 {
+			return refuse("a hash keyspace has no split points")
+		}
+		return nil
+	case clusterpb.Partitioning_RANGE:
+	default:
+		return refuse("partitioning %d is not known; it is by hash or by range", r.Partitioning)
+	}
+	if r.HashPartitions != 0 {
+		return refuse("a range keyspace has no number of hash partitions")
+	}
+	if len(r.SplitAt) >= keys.MaxHashPartitions {
+		return refuse("%d split points; at most %d at creation", len(r.SplitAt), keys.MaxHashPartitions-1)
+	}
+	size := 0
+	for i, key := range r.SplitAt {
+		if err := keys.ValidateUserKey(key); err != nil {
+			return refuse("split point %d: %v", i+1, err)
+		}
+		if i > 0 {
+			switch c := bytes.Compare(r.SplitAt[i-1], key); {
+			case c == 0:
+				return refuse("split point %s is repeated", keys.Pretty(key))
+			case c > 0:
+				return refuse("split points must ascend: %s comes before %s", keys.Pretty(r.SplitAt[i-1]), keys.Pretty(key))
+			}
+		}
+		if size += len(key); size > MaxSplitBytes {
+			return refuse("its split points have more than %d bytes together; create it with fewer, it splits as it grows", MaxSplitBytes)
+		}
+	}
+	return nil
+}
+
+func validName(name string) bool {
+	if len(name) < 1 || len(name) > MaxNameLength {
+		return false
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func partitionCount(r *clusterpb.CreateKeyspaceRequest) int {
+	if r.Partitioning == clusterpb.Partitioning_HASH {
+		return int(r.HashPartitions)
+	}
+	return len(r.SplitAt) + 1
+}
+
+// checkRoom checks a creation against what there is.
+func (s *Server) checkRoom(v *store.View, r *clusterpb.CreateKeyspaceRequest, replicas uint32, partitions int) error {
+	taken, _, err := loadID(v, nameKey(r.Name))
+	if err != nil {
+		return s.toStatus(err)
+	}
+	if taken != 0 {
+		return status.Errorf(codes.AlreadyExists, "keyspace %s exists already", r.Name)
+	}
+	nodes, err := count(v, nodePrefix)
+	if err != nil {
+		return s.toStatus(err)
+	}
+	if uint64(replicas) > nodes {
+		noun := "nodes"
+		if nodes == 1 {
+			noun = "node"
+		}
+		return status.Errorf(codes.FailedPrecondition,
+			"keyspace %s is to have %d replicas of each partition, on as many nodes, and the cluster has %d %s; add nodes or ask for fewer replicas", r.Name, replicas, nodes, noun)
+	}
+	keyspaces, err := count(v, keyspacePrefix)
+	if err != nil {
+		return s.toStatus(err)
+	}
+	all, err := count(v, partitionPrefix)
+	if err != nil {
+		return s.toStatus(err)
+	}
+	if keyspaces >= uint64(s.config.MaxKeyspaces) || all+uint64(partitions) > uint64(s.config.MaxPartitions) {
+		return status.Errorf(codes.ResourceExhausted, "the cluster has %d keyspaces and %d partitions, the limits are %d and %d",
+			keyspaces, all, s.config.MaxKeyspaces, s.config.MaxPartitions)
+	}
+	return nil
+}
+
+func count(v *store.View, prefix string) (uint64, error) {
+	key, end := store.PrefixRange([]byte(prefix))
+	result, err := v.Range(&storepb.Range{Key: key, RangeEnd: end, CountOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	return result.Count, nil
+}
+
+func (s *Server) keyspaceByName(v *store.View, name string) (storedKeyspace, error) {
+	id, _, err := loadID(v, nameKey(name))
+	if err != nil {
+		return storedKeyspace{}, s.toStatus(err)
+	}
+	if id == 0 {
+		return storedKeyspace{}, errUnknown(name)
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(id))
+	if err != nil {
+		return storedKeyspace{}, s.toStatus(err)
+	}
+	if ks.Keyspace == nil {
+		return storedKeyspace{}, errUnknown(name)
+	}
+	return ks, nil
+}
+
+func errUnknown(name string) error {
+	return status.Errorf(codes.NotFound, "there is no keyspace %s", keys.Pretty([]byte(name)))
+}
+
+func digest(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// findToken looks for what a token was used for; nil if it was not, or too long ago.
+func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error) {
+	if token == 0 {
+		return nil, nil
+	}
+	for kv, err := range v.All([]byte(tokenPrefix)) {
+		if err != nil {
+			return nil, s.toStatus(err)
+		}
+		t := &serverpb.Token{}
+		if err := t.UnmarshalVT(kv.Value); err != nil {
+			return nil, s.toStatus(fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(kv.Key), err))
+		}
+		if t.Token == token {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+// remember keeps a token in the place of the oldest, with the counters that it takes its number from.
+func (s *Server) remember(ids *serverpb.Ids, t *serverpb.Token) []*storepb.Op {
+	number := ids.Token
+	ids.Token++
+	ops := []*storepb.Op{store.Put([]byte(idsKey), encode(ids))}
+	if t.Token != 0 {
+		ops = append(ops, store.Put(tokenKey(number), encode(t)))
+	}
+	return ops
+}
+
+func errToken(token uint64) error {
+	return status.Errorf(codes.InvalidArgument, "token %016x was used for another request", token)
+}
+
+// repeatCreate answers a creation that was done before with the keyspace as it is now.
+func (s *Server) repeatCreate(v *store.View, r *clusterpb.CreateKeyspaceRequest, t *serverpb.Token, request []byte, err error) (*clusterpb.CreateKeyspaceResponse, error) {
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(t.Request, request) {
+		return nil, errToken(r.Token)
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(t.Keyspace))
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if ks.Keyspace == nil {
+		return nil, status.Errorf(codes.NotFound, "keyspace %s was created by this request, and dropped since", r.Name)
+	}
+	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks.Keyspace}, nil
+}

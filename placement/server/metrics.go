@@ -1,0 +1,68 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+)
+
+type metrics struct {
+	registerer prometheus.Registerer
+	collectors []prometheus.Collector
+
+	registrations, heartbeats, created, dropped prometheus.Counter
+	streams                                     prometheus.Gauge
+}
+
+func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{registerer: registerer}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_placement_" + name, Help: help})
+		m.collectors = append(m.collectors, c)
+		return c
+	}
+	m.registrations = counter("registrations_total", "Nodes that registered, again or anew, with this member.")
+	m.heartbeats = counter("heartbeats_total", "Heartbeats of nodes that this member took as the leader.")
+	m.created = counter("keyspaces_created_total", "Keyspaces created by this member.")
+	m.dropped = counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")
+	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams", Help: "Streams of the partition table from this member."})
+	m.collectors = append(m.collectors, m.streams)
+	counted := func(name, help, prefix string) {
+		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
+			n, err := count(s.store.Stale(), prefix)
+			if errors.Is(err, store.ErrClosed) || err != nil {
+				return 0
+			}
+			return float64(n)
+		}))
+	}
+	counted("nodes", "Nodes that are registered.", nodePrefix)
+	counted("nodes_alive", "Nodes whose lease is alive.", alivePrefix)
+	counted("keyspaces", "Keyspaces, whatever their state.", keyspacePrefix)
+	counted("partitions", "Partitions in the table.", partitionPrefix)
+	m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidemark_placement_partitions_led", Help: "Partitions whose leader is known to this member from heartbeats; 0 unless it leads the core.",
+	}, func() float64 { return float64(s.soft.led()) }))
+	if registerer == nil {
+		return m, nil
+	}
+	for i, c := range m.collectors {
+		if err := registerer.Register(c); err != nil {
+			m.collectors = m.collectors[:i]
+			m.close()
+			return nil, errors.Join(errors.New("placement server: register metrics"), err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) close() {
+	if m.registerer == nil {
+		return
+	}
+	for _, c := range m.collectors {
+		m.registerer.Unregister(c)
+	}
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// maxTextBytes bounds addresses, localities and versions.
+const maxTextBytes = 1024
+
+// RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that it has.
+func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
+	switch {
+	// A server that is new does not know its cluster yet.
+	case r.Cluster != 0 || r.Node != 0:
+		if err := s.checkCluster(r.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	if r.Server == 0 || r.Address == "" {
+		return nil, status.Error(codes.InvalidArgument, "a node registers with the name of its data directory and its address")
+	}
+	for _, text := range []string{r.Address, r.HttpAddress, r.Locality.GetRegion(), r.Locality.GetZone(), r.Version} {
+		if len(text) > maxTextBytes {
+			return nil, status.Errorf(codes.InvalidArgument, "a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
+		}
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, _, err := loadID(v, serverKey(r.Server))
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	id := keys.NodeID(known)
+	if r.Node != 0 {
+		if err := s.checkDirectory(v, keys.NodeID(r.Node), r.Server); err != nil {
+			return nil, err
+		}
+	}
+	if id == 0 {
+		id, err = s.addNode(ctx, v, r)
+	} else {
+		err = s.updateNode(ctx, v, id, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.revive(ctx, id); err != nil {
+		return nil, err
+	}
+	s.metrics.registrations.Inc()
+	s.soft.forget(id)
+	s.poke()
+	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id), LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
+}
+
+// checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or replaced must not pose as the
+// node.
+func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) error {
+	var owner serverpb.Server
+	revision, err := load(v, directoryKey(id), &owner)
+	switch {
+	case err != nil:
+		return s.toStatus(err)
+	case revision == 0:
+		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id, s.config.Cluster)
+	case owner.Server != server:
+		return status.Errorf(codes.FailedPrecondition,
+			"node %s has another data directory (its name is %016x, this one's is %016x): a directory that was copied, wiped or replaced cannot take a "+
+				"node's place. Start the node with its own directory, or this server with an empty one, as a new node", id, owner.Server, server)
+	}
+	return nil
+}
+
+func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
+	return &clusterpb.Node{
+		Id: uint64(id), Address: r.Address, HttpAddress: r.HttpAddress, Locality: r.Locality, Version: r.Version, StartedUnix: r.StartedUnix,
+	}
+}
+
+func (s *Server) addNode(ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest) (keys.NodeID, error) {
+	ids, revision, err := loadIDs(v)
+	if err != nil {
+		return 0, s.toStatus(err)
+	}
+	id := keys.NodeID(ids.Node)
+	ids.Node++
+	ok, err := s.commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(serverKey(r.Server))},
+		store.Put([]byte(idsKey), encode(ids)),
+		store.Put(serverKey(r.Server), encodeID(uint64(id))),
+		store.Put(directoryKey(id), encode(&serverpb.Server{Server: r.Server})),
+		store.Put(nodeKey(id), encode(nodeRecord(id, r))))
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, errConflict("nodes")
+	}
+	s.config.Logger.Info("node registered", "node", id, "address", r.Address, "region", r.Locality.GetRegion(), "zone", r.Locality.GetZone())
+	return id, nil
+}
+
+// updateNode writes what changed about a node that is known, if anything did.
+func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest) error {
+	old, fresh := &clusterpb.Node{}, nodeRecord(id, r)
+	revision, err := load(v, nodeKey(id), old)
+	if err != nil {
+		return s.toStatus(err)
+	}
+	if revision != 0 && proto.Equal(old, fresh) {
+		return nil
+	}
+	if old.Address != fresh.Address && revision != 0 {
+		alive, err := v.Get(aliveKey(id))
+		if err != nil {
+			return s.toStatus(err)
+		}
+		if alive != nil {
+			// Unavailable: the node may have moved, and then the lease of its earlier life ends soon.
+			return withHint(codes.Unavailable, fmt.Sprintf("node %s is alive at %s, so it cannot be at %s: was its data directory copied? "+
+				"(If the node moved, it can join when its lease of %s has run out.)", id, old.Address, fresh.Address, s.config.NodeLease), "")
+		}
+	}
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)}, store.Put(nodeKey(id), encode(fresh)))
+	if err == nil && !ok {
+		err = errConflict("node " + id.String())
+	}
+	if err == nil && old.Address != fresh.Address {
+		s.config.Logger.Info("node moved", "node", id, "from", old.Address, "to", fresh.Address)
+	}
+	return err
+}
+
+// revive renews a node's lease, or grants it, and marks the node alive under it.
+func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
+	lease := nodeLease(id)
+	for range 3 {
+		_, err := s.store.KeepAlive(ctx, lease)
+		if errors.Is(err, store.ErrLeaseNotFound) {
+			_, err = s.store.Do(ctx, store.Grant(lease, uint64(s.config.NodeLease.Milliseconds())))
+			if errors.Is(err, store.ErrLeaseExists) {
+				// It runs out, and its end is on the way.
+				err = nil
+			}
+		}
+		if err != nil {
+			return s.toStatus(err)
+		}
+		kv, err := s.store.Stale().Get(aliveKey(id))
+		if err != nil {
+			return s.toStatus(err)
+		}
+		if kv != nil && kv.Lease == lease {
+			if _, err := s.store.KeepAlive(ctx, lease); err == nil {
+				return nil
+			}
+			continue
+		}
+		_, err = s.commit(ctx, nil, store.PutLeased(aliveKey(id), nil, lease))
+		if status.Code(err) == codes.Unavailable {
+			continue // the lease ended in between
+		}
+		if err == nil {
+			s.config.Logger.Info("node is alive", "node", id)
+		}
+		return err
+	}
+	return withHint(codes.Unavailable, fmt.Sprintf("the lease of node %s ends again and again before it is renewed", id), "")
+}

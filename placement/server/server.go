@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Config is what a Server is made of. Store, Cluster and Members must be set.
+type Config struct {
+	// Store is this member's. The Server does not close it.
+	Store   *store.Store
+	Cluster uint64
+	// Members are the members of the core, as they were founded.
+	Members []*clusterpb.CoreMember
+
+	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
+	NodeLease time.Duration
+	// DefaultReplicas is how many replicas a keyspace has that does not say. Default 3.
+	DefaultReplicas uint32
+	// DefaultGCWindow is how long old versions are kept in a keyspace that does not say. Default 1 h.
+	DefaultGCWindow time.Duration
+	// ClosedTimestampLag is that of new keyspaces. Default 1 s.
+	ClosedTimestampLag time.Duration
+	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 200,000.
+	MaxKeyspaces, MaxPartitions int
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+func (c *Config) ensureDefaults() error {
+	if c.Store == nil || c.Cluster == 0 || len(c.Members) == 0 {
+		return errors.New("placement server: Store, Cluster and Members must be set")
+	}
+	if c.NodeLease <= 0 {
+		c.NodeLease = 9 * time.Second
+	}
+	if c.DefaultReplicas == 0 {
+		c.DefaultReplicas = 3
+	}
+	if c.DefaultGCWindow <= 0 {
+		c.DefaultGCWindow = time.Hour
+	}
+	if c.ClosedTimestampLag <= 0 {
+		c.ClosedTimestampLag = time.Second
+	}
+	if c.MaxKeyspaces <= 0 {
+		c.MaxKeyspaces = 10_000
+	}
+	if c.MaxPartitions <= 0 {
+		c.MaxPartitions = 200_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Server is a core member's side of placement. It implements clusterpb.CoreServer, and is the backend of ClusterService on
+// its server.
+type Server struct {
+	clusterpb.UnimplementedCoreServer
+	config  Config
+	store   *store.Store
+	soft    soft
+	metrics *metrics
+
+	// turn has room for one: registering, creating and dropping take turns.
+	turn chan struct{}
+	// poked wakes the stepper. Capacity 1.
+	poked   chan struct{}
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// New starts a Server.
+func New(config Config) (*Server, error) {
+	if err := config.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, store: config.Store, turn: make(chan struct{}, 1), poked: make(chan struct{}, 1)}
+	s.soft.init()
+	var err error
+	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.running.Go(s.step)
+	return s, nil
+}
+
+// Close ends what runs. Calls and streams that are under way end by themselves soon; the store is closed after that.
+func (s *Server) Close() {
+	s.cancel()
+	s.running.Wait()
+	s.metrics.close()
+}
+
+// address is where a member is; empty if it is not one.
+func (s *Server) address(id keys.ReplicaID) string {
+	for _, m := range s.config.Members {
+		if m.Replica == uint64(id) {
+			return m.Address
+		}
+	}
+	return ""
+}
+
+// LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
+func (s *Server) LeaderAddress() string {
+	l, _ := s.store.Leadership()
+	return s.address(l.Leader)
+}
+
+// Members returns the members of the core.
+func (s *Server) Members() []*clusterpb.CoreMember { return slices.Clone(s.config.Members) }
+
+// Cluster returns the cluster's id.
+func (s *Server) Cluster() uint64 { return s.config.Cluster }
+
+// view gives the leader an up-to-date view, and everybody else a refusal.
+func (s *Server) view(ctx context.Context) (*store.View, error) {
+	l, _ := s.store.Leadership()
+	if !l.IsLeader {
+		return nil, s.refused(l.Leader)
+	}
+	v, err := s.store.Read(ctx)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if l, _ = s.store.Leadership(); !l.Serving {
+		return nil, s.refused(l.Leader)
+	}
+	id, _, err := loadID(v, []byte(clusterKey))
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if id != 0 && id != s.config.Cluster {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"this member was started for cluster %016x and its data is of cluster %016x: parts of two directories were mixed", s.config.Cluster, id)
+	}
+	return v, nil
+}
+
+// takeTurn waits for the turn; the caller calls the function that it returns.
+func (s *Server) takeTurn(ctx context.Context) (func(), error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, s.toStatus(ctx.Err())
+	case <-s.ctx.Done():
+		return nil, status.Error(codes.Unavailable, "this member of the core is shutting down")
+	}
+}
+
+// commit does writes if the conditions hold; false: they do not, and nothing was done.
+func (s *Server) commit(ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
+	result, err := s.store.Do(ctx, store.If(conditions, ops, nil))
+	if err != nil {
+		return false, s.toStatus(err)
+	}
+	return result.Txn.GetSucceeded(), nil
+}
+
+// checkCluster refuses requests that are meant for another cluster.
+func (s *Server) checkCluster(cluster uint64) error {
+	if cluster != s.config.Cluster {
+		return status.Errorf(codes.FailedPrecondition, "this core is that of cluster %016x, and the request is for cluster %016x; check the --core list",
+			s.config.Cluster, cluster)
+	}
+	return nil
+}
+
+func (s *Server) poke() {
+	select {
+	case s.poked <- struct{}{}:
+	default:
+	}
+}
+
+// errConflict says that something changed between reading and writing; it is safe to try again.
+func errConflict(what string) error {
+	return withHint(codes.Unavailable, fmt.Sprintf("the core's record of %s changed meanwhile; try again", what), "")
+}

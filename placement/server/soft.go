@@ -1,0 +1,154 @@
+package server
+
+import (
+	"cmp"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// soft is what the core's leader knows from heartbeats and does not store.
+type soft struct {
+	mu struct {
+		sync.Mutex
+		// term is the term of the leadership during which this was learned.
+		term       uint64
+		nodes      map[keys.NodeID]*softNode
+		partitions map[keys.PartitionID]*clusterpb.PartitionReport
+		leaders    map[keys.PartitionID]keys.NodeID
+	}
+}
+
+type softNode struct {
+	stats *clusterpb.NodeStats
+	// complete: the node has sent all its reports since this leadership began.
+	complete bool
+	led      map[keys.PartitionID]struct{}
+}
+
+func (s *soft) init() { s.resetLocked(0) }
+
+func (s *soft) resetLocked(term uint64) {
+	s.mu.term = term
+	s.mu.nodes = map[keys.NodeID]*softNode{}
+	s.mu.partitions = map[keys.PartitionID]*clusterpb.PartitionReport{}
+	s.mu.leaders = map[keys.PartitionID]keys.NodeID{}
+}
+
+// forget drops what is known of a node: it has just started.
+func (s *soft) forget(id keys.NodeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.mu.nodes[id]; n != nil {
+		s.unleadLocked(id, n)
+		delete(s.mu.nodes, id)
+	}
+}
+
+func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
+	for p := range n.led {
+		if s.mu.leaders[p] == id {
+			delete(s.mu.leaders, p)
+		}
+	}
+	n.led = map[keys.PartitionID]struct{}{}
+}
+
+// heartbeat takes a heartbeat in, and says whether the node should send everything. room bounds the partitions.
+func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (wantFull bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case term < s.mu.term:
+		return true
+	case term > s.mu.term:
+		s.resetLocked(term)
+	}
+	id := keys.NodeID(h.Node)
+	n := s.mu.nodes[id]
+	if n == nil {
+		n = &softNode{led: map[keys.PartitionID]struct{}{}}
+		s.mu.nodes[id] = n
+	}
+	if h.Stats != nil {
+		n.stats = h.Stats
+	}
+	if h.Full {
+		s.unleadLocked(id, n)
+		n.complete = true
+	}
+	for _, r := range h.Reports {
+		s.reportLocked(id, n, r, room)
+	}
+	return !n.complete
+}
+
+// reportLocked keeps the report with the highest epoch, and within it that with the highest term.
+func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionReport, room int) {
+	p := keys.PartitionID(r.GetPartition())
+	old := s.mu.partitions[p]
+	if old == nil && len(s.mu.partitions) >= room {
+		return
+	}
+	if r.Lost {
+		delete(n.led, p)
+		if s.mu.leaders[p] == id && (old == nil || r.Term >= old.Term) {
+			delete(s.mu.leaders, p)
+		}
+		return
+	}
+	if old != nil {
+		switch c := cmp.Or(cmp.Compare(r.Generation, old.Generation), cmp.Compare(r.Membership, old.Membership), cmp.Compare(r.Term, old.Term)); {
+		case c < 0:
+			return
+		case c == 0 && s.mu.leaders[p] != id && s.mu.leaders[p] != 0:
+			return // one leader for each term
+		}
+	}
+	if before := s.mu.nodes[s.mu.leaders[p]]; before != nil {
+		delete(before.led, p)
+	}
+	s.mu.partitions[p] = r
+	s.mu.leaders[p] = id
+	n.led[p] = struct{}{}
+}
+
+// drop forgets partitions that are gone.
+func (s *soft) drop(ids []keys.PartitionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range ids {
+		if n := s.mu.nodes[s.mu.leaders[p]]; n != nil {
+			delete(n.led, p)
+		}
+		delete(s.mu.leaders, p)
+		delete(s.mu.partitions, p)
+	}
+}
+
+func (s *soft) stats(id keys.NodeID) *clusterpb.NodeStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.mu.nodes[id]; n != nil {
+		return n.stats
+	}
+	return nil
+}
+
+// describe fills in what is known of a partition.
+func (s *soft) describe(info *clusterpb.PartitionInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := keys.PartitionID(info.Partition.Id)
+	info.LeaderNode = uint64(s.mu.leaders[p])
+	if r := s.mu.partitions[p]; r != nil {
+		info.Term, info.LiveKeys, info.SizeBytes = r.Term, r.LiveKeys, r.SizeBytes
+	}
+}
+
+func (s *soft) led() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.leaders)
+}

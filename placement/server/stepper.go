@@ -1,0 +1,239 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// chunk is how many partitions one transaction writes or removes.
+	chunk = 256
+	// Pauses of the stepper after a step that failed, which doubles up to the cap, and before it looks again by itself.
+	stepRetry    = 100 * time.Millisecond
+	maxStepRetry = 5 * time.Second
+	stepAgain    = 30 * time.Second
+)
+
+// step is the leader's background work: it takes keyspaces from CREATING to ACTIVE and from DROPPING to gone. It is one
+// goroutine, from New to Close. What it does next it reads from the store, so it matters little when it is interrupted.
+func (s *Server) step() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	failures := 0
+	for {
+		l, changed := s.store.Leadership()
+		timer.Stop()
+		if l.Serving {
+			err := s.stepAll(s.ctx)
+			wait := stepAgain
+			if err != nil {
+				wait = min(maxStepRetry, stepRetry<<min(failures, 10))
+				failures++
+				if s.ctx.Err() == nil {
+					s.config.Logger.Warn("creating and dropping keyspaces is interrupted", "error", err)
+				}
+			} else {
+				failures = 0
+			}
+			timer.Reset(wait)
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-changed:
+		case <-s.poked:
+		case <-timer.C:
+		}
+	}
+}
+
+func (s *Server) stepAll(ctx context.Context) error {
+	if err := s.claim(ctx); err != nil {
+		return err
+	}
+	v, err := s.store.Read(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := loadKeyspaces(v)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ks := range all {
+		switch ks.State {
+		case clusterpb.KeyspaceState_CREATING:
+			err = s.create(ctx, ks)
+		case clusterpb.KeyspaceState_DROPPING:
+			err = s.drop(ctx, ks)
+		default:
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// claim writes the cluster's id into a new store.
+func (s *Server) claim(ctx context.Context) error {
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	if id, _, err := loadID(v, []byte(clusterKey)); id != 0 || err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))}, store.Put([]byte(clusterKey), encodeID(s.config.Cluster)))
+	return err
+}
+
+// create gives replicas to the partitions that have none, and makes the keyspace ACTIVE when all have. It does nothing while
+// there are not enough nodes.
+func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
+	v := s.store.Stale()
+	nodes, err := loadNodes(v)
+	if err != nil {
+		return err
+	}
+	candidates := candidates(nodes)
+	if waits := planner.Waits(candidates, int(ks.ReplicationFactor)); waits != "" {
+		s.config.Logger.Info("keyspace waits", "keyspace", ks.Name, "for", waits)
+		return nil
+	}
+	creation := &serverpb.Creation{}
+	revision, err := load(v, creationKey(ks.id()), creation)
+	if err != nil {
+		return err
+	}
+	if revision == 0 {
+		return nil // finished, or dropped, since the caller looked
+	}
+	placed, missing, err := placements(v, ks.id(), creation)
+	if err != nil {
+		return err
+	}
+	plan, err := planner.Assign(candidates, planner.Spec{Keyspace: ks.id(), Partitions: len(missing), Replicas: int(ks.ReplicationFactor)}, placed)
+	if err != nil {
+		return err
+	}
+	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
+	for from := 0; from < len(missing); from += chunk {
+		var ops []*storepb.Op
+		for i := from; i < min(from+chunk, len(missing)); i++ {
+			p := describe(ks.Keyspace, creation, missing[i], plan.Placements[i].Nodes)
+			if err := keys.ValidatePartition(p); err != nil {
+				return fmt.Errorf("INVARIANT: a new partition is sound: %w", err)
+			}
+			ops = append(ops, store.Put(partitionKey(ks.id(), keys.PartitionID(p.Id)), encode(p)))
+		}
+		if ok, err := s.commit(ctx, condition, ops...); err != nil || !ok {
+			return err // not ok: it is being dropped
+		}
+	}
+	if len(missing) > 0 {
+		s.config.Logger.Info("partitions assigned", "keyspace", ks.Name, "plan", plan.Summary(), "first", plan.Placements[0].Reason.String())
+	}
+	ks.State = clusterpb.KeyspaceState_ACTIVE
+	ok, err := s.commit(ctx, condition, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)), store.Delete(creationKey(ks.id())))
+	if ok {
+		s.config.Logger.Info("keyspace is active", "keyspace", ks.Name, "id", ks.id())
+	}
+	return err
+}
+
+// placements reads where all partitions are, and which of a creation are still missing, by their number within it.
+func placements(v *store.View, ks keys.KeyspaceID, c *serverpb.Creation) (placed []planner.Placed, missing []uint64, err error) {
+	there := make([]bool, c.Partitions)
+	for kv, err := range v.All([]byte(partitionPrefix)) {
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := decodePartition(kv.Key, kv.Value)
+		if err != nil {
+			return nil, nil, err
+		}
+		one := planner.Placed{Keyspace: keys.KeyspaceID(p.Keyspace)}
+		for _, r := range p.Replicas {
+			one.Nodes = append(one.Nodes, keys.NodeID(r.Node))
+		}
+		placed = append(placed, one)
+		if one.Keyspace == ks && p.Id >= c.FirstPartition && p.Id-c.FirstPartition < c.Partitions {
+			there[p.Id-c.FirstPartition] = true
+		}
+	}
+	for i, is := range there {
+		if !is {
+			missing = append(missing, uint64(i))
+		}
+	}
+	return placed, missing, nil
+}
+
+// describe makes the descriptor of a new partition.
+func describe(ks *clusterpb.Keyspace, c *serverpb.Creation, number uint64, nodes []keys.NodeID) *clusterpb.Partition {
+	p := &clusterpb.Partition{Id: c.FirstPartition + number, Keyspace: ks.Id, Generation: 1, Membership: 1}
+	if ks.Partitioning == clusterpb.Partitioning_HASH {
+		p.Hash, p.PrefixLength = uint32(number), keys.HashPrefixLength
+		p.Start = keys.HashPrefix(keys.KeyspaceID(ks.Id), uint16(number))
+		p.End = keys.PrefixEnd(p.Start)
+	} else {
+		prefix := keys.KeyspacePrefix(keys.KeyspaceID(ks.Id))
+		p.PrefixLength = keys.KeyspacePrefixLength
+		p.Start, p.End = prefix, keys.PrefixEnd(prefix)
+		if number > 0 {
+			p.Start = append(prefix[:len(prefix):len(prefix)], c.SplitAt[number-1]...)
+		}
+		if number < uint64(len(c.SplitAt)) {
+			p.End = append(prefix[:len(prefix):len(prefix)], c.SplitAt[number]...)
+		}
+	}
+	for i, node := range nodes {
+		p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: uint64(node), Replica: uint64(i + 1), Role: clusterpb.ReplicaRole_VOTER})
+	}
+	return p
+}
+
+// drop removes the partitions of a keyspace from the table, and then the keyspace.
+func (s *Server) drop(ctx context.Context, ks storedKeyspace) error {
+	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
+	start, end := store.PrefixRange(partitionsOf(ks.id()))
+	for {
+		page, err := s.store.Stale().Range(&storepb.Range{Key: start, RangeEnd: end, Limit: chunk, KeysOnly: true})
+		if err != nil {
+			return err
+		}
+		if len(page.Kvs) == 0 {
+			break
+		}
+		var ops []*storepb.Op
+		var ids []keys.PartitionID
+		for _, kv := range page.Kvs {
+			id, err := lastID(kv.Key, 16)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, keys.PartitionID(id))
+			ops = append(ops, store.Delete(kv.Key))
+		}
+		if ok, err := s.commit(ctx, condition, ops...); err != nil || !ok {
+			return err
+		}
+		s.soft.drop(ids)
+	}
+	ok, err := s.commit(ctx, condition, store.Delete(keyspaceKey(ks.id())))
+	if ok {
+		s.config.Logger.Info("keyspace is gone", "keyspace", ks.Name, "id", ks.id())
+	}
+	return err
+}

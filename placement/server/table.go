@@ -1,0 +1,325 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// tablePage is how many rows one update has at most, but for changes that came at one revision.
+	tablePage = 512
+	// tableCheck is how often a stream looks whether this member is still in touch with a leader, and whether the revision
+	// from which it could be resumed has fallen far behind.
+	tableCheck   = 3 * time.Second
+	progressLag  = 500
+	leaderAbsent = 2 // checks
+)
+
+// TableReader reads a table: first everything, then what changes. It is for one goroutine.
+type TableReader interface {
+	// Next returns the next update. It waits for one, until ctx ends. Everything has been returned when an update is Complete;
+	// Reset means that everything comes anew.
+	Next(ctx context.Context) (*clusterpb.TableUpdate, error)
+	// Close ends the reader.
+	Close()
+}
+
+// TableSource is who has a table: a data node has a copy of its own.
+type TableSource interface {
+	// Table starts a reader.
+	Table() TableReader
+}
+
+// Table implements TableSource from this member's store: as of what this member has applied.
+func (s *Server) Table() TableReader { return s.tableAfter(0) }
+
+// tableAfter starts a reader that goes on after a revision; 0: from the beginning.
+func (s *Server) tableAfter(revision uint64) *tableReader {
+	s.metrics.streams.Inc()
+	return &tableReader{server: s, after: revision}
+}
+
+// tableReader reads the table from the store. A CompactedError anywhere makes it begin anew, with Reset.
+type tableReader struct {
+	server *Server
+	// after is what was returned last.
+	after uint64
+	began bool
+	reset bool
+	// pages has the updates that are still to be returned of the first part.
+	pages func() (*clusterpb.TableUpdate, error, bool)
+	stop  func()
+	watch *store.Watcher
+	// leaderless counts checks.
+	leaderless int
+}
+
+func (r *tableReader) Close() {
+	if r.server == nil {
+		return
+	}
+	r.end()
+	r.server.metrics.streams.Dec()
+	r.server = nil
+}
+
+func (r *tableReader) end() {
+	if r.stop != nil {
+		r.stop()
+		r.stop, r.pages = nil, nil
+	}
+	if r.watch != nil {
+		r.watch.Close()
+		r.watch = nil
+	}
+}
+
+// Next implements TableReader.
+func (r *tableReader) Next(ctx context.Context) (*clusterpb.TableUpdate, error) {
+	for {
+		u, err := r.next(ctx)
+		if errors.Is(err, store.ErrCompacted) {
+			r.end()
+			r.after, r.began, r.reset = 0, false, true
+			continue
+		}
+		if err != nil {
+			return nil, r.server.toStatus(err)
+		}
+		u.Cluster = r.server.config.Cluster
+		return u, nil
+	}
+}
+
+func (r *tableReader) next(ctx context.Context) (*clusterpb.TableUpdate, error) {
+	if !r.began {
+		if err := r.begin(); err != nil {
+			return nil, err
+		}
+		if r.after != 0 {
+			// Resumed: up to here the receiver has everything.
+			return &clusterpb.TableUpdate{Revision: r.after, Complete: true}, nil
+		}
+	}
+	if r.pages != nil {
+		u, err, ok := r.pages()
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			u.Reset_ = r.reset
+			r.reset = false
+			return u, nil
+		}
+		r.stop()
+		r.stop, r.pages = nil, nil
+	}
+	return r.change(ctx)
+}
+
+// begin opens the reader at a revision.
+func (r *tableReader) begin() (err error) {
+	s := r.server
+	after := r.after
+	if after == 0 {
+		view := s.store.Stale()
+		nodes, err := loadNodes(view)
+		if err != nil {
+			return err
+		}
+		r.pages, r.stop = pages(view, nodes)
+		after = view.Revision
+	}
+	r.watch, err = s.store.Watch([]byte(tablePrefix), after)
+	r.began = err == nil
+	return err
+}
+
+// change waits for changes.
+func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error) {
+	for {
+		limited, cancel := context.WithTimeout(ctx, tableCheck)
+		batch, err := r.watch.Next(limited)
+		cancel()
+		switch {
+		case err == nil:
+			u, err := r.update(batch)
+			if err == nil {
+				r.after = u.Revision
+			}
+			return u, err
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return nil, err
+		}
+		if err := r.checkLeader(); err != nil {
+			return nil, err
+		}
+		if now := r.watch.Progress(); now > r.after+progressLag {
+			r.after = now
+			return &clusterpb.TableUpdate{Revision: now}, nil
+		}
+	}
+}
+
+// checkLeader ends the stream of a member that has been cut off from the core for a while: it would be silent for ever.
+func (r *tableReader) checkLeader() error {
+	if r.server.ctx.Err() != nil {
+		return status.Error(codes.Unavailable, "this member of the core is shutting down")
+	}
+	if l, _ := r.server.store.Leadership(); l.Leader != 0 {
+		r.leaderless = 0
+		return nil
+	}
+	if r.leaderless++; r.leaderless >= leaderAbsent {
+		return status.Error(codes.Unavailable, "this member of the core has no leader; ask another")
+	}
+	return nil
+}
+
+// pages iterates over everything in a view, in updates of bounded size. The last one is Complete.
+func pages(view *store.View, nodes []*clusterpb.Node) (next func() (*clusterpb.TableUpdate, error, bool), stop func()) {
+	return iter.Pull2(func(yield func(*clusterpb.TableUpdate, error) bool) {
+		u := &clusterpb.TableUpdate{}
+		rows := 0
+		row := func() bool {
+			if rows++; rows < tablePage {
+				return true
+			}
+			full := u
+			u, rows = &clusterpb.TableUpdate{}, 0
+			return yield(full, nil)
+		}
+		for _, n := range nodes {
+			u.Nodes = append(u.Nodes, n)
+			if !row() {
+				return
+			}
+		}
+		for _, prefix := range []string{keyspacePrefix, partitionPrefix} {
+			for kv, err := range view.All([]byte(prefix)) {
+				if err == nil {
+					err = add(u, kv.Key, kv.Value)
+				}
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !row() {
+					return
+				}
+			}
+		}
+		u.Revision, u.Complete = view.Revision, true
+		yield(u, nil)
+	})
+}
+
+// add puts a keyspace or a partition into an update.
+func add(u *clusterpb.TableUpdate, key, value []byte) error {
+	if strings.HasPrefix(string(key), keyspacePrefix) {
+		k := &clusterpb.Keyspace{}
+		u.Keyspaces = append(u.Keyspaces, k)
+		return k.UnmarshalVT(value)
+	}
+	p, err := decodePartition(key, value)
+	u.Partitions = append(u.Partitions, p)
+	return err
+}
+
+// update turns events into an update. Of several changes of one row the last is what counts.
+func (r *tableReader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
+	u := &clusterpb.TableUpdate{Revision: batch.Revision}
+	last := map[string]int{}
+	for i, e := range batch.Events {
+		last[string(e.KV.Key)] = i
+	}
+	changed := map[uint64]bool{}
+	for i, e := range batch.Events {
+		key := string(e.KV.Key)
+		if last[key] != i {
+			continue
+		}
+		var err error
+		switch {
+		case strings.HasPrefix(key, nodePrefix), strings.HasPrefix(key, alivePrefix):
+			var id uint64
+			id, err = lastID(e.KV.Key, 16)
+			changed[id] = true
+		case strings.HasPrefix(key, keyspacePrefix):
+			if !e.Deleted() {
+				err = add(u, e.KV.Key, e.KV.Value)
+				break
+			}
+			var id uint64
+			id, err = lastID(e.KV.Key, 8)
+			u.RemovedKeyspaces = append(u.RemovedKeyspaces, uint32(id))
+		case strings.HasPrefix(key, partitionPrefix):
+			if !e.Deleted() {
+				err = add(u, e.KV.Key, e.KV.Value)
+				break
+			}
+			var id uint64
+			id, err = lastID(e.KV.Key, 16)
+			u.RemovedPartitions = append(u.RemovedPartitions, id)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	// A node is put together from two keys, so it is read as it is now; that is at least as new as the events.
+	view := r.server.store.Stale()
+	for id := range changed {
+		if err := addNode(u, view, keys.NodeID(id)); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
+func addNode(u *clusterpb.TableUpdate, view *store.View, id keys.NodeID) error {
+	n := &clusterpb.Node{}
+	revision, err := load(view, nodeKey(id), n)
+	if err != nil {
+		return err
+	}
+	if revision == 0 {
+		u.RemovedNodes = append(u.RemovedNodes, uint64(id))
+		return nil
+	}
+	alive, err := view.Get(aliveKey(id))
+	n.Alive = alive != nil
+	u.Nodes = append(u.Nodes, n)
+	return err
+}
+
+// WatchMetadata implements clusterpb.CoreServer. Any member answers, as long as it has a leader.
+func (s *Server) WatchMetadata(r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer) error {
+	if err := s.checkCluster(r.Cluster); err != nil {
+		return err
+	}
+	if r.Node != 0 {
+		// A member that lags may not know a new node yet; a wrong node id shows at its heartbeats.
+		s.config.Logger.Debug("metadata stream", "node", keys.NodeID(r.Node), "after", r.AfterRevision)
+	}
+	reader := s.tableAfter(r.AfterRevision)
+	defer reader.Close()
+	for {
+		u, err := reader.Next(stream.Context())
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(u); err != nil {
+			return err
+		}
+	}
+}
