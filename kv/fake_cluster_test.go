@@ -269,6 +269,9 @@ func (c *fakeCluster) lead(p *fakePartition, node uint64, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.leader = node
+	if node == 0 {
+		return
+	}
 	p.term++
 	p.low = hlc.Max(p.low, hlc.Timestamp{Wall: c.nodes[node].clock.Physical() + int64(fakeOffset)})
 	if told {
