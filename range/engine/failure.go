@@ -32,6 +32,8 @@ type guard struct {
 	logger *slog.Logger
 	// hideWAL makes writes of the WAL succeed once the engine has failed; see the package comment.
 	hideWAL bool
+	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no use.
+	fillWAL int64
 	minFree uint64
 
 	failure atomic.Pointer[error]
@@ -56,6 +58,7 @@ func newGuard(o Options, k kind) *guard {
 		dir:     o.Dir,
 		logger:  o.Logger,
 		hideWAL: k == kindLog,
+		fillWAL: fillSize(o, k),
 		minFree: o.MinFreeBytes,
 		failed:  make(chan struct{}),
 		closing: make(chan struct{}),

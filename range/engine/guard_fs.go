@@ -60,7 +60,13 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 }
 
 func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return s.create(name, category, func() (vfs.File, error) { return s.FS.Create(name, category) })
+	return s.create(name, category, func() (vfs.File, error) {
+		f, err := s.FS.Create(name, category)
+		if err == nil && category == walCategory && s.g.fillWAL > 0 && roomFor(s.FS, name, 8*s.g.fillWAL) {
+			fill(f, s.g.fillWAL)
+		}
+		return f, err
+	})
 }
 
 func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
