@@ -41,9 +41,13 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	case generatedMessage:
 		size := m.SizeVT()
 		b := buffers.Get(size)
-		if n, err := m.MarshalToSizedBufferVT(*b); err != nil || n != size {
+		n, err := m.MarshalToSizedBufferVT(*b)
+		if err == nil && n != size {
+			err = fmt.Errorf("wrote %d of %d bytes: the message was changed meanwhile", n, size)
+		}
+		if err != nil {
 			buffers.Put(b)
-			return nil, fmt.Errorf("marshal %T: wrote %d of %d bytes: %w", v, n, size, err)
+			return nil, fmt.Errorf("marshal %T: %w", v, err)
 		}
 		return mem.BufferSlice{mem.NewBuffer(b, buffers)}, nil
 	case proto.Message:

@@ -163,8 +163,8 @@ func (s *peerStream) serve(ctx context.Context, cancel context.CancelFunc, sende
 	}
 	deadline := time.AfterFunc(openTimeout, cancel)
 	defer deadline.Stop()
-	// Our own pause is over, so gRPC's need not be waited for.
-	conn.ResetConnectBackoff()
+	// gRPC's own pause between attempts to connect may still run; it is short. (ClientConn.ResetConnectBackoff would end it, but
+	// in grpc-go 1.85 it reads a map that another goroutine may be writing.)
 	stream, err := peerpb.NewPeerClient(conn).Messages(ctx, grpc.WaitForReady(true))
 	if err == nil {
 		// Do not wait for the peer's word before sending: it costs a round trip, and a peer that refuses takes nothing in.
