@@ -86,7 +86,12 @@ func (d FileDisk) replace(path string, data []byte) error {
 	if err := d.FS.Rename(path+".new", path); err != nil {
 		return err
 	}
-	dir, err := d.FS.OpenDir(d.Dir)
+	// The directory may be as new as the file.
+	return errors.Join(d.syncDir(d.Dir), d.syncDir(d.FS.PathDir(d.Dir)))
+}
+
+func (d FileDisk) syncDir(path string) error {
+	dir, err := d.FS.OpenDir(path)
 	if err != nil {
 		return err
 	}

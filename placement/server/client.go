@@ -75,7 +75,10 @@ type ClientConfig struct {
 	MinPause, MaxPause time.Duration
 	// Random is the source of jitter and tokens. Default math/rand/v2.
 	Random func() uint64
-	Logger *slog.Logger
+	// Cluster is the cluster that the caller belongs to, 0 while it does not know; nil: it never says. Streams of another are
+	// refused.
+	Cluster func() uint64
+	Logger  *slog.Logger
 }
 
 // Client reaches the core from anywhere: it finds the leader among the members, follows hints, and tries again, with pauses,
@@ -83,9 +86,13 @@ type ClientConfig struct {
 type Client struct {
 	config ClientConfig
 	core   []string
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	mu struct {
 		sync.Mutex
+		// trouble is why calls that are under way get no answer; nil after an answer.
+		trouble error
 		// leader is who answered last, or was hinted at; empty: not known.
 		leader string
 		// next is where to go on if no leader is known, and watch where the next stream goes.
@@ -94,10 +101,7 @@ type Client struct {
 }
 
 // NewClient makes a Client.
-func NewClient(config ClientConfig) (*Client, error) {
-	if len(config.Core) == 0 || config.Conn == nil {
-		return nil, errors.New("client of the core: Core and Conn must be set")
-	}
+func NewClient(config ClientConfig) *Client {
 	if config.Attempt <= 0 {
 		config.Attempt = 3 * time.Second
 	}
@@ -113,10 +117,33 @@ func NewClient(config ClientConfig) (*Client, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
+	if config.Cluster == nil {
+		config.Cluster = func() uint64 { return 0 }
+	}
 	c := &Client{config: config, core: slices.Clone(config.Core)}
-	c.mu.next = int(config.Random() % uint64(len(c.core)))
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.mu.next = int(config.Random() % uint64(max(1, len(c.core))))
 	c.mu.watch = c.mu.next
-	return c, nil
+	return c
+}
+
+// Close ends all calls, and those to come.
+func (c *Client) Close() { c.cancel() }
+
+// WaitingFor says in words what keeps the core from answering; empty if it answered last.
+func (c *Client) WaitingFor() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.trouble == nil {
+		return ""
+	}
+	return fmt.Sprintf("the core at %s does not answer: %v", strings.Join(c.core, ", "), c.mu.trouble)
+}
+
+func (c *Client) setTrouble(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.trouble = err
 }
 
 // Leader is where the core's leader was last; empty if it is not known.
@@ -162,7 +189,13 @@ type permanent struct{ error }
 
 // call runs f on the leader. f may run several times, on several members.
 func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	a := attempts{reachable: map[string]bool{}}
+	if len(c.core) == 0 {
+		return &CoreUnavailableError{Last: errors.New("the list of its members is empty")}
+	}
 	pause := c.config.MinPause
 	warned := false
 	for {
@@ -171,15 +204,14 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 		}
 		address := c.target()
 		hinted, err := c.attempt(ctx, address, &a, f)
-		if err == nil {
-			return nil
-		}
 		var answer permanent
-		if errors.As(err, &answer) {
+		if err == nil || errors.As(err, &answer) {
+			c.setTrouble(nil)
 			return answer.error
 		}
 		a.last = fmt.Errorf("%s: %w", address, err)
 		a.tried++
+		c.setTrouble(a.last)
 		// A hint is followed at once, unless members send one another's hints round and round.
 		if (hinted && a.tried%(len(c.core)+1) != 0) || (!hinted && a.tried%len(c.core) != 0) {
 			continue
@@ -255,8 +287,8 @@ func unary[Request, Response any](ctx context.Context, c *Client, request Reques
 	return response, err
 }
 
-// RegisterNode registers a data node.
-func (c *Client) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
+// Register registers a data node.
+func (c *Client) Register(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
 	return unary(ctx, c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.RegisterNodeRequest, ...grpc.CallOption) (*clusterpb.RegisterNodeResponse, error) {
 		return clusterpb.NewCoreClient(conn).RegisterNode
 	})
@@ -269,9 +301,12 @@ func (c *Client) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (
 	})
 }
 
-// WatchMetadata reads one stream of the table from one member: from a revision on, or everything if it is 0. It returns when
-// the stream ends, which a caller answers by calling again with the last revision; then another member is asked.
-func (c *Client) WatchMetadata(ctx context.Context, cluster, node, after uint64, take func(*clusterpb.TableUpdate) error) error {
+// Watch reads one stream of the table from one member: from a revision on, or everything if it is 0. It returns when the stream
+// ends, which a caller answers by calling again with the last revision; then another member is asked.
+func (c *Client) Watch(ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error) error {
+	if len(c.core) == 0 {
+		return &CoreUnavailableError{Last: errors.New("the list of its members is empty")}
+	}
 	c.mu.Lock()
 	address := c.core[c.mu.watch%len(c.core)]
 	c.mu.watch++
@@ -282,10 +317,11 @@ func (c *Client) WatchMetadata(ctx context.Context, cluster, node, after uint64,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	// The first answer comes at once, even if nothing has changed.
 	overdue := time.AfterFunc(c.config.Attempt, cancel)
 	defer overdue.Stop()
-	stream, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx, &clusterpb.WatchMetadataRequest{Cluster: cluster, Node: node, AfterRevision: after})
+	stream, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx, &clusterpb.WatchMetadataRequest{Cluster: c.config.Cluster(), AfterRevision: after})
 	for err == nil {
 		var u *clusterpb.TableUpdate
 		if u, err = stream.Recv(); err == nil {

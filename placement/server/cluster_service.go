@@ -19,14 +19,15 @@ const (
 	maxRows = 2000
 )
 
-// ClusterConfig is what a ClusterService is made of. Client and Status must be set, and Core or Table.
+// ClusterConfig is what a ClusterService is made of. Client and Status must be set. Core and Table are asked at every call,
+// since a server serves before its parts are there.
 type ClusterConfig struct {
-	// Core is set on members of the core.
-	Core *Server
+	// Core gives this server's member of the core; nil if there is none, or none yet.
+	Core func() *Server
 	// Client is the way to the leader.
 	Client *Client
-	// Table is the node's own copy of the table, if there is a node on this server. Otherwise the core's is used.
-	Table TableSource
+	// Table gives the node's own copy of the table; nil if there is no node, or none yet. Then the core member's is used.
+	Table func() TableSource
 	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version. It makes a new value every time.
 	Status func() *clusterpb.StatusResponse
 }
@@ -38,20 +39,32 @@ type ClusterService struct {
 }
 
 // NewClusterService makes a ClusterService.
-func NewClusterService(config ClusterConfig) (*ClusterService, error) {
-	if config.Client == nil || config.Status == nil || (config.Core == nil && config.Table == nil) {
-		return nil, errors.New("cluster service: Client and Status must be set, and Core or Table")
+func NewClusterService(config ClusterConfig) *ClusterService { return &ClusterService{config: config} }
+
+func (s *ClusterService) core() *Server {
+	if s.config.Core == nil {
+		return nil
 	}
-	if config.Table == nil {
-		config.Table = config.Core
+	return s.config.Core()
+}
+
+// table is the best table that there is on this server; nil if there is none.
+func (s *ClusterService) table() TableSource {
+	if s.config.Table != nil {
+		if t := s.config.Table(); t != nil {
+			return t
+		}
 	}
-	return &ClusterService{config: config}, nil
+	if core := s.core(); core != nil {
+		return core
+	}
+	return nil
 }
 
 // Status implements clusterpb.ClusterServer. It is answered without asking anybody.
 func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
 	st := s.config.Status()
-	if core := s.config.Core; core != nil {
+	if core := s.core(); core != nil {
 		st.Core, st.CoreLeader, st.Members = true, core.LeaderAddress(), core.Members()
 		return st, nil
 	}
@@ -66,8 +79,8 @@ func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clu
 // again: its sender follows the hint.
 func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
 	here func(*Server, context.Context, Request) (Response, error), there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
-	if s.config.Core != nil {
-		response, err := here(s.config.Core, ctx, r)
+	if core := s.core(); core != nil {
+		response, err := here(core, ctx, r)
 		if _, refused, _ := hintOf(err); !refused || isForwarded(ctx) {
 			return response, err
 		}
@@ -126,67 +139,59 @@ func (s *ClusterService) WatchTable(r *clusterpb.WatchTableRequest, stream clust
 	if r.Keyspace != "" && !validName(r.Keyspace) {
 		return errUnknown(r.Keyspace)
 	}
+	source := s.table()
+	if source == nil {
+		return status.Error(codes.Unavailable, "this server is starting: it has no partition table yet")
+	}
+	if r.Keyspace == "" {
+		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error { return sendPieces(u, stream.Send) })
+	}
 	for {
-		again, err := s.watchTable(ctx, r.Keyspace, stream.Send)
-		if !again {
+		err := s.watchKeyspace(ctx, source, r.Keyspace, stream.Send)
+		if !errors.Is(err, errArrived) {
 			return err
 		}
 	}
 }
 
-// watchTable streams one reader. again: the keyspace exists, and this server has not heard of it yet; it will have by the time
-// that this returns.
-func (s *ClusterService) watchTable(ctx context.Context, name string, send func(*clusterpb.TableUpdate) error) (again bool, err error) {
-	reader := s.config.Table.Table()
-	defer reader.Close()
+// errArrived says that a keyspace has come that this server had not heard of: everything about it can be sent now.
+var errArrived = errors.New("the keyspace has arrived")
+
+// watchKeyspace sends what belongs to one keyspace. Until that is known nothing is sent, so that the caller gets an error and
+// nothing else if it does not exist.
+func (s *ClusterService) watchKeyspace(ctx context.Context, source TableSource, name string, send func(*clusterpb.TableUpdate) error) error {
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
 	f := filter{name: name, partitions: map[uint64]struct{}{}}
-	// Until the keyspace is known nothing is sent: if it does not exist, the caller gets an error and nothing else.
 	var held []*clusterpb.TableUpdate
-	var deadline time.Time
-	for {
-		limited, cancel := ctx, context.CancelFunc(func() {})
-		if !deadline.IsZero() {
-			limited, cancel = context.WithDeadline(ctx, deadline)
-		}
-		u, err := reader.Next(limited)
-		cancel()
-		if err != nil {
-			if !deadline.IsZero() && ctx.Err() == nil {
-				err = status.Errorf(codes.Unavailable, "keyspace %s exists, and this server has not heard of it yet; try another or again", name)
-			}
-			return false, err
-		}
-		if name == "" {
-			if err := sendPieces(u, send); err != nil {
-				return false, err
-			}
-			continue
-		}
+	var overdue *time.Timer
+	err := source.Subscribe(limited, func(u *clusterpb.TableUpdate) error {
 		u = f.apply(u)
-		if f.id == 0 {
-			switch {
-			case !deadline.IsZero():
-			case u.Complete:
-				if err := s.mustExist(ctx, name); err != nil {
-					return false, err
+		switch {
+		case f.id != 0 && overdue != nil:
+			return errArrived
+		case f.id != 0:
+			for _, u := range append(held, u) {
+				if err := sendPieces(u, send); err != nil {
+					return err
 				}
-				deadline = time.Now().Add(nameTimeout)
-			default:
-				held = append(held, u)
 			}
-			continue
-		}
-		if !deadline.IsZero() {
-			// It has come now: begin anew, with everything about it.
-			return true, nil
-		}
-		for _, u := range append(held, u) {
-			if err := sendPieces(u, send); err != nil {
-				return false, err
+			held = nil
+		case overdue != nil:
+		case u.Complete:
+			if err := s.mustExist(ctx, name); err != nil {
+				return err
 			}
+			overdue = time.AfterFunc(nameTimeout, cancel)
+		default:
+			held = append(held, u)
 		}
-		held = nil
+		return nil
+	})
+	if overdue != nil && !overdue.Stop() && ctx.Err() == nil && !errors.Is(err, errArrived) {
+		return status.Errorf(codes.Unavailable, "keyspace %s exists, and this server has not heard of it yet; try another or again", name)
 	}
+	return err
 }
 
 // mustExist asks the core for a keyspace that this server has not heard of.

@@ -25,28 +25,33 @@ const (
 	leaderAbsent = 2 // checks
 )
 
-// TableReader reads a table: first everything, then what changes. It is for one goroutine.
-type TableReader interface {
-	// Next returns the next update. It waits for one, until ctx ends. Everything has been returned when an update is Complete;
-	// Reset means that everything comes anew.
-	Next(ctx context.Context) (*clusterpb.TableUpdate, error)
-	// Close ends the reader.
-	Close()
-}
-
-// TableSource is who has a table: a data node has a copy of its own.
+// TableSource is who has a table: a data node has a copy of its own, and node.Node is one.
 type TableSource interface {
-	// Table starts a reader.
-	Table() TableReader
+	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and then with what changes, until
+	// ctx ends or emit returns an error. An update with Reset begins with everything anew.
+	Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error
 }
 
-// Table implements TableSource from this member's store: as of what this member has applied.
-func (s *Server) Table() TableReader { return s.tableAfter(0) }
+// Subscribe implements TableSource from this member's store: as of what this member has applied.
+func (s *Server) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
+	return s.subscribe(ctx, 0, emit)
+}
 
-// tableAfter starts a reader that goes on after a revision; 0: from the beginning.
-func (s *Server) tableAfter(revision uint64) *tableReader {
+// subscribe goes on after a revision; 0: from the beginning.
+func (s *Server) subscribe(ctx context.Context, after uint64, emit func(*clusterpb.TableUpdate) error) error {
 	s.metrics.streams.Inc()
-	return &tableReader{server: s, after: revision}
+	defer s.metrics.streams.Dec()
+	r := &tableReader{server: s, after: after}
+	defer r.end()
+	for {
+		u, err := r.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := emit(u); err != nil {
+			return err
+		}
+	}
 }
 
 // tableReader reads the table from the store. A CompactedError anywhere makes it begin anew, with Reset.
@@ -64,15 +69,6 @@ type tableReader struct {
 	leaderless int
 }
 
-func (r *tableReader) Close() {
-	if r.server == nil {
-		return
-	}
-	r.end()
-	r.server.metrics.streams.Dec()
-	r.server = nil
-}
-
 func (r *tableReader) end() {
 	if r.stop != nil {
 		r.stop()
@@ -84,7 +80,7 @@ func (r *tableReader) end() {
 	}
 }
 
-// Next implements TableReader.
+// Next waits for the next update and returns it.
 func (r *tableReader) Next(ctx context.Context) (*clusterpb.TableUpdate, error) {
 	for {
 		u, err := r.next(ctx)
@@ -304,22 +300,15 @@ func addNode(u *clusterpb.TableUpdate, view *store.View, id keys.NodeID) error {
 
 // WatchMetadata implements clusterpb.CoreServer. Any member answers, as long as it has a leader.
 func (s *Server) WatchMetadata(r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer) error {
-	if err := s.checkCluster(r.Cluster); err != nil {
-		return err
+	// A receiver that does not say checks the updates, which name the cluster.
+	if r.Cluster != 0 {
+		if err := s.checkCluster(r.Cluster); err != nil {
+			return err
+		}
 	}
 	if r.Node != 0 {
 		// A member that lags may not know a new node yet; a wrong node id shows at its heartbeats.
 		s.config.Logger.Debug("metadata stream", "node", keys.NodeID(r.Node), "after", r.AfterRevision)
 	}
-	reader := s.tableAfter(r.AfterRevision)
-	defer reader.Close()
-	for {
-		u, err := reader.Next(stream.Context())
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(u); err != nil {
-			return err
-		}
-	}
+	return s.subscribe(stream.Context(), r.AfterRevision, stream.Send)
 }
