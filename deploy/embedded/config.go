@@ -61,6 +61,8 @@ type ServerConfig struct {
 	MinFreeBytes uint64
 	// RetainLogBytes is how much Raft log a partition keeps for followers that lag. Default 8 MiB.
 	RetainLogBytes int64
+	// SnapshotBytesPerSecond limits the snapshots a node sends. Default 64 MiB.
+	SnapshotBytesPerSecond int64
 	// GCInterval is how often old versions are looked for. Default 1 min.
 	GCInterval time.Duration
 
@@ -123,6 +125,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.MinFreeBytes == 0 {
 		c.MinFreeBytes = 64 << 20
+	}
+	if c.SnapshotBytesPerSecond <= 0 {
+		c.SnapshotBytesPerSecond = 64 << 20
 	}
 	if c.FS == nil {
 		c.FS = vfs.Default

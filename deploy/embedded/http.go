@@ -6,10 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // serveHTTP serves metrics, health and profiles until the server is closed.
@@ -18,7 +21,7 @@ import (
 //	/livez        200 as long as the process answers
 //	/readyz       200 when it serves, 503 with the reason otherwise
 //	/debug/pprof  profiles
-func serveHTTP(l net.Listener, metrics prometheus.Gatherer, ready func() (bool, string)) *http.Server {
+func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string)) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -43,4 +46,45 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// httpServer is a running serveHTTP.
+type httpServer struct {
+	server *http.Server
+	done   chan error
+}
+
+func startHTTP(addr string, metrics prometheus.Gatherer, ready func() (bool, string), listen func(string) (net.Listener, error)) (*httpServer, error) {
+	l, err := listen(addr)
+	if err != nil {
+		return nil, fmt.Errorf("the HTTP address: %w", err)
+	}
+	h := &httpServer{server: serveHTTP(metrics, ready), done: make(chan error, 1)}
+	go func() { h.done <- h.server.Serve(l) }()
+	return h, nil
+}
+
+func (h *httpServer) close() error {
+	err := ignoreClosed(h.server.Close())
+	return errors.Join(err, ignoreClosed(<-h.done))
+}
+
+// labelledGatherer adds labels to all that a registry has, so that the servers of a process can be told apart.
+type labelledGatherer struct {
+	prometheus.Gatherer
+	labels prometheus.Labels
+}
+
+// Gather implements prometheus.Gatherer.
+func (g labelledGatherer) Gather() ([]*dto.MetricFamily, error) {
+	families, err := g.Gatherer.Gather()
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for name, value := range g.labels {
+				m.Label = append(m.Label, &dto.LabelPair{Name: &name, Value: &value})
+			}
+			slices.SortFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+		}
+	}
+	return families, err
 }

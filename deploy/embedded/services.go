@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -9,7 +10,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -59,3 +64,54 @@ func (p *peerSwitch) Snapshot(s peerpb.Peer_SnapshotServer) error {
 type taker[T any] struct{ service T }
 
 func (t *taker[T]) RegisterService(_ *grpc.ServiceDesc, service any) { t.service = service.(T) }
+
+// services are those whose parts come later.
+type services struct {
+	server *Server
+	node   atomic.Pointer[node.Node]
+	core   coreSwitch
+}
+
+func (s *services) setCore(c *server.Server) { s.core.server.Store(c) }
+
+// handle takes clients' requests.
+func (s *services) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	if n := s.node.Load(); n != nil {
+		n.Handle(client, batch, reply)
+		return
+	}
+	text := "this server is starting: it has not joined its cluster yet"
+	if !s.server.config.has(RoleNode) {
+		text = "this server holds no data: it is a member of the consistent core only"
+	}
+	for _, r := range batch {
+		reply(&kvpb.Response{Id: r.GetId(), Error: &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: text}})
+	}
+}
+
+// coreSwitch passes the Core service on to the member of the core.
+type coreSwitch struct {
+	clusterpb.UnimplementedCoreServer
+	server atomic.Pointer[server.Server]
+}
+
+func (c *coreSwitch) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
+	if s := c.server.Load(); s != nil {
+		return s.RegisterNode(ctx, r)
+	}
+	return nil, errStarting
+}
+
+func (c *coreSwitch) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
+	if s := c.server.Load(); s != nil {
+		return s.Heartbeat(ctx, r)
+	}
+	return nil, errStarting
+}
+
+func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest, stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
+	if s := c.server.Load(); s != nil {
+		return s.WatchMetadata(r, stream)
+	}
+	return errStarting
+}

@@ -1,0 +1,161 @@
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// coreGroup is the id of the core's own Raft group, in a realm of its own.
+const coreGroup keys.PartitionID = 1
+
+// coreMemTableBytes is small: the core's state is.
+const coreMemTableBytes = 8 << 20
+
+// corePart is a server's membership of the consistent core.
+type corePart struct {
+	databases *databases
+	host      *host.Host
+	transport *rpc.PeerTransport
+	store     *store.Store
+	server    *server.Server
+}
+
+// startCore starts the member of a core that is founded.
+func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error) {
+	if err := s.directory.join(founding.GetCluster()); err != nil {
+		return nil, err
+	}
+	self, identity, hosts, addresses := keys.ReplicaID(0), raftlog.Identity{Group: coreGroup}, map[keys.ReplicaID]uint64{}, map[uint64]string{}
+	for _, m := range founding.GetMembers() {
+		id := keys.ReplicaID(m.GetReplica())
+		identity.Voters = append(identity.Voters, id)
+		hosts[id], addresses[m.GetReplica()] = m.GetReplica(), m.GetAddress()
+		if m.GetAddress() == s.config.Advertise {
+			self = id
+		}
+	}
+	if self == 0 {
+		return nil, fmt.Errorf("the core of this cluster was founded without %s", s.config.Advertise)
+	}
+	identity.Replica = self
+	s.cluster.Store(founding.GetCluster())
+
+	p := &corePart{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"}, s.config.Registry)
+	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil, registerer, s.diskFailed); err != nil {
+		return nil, err
+	}
+	p.store, err = store.New(store.Config{
+		State: p.databases.state, Random: randomReader(s.config.Random), Logger: s.config.Logger, Registerer: registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.host, err = host.New(host.Config{
+		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
+		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
+		OnFailed: func(_ keys.PartitionID, err error) {
+			s.failed(fmt.Errorf("the consistent core's member failed: %w", err))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
+		Realm: realmCore, Self: uint64(self), Cluster: func() uint64 { return founding.GetCluster() },
+		Resolve: func(h uint64) (string, bool) { a, ok := addresses[h]; return a, ok },
+		Dialer:  s.dialer, Handler: p.host, Logger: s.config.Logger, Registerer: registerer,
+	})
+	known, err := p.host.Log().Identities()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.host.Log().Create(identity); err != nil {
+		return nil, err
+	}
+	g, err := p.host.Open(host.GroupConfig{Identity: identity, Hosts: hosts, New: len(known) == 0,
+		Open: func(g *host.Group) (group.StateMachine, error) {
+			p.store.SetGroup(g)
+			return p.store, nil
+		}})
+	if err != nil {
+		return nil, err
+	}
+	p.host.Start(p.transport)
+	g.Wake()
+	p.server, err = server.New(server.Config{
+		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(), Logger: s.config.Logger, Registerer: registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.peers.add(realmCore, p.transport)
+	return p, nil
+}
+
+// close stops what was started; nothing must call it any more.
+func (p *corePart) close() error {
+	if p.server != nil {
+		p.server.Close()
+	}
+	if p.transport != nil {
+		p.transport.Close()
+	}
+	if p.host != nil {
+		p.host.Close()
+	}
+	if p.store != nil {
+		p.store.Close()
+	}
+	if p.databases != nil {
+		return p.databases.close()
+	}
+	return nil
+}
+
+// randomReader makes a byte source of a source of numbers.
+type randomReader func() uint64
+
+func (r randomReader) Read(b []byte) (int, error) {
+	for i := 0; i < len(b); i += 8 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], r())
+		copy(b[i:], word[:])
+	}
+	return len(b), nil
+}
+
+// formCore waits until the core that this server is listed in is founded, and starts its member.
+func (s *Server) formCore(ctx context.Context) error {
+	founding, err := s.bootstrap.Run(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := s.startCore(founding)
+	if err != nil {
+		return err
+	}
+	s.parts.Lock()
+	s.parts.core = p
+	s.parts.Unlock()
+	s.services.setCore(p.server)
+	return nil
+}

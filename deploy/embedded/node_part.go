@@ -1,0 +1,108 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// realmData is the realm of the data nodes' Raft hosts, realmCore that of the core's members.
+const (
+	realmData = "data"
+	realmCore = "core"
+)
+
+// nodePart is a server's data node.
+type nodePart struct {
+	databases *databases
+	cache     *pebble.Cache
+	node      *node.Node
+	transport *rpc.PeerTransport
+}
+
+// startNode joins the cluster if this directory has not, and starts the data node. A node that has joined starts from
+// its disk: it serves whether the core can be reached or not.
+func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
+	if s.directory.id.Node == 0 {
+		r, err := s.register(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(s.directory.join(r.GetCluster()), s.directory.becomeNode(r.GetNode())); err != nil {
+			return nil, err
+		}
+	}
+	id, cluster := s.directory.id.Node, uint64(s.directory.id.Cluster)
+	s.cluster.Store(cluster)
+	s.node.Store(id)
+	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
+	var err error
+	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"}, s.config.Registry)
+	if p.databases, err = openDatabases(&s.config, s.directory, "node", s.config.MemTableBytes, p.cache, registerer, s.diskFailed); err != nil {
+		p.cache.Unref()
+		return nil, err
+	}
+	p.node, err = node.New(node.Config{
+		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(s.directory.id.Server),
+		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core,
+		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
+		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
+		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
+	})
+	if err != nil {
+		p.cache.Unref()
+		return nil, errors.Join(err, p.databases.close())
+	}
+	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
+		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster }, Resolve: p.node.Resolve, Dialer: s.dialer,
+		Handler: p.node.Handler(), Logger: s.config.Logger, Registerer: registerer,
+		SnapshotBytesPerSecond: s.config.SnapshotBytesPerSecond,
+	})
+	if err := p.node.Start(p.transport); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	s.peers.add(realmData, p.transport)
+	return p, nil
+}
+
+// close stops the node; nothing must call it any more.
+func (p *nodePart) close() error {
+	p.transport.Close()
+	p.node.Close()
+	err := p.databases.close()
+	p.cache.Unref()
+	return err
+}
+
+// register has the core give this directory a node id, or confirm the one it has. It tries until the context ends or the
+// core refuses for good.
+func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse, error) {
+	r, err := s.core.Register(ctx, &clusterpb.RegisterNodeRequest{
+		Cluster: uint64(s.directory.id.Cluster), Node: s.directory.id.Node, Server: uint64(s.directory.id.Server),
+		Address: s.config.Advertise, HttpAddress: s.config.HTTP,
+		Locality: &clusterpb.Locality{Region: s.config.Region, Zone: s.config.Zone},
+		Version:  version(), StartedUnix: time.Now().Unix(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("joining the cluster: %w", err)
+	}
+	return r, nil
+}
+
+// version is what the build says of itself.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,286 @@
+package embedded
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/bootstrap"
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// Server is one server in this process.
+type Server struct {
+	config    ServerConfig
+	directory *directory
+	clock     *hlc.Clock
+	dialer    *rpc.Dialer
+	core      *server.Client
+	bootstrap *bootstrap.Member
+	// cluster is the id of the cluster, 0 until it is known.
+	cluster atomic.Uint64
+	// node is the data node's id, 0 until it is known.
+	node atomic.Uint64
+
+	grpc     *grpc.Server
+	listener net.Listener
+	http     *httpServer
+	peers    peerSwitch
+	services services
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	// parts are the core member and the data node, once they run.
+	parts struct {
+		sync.Mutex
+		core *corePart
+		node *nodePart
+	}
+
+	done     chan struct{} // closed when the server has failed or was closed
+	doneOnce sync.Once
+	failure  atomic.Pointer[error]
+	closing  sync.Once
+	closed   error
+}
+
+// StartServer starts a server and returns when its address answers. Joining or forming the cluster goes on behind it, as
+// Ready and WaitReady tell; what goes wrong with that for good ends the server: see Done and Err.
+func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) {
+	if err := config.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, done: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	var serverTLS, clientTLS *tls.Config
+	if config.TLSCert != "" {
+		if serverTLS, err = rpc.LoadServerTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
+			return nil, err
+		}
+		if clientTLS, err = rpc.LoadClientTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
+			return nil, err
+		}
+	}
+	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
+		return nil, err
+	}
+	s.cluster.Store(uint64(s.directory.id.Cluster))
+	s.clock = config.clock()
+	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: clientTLS, Logger: config.Logger})
+	s.core = server.NewClient(server.ClientConfig{
+		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
+	})
+	if config.has(RoleCore) {
+		if err := config.FS.MkdirAll(s.directory.sub("core"), 0o755); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
+		}
+		s.bootstrap, err = bootstrap.Open(bootstrap.Config{
+			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")}, Self: config.Advertise, Core: config.Core,
+			Peers: bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random), Logger: config.Logger,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.listener, err = config.NewListener(config.Listen); err != nil {
+		return nil, fmt.Errorf("the address %s: %w", config.Listen, err)
+	}
+	s.serve(serverTLS)
+	if config.HTTP != "" {
+		if s.http, err = startHTTP(config.HTTP, config.Registry, s.Ready, config.NewListener); err != nil {
+			return nil, err
+		}
+	}
+	if s.bootstrap != nil {
+		s.running.Go(func() { s.run(s.formCore) })
+	}
+	if config.has(RoleNode) {
+		s.running.Go(func() { s.run(s.joinAsNode) })
+	}
+	return s, nil
+}
+
+// run runs one part's start; an error is the end of the server.
+func (s *Server) run(start func(context.Context) error) {
+	if err := start(s.ctx); err != nil && s.ctx.Err() == nil {
+		s.failed(err)
+	}
+}
+
+// serve registers the services and answers from now on.
+func (s *Server) serve(tlsConfig *tls.Config) {
+	s.services.server = s
+	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig})...)
+	kvpb.RegisterKVServer(s.grpc, rpc.NewBatchServer(rpc.BatchServerConfig{
+		Handle: s.services.handle, Cluster: s.cluster.Load, Logger: s.config.Logger, Registerer: s.config.Registry,
+	}))
+	peerpb.RegisterPeerServer(s.grpc, &s.peers)
+	clusterpb.RegisterCoreServer(s.grpc, &s.services.core)
+	clusterpb.RegisterClusterServer(s.grpc, s.clusterService())
+	if s.bootstrap != nil {
+		clusterpb.RegisterBootstrapServer(s.grpc, s.bootstrap)
+	}
+	s.running.Go(func() {
+		if err := s.grpc.Serve(s.listener); err != nil && s.ctx.Err() == nil {
+			s.failed(fmt.Errorf("serving on %s: %w", s.config.Listen, err))
+		}
+	})
+}
+
+// joinAsNode starts the data node. One that knows its id starts at once from its disk, and tells the core that it is there as
+// soon as that answers.
+func (s *Server) joinAsNode(ctx context.Context) error {
+	known := s.directory.id.Node != 0
+	p, err := s.startNode(ctx)
+	if err != nil {
+		return err
+	}
+	s.parts.Lock()
+	s.parts.node = p
+	s.parts.Unlock()
+	s.services.node.Store(p.node)
+	if !known {
+		return nil
+	}
+	_, err = s.register(ctx)
+	return err
+}
+
+// Ready says whether the server is of use, or why not.
+func (s *Server) Ready() (bool, string) {
+	if err := s.Err(); err != nil {
+		return false, err.Error()
+	}
+	s.parts.Lock()
+	core, data := s.parts.core, s.parts.node
+	s.parts.Unlock()
+	if s.bootstrap != nil {
+		if core == nil {
+			if why := s.bootstrap.WaitingFor(); why != "" {
+				return false, "the consistent core is forming: " + why
+			}
+			return false, "the consistent core's member is starting"
+		}
+		if core.server.LeaderAddress() == "" {
+			return false, "the consistent core has no leader: a majority of its members is needed"
+		}
+	}
+	if s.config.has(RoleNode) {
+		if data == nil {
+			return false, "joining the cluster: " + s.core.WaitingFor()
+		}
+		return data.node.Ready()
+	}
+	return true, ""
+}
+
+// WaitReady waits until the server is ready, has failed, or the context ends.
+func (s *Server) WaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		ok, reason := s.Ready()
+		if ok {
+			return nil
+		}
+		select {
+		case <-s.done:
+			if err := s.Err(); err != nil {
+				return err
+			}
+			return errors.New("the server was closed")
+		case <-ctx.Done():
+			return fmt.Errorf("%w while waiting for the server at %s: %s", context.Cause(ctx), s.config.Advertise, reason)
+		case <-ticker.C:
+		}
+	}
+}
+
+// Done is closed when the server has failed or was closed.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err returns why the server failed; nil while it has not.
+func (s *Server) Err() error {
+	if p := s.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// failed ends the server for good; the owner, who sees Done, closes it.
+func (s *Server) failed(err error) {
+	if s.failure.CompareAndSwap(nil, &err) {
+		s.config.Logger.Error("server failed", "error", err)
+	}
+	s.doneOnce.Do(func() { close(s.done) })
+}
+
+// diskFailed is told by the databases when a disk returns errors: nothing that it says can be trusted any more.
+func (s *Server) diskFailed(err error) {
+	s.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty directory", s.config.Dir, err))
+}
+
+// Close stops the server. Everything acknowledged is on disk; the context bounds how long requests under way may take.
+func (s *Server) Close(ctx context.Context) error {
+	s.closing.Do(func() {
+		s.cancel()
+		if s.http != nil {
+			s.closed = errors.Join(s.closed, s.http.close())
+		}
+		stopped := context.AfterFunc(ctx, s.grpc.Stop)
+		s.grpc.Stop()
+		stopped()
+		s.closed = errors.Join(s.closed, s.release())
+		s.doneOnce.Do(func() { close(s.done) })
+	})
+	return s.closed
+}
+
+// release gives back what was taken, in the reverse order.
+func (s *Server) release() (err error) {
+	s.cancel()
+	if s.grpc != nil {
+		s.grpc.Stop()
+	} else if s.listener != nil {
+		err = s.listener.Close()
+	}
+	s.running.Wait()
+	s.parts.Lock()
+	core, data := s.parts.core, s.parts.node
+	s.parts.Unlock()
+	if data != nil {
+		err = errors.Join(err, data.close())
+	}
+	if core != nil {
+		err = errors.Join(err, core.close())
+	}
+	if s.core != nil {
+		s.core.Close()
+	}
+	if s.dialer != nil {
+		err = errors.Join(err, s.dialer.Close())
+	}
+	if s.directory != nil {
+		err = errors.Join(err, s.directory.close())
+	}
+	return err
+}
