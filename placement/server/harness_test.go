@@ -1,0 +1,311 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testCluster = 0xc1
+
+// core is the members of a core that replicate perfectly: every proposal is applied by all at once. At one numbered proposal
+// the leader can lose its leadership, before the proposal or right after it.
+type core struct {
+	t       *testing.T
+	network *memnet.Network
+	dialers []*rpc.Dialer
+
+	mu       sync.Mutex
+	term     uint64
+	leader   *member
+	log      []group.Entry
+	members  []*member
+	proposed int
+	crashAt  int  // 0: never
+	applied  bool // the proposal at which the leader falls is applied
+}
+
+type member struct {
+	core    *core
+	id      keys.ReplicaID
+	address string
+	state   *engine.State
+	store   *store.Store
+	server  *Server
+	grpc    *grpc.Server
+	serving sync.WaitGroup
+}
+
+func newCore(t *testing.T, members int, change func(*store.Config)) *core {
+	c := &core{t: t, term: 1, network: memnet.New()}
+	var list []*clusterpb.CoreMember
+	for i := range members {
+		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1), Replica: uint64(i + 1), Server: uint64(i + 1)})
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	for i := range members {
+		m := &member{core: c, id: keys.ReplicaID(i + 1), address: list[i].Address}
+		var err error
+		if m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state", CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		config := store.Config{State: m.state, Group: m, Random: rand.Reader, Logger: logger}
+		if change != nil {
+			change(&config)
+		}
+		if m.store, err = store.New(config); err != nil {
+			t.Fatal(err)
+		}
+		m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list, Logger: logger.With("member", m.address)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.members = append(c.members, m)
+	}
+	for _, m := range c.members {
+		m.serve()
+	}
+	return c
+}
+
+func (m *member) serve() {
+	l, err := m.core.network.Listen(m.address)
+	if err != nil {
+		m.core.t.Fatal(err)
+	}
+	m.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
+	clusterpb.RegisterCoreServer(m.grpc, m.server)
+	clusterpb.RegisterClusterServer(m.grpc, NewClusterService(ClusterConfig{
+		Core: func() *Server { return m.server }, Client: m.core.client(m.address),
+		Status: func() *clusterpb.StatusResponse { return &clusterpb.StatusResponse{Cluster: testCluster, Ready: true} },
+	}))
+	m.serving.Go(func() { _ = m.grpc.Serve(l) })
+}
+
+// addresses lists the members.
+func (c *core) addresses() []string {
+	var list []string
+	for _, m := range c.members {
+		list = append(list, m.address)
+	}
+	return list
+}
+
+// client makes a Client on some host of the network.
+func (c *core) client(from string) *Client {
+	d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(from)})
+	c.dialers = append(c.dialers, d)
+	return NewClient(ClientConfig{Core: c.addresses(), Conn: d.Conn})
+}
+
+func (c *core) close() {
+	for _, d := range c.dialers {
+		if err := d.Close(); err != nil {
+			c.t.Error(err)
+		}
+	}
+	for _, m := range c.members {
+		m.grpc.Stop()
+		m.serving.Wait()
+		m.server.Close()
+	}
+	c.elect(nil)
+	for _, m := range c.members {
+		m.store.Close()
+		if err := m.state.Close(); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// elect makes a member the leader of a new term; nil: nobody.
+func (c *core) elect(leader *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.electLocked(leader)
+}
+
+func (c *core) electLocked(leader *member) {
+	c.leader = leader
+	c.term++
+	var id keys.ReplicaID
+	if leader != nil {
+		id = leader.id
+	}
+	for _, m := range c.members {
+		m.store.LeadershipChanged(group.Leadership{Term: c.term, Leader: id, IsLeader: m == leader})
+	}
+	if leader != nil {
+		c.appendLocked(nil)
+	}
+}
+
+func (c *core) appendLocked(data []byte) {
+	c.log = append(c.log, group.Entry{Index: uint64(len(c.log) + 1), Term: c.term, Data: data})
+	for _, m := range c.members {
+		if err := m.store.Apply(c.log[len(c.log)-1:]); err != nil {
+			c.t.Errorf("apply: %v", err)
+		}
+	}
+}
+
+func (m *member) Propose(term uint64, data []byte) error {
+	c := m.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != m || c.term != term {
+		return nil
+	}
+	c.proposed++
+	falls := c.proposed == c.crashAt
+	next := c.members[int(m.id)%len(c.members)]
+	if falls && !c.applied {
+		c.electLocked(next)
+		return nil
+	}
+	if falls {
+		// The proposal is committed, and its proposer does not get to know.
+		c.leader = nil
+		for _, m := range c.members {
+			m.store.LeadershipChanged(group.Leadership{Term: c.term})
+		}
+	}
+	c.appendLocked(data)
+	if falls {
+		c.electLocked(next)
+	}
+	return nil
+}
+
+func (m *member) ReadIndex(done func(error)) {
+	m.core.mu.Lock()
+	defer m.core.mu.Unlock()
+	if m.core.leader == nil {
+		done(errors.New("no quorum"))
+		return
+	}
+	done(nil)
+}
+
+func (m *member) Lease() (uint64, bool) {
+	m.core.mu.Lock()
+	defer m.core.mu.Unlock()
+	return m.core.term, m.core.leader == m
+}
+
+// register makes a node, and keeps it alive until the function that it returns is called.
+func (c *core) register(client *Client, n int, locality string) (id uint64, stop func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	r, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{
+		Server: uint64(1000 + n), Address: fmt.Sprintf("node%d:1", n), Locality: &clusterpb.Locality{Zone: locality},
+	})
+	if err != nil {
+		c.t.Fatalf("register node %d: %v", n, err)
+	}
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: r.Node, Server: uint64(1000 + n)}); err != nil && ctx.Err() == nil {
+				c.t.Errorf("heartbeat of node %d: %v", n, err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second):
+			}
+		}
+	})
+	return r.Node, func() { cancel(); beating.Wait() }
+}
+
+// await waits, in virtual time, until a condition holds.
+func (c *core) await(what string, holds func() bool) {
+	c.t.Helper()
+	for range 2000 {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	c.t.Fatalf("waited in vain: %s", what)
+}
+
+// inBubble runs a test with a core of three, a client of it, and the first member as leader.
+func inBubble(t *testing.T, f func(*testing.T, *core, *Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCore(t, 3, nil)
+		defer c.close()
+		c.elect(c.members[0])
+		f(t, c, c.client("client"))
+	})
+}
+
+func keyspaceOf(t *testing.T, client *Client, name string) *clusterpb.KeyspaceInfo {
+	t.Helper()
+	list, err := client.ListKeyspaces(t.Context(), &clusterpb.ListKeyspacesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range list.Keyspaces {
+		if info.Keyspace.Name == name {
+			return info
+		}
+	}
+	return nil
+}
+
+func partitionsIn(t *testing.T, client *Client, name string) []*clusterpb.PartitionInfo {
+	t.Helper()
+	var all []*clusterpb.PartitionInfo
+	err := client.ListPartitions(t.Context(), &clusterpb.ListPartitionsRequest{Keyspace: name}, func(p *clusterpb.PartitionInfo) error {
+		all = append(all, p)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func hash(name string, n, replicas uint32) *clusterpb.CreateKeyspaceRequest {
+	return &clusterpb.CreateKeyspaceRequest{Name: name, HashPartitions: n, ReplicationFactor: replicas}
+}
+
+func create(t *testing.T, c *core, client *Client, r *clusterpb.CreateKeyspaceRequest) *clusterpb.Keyspace {
+	t.Helper()
+	response, err := client.CreateKeyspace(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.await(r.Name+" is active", func() bool {
+		info := keyspaceOf(t, client, r.Name)
+		return info != nil && info.Keyspace.State == clusterpb.KeyspaceState_ACTIVE
+	})
+	return response.Keyspace
+}
