@@ -1,0 +1,155 @@
+package kvtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+// dataDir is where every server keeps its data, on its own disk.
+const dataDir = "/tidemark"
+
+// server is one server: what stays when its process ends, and the process.
+type server struct {
+	cluster *Cluster
+	index   int
+	host    string
+	disk    *Disk
+	clock   *Clock
+	process atomic.Pointer[embedded.Server] // nil while it is down
+	// isolated: the test cut it off; see Cluster.Isolate.
+	isolated atomic.Int32
+}
+
+func (s *server) address() string { return s.host + ":7400" }
+
+func (s *server) running() *embedded.Server { return s.process.Load() }
+
+func (s *server) config() embedded.ServerConfig {
+	c := s.cluster
+	config := embedded.ServerConfig{
+		Dir: dataDir, Listen: s.address(), Core: c.core(), Roles: c.options.roles(s.index),
+		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock,
+		NewListener: func(a string) (net.Listener, error) { return c.network.Listen(a) },
+		Dial:        c.network.Dialer(s.host), Random: c.source(),
+		// Many servers share the memory of a test.
+		CacheBytes: 8 << 20, MemTableBytes: 1 << 20,
+	}
+	if c.options.Configure != nil {
+		c.options.Configure(s.index, &config)
+	}
+	return config
+}
+
+// ErrRunning is returned for what can only be done to a server that is down.
+var ErrRunning = errors.New("the server is running")
+
+// Process is a server's process, or nil while it is down.
+func (c *Cluster) Process(server int) *embedded.Server { return c.servers[server].running() }
+
+// Disk is a server's disk.
+func (c *Cluster) Disk(server int) *Disk { return c.servers[server].disk }
+
+// Clock is a server's wall clock.
+func (c *Cluster) Clock(server int) *Clock { return c.servers[server].clock }
+
+// Run starts a server that is down. It becomes ready behind this call: see WaitReady.
+func (c *Cluster) Run(server int) error {
+	s := c.servers[server]
+	if s.running() != nil {
+		return fmt.Errorf("server %d: %w", server, ErrRunning)
+	}
+	process, err := embedded.StartServer(context.Background(), s.config())
+	if err != nil {
+		return fmt.Errorf("server %d: %w", server, err)
+	}
+	s.process.Store(process)
+	return nil
+}
+
+// Stop ends a server's process as its operator would; nothing happens if it is down.
+func (c *Cluster) Stop(server int) error {
+	process := c.servers[server].process.Swap(nil)
+	if process == nil {
+		return nil
+	}
+	return process.Close(context.Background())
+}
+
+// Kill takes the power from a server. Of what was written and not synced each block survives with a probability, in percent.
+// Nothing happens if it is down.
+func (c *Cluster) Kill(server, unsyncedPercent int) {
+	s := c.servers[server]
+	process := s.process.Swap(nil)
+	if process == nil {
+		return
+	}
+	// The network first: what was said until now was true on the disk that is copied afterwards.
+	c.network.Isolate(s.host, memnet.Break)
+	c.network.DropHost(s.host)
+	s.disk.crash(unsyncedPercent, c.random())
+	// What the former process finds wrong with the world that was taken from it is of no interest.
+	_ = process.Close(context.Background())
+	c.network.Rejoin(s.host)
+	if mode := memnet.Mode(s.isolated.Load()); mode != 0 {
+		c.network.Isolate(s.host, mode)
+	}
+}
+
+// Restart stops a server if it runs, and starts it.
+func (c *Cluster) Restart(server int) error {
+	if err := c.Stop(server); err != nil {
+		return err
+	}
+	return c.Run(server)
+}
+
+// Wipe empties the disk of a server that is down.
+func (c *Cluster) Wipe(server int) error {
+	s := c.servers[server]
+	if s.running() != nil {
+		return fmt.Errorf("server %d: %w", server, ErrRunning)
+	}
+	s.disk.wipe()
+	return nil
+}
+
+// random is a new source of randomness.
+func (c *Cluster) random() *rand.Rand {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return rand.New(rand.NewPCG(c.mu.random.Uint64(), c.mu.random.Uint64()))
+}
+
+// Isolate cuts a server off from all others and from all clients.
+func (c *Cluster) Isolate(server int, mode memnet.Mode) {
+	s := c.servers[server]
+	s.isolated.Store(int32(mode))
+	c.network.Isolate(s.host, mode)
+}
+
+// Rejoin ends Isolate.
+func (c *Cluster) Rejoin(server int) {
+	s := c.servers[server]
+	s.isolated.Store(0)
+	c.network.Rejoin(s.host)
+}
+
+// Cut cuts the direction between two servers.
+func (c *Cluster) Cut(from, to int, mode memnet.Mode) {
+	c.network.Cut(c.Host(from), c.Host(to), mode)
+}
+
+// HealAll ends all cuts and isolations.
+func (c *Cluster) HealAll() {
+	for i := range c.servers {
+		c.servers[i].isolated.Store(0)
+	}
+	c.network.HealAll()
+}
