@@ -118,57 +118,75 @@ func readCache(db *engine.Log, cluster uint64) (*Table, error) {
 		return nil, fmt.Errorf("reading the cached partition table: %w", err)
 	}
 	defer it.Close()
-	u := &clusterpb.TableUpdate{}
-	header := &clusterpb.TableUpdate{}
-	found := false
+	var c cached
 	for ok := it.First(); ok; ok = it.Next() {
-		key := it.Key()
-		if len(key) != 10 {
-			return nil, fmt.Errorf("key %q: %w", key, errCache)
-		}
-		if key[1] == cacheRemoval {
-			continue
-		}
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return nil, fmt.Errorf("reading the cached partition table: %w", err)
 		}
-		body, err := unseal(key, value)
-		if err != nil {
+		if err := c.add(it.Key(), value); err != nil {
 			return nil, err
-		}
-		switch key[1] {
-		case cacheRevision:
-			err, found = header.UnmarshalVT(body), true
-		case cacheNode:
-			n := &clusterpb.Node{}
-			err = n.UnmarshalVT(body)
-			u.Nodes = append(u.Nodes, n)
-		case cacheKeyspace:
-			k := &clusterpb.Keyspace{}
-			err = k.UnmarshalVT(body)
-			u.Keyspaces = append(u.Keyspaces, k)
-		case cachePartition:
-			p := &clusterpb.Partition{}
-			if err = p.UnmarshalVT(body); err == nil {
-				err = keys.ValidatePartition(p)
-			}
-			u.Partitions = append(u.Partitions, p)
-		default:
-			err = errors.New("unknown kind")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("record %q: %w: %w", key, err, errCache)
 		}
 	}
 	if err := it.Error(); err != nil {
 		return nil, fmt.Errorf("reading the cached partition table: %w", err)
 	}
-	if !found || header.Cluster != cluster {
-		return newTable(), nil
+	return c.table(cluster), nil
+}
+
+// cached is what was read so far.
+type cached struct {
+	contents clusterpb.TableUpdate
+	header   *clusterpb.TableUpdate
+}
+
+// add takes one record.
+func (c *cached) add(key, value []byte) error {
+	if len(key) != 10 {
+		return fmt.Errorf("key %q: %w", key, errCache)
 	}
-	u.Cluster, u.Revision = header.Cluster, header.Revision
-	t := newTable().with(u)
+	if key[1] == cacheRemoval {
+		return nil
+	}
+	body, err := unseal(key, value)
+	if err != nil {
+		return err
+	}
+	u := &c.contents
+	switch key[1] {
+	case cacheRevision:
+		c.header = &clusterpb.TableUpdate{}
+		err = c.header.UnmarshalVT(body)
+	case cacheNode:
+		n := &clusterpb.Node{}
+		err = n.UnmarshalVT(body)
+		u.Nodes = append(u.Nodes, n)
+	case cacheKeyspace:
+		k := &clusterpb.Keyspace{}
+		err = k.UnmarshalVT(body)
+		u.Keyspaces = append(u.Keyspaces, k)
+	case cachePartition:
+		p := &clusterpb.Partition{}
+		if err = p.UnmarshalVT(body); err == nil {
+			err = keys.ValidatePartition(p)
+		}
+		u.Partitions = append(u.Partitions, p)
+	default:
+		err = errors.New("unknown kind")
+	}
+	if err != nil {
+		return fmt.Errorf("record %q: %w: %w", key, err, errCache)
+	}
+	return nil
+}
+
+// table is what the records make; empty if they are not of this cluster.
+func (c *cached) table(cluster uint64) *Table {
+	if c.header == nil || c.header.Cluster != cluster {
+		return newTable()
+	}
+	c.contents.Cluster, c.contents.Revision = c.header.Cluster, c.header.Revision
+	t := newTable().with(&c.contents)
 	t.Complete = true
-	return t, nil
+	return t
 }

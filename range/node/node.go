@@ -124,6 +124,8 @@ func (n *Node) Start(t host.Transport) error {
 	}
 	n.host.Start(t)
 	n.electAfterStart()
+	n.health.started.Store(true)
+	n.checkHealth()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
@@ -131,8 +133,6 @@ func (n *Node) Start(t host.Transport) error {
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}
-	n.health.started.Store(true)
-	n.checkHealth()
 	return nil
 }
 

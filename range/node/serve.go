@@ -53,22 +53,47 @@ func (n *Node) Handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 
 // route finds the replica that a request is for, or answers the request.
 func (n *Node) route(q *kvpb.Request, reply func(*kvpb.Response)) *hosted {
-	h := n.replicas.get(keys.PartitionID(q.Partition))
-	if h != nil && q.Command != nil {
-		if _, now := q.Command.(*kvpb.Request_Now); !now {
-			return h
-		}
-	}
-	switch q.Command.(type) {
-	case nil:
+	whole, forNode := inspect(q)
+	switch {
+	case !whole:
 		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node knows; is the client newer than this server?", reply)
-	case *kvpb.Request_Now:
+	case forNode:
 		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(n.config.Clock.Now()),
 			Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: uint64(n.config.ID)}}})
 	default:
+		if h := n.replicas.get(keys.PartitionID(q.Partition)); h != nil {
+			return h
+		}
 		n.notHere(q, reply)
 	}
 	return nil
+}
+
+// inspect says whether a request has a command, and one with contents, and whether it is for the node itself.
+func inspect(q *kvpb.Request) (whole, forNode bool) {
+	switch c := q.Command.(type) {
+	case *kvpb.Request_Get:
+		return c.Get != nil, false
+	case *kvpb.Request_Put:
+		return c.Put != nil, false
+	case *kvpb.Request_Delete:
+		return c.Delete != nil, false
+	case *kvpb.Request_CompareAndSwap:
+		return c.CompareAndSwap != nil, false
+	case *kvpb.Request_WriteBatch:
+		return c.WriteBatch != nil, false
+	case *kvpb.Request_BatchGet:
+		return c.BatchGet != nil, false
+	case *kvpb.Request_Scan:
+		return c.Scan != nil, false
+	case *kvpb.Request_Count:
+		return c.Count != nil, false
+	case *kvpb.Request_DeleteRange:
+		return c.DeleteRange != nil, false
+	case *kvpb.Request_Now:
+		return true, true
+	}
+	return false, false
 }
 
 // refuse answers a request that did not run.
@@ -93,8 +118,8 @@ func (n *Node) notHere(q *kvpb.Request, reply func(*kvpb.Response)) {
 	case p == nil:
 		e.Message = fmt.Sprintf("partition %s does not exist, as far as node %s knows: its keyspace may have been dropped", id, n.config.ID)
 	case n.replicaHere(p) != nil:
-		e.Code = kvpb.ErrorCode_NODE_UNHEALTHY
-		e.Message = fmt.Sprintf("partition %s: node %s is about to create its replica", id, n.config.ID)
+		e.Code = kvpb.ErrorCode_NOT_LEADER
+		e.Message = fmt.Sprintf("partition %s: node %s is about to create its replica; try again", id, n.config.ID)
 	default:
 		e.Message = fmt.Sprintf("partition %s has no replica on node %s; see the descriptor given", id, n.config.ID)
 		e.Partitions = []*clusterpb.Partition{p}

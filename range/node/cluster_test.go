@@ -1,0 +1,554 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testCluster = 0xc1
+
+// network delivers messages between the nodes of one test.
+type network struct {
+	mu       sync.Mutex
+	handlers map[uint64]rpc.PeerHandler
+	links    map[[2]uint64]*link
+	cut      map[uint64]bool
+	closed   bool
+	running  sync.WaitGroup
+}
+
+// link is one direction between two nodes: a bounded queue and its goroutine.
+type link struct{ queue chan *peerpb.MessageBatch }
+
+func newNetwork() *network {
+	return &network{handlers: make(map[uint64]rpc.PeerHandler), links: make(map[[2]uint64]*link), cut: make(map[uint64]bool)}
+}
+
+func (n *network) attach(id uint64, h rpc.PeerHandler) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if h == nil {
+		delete(n.handlers, id)
+	} else {
+		n.handlers[id] = h
+	}
+}
+
+func (n *network) setCut(id uint64, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[id] = cut
+}
+
+func (n *network) handler(from, to uint64) rpc.PeerHandler {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut[from] || n.cut[to] {
+		return nil
+	}
+	return n.handlers[to]
+}
+
+func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
+	// As over a wire: nothing is shared.
+	data, err := b.MarshalVT()
+	if err != nil {
+		panic(err)
+	}
+	copied := &peerpb.MessageBatch{}
+	if err := copied.UnmarshalVT(data); err != nil {
+		panic(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	l := n.links[[2]uint64{from, to}]
+	if l == nil {
+		l = &link{queue: make(chan *peerpb.MessageBatch, 10_000)}
+		n.links[[2]uint64{from, to}] = l
+		n.running.Go(func() {
+			for b := range l.queue {
+				if h := n.handler(from, to); h != nil {
+					h.HandleMessages(from, b)
+				}
+			}
+		})
+	}
+	select {
+	case l.queue <- copied:
+	default:
+	}
+}
+
+func (n *network) close() {
+	n.mu.Lock()
+	n.closed = true
+	for _, l := range n.links {
+		close(l.queue)
+	}
+	n.mu.Unlock()
+	n.running.Wait()
+}
+
+// transport is one node's side of the network.
+type transport struct {
+	network *network
+	self    uint64
+}
+
+func (t transport) Send(host uint64, _ rpc.Class, messages []*peerpb.RaftMessage) {
+	t.network.send(t.self, host, &peerpb.MessageBatch{Messages: messages})
+}
+
+func (t transport) Ping(host uint64, p *peerpb.HostPing) {
+	t.network.send(t.self, host, &peerpb.MessageBatch{Ping: p})
+}
+
+func (t transport) SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error {
+	h := t.network.handler(t.self, host)
+	if h == nil {
+		return errors.New("no route")
+	}
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := h.HandleSnapshot(ctx, t.self, header, r)
+		r.CloseWithError(err)
+		done <- err
+	}()
+	err := write(w)
+	w.CloseWithError(err)
+	if received := <-done; err == nil {
+		err = received
+	}
+	return err
+}
+
+// core is the consistent core as far as nodes see it.
+type core struct {
+	mu       sync.Mutex
+	changed  chan struct{}
+	down     bool
+	revision uint64
+	// history are the updates by revision; those up to compacted are gone.
+	history   []*clusterpb.TableUpdate
+	compacted uint64
+	table     *Table
+	// reports are the latest, by partition.
+	reports  map[uint64]*clusterpb.PartitionReport
+	reporter map[uint64]uint64
+	stats    map[uint64]*clusterpb.NodeStats
+	wantFull map[uint64]bool
+	fulls    map[uint64]int
+	beats    int
+}
+
+func newCore() *core {
+	return &core{
+		changed: make(chan struct{}), table: newTable(), reports: make(map[uint64]*clusterpb.PartitionReport),
+		reporter: make(map[uint64]uint64), stats: make(map[uint64]*clusterpb.NodeStats), wantFull: make(map[uint64]bool), fulls: make(map[uint64]int),
+	}
+}
+
+func (c *core) signalLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *core) setDown(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+	c.signalLocked()
+}
+
+// update makes a change at the next revision.
+func (c *core) update(u *clusterpb.TableUpdate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision++
+	u.Revision, u.Cluster = c.revision, testCluster
+	c.history = append(c.history, u)
+	c.table = c.table.with(u)
+	c.signalLocked()
+}
+
+// compact forgets the history, so that whoever is behind is sent everything anew.
+func (c *core) compact() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.compacted, c.history = c.revision, nil
+}
+
+var errDown = errors.New("the core is down")
+
+func (c *core) Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error {
+	greeted := false
+	for {
+		c.mu.Lock()
+		if c.down {
+			c.mu.Unlock()
+			return errDown
+		}
+		changed, revision := c.changed, c.revision
+		var send []*clusterpb.TableUpdate
+		if after < c.compacted || (after == 0 && !greeted) {
+			u := Diff(newTable(), c.table)
+			u.Reset_, u.Revision, u.Cluster = true, revision, testCluster
+			greeted = false
+			send = append(send, u)
+		} else {
+			for _, u := range c.history {
+				if u.Revision > after {
+					send = append(send, u)
+				}
+			}
+		}
+		c.mu.Unlock()
+		if !greeted {
+			send = append(send, &clusterpb.TableUpdate{Cluster: testCluster, Revision: revision, Complete: true})
+			greeted = true
+		}
+		for _, u := range send {
+			if err := fn(u); err != nil {
+				return err
+			}
+		}
+		after = revision
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *core) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return nil, errDown
+	}
+	if len(r.Reports) > maxReports {
+		return nil, fmt.Errorf("%d reports in one heartbeat", len(r.Reports))
+	}
+	c.beats++
+	c.stats[r.Node] = r.Stats
+	if r.Full {
+		c.fulls[r.Node]++
+		for id, node := range c.reporter {
+			if node == r.Node {
+				delete(c.reporter, id)
+				delete(c.reports, id)
+			}
+		}
+	}
+	for _, p := range r.Reports {
+		switch {
+		case p.Lost && c.reporter[p.Partition] == r.Node:
+			delete(c.reporter, p.Partition)
+			delete(c.reports, p.Partition)
+		case !p.Lost && p.Term >= c.reports[p.Partition].GetTerm():
+			c.reports[p.Partition], c.reporter[p.Partition] = p, r.Node
+		}
+	}
+	want := c.wantFull[r.Node]
+	c.wantFull[r.Node] = false
+	return &clusterpb.HeartbeatResponse{LeaseMillis: 9000, WantFull: want}, nil
+}
+
+func (c *core) report(id uint64) (*clusterpb.PartitionReport, uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reports[id], c.reporter[id]
+}
+
+// cluster is a core and nodes in one bubble.
+type cluster struct {
+	t       *testing.T
+	core    *core
+	network *network
+	nodes   map[uint64]*member
+	next    uint64
+}
+
+// member is one node, over its restarts.
+type member struct {
+	cluster  *cluster
+	id       uint64
+	fs       *vfs.MemFS
+	physical *shifted
+	change   func(*Config)
+	log      *engine.Log
+	state    *engine.State
+	*Node
+}
+
+// shifted is the system's clock, wrong by an offset.
+type shifted struct {
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+func (s *shifted) Now() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.offset).UnixNano()
+}
+
+func (s *shifted) shift(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offset = d
+}
+
+func newCluster(t *testing.T, nodes int, change func(*Config)) *cluster {
+	c := &cluster{t: t, core: newCore(), network: newNetwork(), nodes: make(map[uint64]*member), next: uint64(keys.FirstDataPartition)}
+	u := &clusterpb.TableUpdate{}
+	for i := range nodes {
+		id := uint64(i + 1)
+		c.nodes[id] = &member{cluster: c, id: id, fs: vfs.NewCrashableMem(), physical: &shifted{}, change: change}
+		u.Nodes = append(u.Nodes, &clusterpb.Node{Id: id, Address: fmt.Sprintf("node-%d:1", id), Alive: true})
+	}
+	c.core.update(u)
+	for id := range nodes {
+		c.nodes[uint64(id+1)].start()
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c *cluster) close() {
+	for _, m := range c.nodes {
+		m.stop()
+	}
+	c.network.close()
+}
+
+func (m *member) start() {
+	t := m.cluster.t
+	t.Helper()
+	var err error
+	o := engine.Options{FS: m.fs, Dir: "log", MemTableBytes: 1 << 20}
+	if m.log, err = engine.OpenLog(o); err != nil {
+		t.Fatal(err)
+	}
+	o.Dir = "state"
+	if m.state, err = engine.OpenState(o); err != nil {
+		t.Fatal(err)
+	}
+	config := Config{
+		ID: keys.NodeID(m.id), Cluster: testCluster, Server: 100 + m.id, Log: m.log, State: m.state,
+		Clock: hlc.NewClock(m.physical, nil), Metadata: m.cluster.core, Logger: testLogger(), Shards: 2,
+	}
+	if m.change != nil {
+		m.change(&config)
+	}
+	if m.Node, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	m.cluster.network.attach(m.id, m.Handler())
+	if err := m.Start(transport{m.cluster.network, m.id}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testLogger() *slog.Logger {
+	if os.Getenv("TIDEMARK_TEST_LOG") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// stop ends the node as a shutdown does.
+func (m *member) stop() {
+	if m.Node == nil {
+		return
+	}
+	m.cluster.network.attach(m.id, nil)
+	synctest.Wait()
+	m.Close()
+	m.state.Close()
+	m.log.Close()
+	m.Node = nil
+}
+
+// crash ends the node and takes from its disk what was not synced.
+func (m *member) crash() {
+	left := m.fs.CrashClone(vfs.CrashCloneCfg{})
+	m.stop()
+	m.fs = left
+}
+
+// createHash makes a hash keyspace and assigns its partitions to all nodes, preferred leaders in turn.
+func (c *cluster) createHash(id uint32, partitions int) []*clusterpb.Partition {
+	u := &clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{
+		Id: id, Name: fmt.Sprintf("ks%d", id), Partitioning: clusterpb.Partitioning_HASH, HashPartitions: uint32(partitions),
+		ReplicationFactor: 3, GcWindowSeconds: 3600, State: clusterpb.KeyspaceState_ACTIVE}}}
+	for i := range partitions {
+		prefix := keys.HashPrefix(keys.KeyspaceID(id), uint16(i))
+		p := &clusterpb.Partition{
+			Id: c.next, Keyspace: id, Hash: uint32(i), Start: prefix, End: keys.PrefixEnd(prefix), Generation: 1, Membership: 1, PrefixLength: keys.HashPrefixLength,
+		}
+		c.next++
+		for r := range len(c.nodes) {
+			node := uint64((i+r)%len(c.nodes) + 1)
+			p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: node, Replica: uint64(r + 1)})
+		}
+		u.Partitions = append(u.Partitions, p)
+	}
+	c.core.update(u)
+	return u.Partitions
+}
+
+// await waits, in virtual time, until a condition holds.
+func (c *cluster) await(what string, limit time.Duration, holds func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(limit)
+	for !holds() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not within %s: %s", limit, what)
+		}
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+	}
+}
+
+// leaderOf is the node that serves a partition, and its term; 0 if there is none.
+func (c *cluster) leaderOf(id uint64) (uint64, uint64) {
+	for _, m := range c.nodes {
+		if m.Node == nil {
+			continue
+		}
+		if h := m.replicas.get(keys.PartitionID(id)); h != nil {
+			if term, ok := h.group.Lease(); ok && h.leading.Load() && h.replica.Serving() {
+				return m.id, term
+			}
+		}
+	}
+	return 0, 0
+}
+
+// believedLeader is the node that leads a partition, whether its lease stands or not: that of a sleeping group does not.
+func (c *cluster) believedLeader(id uint64) (node, term uint64) {
+	for _, m := range c.nodes {
+		if m.Node == nil {
+			continue
+		}
+		if h := m.replicas.get(keys.PartitionID(id)); h != nil && h.leading.Load() {
+			if _, at := h.group.Leader(); at > term {
+				node, term = m.id, at
+			}
+		}
+	}
+	return node, term
+}
+
+// ask sends requests to a node and waits for all answers, by request id.
+func (c *cluster) ask(node uint64, requests ...*kvpb.Request) map[uint64]*kvpb.Response {
+	c.t.Helper()
+	answers := make(chan *kvpb.Response, len(requests))
+	c.nodes[node].Handle(7, requests, func(r *kvpb.Response) { answers <- r })
+	found := make(map[uint64]*kvpb.Response)
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	for range requests {
+		select {
+		case r := <-answers:
+			found[r.Id] = r
+		case <-timeout.C:
+			c.t.Fatalf("node %d answered %d of %d requests", node, len(found), len(requests))
+		}
+	}
+	return found
+}
+
+var sequence uint64
+
+func put(p *clusterpb.Partition, term uint64, key, value string) *kvpb.Request {
+	sequence++
+	return &kvpb.Request{Id: sequence, Partition: p.Id, Generation: p.Generation, Term: term, Sequence: sequence,
+		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key), Value: []byte(value)}}}
+}
+
+func get(p *clusterpb.Partition, term uint64, key string) *kvpb.Request {
+	sequence++
+	return &kvpb.Request{Id: sequence, Partition: p.Id, Generation: p.Generation, Term: term, Sequence: sequence,
+		Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
+}
+
+// do sends a request to whoever leads, again and again until it is answered without an error that says to try again.
+func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64, limit time.Duration) *kvpb.Response {
+	c.t.Helper()
+	deadline := time.Now().Add(limit)
+	var last *kvpb.Response
+	for time.Now().Before(deadline) {
+		if node, term := c.believedLeader(partition); node != 0 {
+			q := request(term)
+			last = c.ask(node, q)[q.Id]
+			switch last.GetError().GetCode() {
+			case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_CLOCK_SKEW:
+			default:
+				return last
+			}
+		} else {
+			for _, m := range c.nodes {
+				if m.Node != nil {
+					q := request(0)
+					c.ask(m.id, q)
+				}
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.t.Fatalf("partition %d: nobody answered within %s; last %v", partition, limit, last)
+	return nil
+}
+
+func (c *cluster) mustPut(p *clusterpb.Partition, key, value string) {
+	c.t.Helper()
+	r := c.do(func(term uint64) *kvpb.Request { return put(p, term, key, value) }, p.Id, 30*time.Second)
+	if r.Error != nil {
+		c.t.Fatalf("put %s: %v", key, r.Error)
+	}
+}
+
+func (c *cluster) mustGet(p *clusterpb.Partition, key, value string) {
+	c.t.Helper()
+	r := c.do(func(term uint64) *kvpb.Request { return get(p, term, key) }, p.Id, 30*time.Second)
+	if r.Error != nil || !r.GetGet().GetFound() || string(r.GetGet().GetValue()) != value {
+		c.t.Fatalf("get %s: %v, want %q", key, r, value)
+	}
+}
+
+// asPreferred says whether each partition is led by its preferred node.
+func (c *cluster) asPreferred(partitions []*clusterpb.Partition) bool {
+	return !slices.ContainsFunc(partitions, func(p *clusterpb.Partition) bool {
+		node, _ := c.believedLeader(p.Id)
+		return node != p.Replicas[0].Node
+	})
+}
