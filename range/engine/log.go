@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -9,12 +11,29 @@ import (
 // Log is the engine of the Raft logs: a synced commit survives a crash. Keys sort bytewise. It is safe for concurrent use.
 type Log struct {
 	*store
+
+	// order is held while a batch takes its number and its place in the WAL, not while it is synced.
+	order sync.Mutex
+	// sequence is the number of the last batch. Guarded by order.
+	sequence uint64
+	// synced is the highest number known to be synced.
+	synced atomic.Uint64
 }
 
 // LogBatch is a set of changes to a Log, made in one commit. It is for one goroutine at a time. Close it after use.
 type LogBatch struct {
 	*pebble.Batch
+	sequence uint64
 }
+
+// Reset makes the batch empty, for use again.
+func (b *LogBatch) Reset() {
+	b.Batch.Reset()
+	addMark(b.Batch)
+}
+
+// Empty reports whether the batch has no changes.
+func (b *LogBatch) Empty() bool { return b.Count() == 0 }
 
 // OpenLog opens or creates a log.
 func OpenLog(o Options) (*Log, error) {
@@ -22,36 +41,49 @@ func OpenLog(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{s}, nil
+	return &Log{store: s}, nil
 }
 
 // NewBatch returns an empty batch.
-func (l *Log) NewBatch() *LogBatch { return &LogBatch{l.db.NewBatch()} }
+func (l *Log) NewBatch() *LogBatch {
+	b := &LogBatch{Batch: l.db.NewBatch()}
+	addMark(b.Batch)
+	return b
+}
 
 // Commit makes the changes of the batch, all or none. With sync it returns when they are durable; without, they become so
 // with the next synced commit. On an error the outcome is unknown, and the log has failed.
 func (l *Log) Commit(b *LogBatch, sync bool) error {
-	if err := l.g.err(); err != nil {
+	if sync {
+		if err := l.CommitAsync(b); err != nil {
+			return err
+		}
+		return l.SyncWait(b)
+	}
+	if err := l.enqueue(b, func() error { return l.db.Apply(b.Batch, pebble.NoSync) }); err != nil {
 		return err
 	}
-	o := pebble.NoSync
-	if sync {
-		o = pebble.Sync
-	}
-	if err := l.db.Apply(b.Batch, o); err != nil {
-		return fmt.Errorf("commit to the log in %s: %w", l.dir, err)
-	}
-	// INVARIANT: looked at after Pebble is done; see the package comment.
 	return l.g.err()
 }
 
 // CommitAsync is a synced Commit that does not wait: the changes show at once, and are durable when SyncWait has returned
 // nil. Commits become durable in the order in which they were made.
 func (l *Log) CommitAsync(b *LogBatch) error {
-	if err := l.g.err(); err != nil {
+	return l.enqueue(b, func() error { return l.db.ApplyNoSyncWait(b.Batch, pebble.Sync) })
+}
+
+// enqueue gives the batch its number and its place.
+func (l *Log) enqueue(b *LogBatch, apply func() error) error {
+	if err := l.check(); err != nil {
 		return err
 	}
-	if err := l.db.ApplyNoSyncWait(b.Batch, pebble.Sync); err != nil {
+	l.order.Lock()
+	l.sequence++
+	b.sequence = l.sequence
+	walMark{sequence: b.sequence, synced: l.synced.Load()}.write(b.Repr())
+	err := apply()
+	l.order.Unlock()
+	if err != nil {
 		return fmt.Errorf("commit to the log in %s: %w", l.dir, err)
 	}
 	return nil
@@ -63,9 +95,29 @@ func (l *Log) SyncWait(b *LogBatch) error {
 	if err := b.SyncWait(); err != nil {
 		return fmt.Errorf("sync the log in %s: %w", l.dir, err)
 	}
-	// INVARIANT: as in Commit.
-	return l.g.err()
+	// INVARIANT: looked at after Pebble is done; see the package comment.
+	if err := l.g.err(); err != nil {
+		return err
+	}
+	for {
+		synced := l.synced.Load()
+		if synced >= b.sequence || l.synced.CompareAndSwap(synced, b.sequence) {
+			return nil
+		}
+	}
 }
 
 // Close ends the log. Nothing else may run or come after. It may be called again.
-func (l *Log) Close() error { return l.close(nil) }
+func (l *Log) Close() error {
+	return l.close(func() {
+		if l.Full() {
+			return
+		}
+		// An empty batch: its mark vouches for all before it.
+		b := l.NewBatch()
+		defer b.Close()
+		if err := l.Commit(b, true); err != nil {
+			l.logger.Warn("last commit before close", "error", err)
+		}
+	})
+}

@@ -13,6 +13,8 @@ import (
 var (
 	// ErrFailed is returned by every call after the disk failed. It wraps what happened.
 	ErrFailed = errors.New("the storage engine has failed")
+	// ErrClosed is returned by calls after Close.
+	ErrClosed = errors.New("the storage engine is closed")
 	// ErrLocked is returned when the directory is open already, in this process or in another.
 	ErrLocked = errors.New("the directory is in use")
 	// ErrVersion is returned when the directory was written by a newer version.

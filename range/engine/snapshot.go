@@ -27,7 +27,7 @@ func (s *State) NewSnapshot() (*Snapshot, error) {
 
 // NewIter returns an iterator over the snapshot. Close it; it may outlive the snapshot.
 func (n *Snapshot) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
-	if err := n.s.g.err(); err != nil {
+	if err := n.s.check(); err != nil {
 		return nil, err
 	}
 	if o == nil {

@@ -60,7 +60,7 @@ func (s *State) NewIndexedBatch() *StateBatch { return &StateBatch{s.db.NewIndex
 
 // Commit makes the changes of the batch, all or none; they show when it returns. On an error the state has failed.
 func (s *State) Commit(b *StateBatch) error {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	if err := s.db.Apply(b.Batch, pebble.NoSync); err != nil {
@@ -111,7 +111,7 @@ func getByIter(i *pebble.Iterator, key []byte) (value []byte, found bool, err er
 
 // EstimateSize is about how many bytes on disk a state span takes. What was not flushed yet does not count.
 func (s *State) EstimateSize(span keys.Span) (uint64, error) {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return 0, err
 	}
 	return s.db.EstimateDiskUsage(span.Start, span.End)
@@ -122,7 +122,7 @@ func (s *State) EstimateSize(span keys.Span) (uint64, error) {
 // the files, also on an error. When it returns nil the change is visible and durable, and so is all that was committed before.
 func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.Span) error {
 	defer s.tables.remove(paths)
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	excise := pebble.KeyRange{Start: span.Start, End: span.End}

@@ -39,6 +39,8 @@ type store struct {
 	goroutines sync.WaitGroup
 	closed     sync.Once
 	closeErr   error
+	// ended: Close has gone so far that calls are refused. Pebble would panic.
+	ended atomic.Bool
 }
 
 // openStore opens or creates the directory. On an error nothing stays behind, locks included.
@@ -83,6 +85,9 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	p.EnsureDefaults()
 	s.pebbleOptions = p
 	s.g.checkFreeSpace()
+	if err := verify(s.fs, o.Dir, k); err != nil {
+		return nil, openError(o.Dir, k, err)
+	}
 	if s.db, err = pebble.Open(o.Dir, p); err != nil {
 		return nil, openError(o.Dir, k, err)
 	}
@@ -166,6 +171,17 @@ func (s *store) events(o Options) {
 	}
 }
 
+// check is nil if the engine can be used.
+func (s *store) check() error {
+	if err := s.g.err(); err != nil {
+		return err
+	}
+	if s.ended.Load() {
+		return fmt.Errorf("%s engine in %s: %w", s.kind, s.dir, ErrClosed)
+	}
+	return nil
+}
+
 // Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): whoever takes new writes should refuse them.
 func (s *store) Full() bool { return s.g.full() }
 
@@ -186,7 +202,7 @@ func (s *store) Metrics() *pebble.Metrics { return s.db.Metrics() }
 
 // Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound comes as it is.
 func (s *store) Get(key []byte) ([]byte, io.Closer, error) {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return nil, nil, err
 	}
 	return s.db.Get(key)
@@ -194,7 +210,7 @@ func (s *store) Get(key []byte) ([]byte, io.Closer, error) {
 
 // NewIter returns an iterator over what is there now. Later commits do not show. Close it.
 func (s *store) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
 	return s.db.NewIter(o)
@@ -202,7 +218,7 @@ func (s *store) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 
 // Flush makes everything that was committed before durable in tables, and waits for that.
 func (s *store) Flush() error {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	done, err := s.db.AsyncFlush()
@@ -218,7 +234,7 @@ func (s *store) Flush() error {
 
 // AsyncFlush starts a Flush; Options.FlushEnd tells when it is done.
 func (s *store) AsyncFlush() error {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	if _, err := s.db.AsyncFlush(); err != nil {
@@ -233,6 +249,7 @@ func (s *store) close(beforeClose func()) error {
 		if s.g.err() == nil && beforeClose != nil {
 			beforeClose()
 		}
+		s.ended.Store(true)
 		s.g.beginClose()
 		close(s.stop)
 		s.goroutines.Wait()
@@ -284,4 +301,6 @@ func (s *store) closePebble() error {
 }
 
 // IsCorruption reports whether an error says that stored data is damaged.
-func IsCorruption(err error) bool { return err != nil && pebble.IsCorruptionError(err) }
+func IsCorruption(err error) bool {
+	return err != nil && (errors.Is(err, errDamaged) || pebble.IsCorruptionError(err))
+}

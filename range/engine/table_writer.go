@@ -55,7 +55,7 @@ type TableWriter struct {
 
 // NewTableWriter starts a table.
 func (s *State) NewTableWriter() (*TableWriter, error) {
-	if err := s.g.err(); err != nil {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
 	path := s.fs.PathJoin(s.tables.dir, strconv.FormatUint(s.tables.last.Add(1), 10)+".sst")
