@@ -137,6 +137,7 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 				}
 				if !ok {
 					refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d of key %s", p.Lease, keys.Pretty(p.Key))
+					return nil
 				}
 			}
 			if p.IgnoreLease || p.IgnoreValue {
