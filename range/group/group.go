@@ -25,8 +25,6 @@ type Config struct {
 	// LeaseDuration is how long a quorum's answer is good for, from the sending of the question. It must be less than
 	// ElectionTicks-1 tick intervals by the margin for clock drift.
 	LeaseDuration time.Duration
-	// SleepAfterTicks is how long a leader has had nothing to do before it sleeps; 0: never.
-	SleepAfterTicks int
 	// MaxEntryBytes bounds the entries in one message and what is applied in one go. Default 1 MiB.
 	MaxEntryBytes uint64
 	// MaxInflightBytes bounds the entries sent to a follower and not acknowledged. Default 8 MiB.
@@ -183,12 +181,10 @@ func acceptable(t raftpb.MessageType) bool {
 // StepLocal takes the answer of a storage thread.
 func (g *Group) StepLocal(m *raftpb.Message) error { return g.node.Step(m) }
 
-// Tick advances the group's timers. It does nothing in a sleeping group.
-func (g *Group) Tick() {
-	if g.sleep.asleep {
-		return
-	}
-	if g.maybeLeadToSleep() {
+// Tick advances the group's timers. It does nothing in a sleeping group. A leader that has had nothing to do for
+// sleepAfter ticks (0: never) puts the group to sleep, without those followers that away says are away (nil: none is).
+func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
+	if g.sleep.asleep || g.maybeLeadToSleep(sleepAfter, away) {
 		return
 	}
 	g.node.Tick()

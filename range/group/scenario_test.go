@@ -25,6 +25,7 @@ type scenario struct {
 	// wire holds messages in flight, oldest first.
 	wire  []*peerpb.RaftMessage
 	cut   map[[2]uint64]bool
+	away  map[keys.ReplicaID]bool
 	trace strings.Builder
 }
 
@@ -39,7 +40,7 @@ type scenarioReplica struct {
 
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{}, cut: map[[2]uint64]bool{}}
+		s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{}, cut: map[[2]uint64]bool{}, away: map[keys.ReplicaID]bool{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.trace.Reset()
 			s.command(d)
@@ -56,7 +57,7 @@ func (s *scenario) printf(format string, args ...any) { fmt.Fprintf(&s.trace, fo
 func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica, voters []uint64) {
 	var err error
 	r.group, err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
-		LeaseDuration: 800 * time.Millisecond, SleepAfterTicks: 5})
+		LeaseDuration: 800 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func (s *scenario) command(d *datadriven.TestData) {
 						continue
 					}
 				}
-				s.replicas[id].group.Tick()
+				s.replicas[id].group.Tick(5, func(id keys.ReplicaID) bool { return s.away[id] })
 				s.collect(id)
 			}
 			if d.HasArg("settle") {
@@ -160,6 +161,15 @@ func (s *scenario) command(d *datadriven.TestData) {
 		d.ScanArgs(s.t, "from", &from)
 		d.ScanArgs(s.t, "to", &to)
 		s.cut[[2]uint64{uint64(from), uint64(to)}] = d.Cmd == "cut"
+	case "away", "back": // what the host knows of a replica's host
+		id, _ := replica()
+		s.away[id] = d.Cmd == "away"
+		for _, other := range s.ids() {
+			if g := s.replicas[other].group; d.Cmd == "back" && g.SleepsWithout(id) {
+				g.Wake()
+				s.collect(other)
+			}
+		}
 	case "deliver": // one step of the network: what is in flight now
 		s.deliver(d)
 	case "drop":

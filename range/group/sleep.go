@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -10,6 +12,8 @@ import (
 
 type sleeper struct {
 	asleep bool
+	// without are followers that were away when the group fell asleep, and may lack entries.
+	without []keys.ReplicaID
 	// idle counts ticks without a proposal or read, on a leader.
 	idle int
 	// farewell are messages that the sleeping or waking replica still has to send.
@@ -48,7 +52,7 @@ func (g *Group) wakeUp(active bool) {
 	if !g.sleep.asleep {
 		return
 	}
-	g.sleep.asleep, g.sleep.idle = false, 0
+	g.sleep.asleep, g.sleep.idle, g.sleep.without = false, 0, nil
 	if !active {
 		return
 	}
@@ -66,40 +70,52 @@ func (g *Group) wakeUp(active bool) {
 // wakeRequest is the read request that wakeUp makes; longer than any real one, so that they cannot be confused.
 var wakeRequest = []byte("wake-up")
 
-// maybeLeadToSleep puts an idle group to sleep: all followers are there and have, committed and applied, all there is.
-func (g *Group) maybeLeadToSleep() bool {
-	if !g.isLeader || g.config.SleepAfterTicks == 0 {
+// maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks: all followers are there and have,
+// committed and applied, all there is. A follower that is away, as the host knows, is not waited for; the host wakes the
+// group when it is back.
+func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool {
+	if !g.isLeader || after == 0 {
 		return false
 	}
 	g.sleep.idle++
-	if g.sleep.idle < g.config.SleepAfterTicks {
+	if g.sleep.idle < after {
 		return false
 	}
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()
-	if err != nil || status.HardState.GetCommit() != last || status.Applied != last || status.LeadTransferee != 0 {
+	if err != nil || status.HardState.GetCommit() != last || status.Applied != last || status.LeadTransferee != 0 || g.node.HasReady() {
 		return false
 	}
-	// Something appended and not yet stable would be beyond last; then the commit index of some follower is behind it too.
-	ready := !g.node.HasReady()
+	ready := true
+	var here, without []keys.ReplicaID
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
-		if keys.ReplicaID(id) != g.config.Self && (!p.RecentActive || p.Match != last || p.State != stateReplicate) {
+		switch replica := keys.ReplicaID(id); {
+		case replica == g.config.Self:
+		case p.RecentActive && p.Match == last && p.State == stateReplicate:
+			here = append(here, replica)
+		case away != nil && away(replica):
+			without = append(without, replica)
+		default:
 			ready = false
 		}
 	})
-	if !ready {
+	// Without a quorum the leader has to find out that it is none any more.
+	if !ready || len(here)+1 <= len(without) {
 		return false
 	}
-	g.node.WithProgress(func(id uint64, _ raft.ProgressType, _ trackerProgress) {
-		if keys.ReplicaID(id) != g.config.Self {
-			g.sleep.farewell = append(g.sleep.farewell, &peerpb.RaftMessage{
-				Group: uint64(g.config.ID), Type: uint32(raftpb.MsgHeartbeat), To: id, From: uint64(g.config.Self),
-				Term: g.term, Commit: last, Sleep: true,
-			})
-		}
-	})
-	g.sleep.asleep = true
+	for _, id := range here {
+		g.sleep.farewell = append(g.sleep.farewell, &peerpb.RaftMessage{
+			Group: uint64(g.config.ID), Type: uint32(raftpb.MsgHeartbeat), To: uint64(id), From: uint64(g.config.Self),
+			Term: g.term, Commit: last, Sleep: true,
+		})
+	}
+	g.sleep.asleep, g.sleep.without = true, without
 	return true
+}
+
+// SleepsWithout says whether the group fell asleep while a follower was away, which may lack entries now.
+func (g *Group) SleepsWithout(id keys.ReplicaID) bool {
+	return g.sleep.asleep && slices.Contains(g.sleep.without, id)
 }
 
 // maybeFollowToSleep sleeps with the leader, if this follower has all that the leader has; otherwise it asks the

@@ -36,6 +36,8 @@ type Group struct {
 	applied     atomic.Uint64
 	appliedTerm atomic.Uint64
 	failure     atomic.Pointer[error]
+	// stirring is what awake is, for other goroutines.
+	stirring atomic.Bool
 
 	// Of the shard worker alone.
 	core  *group.Group

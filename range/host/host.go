@@ -54,7 +54,8 @@ type Config struct {
 	ElectionTicks int
 	// DriftMargin is the part of the election timeout by which a lease ends early. Default 0.1.
 	DriftMargin float64
-	// SleepAfter is how long a group is idle before it sleeps; negative: never. Default 3 s.
+	// SleepAfter is how long a group is idle before it sleeps; negative: never. When very many are awake they sleep
+	// earlier. Default 1 s.
 	SleepAfter time.Duration
 	// Shards is the number of workers that step groups. Default: the number of processors, at most 8.
 	Shards int
@@ -92,7 +93,7 @@ func (c *Config) ensureDefaults() error {
 		c.DriftMargin = 0.1
 	}
 	if c.SleepAfter == 0 {
-		c.SleepAfter = 3 * time.Second
+		c.SleepAfter = time.Second
 	}
 	if c.Shards <= 0 {
 		c.Shards = min(runtime.GOMAXPROCS(0), 8)
@@ -135,6 +136,11 @@ type Host struct {
 	shards []*shard
 	apply  *applyPool
 	peers  peers
+	// wakes are groups that the ticker is to wake; bounded by a few events times the number of groups.
+	wakes struct {
+		mu    sync.Mutex
+		queue []waking
+	}
 
 	ctx    context.Context // of snapshot sends
 	cancel context.CancelFunc
@@ -273,14 +279,9 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
 		return nil, err
 	}
-	sleepAfter := 0
-	if h.config.SleepAfter > 0 {
-		sleepAfter = max(1, int(h.config.SleepAfter/h.config.Tick))
-	}
 	g.core, err = group.New(group.Config{
 		ID: id, Self: g.self, Storage: g.storage, Applied: index,
-		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(), SleepAfterTicks: sleepAfter,
-		Logger: h.config.Logger,
+		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(), Logger: h.config.Logger,
 	})
 	if err != nil {
 		h.log.CloseGroup(g.storage)

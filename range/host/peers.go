@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -20,6 +22,8 @@ type peer struct {
 	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
 	incarnation uint64
 	down        bool
+	// reported is when its groups were told last that messages to it were lost.
+	reported int64
 }
 
 func (p *peers) init() { p.hosts = make(map[uint64]*peer) }
@@ -45,21 +49,35 @@ func (p *peers) drop(host uint64) {
 	}
 }
 
-// heard notes a sign of life; restarted says that the process is another one than before.
-func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted bool) {
+// heard notes a sign of life. restarted says that the process is another one than before, back that it had been silent.
+func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.hosts[host]
 	if x == nil {
-		return false
+		return false, false
 	}
+	back = x.down
 	x.lastHeard, x.down = now, false
 	if incarnation == 0 || incarnation == x.incarnation {
-		return false
+		return false, back
 	}
 	restarted = x.incarnation != 0
 	x.incarnation = incarnation
-	return restarted
+	return restarted, back
+}
+
+// mayReport says whether losses on the way to a host are to be told to the groups again: telling is dear, and once in a
+// while is enough.
+func (p *peers) mayReport(host uint64, now, interval int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	if x == nil || (x.reported != 0 && now-x.reported < interval) {
+		return false
+	}
+	x.reported = now
+	return true
 }
 
 // silent returns the hosts that have newly been silent for the timeout, and all hosts.
@@ -91,15 +109,19 @@ func (h *Host) PeerDown(host uint64) bool {
 func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	now := h.now()
 	if p := b.GetPing(); p != nil {
-		if h.peers.heard(from, p.GetIncarnation(), now) {
+		restarted, back := h.peers.heard(from, p.GetIncarnation(), now)
+		if restarted {
 			// A new process knows nothing of the groups that slept under its leadership.
 			h.wakeFollowersOf(from)
+		}
+		if restarted || back {
+			h.wakeLeadersWithout(from)
 		}
 		if f := h.config.OnPing; f != nil {
 			f(from, p)
 		}
-	} else {
-		h.peers.heard(from, 0, now)
+	} else if _, back := h.peers.heard(from, 0, now); back {
+		h.wakeLeadersWithout(from)
 	}
 	messages := b.GetMessages()
 	if len(messages) == 0 {
@@ -162,23 +184,21 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 
 // HandleUnreachable tells that messages to a host were lost.
 func (h *Host) HandleUnreachable(host uint64) {
+	if !h.peers.mayReport(host, h.now(), int64(h.config.electionTimeout())/2) {
+		return
+	}
 	h.mu.RLock()
 	var groups []*Group
 	for _, g := range h.mu.groups {
-		if l := g.leadership.Load(); !l.IsLeader {
-			continue
+		if l := g.leadership.Load(); l.IsLeader && g.stirring.Load() {
+			groups = append(groups, g)
 		}
-		groups = append(groups, g)
 	}
 	h.mu.RUnlock()
 	for _, g := range groups {
 		for id, at := range g.hosts {
 			if at == host {
-				g.do(func(g *Group) {
-					if g.awake {
-						g.core.Unreachable(id)
-					}
-				})
+				g.do(func(g *Group) { g.core.Unreachable(id) })
 			}
 		}
 	}
@@ -187,15 +207,61 @@ func (h *Host) HandleUnreachable(host uint64) {
 // wakeFollowersOf wakes the groups that sleep under a leader on a host that is gone, or that know no leader.
 func (h *Host) wakeFollowersOf(host uint64) {
 	ticks := h.config.ElectionTicks
-	h.Groups(func(g *Group) {
+	h.wakeLater(func(g *Group) bool {
 		l := g.leadership.Load()
-		if l.IsLeader || (l.Leader != 0 && g.hosts[l.Leader] != host) {
-			return
-		}
-		if _, member := g.onHost(host); member {
-			g.do(func(g *Group) { g.core.WakeLeaderGone(ticks) })
+		_, member := g.onHost(host)
+		return member && !l.IsLeader && (l.Leader == 0 || g.hosts[l.Leader] == host)
+	}, func(g *Group) { g.core.WakeLeaderGone(ticks) })
+}
+
+// wakeLeadersWithout wakes the groups led here that fell asleep while a host was away that is back now.
+func (h *Host) wakeLeadersWithout(host uint64) {
+	h.wakeLater(func(g *Group) bool {
+		_, member := g.onHost(host)
+		return member && g.leadership.Load().IsLeader
+	}, func(g *Group) {
+		if id, _ := g.onHost(host); g.core.SleepsWithout(id) {
+			g.core.Wake()
 		}
 	})
+}
+
+// waking is a group to be woken.
+type waking struct {
+	group *Group
+	wake  func(*Group)
+}
+
+// wakesPerTick bounds how many groups are woken at a time: thousands of elections at once would keep each other from ending.
+const wakesPerTick = 500
+
+// wakeLater has the ticker wake the groups that match, in the order of their ids, so that the hosts of a group wake it at
+// about the same time.
+func (h *Host) wakeLater(match func(*Group) bool, wake func(*Group)) {
+	var found []waking
+	h.Groups(func(g *Group) {
+		if match(g) {
+			found = append(found, waking{g, wake})
+		}
+	})
+	slices.SortFunc(found, func(a, b waking) int { return cmp.Compare(a.group.id, b.group.id) })
+	h.wakes.mu.Lock()
+	defer h.wakes.mu.Unlock()
+	h.wakes.queue = append(h.wakes.queue, found...)
+}
+
+// wakeSome wakes the next groups in the queue.
+func (h *Host) wakeSome() {
+	h.wakes.mu.Lock()
+	n := min(wakesPerTick, len(h.wakes.queue))
+	some := h.wakes.queue[:n:n]
+	if h.wakes.queue = h.wakes.queue[n:]; len(h.wakes.queue) == 0 {
+		h.wakes.queue = nil
+	}
+	h.wakes.mu.Unlock()
+	for _, w := range some {
+		w.group.do(w.wake)
+	}
 }
 
 func (g *Group) onHost(host uint64) (keys.ReplicaID, bool) {

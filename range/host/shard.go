@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -26,9 +27,11 @@ type shard struct {
 	// Of the worker alone.
 	awake    map[*Group]struct{}
 	lastTick int64
-	sends    sends
-	appends  []*raftlog.Append
-	output   group.Output
+	// sleepAfter is how many idle ticks a leader stays awake at present; 0: for ever.
+	sleepAfter int
+	sends      sends
+	appends    []*raftlog.Append
+	output     group.Output
 }
 
 func newShard(h *Host) *shard {
@@ -105,16 +108,37 @@ func (s *shard) tickAwake() {
 		return
 	}
 	s.lastTick = now
+	s.sleepAfter = s.host.sleepAfter()
 	for g := range s.awake {
 		s.process(g, true)
 	}
 }
+
+// sleepAfter is how many ticks a leader with nothing to do stays awake. Heartbeats of very many awake groups could keep
+// each other from arriving in time, so the more there are, the earlier they sleep.
+func (h *Host) sleepAfter() int {
+	if h.config.SleepAfter < 0 {
+		return 0
+	}
+	ticks := max(1, int(h.config.SleepAfter/h.config.Tick))
+	if crowd := int(h.awake.Load()) / crowdedGroups; crowd > 1 {
+		ticks = max(min(ticks, 2), ticks/crowd)
+	}
+	return ticks
+}
+
+// crowdedGroups is how many awake groups are no crowd yet.
+const crowdedGroups = 500
+
+// isAway says whether the host of a replica is silent.
+func (g *Group) isAway(id keys.ReplicaID) bool { return g.host.PeerDown(g.hosts[id]) }
 
 func (s *shard) setAwake(g *Group, awake bool) {
 	if g.awake == awake {
 		return
 	}
 	g.awake = awake
+	g.stirring.Store(awake)
 	if awake {
 		s.awake[g] = struct{}{}
 		s.host.awake.Add(1)
@@ -182,7 +206,7 @@ func (s *shard) process(g *Group, tick bool) {
 	}
 	g.propose(proposals)
 	if tick {
-		g.core.Tick()
+		g.core.Tick(s.sleepAfter, g.isAway)
 		g.expireReads()
 	}
 	for g.core.Ready(s.host.now(), &s.output) {

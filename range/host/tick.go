@@ -31,6 +31,7 @@ func (h *Host) tickLoop() {
 			s.signalTick()
 		}
 		h.pingPeers(now)
+		h.wakeSome()
 		if n%truncateEvery == truncateEvery-1 {
 			h.truncateLogs()
 		}
