@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // gcRest is for how many times as long as a collection took the worker rests after it, so that it never takes more than a
@@ -145,17 +144,6 @@ func (c *collector) collect(ctx context.Context, h *hosted) {
 		n.metrics.collectFailures.Inc()
 		if h.leading.Load() && ctx.Err() == nil {
 			n.log.Warn("garbage collection failed; it will be tried again", "error", err)
-		}
-	}
-}
-
-// keyspaceChanged hands a keyspace's window to its replicas.
-func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
-	n := r.node
-	window := n.gcWindow(keys.KeyspaceID(k.Id))
-	for _, h := range n.replicas.all() {
-		if h.listed.Load().GetKeyspace() == k.Id {
-			h.replica.SetGCWindow(window)
 		}
 	}
 }

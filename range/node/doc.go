@@ -40,8 +40,8 @@
 // A fixed number, whatever the number of replicas: one each for following metadata, reconciling, heartbeats, elections, leader
 // preference, health, garbage collection and flushing; all end with Close.
 //
-// Locks: leaders.mu, elections.mu, reports.mu, collector.mu, reconciler.mu and skew.mu are leaves: nothing is called with one of
-// them held. The hooks on the host's workers (machine.go) take them for a few instructions.
+// Locks: those of leaders, elections, reports, collector, reconciler, skew and of the registry's writers are leaves: nothing is
+// called with one of them held. The hooks on the host's workers (machine.go) take them for a few instructions.
 //
 // # Imports
 //

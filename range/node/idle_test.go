@@ -34,7 +34,7 @@ func value(t *testing.T, r *prometheus.Registry, name string) float64 {
 
 // Many idle partitions cost no goroutines, no ticks, no messages and no transfers; and all of them come back after a restart of everything.
 func TestManyIdlePartitions(t *testing.T) {
-	const count = 1500
+	const count = 600
 	synctest.Test(t, func(t *testing.T) {
 		registries := make(map[keys.NodeID]*prometheus.Registry)
 		c := newCluster(t, 3, func(config *Config) {

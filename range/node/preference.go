@@ -15,6 +15,8 @@ const (
 	maxTransferBackoff = 10 * time.Minute
 	// busyDelay is how long a worker may take to get to a question before this node counts as too busy for niceties.
 	busyDelay = 250 * time.Millisecond
+	// busyGroups is how many awake groups are enough to do: each transfer wakes one more.
+	busyGroups = 2000
 	// abdicationsPerCheck bounds the leaderships that an unfit node gives away in a second.
 	abdicationsPerCheck = 1000
 )
@@ -53,7 +55,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 	space := time.Second / time.Duration(n.config.TransfersPerSecond)
 	now := time.Now()
 	for _, h := range n.leaders.misplaced() {
-		if budget == 0 || ctx.Err() != nil {
+		if budget == 0 || ctx.Err() != nil || n.host.Awake() > busyGroups {
 			return
 		}
 		state := tried[h]

@@ -74,6 +74,17 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 	signal(r.wake)
 }
 
+// keyspaceChanged hands a keyspace's window to its replicas.
+func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
+	n := r.node
+	window := n.gcWindow(keys.KeyspaceID(k.Id))
+	for _, h := range n.replicas.all() {
+		if h.listed.Load().GetKeyspace() == k.Id {
+			h.replica.SetGCWindow(window)
+		}
+	}
+}
+
 // pending is how many partitions are to be created or removed, as far as is known.
 func (r *reconciler) pending() int {
 	r.mu.Lock()
