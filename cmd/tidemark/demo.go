@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ the same --dir goes on where it stopped.`,
 	flags.StringVar(&f.dir, "dir", "", "directory of the data (default: a new temporary one)")
 	flags.IntVar(&f.nodes, "nodes", 3, "number of data nodes")
 	flags.IntVar(&f.cores, "cores", 1, "number of core servers: 1, 3 or 5")
-	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the first server; the others take the ports after it")
+	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the first server; the others take the ports after it; port 0 takes free ones")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
 	f.log.register(cmd)
 	_ = cmd.MarkFlagDirname("dir")
@@ -50,8 +51,10 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	case f.cores != 1 && f.cores != 3 && f.cores != 5:
 		return usagef("--cores %d: a core has 1, 3 or 5 servers", f.cores)
 	}
-	if err := checkAddress("--listen", f.listen, true); err != nil {
-		return err
+	if host, port, err := net.SplitHostPort(f.listen); err != nil || port != "0" || unspecified(host) {
+		if err := checkAddress("--listen", f.listen, false); err != nil {
+			return err
+		}
 	}
 	logger, err := f.log.logger(a.err)
 	if err != nil {

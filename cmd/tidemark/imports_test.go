@@ -44,7 +44,7 @@ var may = []struct {
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
-	{"kv/kvtest", []string{"kv", "hlc", "rpc/...", "deploy/embedded"}},
+	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "bench/history", "deploy/embedded"}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.

@@ -120,6 +120,9 @@ func (l *load) check(ctx context.Context, file *os.File) error {
 }
 
 func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
+	if _, err := ks.Describe(ctx); err != nil {
+		return err // also where there is no record that would notice
+	}
 	shown := l.progress("load " + l.keyspace)
 	reader := records.NewReader(in, l.format, loadLimits)
 	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks}, loading.Options{Progress: shown.Set})

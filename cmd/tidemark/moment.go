@@ -21,7 +21,8 @@ func parseMoment(text string, now time.Time) (hlc.Timestamp, error) {
 	if ts, err := hlc.Parse(text); err == nil && !ts.IsZero() {
 		return ts, nil
 	}
-	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+	// Outside these years a timestamp, which counts nanoseconds, cannot say it.
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil && t.Year() > 1970 && t.Year() < 2262 {
 		return hlc.FromTime(t), nil
 	}
 	return hlc.Timestamp{}, usagef("%q is not a moment: give %s", text, momentHelp)

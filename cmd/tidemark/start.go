@@ -21,6 +21,12 @@ type startFlags struct {
 	core, roles                            []string
 	tlsCert, tlsKey, tlsCA                 string
 	log                                    serverLog
+
+	// Defaults of these are those of package embedded.
+	maxOffset, tick, sleepAfter, gcInterval time.Duration
+	electionTicks                           int
+	kernelBound                             bool
+	cache, memTable, minFree, retainLog     size
 }
 
 func (a *app) startCommand() *cobra.Command {
@@ -58,8 +64,25 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
 	flags.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authorities that sign the certificates of servers and clients")
 	f.log.register(cmd)
+	f.registerTuning(cmd)
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
+}
+
+// registerTuning adds what few servers need. The values of time and election must be the same on all servers.
+func (f *startFlags) registerTuning(cmd *cobra.Command) {
+	f.cache, f.memTable, f.minFree, f.retainLog = 256<<20, 64<<20, 64<<20, 8<<20
+	flags := cmd.Flags()
+	flags.DurationVar(&f.maxOffset, "max-offset", 250*time.Millisecond, "how far the clocks of the cluster may be apart; the same on all servers")
+	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false, "believe the kernel's estimate of the clock's error while it says that the clock is synchronised")
+	flags.DurationVar(&f.tick, "tick", 100*time.Millisecond, "interval of Raft heartbeats; the same on all servers")
+	flags.IntVar(&f.electionTicks, "election-ticks", 10, "shortest election timeout, in ticks; the same on all servers")
+	flags.DurationVar(&f.sleepAfter, "sleep-after", 3*time.Second, "how long a partition is idle before it costs nothing any more; negative is never")
+	flags.DurationVar(&f.gcInterval, "gc-interval", time.Minute, "how often versions older than their window are looked for")
+	flags.Var(&f.cache, "cache", "block cache of the data")
+	flags.Var(&f.memTable, "mem-table", "recent writes held in one table in memory; there are a few of them")
+	flags.Var(&f.minFree, "min-free", "room on the disk below which writes are refused")
+	flags.Var(&f.retainLog, "retain-log", "Raft log that each partition keeps for followers that lag")
 }
 
 // check finds what is wrong with the flags before anything is opened.
@@ -112,6 +135,12 @@ func (f *startFlags) check() error {
 		return usagef("--roles %s: this server's address %s is in the --core list, so it must have the role core",
 			strings.Join(f.roles, ","), f.advertise)
 	}
+	switch {
+	case f.maxOffset <= 0, f.tick <= 0, f.gcInterval <= 0, f.electionTicks < 3:
+		return usagef("--max-offset, --tick and --gc-interval must be positive, --election-ticks at least 3")
+	case f.cache == 0, f.memTable < 1<<20, f.retainLog == 0, f.minFree == 0:
+		return usagef("--cache, --retain-log and --min-free must be positive, --mem-table at least 1MiB")
+	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return usagef("--tls-cert and --tls-key belong together: give both or neither")
 	}
@@ -133,6 +162,9 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles, Region: region, Zone: zone,
 		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger,
+		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick, ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
+		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable), MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
+		GCInterval: f.gcInterval,
 	})
 	if err != nil {
 		return err

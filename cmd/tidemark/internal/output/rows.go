@@ -30,7 +30,7 @@ const (
 	pageRows  = 512
 	pageBytes = 256 << 10
 	// A key column is never padded wider than this: one long key should not push all values off the screen.
-	widest = 64
+	widest = 100
 )
 
 // NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came before it is printed.

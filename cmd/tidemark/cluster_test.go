@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+)
+
+// oneCluster is shared by the tests of verbs; each works in keyspaces of its own.
+var oneCluster struct {
+	sync.Once
+	cluster *embedded.Cluster
+	dir     string
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if oneCluster.cluster != nil {
+		if err := oneCluster.cluster.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing the cluster:", err)
+			code = 1
+		}
+		_ = os.RemoveAll(oneCluster.dir)
+	}
+	os.Exit(code)
+}
+
+// shared drives the program against the one cluster.
+type shared struct {
+	t           *testing.T
+	environment map[string]string
+}
+
+func cluster(t *testing.T) shared {
+	t.Helper()
+	oneCluster.Do(func() {
+		if oneCluster.dir, oneCluster.err = os.MkdirTemp("", "tidemark-test-"); oneCluster.err != nil {
+			return
+		}
+		oneCluster.cluster, oneCluster.err = embedded.StartCluster(context.Background(), embedded.ClusterConfig{
+			Dir: oneCluster.dir, Nodes: 3, Cores: 1, Listen: "127.0.0.1:0",
+		})
+		if oneCluster.err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			oneCluster.err = oneCluster.cluster.WaitReady(ctx)
+		}
+	})
+	if oneCluster.err != nil {
+		t.Fatal(oneCluster.err)
+	}
+	return shared{t, map[string]string{endpointsEnv: strings.Join(oneCluster.cluster.Endpoints(), ",")}}
+}
+
+// run runs a command with stdin and wants its exit code.
+func (b shared) run(stdin string, code int, args ...string) result {
+	b.t.Helper()
+	got := command(b.t, stdin, b.environment, append(args, "--timeout", "60s")...)
+	if got.code != code {
+		b.t.Fatalf("%q: exit code %d, want %d\nstdout: %.2000s\nstderr: %.2000s", args, got.code, code, got.out, got.err)
+	}
+	return got
+}
+
+// ok runs a command that must succeed, and returns what it printed.
+func (b shared) ok(args ...string) string {
+	b.t.Helper()
+	return b.run("", exitOK, args...).out
+}
+
+// want runs a command that must succeed and print exactly this.
+func (b shared) want(out string, args ...string) {
+	b.t.Helper()
+	if got := b.ok(args...); got != out {
+		b.t.Errorf("%q printed\n%swant\n%s", args, got, out)
+	}
+}
+
+// fails runs a command that must fail with a code, and say something.
+func (b shared) fails(code int, words string, args ...string) {
+	b.t.Helper()
+	if got := b.run("", code, args...); !strings.Contains(got.err, words) || got.out != "" {
+		b.t.Errorf("%q: printed %q and said %q, want %q in it", args, got.out, got.err, words)
+	}
+}
+
+var timestampPattern = regexp.MustCompile(`^\d{10}\.\d{9}\.\d+\n$`)
+
+func TestKeyspaceVerbs(t *testing.T) {
+	b := cluster(t)
+	created := b.ok("keyspace", "create", "ks-range", "--partitions", "range", "--split-at", "g", "--split-at", "p", "--gc-window", "10m")
+	if want := "ks-range  range                  3         3  10m0s      active"; !strings.Contains(created, want) {
+		t.Errorf("created:\n%swant in it:\n%s", created, want)
+	}
+	b.ok("keyspace", "create", "ks-hash", "--partitions", "hash:4", "--replicas", "1")
+	b.fails(exitUsage, "exists", "keyspace", "create", "ks-hash", "--partitions", "hash:8")
+	b.fails(exitUsage, "5", "keyspace", "create", "ks-five", "--partitions", "hash:8", "--replicas", "5")
+	if list := b.ok("keyspace", "list", "-o", "tsv"); !strings.Contains(list, "ks-hash\thash:4\t4\t1\t") || !strings.HasPrefix(list, "name\t") {
+		t.Errorf("list:\n%s", list)
+	}
+	partitions := b.ok("partitions", "ks-range", "-o", "json")
+	if strings.Count(partitions, "\n") != 3 || !strings.Contains(partitions, `"start":"g","end":"p"`) {
+		t.Errorf("partitions:\n%s", partitions)
+	}
+	if described := b.ok("keyspace", "describe", "ks-range", "-o", "json"); !strings.Contains(described, `"partitions":3`) {
+		t.Errorf("describe: %s", described)
+	}
+	b.fails(exitNotFound, "no keyspace", "keyspace", "describe", "ks-none")
+	b.fails(exitUsage, "--yes", "keyspace", "drop", "ks-hash")
+	b.ok("keyspace", "drop", "ks-hash", "--yes")
+	b.fails(exitNotFound, "ks-hash", "keyspace", "drop", "ks-hash", "--yes")
+	b.fails(exitNotFound, "ks-hash", "get", "ks-hash", "a")
+}
+
+func TestClusterVerbs(t *testing.T) {
+	b := cluster(t)
+	if nodes := b.ok("nodes", "-o", "tsv"); strings.Count(nodes, "\ttrue\t") < 3 {
+		t.Errorf("nodes:\n%s", nodes)
+	}
+	if status := b.ok("status", "-o", "json"); !strings.Contains(status, `"ready":true`) {
+		t.Errorf("status:\n%s", status)
+	}
+	if status := b.ok("status", "--wait"); !strings.Contains(status, "3 of 3") {
+		t.Errorf("status:\n%s", status)
+	}
+}
+
+func TestPairVerbs(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "pairs", "--partitions", "hash:4")
+	first := b.ok("put", "pairs", "apple", "green", "-o", "raw")
+	if !timestampPattern.MatchString(first) {
+		t.Fatalf("put printed %q", first)
+	}
+	first = strings.TrimSpace(first)
+	second := strings.TrimSpace(b.ok("put", "pairs", "apple", "red", "-o", "raw"))
+	b.want("red", "get", "pairs", "apple", "-o", "raw")
+	b.want("KEY    VALUE  VERSION\napple  red    "+second+"\n", "get", "pairs", "apple")
+	b.want(`{"key":"apple","value":"green","version":"`+first+`"}`+"\n", "get", "pairs", "apple", "-o", "json", "--at", first)
+	b.fails(exitNotFound, `the key has no value`, "get", "pairs", "pear")
+	b.fails(exitNotFound, `the key has no value`, "get", "pairs", "apple", "--at", "-45m")
+	b.fails(exitUsage, `cannot be read at 4102444800.000000000.0 yet`, "get", "pairs", "apple", "--at", "2100-01-01T00:00:00Z")
+
+	b.fails(exitNotFound, `the key holds "red", version `+second, "cas", "pairs", "apple", "yellow", "--expect", "green")
+	third := strings.TrimSpace(b.ok("cas", "pairs", "apple", "yellow", "--expect", "red", "-o", "raw"))
+	b.ok("cas", "pairs", "apple", "brown", "--expect-version", third)
+	b.fails(exitNotFound, "holds", "cas", "pairs", "apple", "x", "--expect-absent")
+	b.fails(exitNotFound, "no value", "cas", "pairs", "pear", "x", "--expect", "y")
+	b.ok("cas", "pairs", "pear", "ripe", "--expect-absent")
+	b.ok("cas", "pairs", "pear", "--delete", "--expect", "ripe")
+	b.fails(exitNotFound, "no value", "get", "pairs", "pear")
+
+	b.ok("put", "pairs", "00ff0a", "c0ffee", "--hex")
+	b.want("\xc0\xff\xee", "get", "pairs", `\x00\xff\n`, "--escaped", "-o", "raw")
+	b.want("\\x00\\xff\\n\t\\xc0\\xff\\xee\n", "scan", "pairs", "--prefix", "00", "--hex", "-o", "tsv")
+	file := filepath.Join(t.TempDir(), "value")
+	value := bytes.Repeat([]byte{0, 1, '\n', 0xff}, 50_000)
+	if err := os.WriteFile(file, value, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.ok("put", "pairs", "large", "--value-file", file)
+	if got := b.ok("get", "pairs", "large", "-o", "raw"); got != string(value) {
+		t.Errorf("a value of %d bytes came back with %d", len(value), len(got))
+	}
+	got := b.run("", exitNotFound, "get", "pairs", "apple", "nothing", "-o", "tsv")
+	if !strings.HasPrefix(got.out, "key\tvalue\tversion\napple\tbrown\t") || !strings.Contains(got.err, `get "nothing"`) {
+		t.Errorf("get of two: %+v", got)
+	}
+	b.want("DELETED\n      1\n", "delete", "pairs", "apple")
+	b.want("DELETED\n      0\n", "delete", "pairs", "apple")
+	b.fails(exitUsage, "give a key, or a range", "delete", "pairs")
+	b.fails(exitUsage, "--yes", "delete", "pairs", "--all")
+	b.want("deleted\n2\n", "delete", "pairs", "--all", "--yes", "-o", "tsv")
+	b.want("", "scan", "pairs")
+}
+
+func TestScanVerbs(t *testing.T) {
+	for _, partitions := range [][]string{{"hash:4"}, {"range", "--split-at", "c", "--split-at", "e"}} {
+		b := cluster(t)
+		name := "scan-" + partitions[0][:4]
+		b.ok(append([]string{"keyspace", "create", name, "--partitions"}, partitions...)...)
+		b.run("a\t1\nb\t2\nc\t3\nd1\t4\nd2\t5\ne\t6\n", exitOK, "load", name)
+		before := strings.TrimSpace(b.ok("put", name, "f", "7", "-o", "raw"))
+		b.ok("delete", name, "b")
+		b.ok("delete", name, "f")
+		b.want("KEY  VALUE\na    1\nc    3\nd1   4\nd2   5\ne    6\n", "scan", name)
+		b.want("e\t6\nd2\t5\n", "scan", name, "--reverse", "--limit", "2", "-o", "tsv")
+		b.want("{\"key\":\"d1\"}\n{\"key\":\"d2\"}\n", "scan", name, "--prefix", "d", "--keys-only", "-o", "json")
+		b.want("c\t3\nd1\t4\nd2\t5\n", "scan", name, "--from", "b", "--to", "e", "-o", "raw")
+		b.want("a\nb\nc\nd1\nd2\ne\nf\n", "scan", name, "--at", before, "--keys-only", "-o", "tsv")
+		b.want("5\n", "count", name, "-o", "raw")
+		b.want("7\n", "count", name, "-o", "raw", "--at", before)
+		b.want("2\n", "count", name, "-o", "raw", "--prefix", "d")
+		b.want("COUNT\n    3\n", "count", name, "--from", "b", "--to", "e")
+	}
+}
+
+// Any bytes go through load and dump and come out as they were, in both formats and from one kind of keyspace to the other.
+func TestLoadAndDumpReproduceEachOther(t *testing.T) {
+	b := cluster(t)
+	for _, name := range []string{"dump-a", "dump-c"} {
+		b.ok("keyspace", "create", name, "--partitions", "hash:5")
+	}
+	b.ok("keyspace", "create", "dump-b", "--partitions", "range", "--split-at", "@", "--split-at", "gIA=")
+	random := rand.New(rand.NewPCG(1, 2))
+	field := func(least, most int) []byte {
+		bytes := make([]byte, least+random.IntN(most))
+		for i := range bytes {
+			bytes[i] = byte(random.Uint32())
+		}
+		return bytes
+	}
+	want := make(map[string]string)
+	var file strings.Builder
+	for range 5000 {
+		key, value := field(1, 12), field(0, 60)
+		want[string(key)] = string(value)
+		fmt.Fprintf(&file, "{\"key_base64\":%q,\"value_base64\":%q}\n", base64.StdEncoding.EncodeToString(key), base64.StdEncoding.EncodeToString(value))
+	}
+	dir := t.TempDir()
+	save := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if got := b.ok("load", "dump-a", save("records.jsonl", file.String())); !strings.HasPrefix(got, "5000 records written") {
+		t.Errorf("load said %q", got)
+	}
+	tsv := b.ok("dump", "dump-a")
+	if lines := strings.Count(tsv, "\n"); lines != len(want) {
+		t.Fatalf("the dump has %d lines for %d keys", lines, len(want))
+	}
+	b.ok("load", "dump-b", save("dump.tsv", tsv))
+	jsonl := b.ok("dump", "dump-b", "--format", "jsonl")
+	b.run(jsonl, exitOK, "load", "dump-c", "-", "--format", "jsonl")
+	if again := b.ok("dump", "dump-c"); again != tsv {
+		t.Error("after three keyspaces and two formats the dump differs")
+	}
+	if scanned := b.ok("scan", "dump-c", "-o", "tsv"); scanned != tsv {
+		t.Error("scan prints other bytes than dump")
+	}
+	if scanned := b.ok("scan", "dump-b", "-o", "json"); scanned != jsonl {
+		t.Error("scan prints other JSON than dump")
+	}
+}
+
+func TestAMalformedFileIsRefusedBeforeTheFirstWrite(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "bad-file", "--partitions", "hash:2")
+	file := filepath.Join(t.TempDir(), "bad.tsv")
+	if err := os.WriteFile(file, []byte("a\t1\nb\t2\nthree\nd\t4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.fails(exitFailed, "bad.tsv (as tsv): after 2 good records: line 3: there is no tab between key and value; nothing was written", "load", "bad-file", file)
+	b.want("0\n", "count", "bad-file", "-o", "raw")
+	got := b.run("a\t1\nb\t2\nthree\nd\t4\n", exitFailed, "load", "bad-file")
+	if want := "stdin (as tsv): line 3: there is no tab between key and value; the 2 records before it were written"; !strings.Contains(got.err, want) {
+		t.Errorf("said %q, want %q in it", got.err, want)
+	}
+	b.want("2\n", "count", "bad-file", "-o", "raw")
+	b.fails(exitNotFound, "no-such-keyspace", "load", "no-such-keyspace", os.DevNull)
+}
+
+func TestBenchVerbs(t *testing.T) {
+	b := cluster(t)
+	common := []string{"--duration", "300ms", "--warm-up", "0s", "--records", "500", "--clients", "4", "--partitions", "hash:2"}
+	for _, args := range [][]string{{"put"}, {"get"}, {"scan", "--rows", "10"}, {"ycsb", "--workload", "f"}} {
+		out := b.ok(append(append([]string{"bench"}, args...), append(common, "-o", "json")...)...)
+		if !strings.Contains(out, `"count":`) || !strings.Contains(out, `"errors": 0`) {
+			t.Errorf("bench %v: %s", args, out)
+		}
+	}
+	b.fails(exitNotFound, "no-such-keyspace", append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
+	b.ok("keyspace", "create", "bench-empty", "--partitions", "hash:2")
+	got := b.run("", exitFailed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
+	if !strings.Contains(got.err, "operations failed") || !strings.Contains(got.out, "not found") {
+		t.Errorf("a benchmark that fails: %+v", got)
+	}
+}
+
+// Where nobody answers, the error names the address and comes soon.
+func TestNobodyThere(t *testing.T) {
+	got := command(t, "", nil, "get", "fruit", "apple", "--endpoints", "127.0.0.1:1", "--timeout", "5s")
+	if got.code != exitUnavailable || !strings.Contains(got.err, "127.0.0.1:1") {
+		t.Errorf("%+v", got)
+	}
+}

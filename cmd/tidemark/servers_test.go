@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// screen is a writer that can be read while others write, and waited on.
+type screen struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	changed chan struct{}
+}
+
+func newScreen() *screen { return &screen{changed: make(chan struct{}, 1)} }
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return s.text.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// server is a demo or start that runs.
+type server struct {
+	t        *testing.T
+	out, err *screen
+	stop     context.CancelFunc
+	ended    chan int
+}
+
+func serve(t *testing.T, args ...string) *server {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{t: t, out: newScreen(), err: newScreen(), stop: cancel, ended: make(chan int, 1)}
+	go func() {
+		s.ended <- run(ctx, args, streams{in: strings.NewReader(""), out: s.out, err: s.err, getenv: func(string) string { return "" }})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-s.ended; code != exitOK {
+			t.Errorf("%q ended with code %d: %s", args, code, s.err)
+		}
+		s.ended <- 0
+	})
+	return s
+}
+
+// says waits until the server has said something.
+func (s *server) says(pattern string) []string {
+	s.t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(s.out.String()); found != nil {
+			return found
+		}
+		select {
+		case <-s.out.changed:
+		case code := <-s.ended:
+			s.ended <- code
+			s.t.Fatalf("it ended with code %d before it said %q: %s%s", code, pattern, s.out, s.err)
+		case <-limit:
+			s.t.Fatalf("it did not say %q; it said: %s%s", pattern, s.out, s.err)
+		}
+	}
+}
+
+func (s *server) end() {
+	s.t.Helper()
+	s.stop()
+	code := <-s.ended
+	s.ended <- code
+	if code != exitOK {
+		s.t.Fatalf("ended with code %d: %s", code, s.err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// What the demo tells people to type works, and what was written is there when it is started again.
+func TestDemoGoesOnWhereItStopped(t *testing.T) {
+	dir, address := filepath.Join(t.TempDir(), "a b"), freeAddress(t)
+	demo := []string{"demo", "--dir", dir, "--nodes", "1", "--listen", address}
+	first := serve(t, demo...)
+	first.says(`Ctrl-C stops the cluster`)
+	for _, line := range regexp.MustCompile(`(?m)^    tidemark (.*)$`).FindAllStringSubmatch(first.out.String(), -1) {
+		args := strings.Fields(strings.ReplaceAll(line[1], "hash:8", "hash:2 --replicas 1"))
+		if args[0] == "bench" {
+			continue
+		}
+		if got := command(t, "", nil, append(args, "--timeout", "60s")...); got.code != exitOK {
+			t.Fatalf("%q: %+v", args, got)
+		}
+	}
+	first.end()
+	if want := "go on with: tidemark demo --dir '" + dir + "'"; !strings.Contains(first.out.String(), want) {
+		t.Errorf("the demo said\n%swant in it: %s", first.out, want)
+	}
+	second := serve(t, demo...)
+	second.says(`ready after`)
+	got := command(t, "", nil, "get", "fruit", "apple", "-o", "raw", "--endpoints", address, "--timeout", "60s")
+	if got.code != exitOK || got.out != "green" {
+		t.Errorf("after the restart: %+v", got)
+	}
+	second.end()
+}
+
+func TestOneServer(t *testing.T) {
+	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
+	start := []string{"start", "--dir", dir, "--listen", address, "--core", address, "--http", http}
+	s := serve(t, start...)
+	s.says(`^tidemark: ready on ` + regexp.QuoteMeta(address) + "\n$")
+	if s.err.String() != "" {
+		t.Errorf("logs are quiet by default, but: %s", s.err)
+	}
+	environment := map[string]string{endpointsEnv: address}
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"keyspace create three --partitions hash:1", exitUsage, "3"},
+		{"keyspace create one --partitions hash:2 --replicas 1", exitOK, ""},
+		{"put one key value", exitOK, ""},
+		{"count one -o raw", exitOK, ""},
+	} {
+		if got := command(t, "", environment, append(strings.Fields(c.args), "--timeout", "60s")...); got.code != c.code || !strings.Contains(got.err, c.says) {
+			t.Errorf("%s: %+v", c.args, got)
+		}
+	}
+	got := command(t, "", nil, "start", "--dir", dir, "--listen", freeAddress(t), "--core", address)
+	if got.code == exitOK || !strings.Contains(got.err, dir) || !strings.Contains(got.err, "in use") {
+		t.Errorf("a second process on the same directory: %+v", got)
+	}
+	s.end()
+}
