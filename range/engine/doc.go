@@ -35,7 +35,8 @@
 // # When a file is corrupt
 //
 // Blocks, WAL records and manifests carry checksums, which are Pebble's. A bad one comes out as an error from the read, or
-// the open, that met it; IsCorruption knows it.
+// the open, that met it; IsCorruption knows it. Where Pebble would take damage for the end of a file, verify proves that it is
+// not (see there, and walMark).
 //
 // # Who owns what
 //
