@@ -54,8 +54,8 @@ type directory struct {
 // openDirectory locks a data directory, which it makes if it is not there, and reads who it belongs to.
 func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, err error) {
 	d := &directory{fs: fs, path: path}
-	if err := fs.MkdirAll(path, 0o755); err != nil {
-		return nil, fmt.Errorf("%w: making %s: %w", ErrDirectory, path, err)
+	if err := makeDir(fs, path); err != nil {
+		return nil, err
 	}
 	d.lock, err = fs.Lock(fs.PathJoin(path, "LOCK"))
 	if err != nil {
@@ -84,6 +84,41 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program knows up to %d); start the newer program again", ErrDirectory, path, d.id.Format, directoryFormat)
 	}
 	return d, nil
+}
+
+// makeDir makes a directory, and those above it, if they are not there, so that they outlive a power failure: otherwise a
+// server could promise something in its directory, and find the directory gone.
+func makeDir(fs vfs.FS, path string) error {
+	var above []string
+	for dir := path; ; {
+		if _, err := fs.Stat(dir); err == nil {
+			break
+		}
+		parent := fs.PathDir(dir)
+		above = append(above, parent)
+		if parent == dir {
+			break
+		}
+		dir = parent
+	}
+	err := fs.MkdirAll(path, 0o755)
+	for _, dir := range above {
+		if err == nil {
+			err = syncDir(fs, dir)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: making %s: %w", ErrDirectory, path, err)
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, path string) error {
+	dir, err := fs.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (d *directory) read() ([]byte, error) {
@@ -128,20 +163,12 @@ func (d *directory) save() error {
 		err = d.fs.Rename(fresh, d.fs.PathJoin(d.path, identityFile))
 	}
 	if err == nil {
-		err = d.syncParent()
+		err = syncDir(d.fs, d.path)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: writing %s in %s: %w", ErrDirectory, identityFile, d.path, err)
 	}
 	return nil
-}
-
-func (d *directory) syncParent() error {
-	dir, err := d.fs.OpenDir(d.path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // join notes the cluster that the server belongs to; it never changes afterwards.

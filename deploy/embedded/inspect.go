@@ -1,12 +1,34 @@
 package embedded
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
-// Node is the data node inside the server, for debugging and tests; nil before it has joined, and in a server that is none.
-func (s *Server) Node() *node.Node {
+// What tests and debugging look at, and push, inside a server; nothing of the server itself uses it.
+
+// ReplicaState is one replica of a partition, as it is on this server at the moment.
+type ReplicaState struct {
+	Partition, Replica, Node uint64
+	// Leader is the replica that leads as far as this one knows, 0 if it knows none; Leads says that it is this one.
+	Leader, Term uint64
+	Leads        bool
+	Applied      uint64
+	// Failed is why the replica does nothing any more.
+	Failed error
+	// Peers are the ids of all replicas of the partition.
+	Peers []uint64
+}
+
+// ErrNoReplica is returned for a partition that this server has no replica of.
+var ErrNoReplica = errors.New("no replica here")
+
+func (s *Server) dataNode() *node.Node {
 	s.parts.Lock()
 	defer s.parts.Unlock()
 	if s.parts.node == nil {
@@ -15,12 +37,65 @@ func (s *Server) Node() *node.Node {
 	return s.parts.node.node
 }
 
-// CoreHost is the Raft host of the server's member of the consistent core, for debugging and tests; nil before there is one.
-func (s *Server) CoreHost() *host.Host {
+// NodeID is the id of the data node, 0 before it has one.
+func (s *Server) NodeID() uint64 { return s.node.Load() }
+
+// Replicas returns the state of all replicas on this server.
+func (s *Server) Replicas() []ReplicaState {
+	var all []ReplicaState
+	n := s.dataNode()
+	if n == nil {
+		return nil
+	}
+	n.Inspect(func(id keys.PartitionID, _ *replica.Replica, g *host.Group) {
+		leader, term := g.Leader()
+		r := ReplicaState{
+			Partition: uint64(id), Replica: uint64(g.Self()), Node: uint64(n.ID()), Leader: uint64(leader), Term: term,
+			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(),
+		}
+		for _, v := range g.Identity().Voters {
+			r.Peers = append(r.Peers, uint64(v))
+		}
+		all = append(all, r)
+	})
+	return all
+}
+
+// Checksum is a sum over everything replicated of a partition, and the applied index it is of.
+func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
+	err = fmt.Errorf("partition %d: %w", partition, ErrNoReplica)
+	if n := s.dataNode(); n != nil {
+		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
+			if uint64(id) == partition {
+				index, sum, err = r.Checksum()
+			}
+		})
+	}
+	return index, sum, err
+}
+
+// TransferLeader makes a replica that leads hand over to another one; nothing happens if it does not lead.
+func (s *Server) TransferLeader(partition, to uint64) {
+	if n := s.dataNode(); n != nil {
+		n.Inspect(func(id keys.PartitionID, _ *replica.Replica, g *host.Group) {
+			if uint64(id) == partition {
+				g.TransferLeader(keys.ReplicaID(to))
+			}
+		})
+	}
+}
+
+// LeadsCore says whether this server's member leads the consistent core.
+func (s *Server) LeadsCore() bool {
 	s.parts.Lock()
 	defer s.parts.Unlock()
 	if s.parts.core == nil {
-		return nil
+		return false
 	}
-	return s.parts.core.host
+	g := s.parts.core.host.Group(coreGroup)
+	if g == nil {
+		return false
+	}
+	leader, _ := g.Leader()
+	return leader == g.Self()
 }

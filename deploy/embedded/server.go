@@ -90,8 +90,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
 	})
 	if config.has(RoleCore) {
-		if err := config.FS.MkdirAll(s.directory.sub("core"), 0o755); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
+		if err := makeDir(config.FS, s.directory.sub("core")); err != nil {
+			return nil, err
 		}
 		s.bootstrap, err = bootstrap.Open(bootstrap.Config{
 			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")}, Self: config.Advertise, Core: config.Core,

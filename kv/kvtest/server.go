@@ -153,3 +153,6 @@ func (c *Cluster) HealAll() {
 	}
 	c.network.HealAll()
 }
+
+// Heal ends the cuts between two servers, in both directions.
+func (c *Cluster) Heal(a, b int) { c.network.Heal(c.Host(a), c.Host(b)) }
