@@ -43,6 +43,8 @@ type Group struct {
 	core  *group.Group
 	awake bool
 	steps struct {
+		// term and vote are what the log has, or is about to have.
+		term, vote uint64
 		installing bool
 		held       []*raftlog.Append // appends that came behind a snapshot that is being installed
 		readSeq    uint64

@@ -279,6 +279,12 @@ func (s *shard) handle(g *Group, out *group.Output) {
 
 // append turns a MsgStorageAppend into an append of the log.
 func (s *shard) append(g *Group, m *raftpb.Message) {
+	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil && m.GetTerm() == g.steps.term && m.GetVote() == g.steps.vote {
+		return // a new commit index and nothing else: it needs no disk, and nobody waits for it
+	}
+	if m.Term != nil {
+		g.steps.term, g.steps.vote = m.GetTerm(), m.GetVote()
+	}
 	a := &raftlog.Append{Group: g.storage, Entries: m.Entries, Context: &appended{group: g, responses: m.Responses}}
 	if m.Term != nil {
 		a.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}

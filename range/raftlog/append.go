@@ -23,6 +23,15 @@ type Append struct {
 	Context any
 }
 
+// needsDisk says whether the append has to be on disk before it is reported. A commit index alone does not: it is found
+// again from the other replicas, and from what was applied. Called on the append worker.
+func (a *Append) needsDisk() bool {
+	if len(a.Entries) > 0 || a.Snapshot.Index != 0 {
+		return true
+	}
+	return a.HardState != nil && (a.HardState.GetTerm() != a.Group.writtenTerm || a.HardState.GetVote() != a.Group.writtenVote)
+}
+
 func (a *Append) size() int {
 	n := 64
 	for _, e := range a.Entries {
@@ -99,17 +108,25 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	start := time.Now()
 	entries := 0
 	for _, a := range appends {
+		if !a.needsDisk() {
+			continue
+		}
 		if err := a.encode(batch); err != nil {
 			return fmt.Errorf("group %s: encoding an append: %w", a.Group.id, err)
 		}
 		entries += len(a.Entries)
 	}
 	size := batch.Len()
-	if err := l.db.Commit(batch, true); err != nil {
-		return fmt.Errorf("writing the raft log: %w", err)
+	if !batch.Empty() {
+		if err := l.db.Commit(batch, true); err != nil {
+			return fmt.Errorf("writing the raft log: %w", err)
+		}
 	}
 	for _, a := range appends {
 		a.Group.appended(a)
+	}
+	if entries == 0 {
+		return nil
 	}
 	l.metrics.batches.Inc()
 	l.metrics.appends.Add(float64(len(appends)))
@@ -153,6 +170,7 @@ func (a *Append) encode(batch *engine.LogBatch) error {
 		g.written = last
 	}
 	if a.HardState != nil {
+		g.writtenTerm, g.writtenVote = a.HardState.GetTerm(), a.HardState.GetVote()
 		return batch.Set(appendGroupKey(nil, g.id, kindHardState), encodeHardState(a.HardState), nil)
 	}
 	return nil

@@ -17,10 +17,11 @@ type Group struct {
 	log *Log
 	id  keys.PartitionID
 
-	// written is the last index that the append worker has written; only the append worker touches it after Open.
-	written uint64
+	// What the append worker has written last; only it touches these after OpenGroup.
+	written                  uint64
+	writtenTerm, writtenVote uint64
 
-	// snapshotMeta returns the index and term that a snapshot taken now would have.
+	// applied returns the index and term that a snapshot taken now would have.
 	applied func() (index, term uint64)
 
 	mu struct {
@@ -58,6 +59,7 @@ func (l *Log) OpenGroup(id Identity, applied func() (index, term uint64)) (*Grou
 		return nil, fmt.Errorf("opening the log of group %s: %w", id.Group, err)
 	}
 	g.written = g.mu.last
+	g.writtenTerm, g.writtenVote = g.mu.hardState.GetTerm(), g.mu.hardState.GetVote()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
