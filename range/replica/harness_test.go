@@ -39,9 +39,15 @@ func testPartition(replicas int) *clusterpb.Partition {
 	return p
 }
 
+// failer is what the harness needs of a test.
+type failer interface {
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+}
+
 // testCluster is a partition's replicas around one log, which the test commits to by hand.
 type testCluster struct {
-	t        testing.TB
+	t        failer
 	physical *hlc.Manual
 	members  []*member
 	full     bool
@@ -75,11 +81,13 @@ type member struct {
 	proposed []group.Entry
 	reads    []func(error)
 	woken    int
+	// deposed: it thinks that it leads, and has no lease.
+	deposed bool
 }
 
 var _ Group = (*member)(nil)
 
-func newTestCluster(t testing.TB, replicas int, limits Limits) *testCluster {
+func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true}
 	for i := range replicas {
 		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}
@@ -186,7 +194,7 @@ func (m *member) Lease() (uint64, bool) {
 	m.mu.Unlock()
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
-	return l.Term, l.IsLeader && m.cluster.lease
+	return l.Term, l.IsLeader && m.cluster.lease && !m.deposed
 }
 
 func (m *member) Leader() (keys.ReplicaID, uint64) {

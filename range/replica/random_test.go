@@ -1,0 +1,765 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A random history: three replicas with clocks that are apart, clients that retry, elections that come before, during and
+// after everything, lost proposals, crashes, snapshots, garbage collection. Beside it stands a naive model: the
+// versions that the committed log holds, kept in a map, decided by the rules and not by the code under test. Checked are:
+//
+//   - replicas at the same index have the same checksum, and the state is the model's;
+//   - of each request at most one version per key was ever written, and one if it was acknowledged, at the timestamp in the answer;
+//   - versions of a key ascend in the order of the log, and are above whatever had been seen of the key before the request was first sent;
+//   - what compare-and-swap and delete say is true of the version before theirs;
+//   - a read of the latest value sees everything that was acknowledged or read before it began;
+//   - a read at a timestamp is repeatable: in the end the model says the same of that timestamp.
+func TestRandomHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t)
+		defer h.c.close()
+		t.Repeat(map[string]func(*rapid.T){
+			"write":    h.write,
+			"write2":   h.write,
+			"write3":   h.write,
+			"retry":    h.retry,
+			"read":     h.read,
+			"read2":    h.read,
+			"commit":   h.commit,
+			"apply":    h.apply,
+			"apply2":   h.apply,
+			"drop":     h.drop,
+			"elect":    h.elect,
+			"lease":    h.lease,
+			"confirm":  h.confirm,
+			"crash":    h.crash,
+			"snapshot": h.snapshot,
+			"collect":  h.collect,
+			"clock":    func(t *rapid.T) { h.advance(time.Duration(rapid.IntRange(1, 40).Draw(t, "ms")) * time.Millisecond) },
+			"":         h.check,
+		})
+		h.finish()
+	})
+}
+
+const historyKeys = "bcdef"
+
+// fault notes that something is wrong, from wherever it was noticed; check reports it.
+func (h *history) fault(format string, args ...any) {
+	if h.wrong == "" {
+		h.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// operation is one request of a client, with all its attempts.
+type operation struct {
+	client  int
+	request *kvpb.Request
+	// called is when the first attempt was sent; seen is the highest version known of each key at that moment.
+	called int
+	seen   map[string]hlc.Timestamp
+	// attempts counts how often it was sent. Only the answer to the last attempt reaches the client: the streams of the others broke.
+	attempts int
+	done     bool
+	response *kvpb.Response
+}
+
+// reading is an answered read that is checked in the end.
+type reading struct {
+	request  *kvpb.Request
+	response *kvpb.Response
+}
+
+type modelVersion struct {
+	ts        hlc.Timestamp
+	request   mvcc.RequestID
+	tombstone bool
+	value     string
+}
+
+type history struct {
+	t       *rapid.T
+	c       *testCluster
+	leader  *member
+	step    int
+	clients [3]struct {
+		sequence uint64
+		session  hlc.Timestamp
+	}
+	operations []*operation
+	readings   []reading
+	// seen is the highest version of each key that was acknowledged or read.
+	seen map[string]hlc.Timestamp
+	// acknowledged is the highest timestamp of all that was acknowledged.
+	acknowledged hlc.Timestamp
+
+	// The model.
+	modelled  int
+	commands  appliedRecord
+	versions  map[string][]modelVersion
+	stale     *member
+	threshold hlc.Timestamp
+
+	wrong string
+}
+
+func newHistory(t *rapid.T) *history {
+	h := &history{t: t, seen: map[string]hlc.Timestamp{}, versions: map[string][]modelVersion{}}
+	h.c = newTestCluster(t, 3, Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"), MaxEntryBytes: 200, MaxQueuedWrites: 6})
+	for i, m := range h.c.members {
+		m.skew = time.Duration(i-1) * 90 * time.Millisecond
+	}
+	for i := range h.clients {
+		// They have asked for Now. (A session of zero proves nothing about what was collected.)
+		h.clients[i].session = hlc.Timestamp{Wall: h.c.physical.Now()}
+	}
+	h.elect(t)
+	h.apply(t)
+	return h
+}
+
+func (h *history) advance(d time.Duration) {
+	h.step++
+	h.c.physical.Advance(d)
+}
+
+// send submits a request to a member and takes the answer in when it comes.
+func (h *history) send(m *member, client int, q *kvpb.Request, answered func(*kvpb.Response)) {
+	h.step++
+	replies := 0
+	m.replica.Submit([]Pending{{Client: uint64(client + 1), Request: q, Arrived: time.Now(), Reply: func(response *kvpb.Response) {
+		// All goroutines have ended before the next step begins, so nothing else runs; but several may answer at once.
+		h.c.mu.Lock()
+		defer h.c.mu.Unlock()
+		if replies++; replies > 1 {
+			h.fault("request %v was answered twice", q)
+		}
+		if s := &h.clients[client]; response.Now != nil {
+			s.session = hlc.Max(s.session, rpc.FromTimestamp(response.Now))
+		}
+		answered(response)
+	}}})
+	h.c.settle()
+}
+
+// target is the leader mostly, or another one.
+func (h *history) target(t *rapid.T) *member {
+	if rapid.IntRange(0, 9).Draw(t, "target") > 0 {
+		return h.leader
+	}
+	return h.draw(t, "member")
+}
+
+func (h *history) draw(t *rapid.T, label string) *member {
+	return h.c.members[rapid.IntRange(0, len(h.c.members)-1).Draw(t, label)]
+}
+
+func drawKey(t *rapid.T) []byte {
+	return []byte{historyKeys[rapid.IntRange(0, len(historyKeys)-1).Draw(t, "key")]}
+}
+
+func (h *history) write(t *rapid.T) {
+	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
+	s := &h.clients[client]
+	s.sequence++
+	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence, Session: rpc.ToTimestamp(s.session)}
+	value := func() []byte { return fmt.Appendf(nil, "v%d-%d", client, s.sequence) }
+	switch rapid.IntRange(0, 7).Draw(t, "write") {
+	case 0, 1, 2:
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: drawKey(t), Value: value()}}
+	case 3:
+		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: drawKey(t)}}
+	case 4, 5:
+		c := &kvpb.CompareAndSwapRequest{Key: drawKey(t), NewValue: value()}
+		newest := h.newest(string(c.Key))
+		switch rapid.IntRange(0, 2).Draw(t, "expect") {
+		case 0:
+			c.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
+		case 1:
+			c.Expected = &kvpb.CompareAndSwapRequest_Value{Value: []byte(newest.value)}
+		case 2:
+			c.Expected = &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Wall: uint64(newest.ts.Wall), Logical: newest.ts.Logical}}
+		}
+		q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: c}
+	case 6:
+		b := &kvpb.WriteBatchRequest{}
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), 1, 3, rapid.ID[byte]).Draw(t, "keys") {
+			o := &kvpb.WriteOperation{Key: []byte{key}, Value: value()}
+			if rapid.Bool().Draw(t, "delete") {
+				o.Value, o.Delete = nil, true
+			}
+			b.Operations = append(b.Operations, o)
+		}
+		q.Command = &kvpb.Request_WriteBatch{WriteBatch: b}
+	case 7:
+		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{
+			Start: drawKey(t), MaxRows: rapid.Uint32Range(0, 2).Draw(t, "max")}}
+	}
+	o := &operation{client: client, request: q, called: h.step, seen: map[string]hlc.Timestamp{}}
+	for key, ts := range h.seen {
+		o.seen[key] = ts
+	}
+	h.operations = append(h.operations, o)
+	h.attempt(t, o)
+}
+
+// retry sends an operation once more, whether or not its last attempt has been answered.
+func (h *history) retry(t *rapid.T) {
+	var open []*operation
+	for _, o := range h.operations {
+		if !o.done {
+			open = append(open, o)
+		}
+	}
+	if len(open) == 0 {
+		t.Skip("nothing to retry")
+	}
+	h.attempt(t, open[rapid.IntRange(0, len(open)-1).Draw(t, "operation")])
+}
+
+func (h *history) attempt(t *rapid.T, o *operation) {
+	q := &kvpb.Request{Id: o.request.Id, Generation: o.request.Generation, Term: h.c.term, Sequence: o.request.Sequence,
+		Session: o.request.Session, Command: o.request.Command}
+	o.attempts++
+	attempt := o.attempts
+	h.send(h.target(t), o.client, q, func(response *kvpb.Response) {
+		if response.Error != nil {
+			if response.Error.Code == kvpb.ErrorCode_INVALID_ARGUMENT || response.Error.Code == kvpb.ErrorCode_NODE_UNHEALTHY {
+				h.fault("%s", describe(response))
+			}
+			return
+		}
+		if o.done || attempt != o.attempts {
+			return
+		}
+		o.done, o.response = true, response
+		h.observeWrite(o)
+	})
+}
+
+// observeWrite notes what an answer says about the state, at the moment it says it.
+func (h *history) observeWrite(o *operation) {
+	version, written := h.outcome(o)
+	for _, key := range written {
+		if version.LessEq(o.seen[key]) {
+			h.fault("%s was answered with a version that is not above %s, known before it was sent", describe(o.response), stamp(o.seen[key]))
+		}
+		h.seen[key] = hlc.Max(h.seen[key], version)
+	}
+	if session := rpc.FromTimestamp(o.request.Session); len(written) > 0 && version.LessEq(session) {
+		h.fault("%s is not above the session's timestamp %s", describe(o.response), stamp(session))
+	}
+	h.acknowledged = hlc.Max(h.acknowledged, version)
+}
+
+// outcome is the version that an answer claims to have written, and the keys that are known to have it.
+func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string) {
+	switch x := o.response.Result.(type) {
+	case *kvpb.Response_Put:
+		return rpc.FromTimestamp(x.Put.Version), []string{string(o.request.GetPut().Key)}
+	case *kvpb.Response_Delete:
+		if x.Delete.Version != nil {
+			return rpc.FromTimestamp(x.Delete.Version), []string{string(o.request.GetDelete().Key)}
+		}
+	case *kvpb.Response_CompareAndSwap:
+		if x.CompareAndSwap.Swapped {
+			return rpc.FromTimestamp(x.CompareAndSwap.Version), []string{string(o.request.GetCompareAndSwap().Key)}
+		}
+	case *kvpb.Response_WriteBatch:
+		for _, operation := range o.request.GetWriteBatch().Operations {
+			written = append(written, string(operation.Key))
+		}
+		return rpc.FromTimestamp(x.WriteBatch.Version), written
+	case *kvpb.Response_DeleteRange:
+		return rpc.FromTimestamp(x.DeleteRange.Version), nil
+	}
+	return hlc.Timestamp{}, nil
+}
+
+func (h *history) read(t *rapid.T) {
+	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
+	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Session: rpc.ToTimestamp(h.clients[client].session)}
+	if rapid.Bool().Draw(t, "term") {
+		q.Term = h.c.term
+	}
+	var at *kvpb.Timestamp
+	if rapid.IntRange(0, 2).Draw(t, "at") == 0 {
+		at = rpc.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(time.Duration(rapid.IntRange(-400, 50).Draw(t, "ms")) * time.Millisecond))
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "read") {
+	case 0, 1:
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: drawKey(t), At: at}}
+	case 2:
+		q.Command = &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: [][]byte{drawKey(t), drawKey(t)}, At: at}}
+	case 3:
+		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: drawKey(t), Reverse: rapid.Bool().Draw(t, "reverse"), At: at,
+			MaxRows: rapid.Uint32Range(0, 3).Draw(t, "max")}}
+	}
+	seen := map[string]hlc.Timestamp{}
+	for key, ts := range h.seen {
+		seen[key] = ts
+	}
+	acknowledged := h.acknowledged
+	h.send(h.target(t), client, q, func(response *kvpb.Response) {
+		if response.Error != nil {
+			return
+		}
+		h.readings = append(h.readings, reading{q, response})
+		if at != nil {
+			return
+		}
+		switch x := response.Result.(type) {
+		case *kvpb.Response_Get:
+			key := string(q.GetGet().Key)
+			version := rpc.FromTimestamp(x.Get.Version)
+			// That of an absent key is not told: then the tombstone, or nothing, must be what was there.
+			if x.Get.Found && version.Less(seen[key]) {
+				h.fault("key %s: %s, but %s was known before", key, describe(response), stamp(seen[key]))
+			}
+			if x.Get.Found {
+				h.seen[key] = hlc.Max(h.seen[key], version)
+			}
+		case *kvpb.Response_BatchGet:
+			if rpc.FromTimestamp(x.BatchGet.At).Less(acknowledged) {
+				h.fault("%s, but a write at %s was acknowledged before", describe(response), stamp(acknowledged))
+			}
+		case *kvpb.Response_Scan:
+			if rpc.FromTimestamp(x.Scan.At).Less(acknowledged) {
+				h.fault("%s, but a write at %s was acknowledged before", describe(response), stamp(acknowledged))
+			}
+		}
+	})
+}
+
+func (h *history) commit(t *rapid.T) {
+	h.step++
+	h.leader.commit(rapid.IntRange(1, 3).Draw(t, "n"))
+}
+
+func (h *history) apply(t *rapid.T) {
+	h.step++
+	m := h.leader
+	if rapid.Bool().Draw(t, "any") {
+		m = h.draw(t, "member")
+	}
+	m.catchUp(rapid.IntRange(1, 6).Draw(t, "n"), rapid.IntRange(1, 3).Draw(t, "chunk"))
+	h.c.settle()
+}
+
+// drop loses the oldest proposals of the leader, as Raft may; sometimes it says so.
+func (h *history) drop(t *rapid.T) {
+	h.step++
+	if rapid.IntRange(0, 3).Draw(t, "dice") > 0 {
+		t.Skip("not now")
+	}
+	h.leader.drop(rapid.IntRange(1, 2).Draw(t, "n"))
+	h.leader.mu.Lock()
+	l, left := h.leader.leadership, len(h.leader.proposed)
+	h.leader.mu.Unlock()
+	// With nothing behind what is lost, only the group can know.
+	if left == 0 || rapid.Bool().Draw(t, "told") {
+		h.leader.tell(l)
+		h.c.settle()
+	}
+}
+
+// elect makes a member lead. The old leader may not hear of it for a while; it has no lease then, and nothing it proposes is committed.
+func (h *history) elect(t *rapid.T) {
+	if h.leader != nil && rapid.IntRange(0, 3).Draw(t, "dice") > 0 {
+		t.Skip("not now")
+	}
+	// An election takes longer than clocks are apart: see LeadershipChanged.
+	h.advance(300 * time.Millisecond)
+	old := h.leader
+	if h.stale != nil {
+		h.hearOfLeader(h.stale)
+	}
+	if old != nil {
+		// Some of what it proposed reached those who vote.
+		old.commit(rapid.IntRange(0, 2).Draw(t, "kept"))
+		old.drop(-1)
+	}
+	h.leader = h.draw(t, "leader")
+	h.c.mu.Lock()
+	h.c.term++
+	l := group.Leadership{Term: h.c.term, Leader: h.leader.id}
+	h.c.log = append(h.c.log, group.Entry{Index: uint64(len(h.c.log) + 1), Term: h.c.term})
+	h.c.mu.Unlock()
+	for _, m := range h.c.members {
+		if m == old && m != h.leader && rapid.Bool().Draw(t, "unaware") {
+			h.stale, m.deposed = m, true
+			continue
+		}
+		if m != h.leader {
+			m.tell(l)
+		}
+	}
+	h.c.settle()
+	l.IsLeader = true
+	h.leader.tell(l)
+	h.c.settle()
+}
+
+func (h *history) hearOfLeader(m *member) {
+	h.stale, m.deposed = nil, false
+	m.drop(-1)
+	m.failReadsOnce(errors.New("not leader"))
+	m.tell(group.Leadership{Term: h.c.term, Leader: h.leader.id})
+	h.c.settle()
+}
+
+// lease changes whether the leader holds its lease; a stale leader never does.
+func (h *history) lease(t *rapid.T) {
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	h.step++
+	h.c.lease = rapid.IntRange(0, 2).Draw(t, "lease") > 0
+}
+
+// confirm answers what waits for a read index.
+func (h *history) confirm(t *rapid.T) {
+	h.step++
+	if h.stale != nil && rapid.Bool().Draw(t, "stale") {
+		h.hearOfLeader(h.stale)
+		return
+	}
+	if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
+		h.leader.failReadsOnce(errors.New("timeout"))
+	} else {
+		h.leader.catchUp(-1)
+		h.leader.failReadsOnce(nil)
+	}
+	h.c.settle()
+}
+
+// failReadsOnce answers what waits for a read index now, and not what comes of it.
+func (m *member) failReadsOnce(err error) {
+	m.mu.Lock()
+	reads := m.reads
+	m.reads = nil
+	m.mu.Unlock()
+	for _, done := range reads {
+		done(err)
+	}
+}
+
+// crash restarts a follower, which loses what it has not flushed; sometimes it had been told to flush.
+func (h *history) crash(t *rapid.T) {
+	h.step++
+	m := h.draw(t, "member")
+	if m == h.leader || m == h.stale || rapid.IntRange(0, 2).Draw(t, "dice") > 0 {
+		t.Skip("not now")
+	}
+	if rapid.Bool().Draw(t, "flush") {
+		if err := m.state.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crashed := m.fs.CrashClone(vfs.CrashCloneCfg{})
+	before, _ := m.replica.Applied()
+	durable, err := m.replica.DurableApplied()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := m.leadership
+	m.close()
+	m.fs = crashed
+	m.open(len(h.c.members))
+	m.tell(l)
+	if after, _ := m.replica.Applied(); after < durable || after > before {
+		t.Fatalf("replica %s: applied %d, durable %d before the crash, %d after it", m.id, before, durable, after)
+	}
+}
+
+func (h *history) snapshot(t *rapid.T) {
+	h.step++
+	from, to := h.draw(t, "from"), h.draw(t, "to")
+	there, _ := to.replica.Applied()
+	if here, _ := from.replica.Applied(); here <= there || to == h.leader || to == h.stale {
+		t.Skip("nothing to send")
+	}
+	if err := transfer(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// collect has the leader collect garbage, to the end.
+func (h *history) collect(t *rapid.T) {
+	h.step++
+	if rapid.IntRange(0, 3).Draw(t, "dice") > 0 || !h.leader.replica.Serving() {
+		t.Skip("not now")
+	}
+	h.c.mu.Lock()
+	h.c.auto = true
+	h.c.mu.Unlock()
+	h.leader.commit(-1)
+	h.leader.catchUp(-1)
+	h.c.settle()
+	r := h.leader.replica
+	r.SetGCWindow(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window")) * time.Millisecond)
+	if _, err := r.CollectGarbage(context.Background(), hlc.Timestamp{Wall: h.leader.Now()}); err != nil &&
+		!errors.Is(err, errNotLeader) && !errors.Is(err, errOverloaded) && !errors.Is(err, errOutcomeUnknown) {
+		t.Fatal(err)
+	}
+	h.c.mu.Lock()
+	h.c.auto = false
+	h.c.mu.Unlock()
+	h.c.settle()
+}
+
+// newest is the newest committed version of a key, for requests that shall hit.
+func (h *history) newest(key string) modelVersion {
+	h.model()
+	if versions := h.versions[key]; len(versions) > 0 {
+		return versions[len(versions)-1]
+	}
+	return modelVersion{}
+}
+
+// model takes in what was committed since the last call. Removals of garbage it ignores.
+func (h *history) model() {
+	h.c.mu.Lock()
+	log := h.c.log
+	h.c.mu.Unlock()
+	for ; h.modelled < len(log); h.modelled++ {
+		e := log[h.modelled]
+		if len(e.Data) == 0 {
+			continue
+		}
+		p, err := decodePayload(e.Data)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		// Everything or nothing: the one before it in its term must be the one it was evaluated on.
+		if follows := h.commands.commandTerm == e.Term; (follows && p.base != h.commands.sequence) || (!follows && p.base != 0) {
+			continue
+		}
+		h.commands.commandTerm, h.commands.sequence = e.Term, p.sequence
+		h.threshold = hlc.Max(h.threshold, p.threshold)
+		err = walkBatch(p.batch, func(deletion bool, stateKey, stored []byte) error {
+			internalKey, ts, err := keys.DecodeVersioned(stateKey)
+			if err != nil || deletion {
+				return nil
+			}
+			header, value, err := mvcc.DecodeHeader(stored)
+			if err != nil {
+				return err
+			}
+			key := string(internalKey[keys.KeyspacePrefixLength:])
+			if n := len(h.versions[key]); n > 0 && ts.LessEq(h.versions[key][n-1].ts) {
+				h.t.Fatalf("entry %d: key %s at %s, behind %s", e.Index, key, stamp(ts), stamp(h.versions[key][n-1].ts))
+			}
+			h.versions[key] = append(h.versions[key], modelVersion{ts, header.Request, header.Kind == mvcc.KindTombstone, string(value)})
+			return nil
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// at is the model's value of a key.
+func (h *history) at(key string, ts hlc.Timestamp) (modelVersion, bool) {
+	versions := h.versions[key]
+	i := sort.Search(len(versions), func(i int) bool { return ts.Less(versions[i].ts) })
+	if i == 0 || versions[i-1].tombstone {
+		return modelVersion{}, false
+	}
+	return versions[i-1], true
+}
+
+// check is run after every step.
+func (h *history) check(t *rapid.T) {
+	h.t = t
+	h.c.mu.Lock()
+	wrong := h.wrong
+	h.c.mu.Unlock()
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	sums := map[uint64]uint64{}
+	for _, m := range h.c.members {
+		index, sum, err := m.replica.Checksum()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := sums[index]; ok && other != sum {
+			t.Fatalf("replica %s differs at index %d", m.id, index)
+		}
+		sums[index] = sum
+	}
+}
+
+// finish brings everything to an end and compares it with the model.
+func (h *history) finish() {
+	if h.stale != nil {
+		h.hearOfLeader(h.stale)
+	}
+	h.c.mu.Lock()
+	h.c.lease = true
+	h.c.mu.Unlock()
+	for range 50 {
+		h.leader.commit(-1)
+		for _, m := range h.c.members {
+			m.catchUp(-1)
+		}
+		h.leader.failReadsOnce(nil)
+		h.c.settle()
+	}
+	h.model()
+	h.check(h.t)
+	for _, o := range h.operations {
+		h.checkOperation(o)
+	}
+	for _, r := range h.readings {
+		h.checkReading(r)
+	}
+	// The state is the model's, from the threshold on.
+	r := h.leader.replica
+	for _, key := range historyKeys {
+		for _, v := range h.versions[string(key)] {
+			if v.ts.Less(h.threshold) {
+				continue
+			}
+			got, found, err := mvcc.Get(r.state, keys.InternalKey(r.Descriptor(), []byte(string(key))), v.ts)
+			// A tombstone exactly at the threshold may be gone.
+			if err != nil || (found && (got.Timestamp != v.ts || string(got.Value) != v.value)) || (!found && !v.tombstone) {
+				h.t.Fatalf("key %c at %s: %+v, %v, %v; the model has %+v", key, stamp(v.ts), got, found, err, v)
+			}
+		}
+	}
+}
+
+// checkOperation compares an operation's answer with the history of versions.
+func (h *history) checkOperation(o *operation) {
+	id := mvcc.RequestID{Client: uint64(o.client + 1), Sequence: o.request.Sequence}
+	wrote := map[string]int{}
+	for key, versions := range h.versions {
+		for i, v := range versions {
+			if v.request != id {
+				continue
+			}
+			if _, twice := wrote[key]; twice {
+				h.t.Fatalf("%v was applied twice to key %s", o.request, key)
+			}
+			wrote[key] = i
+		}
+	}
+	if !o.done {
+		return
+	}
+	version, written := h.outcome(o)
+	for _, key := range written {
+		i, ok := wrote[key]
+		if !ok || h.versions[key][i].ts != version {
+			h.t.Fatalf("%v was answered %s; the log does not have it", o.request, describe(o.response))
+		}
+	}
+	if len(written) == 0 && len(wrote) > 0 && o.request.GetDeleteRange() == nil {
+		h.t.Fatalf("%v was answered %s; yet it was applied", o.request, describe(o.response))
+	}
+	live := func(key string) (modelVersion, bool) {
+		if i := wrote[key]; i > 0 && !h.versions[key][i-1].tombstone {
+			return h.versions[key][i-1], true
+		}
+		return modelVersion{}, false
+	}
+	switch x := o.response.Result.(type) {
+	case *kvpb.Response_Delete:
+		key := string(o.request.GetDelete().Key)
+		if _, existed := live(key); len(written) > 0 && existed != x.Delete.Existed {
+			h.t.Fatalf("key %s: %s, but the version before says %t", key, describe(o.response), existed)
+		}
+	case *kvpb.Response_CompareAndSwap:
+		c := o.request.GetCompareAndSwap()
+		if !x.CompareAndSwap.Swapped {
+			return
+		}
+		before, found := live(string(c.Key))
+		ok := false
+		switch e := c.Expected.(type) {
+		case *kvpb.CompareAndSwapRequest_Absent:
+			ok = !found
+		case *kvpb.CompareAndSwapRequest_Value:
+			ok = found && before.value == string(e.Value)
+		case *kvpb.CompareAndSwapRequest_Version:
+			ok = found && before.ts == rpc.FromTimestamp(e.Version)
+		}
+		if !ok {
+			h.t.Fatalf("%v swapped on %+v (%t)", c, before, found)
+		}
+	case *kvpb.Response_DeleteRange:
+		if n := uint64(len(wrote)); n != x.DeleteRange.Deleted {
+			h.t.Fatalf("%v: %s, but %d tombstones are in the log", o.request, describe(o.response), n)
+		}
+		for key, i := range wrote {
+			if h.versions[key][i].ts != version {
+				h.t.Fatalf("%v: %s, but key %s has it at %s", o.request, describe(o.response), key, stamp(h.versions[key][i].ts))
+			}
+			if _, found := live(key); !found {
+				h.t.Fatalf("%v deleted key %s, which was absent", o.request, key)
+			}
+		}
+	}
+}
+
+// checkReading reads again what was read, from the model.
+func (h *history) checkReading(r reading) {
+	same := func(key string, at hlc.Timestamp, g *kvpb.GetResponse) {
+		v, found := h.at(key, at)
+		if found != g.Found || (found && (v.value != string(g.Value) || v.ts != rpc.FromTimestamp(g.Version))) {
+			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)", r.request, describe(r.response), stamp(at), key, v, found)
+		}
+	}
+	switch x := r.response.Result.(type) {
+	case *kvpb.Response_Get:
+		if at := r.request.GetGet().At; at != nil {
+			same(string(r.request.GetGet().Key), rpc.FromTimestamp(at), x.Get)
+		}
+	case *kvpb.Response_BatchGet:
+		for i, key := range r.request.GetBatchGet().Keys {
+			same(string(key), rpc.FromTimestamp(x.BatchGet.At), x.BatchGet.Values[i])
+		}
+	case *kvpb.Response_Scan:
+		q := r.request.GetScan()
+		at := rpc.FromTimestamp(x.Scan.At)
+		var want, got []string
+		for _, key := range historyKeys {
+			v, found := h.at(string(key), at)
+			if found && bytes.Compare([]byte(string(key)), q.Start) >= 0 {
+				want = append(want, fmt.Sprintf("%c=%s(%s)", key, v.value, stamp(v.ts)))
+			}
+		}
+		if q.Reverse {
+			for i, j := 0, len(want)-1; i < j; i, j = i+1, j-1 {
+				want[i], want[j] = want[j], want[i]
+			}
+		}
+		for _, p := range x.Scan.Pairs {
+			got = append(got, fmt.Sprintf("%s=%s(%s)", p.Key, p.Value, wireStamp(p.Version)))
+		}
+		if x.Scan.More && len(got) < len(want) {
+			want = want[:len(got)]
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			h.t.Fatalf("%v was answered %s; at %s it is now %v", r.request, describe(r.response), stamp(at), want)
+		}
+	}
+}
