@@ -118,6 +118,12 @@ func (e *elections) look(h *hosted) {
 	if leader, _ := h.group.Leader(); leader != 0 {
 		return
 	}
+	// While a crowd is awake, most of these groups will hear of a leader without being woken; but the crowd may be one that
+	// has no quorum and never sleeps, so a few have their turn all the same.
+	if n.host.Awake() > busyGroups && !h.prefersSelf() && n.config.Random()%10 != 0 {
+		e.add(h, n.now()+int64(time.Second)+n.jitter(time.Second))
+		return
+	}
 	// A node that must not serve leaves the lead to others.
 	if n.health.fit() {
 		n.metrics.campaigns.Inc()

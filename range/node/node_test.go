@@ -251,10 +251,14 @@ func TestReports(t *testing.T) {
 			return true
 		}
 		c.await("the core knows leaders and sizes", 10*time.Second, reported)
+		c.await("leaders are spread", 30*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("the core knows how many replicas and leaders there are", 10*time.Second, func() bool {
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			s := c.core.stats[1]
+			return s.GetReplicas() == 6 && s.GetLeaders() == 2
+		})
 		c.core.mu.Lock()
-		if s := c.core.stats[1]; s.GetReplicas() != 6 || s.GetLeaders() != 2 {
-			t.Errorf("statistics of node 1: %v", s)
-		}
 		// A new leader of the core knows nothing.
 		clear(c.core.reports)
 		clear(c.core.reporter)
