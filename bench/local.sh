@@ -15,7 +15,7 @@ export TIDEMARK_ENDPOINTS=127.0.0.1:$port
 demo=$!
 trap 'kill "$demo" 2>/dev/null || true; wait "$demo" 2>/dev/null || true; rm -rf "$dir"' EXIT
 
-if ! "$tidemark" status --wait --timeout 60s >/dev/null; then
+if ! "$tidemark" status --wait --nodes 3 --timeout 60s >/dev/null; then
     echo "the demo cluster did not become ready; it said:" >&2
     cat "$log" >&2
     exit 1

@@ -132,7 +132,7 @@ func TestClusterVerbs(t *testing.T) {
 	if status := b.ok("status", "-o", "json"); !strings.Contains(status, `"ready":true`) {
 		t.Errorf("status:\n%s", status)
 	}
-	if status := b.ok("status", "--wait"); !strings.Contains(status, "3 of 3") {
+	if status := b.ok("status", "--wait", "--nodes", "3"); !strings.Contains(status, "3 of 3") {
 		t.Errorf("status:\n%s", status)
 	}
 }
@@ -289,6 +289,14 @@ func TestBenchVerbs(t *testing.T) {
 	got := b.run("", exitFailed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
 	if !strings.Contains(got.err, "operations failed") || !strings.Contains(got.out, "not found") {
 		t.Errorf("a benchmark that fails: %+v", got)
+	}
+}
+
+func TestWaitingForNodesThatDoNotCome(t *testing.T) {
+	b := cluster(t)
+	got := command(t, "", b.environment, "status", "--wait", "--nodes", "4", "--timeout", "500ms")
+	if got.code != exitUnavailable || !strings.Contains(got.err, "not ready after 500ms: the cluster has 3 of 4 nodes") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -17,24 +17,30 @@ const statusPause = 200 * time.Millisecond
 
 func (a *app) statusCommand() *cobra.Command {
 	var wait bool
+	var nodes int
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say how the cluster is",
 		Long: `Say how the cluster is: whether it is ready, and if not what it waits for; the core's members and leader; how many nodes,
 keyspaces and partitions there are. The exit code is 0 if it is ready and 4 if it is not.
 
-With --wait it asks until the cluster is ready, or --timeout is over.`,
+With --wait it asks until the cluster is ready, or --timeout is over. A cluster is ready as soon as it has a core and a node;
+--nodes says for how many nodes to wait.`,
 		Example: `  tidemark status
-  tidemark status --wait --timeout 1m && echo go`,
+  tidemark status --wait --nodes 3 --timeout 1m && echo go`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			if wait {
-				return a.waitReady(ctx)
+				return a.waitReady(ctx, nodes)
+			}
+			if nodes != 0 {
+				return usagef("--nodes says what to wait for: give --wait with it")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client) })
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the cluster is ready")
+	cmd.Flags().IntVar(&nodes, "nodes", 0, "with --wait: wait until this many nodes are alive")
 	return a.printing(a.client(cmd))
 }
 
@@ -51,12 +57,7 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 	if err != nil {
 		return err
 	}
-	alive, partitions := 0, 0
-	for _, node := range nodes {
-		if node.Alive {
-			alive++
-		}
-	}
+	partitions := 0
 	for _, keyspace := range keyspaces {
 		partitions += keyspace.Partitions
 	}
@@ -68,7 +69,7 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for"},
 		output.Column{Name: "nodes"}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
 		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version"})
-	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready, orNone(status.WaitingFor), fmt.Sprintf("%d of %d", alive, len(nodes)),
+	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready, orNone(status.WaitingFor), fmt.Sprintf("%d of %d", alive(nodes), len(nodes)),
 		len(keyspaces), partitions, orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err
@@ -79,8 +80,17 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 	return nil
 }
 
-// waitReady asks until the cluster is ready. That nobody answers yet is no reason to give up.
-func (a *app) waitReady(ctx context.Context) error {
+func alive(nodes []kv.NodeInfo) (count int) {
+	for _, node := range nodes {
+		if node.Alive {
+			count++
+		}
+	}
+	return count
+}
+
+// waitReady asks until the cluster is ready and so many nodes are alive. That nobody answers yet is no reason to give up.
+func (a *app) waitReady(ctx context.Context, want int) error {
 	limited := ctx
 	if a.timeout > 0 {
 		var cancel context.CancelFunc
@@ -94,10 +104,17 @@ func (a *app) waitReady(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if status.Ready {
-				return a.status(limited, client)
+			if !status.Ready {
+				return fmt.Errorf("the cluster is waiting for %s", status.WaitingFor)
 			}
-			return fmt.Errorf("the cluster is waiting for %s", status.WaitingFor)
+			nodes, err := client.Nodes(limited)
+			if err != nil {
+				return err
+			}
+			if have := alive(nodes); have < want {
+				return fmt.Errorf("the cluster has %d of %d nodes", have, want)
+			}
+			return a.status(limited, client)
 		})
 		var coded *codedError
 		switch {
