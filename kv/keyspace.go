@@ -258,6 +258,20 @@ func (c *Client) await(ctx context.Context, table *route.Table, d time.Duration)
 	return nil
 }
 
+// pause waits for d.
+func (c *Client) pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &route.Error{Cause: ctx.Err()}
+	case <-c.sender.Done():
+		return &route.Error{Cause: route.ErrClosed}
+	}
+}
+
 // isCode reports whether an error is a node's answer of that code, and its timestamp.
 func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 	var r *route.Error

@@ -39,9 +39,11 @@ const (
 	clockWait = 300 * time.Millisecond
 	// leaderWait is how long a scan of a range keyspace waits at its beginning for partitions without a leader, which it may
 	// never get to.
-	leaderWait = time.Second
+	leaderWait = 4 * time.Second
 	// maxProved is how many partitions of a range keyspace are proved at the beginning of a scan.
 	maxProved = 256
+	// restartPause comes before a new beginning.
+	restartPause = 5 * time.Millisecond
 )
 
 // errUnpinned ends a read that is about to go to a leader whose clock was not asked.
@@ -148,8 +150,11 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 		if err := ctx.Err(); err != nil {
 			return nil, &route.Error{Cause: err, Message: "asking the nodes for their clocks"}
 		}
-		if len(answered) == 0 {
-			continue // all leaders have just failed
+		if len(answered) == 0 { // all leaders have just failed
+			if err := k.client.pause(ctx, restartPause); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		for partition, p := range pins {
 			if !answered[p.node] {
@@ -199,7 +204,10 @@ func (k *Keyspace) prove(ctx context.Context, id keys.KeyspaceID, parts []*route
 			p = parts[len(parts)-1-i]
 		}
 		if _, pinned := s.pins[p.ID]; !pinned {
-			return nil // the scan finds out when it gets there
+			if _, led := p.Leader(); led {
+				return errUnpinned // its leader did not tell the time, or was found only now
+			}
+			return nil // the scan finds out if it gets there
 		}
 		start := p.Span.Start
 		if len(start) == 0 {
@@ -243,8 +251,10 @@ func (k *Keyspace) consistent(ctx context.Context, id keys.KeyspaceID, span keys
 				"changed while the scan ran, so its next rows could miss writes from before the scan began; scan again, or go on with a new scan"}
 		}
 		floor = hlc.Max(floor, ts)
-		if cause := beginning.Err(); cause != nil {
-			return &route.Error{Cause: cause, Message: "no moment for a consistent read was found: " + err.Error()}
+		var stop *route.Error
+		if errors.As(k.client.pause(beginning, restartPause), &stop) {
+			stop.Message = "no moment for a consistent read was found: " + err.Error()
+			return stop
 		}
 	}
 }
