@@ -135,6 +135,8 @@ type Host struct {
 
 	shards []*shard
 	apply  *applyPool
+	// snapshotSlots holds a token for each snapshot that is being sent.
+	snapshotSlots chan struct{}
 	peers  peers
 	// wakes are groups that the ticker is to wake; bounded by a few events times the number of groups.
 	wakes struct {
@@ -159,7 +161,7 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: time.Now()}
+	h := &Host{config: c, incarnation: c.Random(), epoch: time.Now(), snapshotSlots: make(chan struct{}, maxSnapshots)}
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) })
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()

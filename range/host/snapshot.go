@@ -14,6 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
+// maxSnapshots bounds the snapshots that a host sends at a time: each keeps old data from being collected.
+const maxSnapshots = 4
+
 // sendSnapshot streams the state to a follower, together with the message by which Raft offers it. What Raft put into
 // the message is corrected to the index that the state really has.
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
@@ -24,11 +27,19 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 		report(false)
 		return
 	}
+	select {
+	case h.snapshotSlots <- struct{}{}:
+	default:
+		// Enough are on their way; Raft asks again with the follower's next answer to a heartbeat.
+		report(false)
+		return
+	}
 	g.work.Add(1)
 	h.tasks.Add(1)
 	go func() {
 		defer h.tasks.Done()
 		defer g.work.Done()
+		defer func() { <-h.snapshotSlots }()
 		err := h.streamSnapshot(g, target, m)
 		if err != nil && h.ctx.Err() == nil {
 			h.metrics.snapshotsFailed.Inc()
