@@ -15,69 +15,108 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/history"
 )
 
-// TestDamagedTable flips one byte, and then cuts off the end, of every stored table of a node that has the only replica of
+// damage is one way in which a stored file goes bad.
+type damage struct {
+	name string
+	// files are the suffix and the directory of what is damaged.
+	suffix, database string
+	do               func(path string) error
+	// afterKill: the server is killed, and not stopped, before the damage: its last writes are only in the log's WAL.
+	afterKill bool
+	// fatal: it must be noticed, by reads that are refused or a server that does not start. What is not fatal may be
+	// noticed later, when the data is needed.
+	fatal bool
+}
+
+var damages = []damage{
+	{name: "flipped byte in a table of the state", suffix: ".sst", database: "state", do: flipByte, fatal: true},
+	{name: "truncated table of the state", suffix: ".sst", database: "state", do: cutOff, fatal: true},
+	{name: "flipped byte in a table of the log", suffix: ".sst", database: "log", do: flipByte},
+	{name: "flipped byte in the log's WAL", suffix: ".log", database: "log", do: flipEarly, afterKill: true},
+}
+
+// TestDamage flips one byte, or cuts off the end, in every stored file of one sort of a node that has the only replica of
 // everything: what is damaged is reported, and no read returns anything but what was written.
-func TestDamagedTable(t *testing.T) {
-	for _, damage := range []struct {
-		name string
-		do   func(path string) error
-	}{
-		{"flipped byte", flipByte},
-		{"truncation", cutOff},
-	} {
-		t.Run(strings.ReplaceAll(damage.name, " ", "-"), func(t *testing.T) {
+func TestDamage(t *testing.T) {
+	for _, d := range damages {
+		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
 			e := newEnvironment(t, 4*time.Minute, Layout{Cores: 1, Nodes: 1})
 			e.start(keyspace, hash, 1)
 			store := e.open(keyspace)
-			// Enough for tables to be written before the server is stopped.
-			written := e.writeBulk(store, "stored", 6000, 32<<10)
-			node := e.cluster.Nodes[0]
-			e.must(node.Stop(30*time.Second), "stop %s", node.Name)
-			tables, err := tablesBelow(node.Dir)
-			e.must(err, "find tables")
-			if len(tables) == 0 {
-				e.Fatalf("no table files below %s", node.Dir)
+			n, size := 6000, 32<<10 // enough for tables to be written before the server is stopped
+			if d.afterKill {
+				n, size = 2000, 1<<10
 			}
-			for _, table := range tables {
-				e.must(damage.do(table), "damage %s", table)
+			written := e.writeBulk(store, "stored", n, size)
+			node := e.cluster.Nodes[0]
+			if d.afterKill {
+				e.must(node.Kill(), "kill %s", node.Name)
+			} else {
+				e.must(node.Stop(30*time.Second), "stop %s", node.Name)
+			}
+			files, err := filesBelow(node.Dir, d.database, d.suffix)
+			e.must(err, "find files")
+			if len(files) == 0 {
+				e.Fatalf("no %s files of the %s below %s", d.suffix, d.database, node.Dir)
+			}
+			for _, file := range files {
+				e.must(d.do(file), "damage %s", file)
 			}
 
-			e.must(node.Start(), "start %s on damaged tables", node.Name)
+			e.must(node.Start(), "start %s on damaged files", node.Name)
 			ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
 			readyErr := node.WaitReady(ctx)
 			cancel()
 			outcome := readWhatIsLeft(e.ctx, store, written)
 			log := node.Process().LogTail(1 << 20)
-			reported := strings.Contains(strings.ToLower(log), "corrupt") || strings.Contains(strings.ToLower(log), "checksum")
-			e.result("%s in %d tables: of %d values %d were read right, %d refused (%d as corruption), %d wrong; ready: %v; the log speaks of corruption: %v; an error: %v",
-				damage.name, len(tables), len(written), outcome.right, outcome.refused, outcome.corruption, outcome.wrong, readyErr == nil, reported, outcome.example)
+			reported := speaksOfDamage(log)
+			for line := range strings.Lines(log) {
+				if speaksOfDamage(line) {
+					e.Logf("the first such line of the log: %s", abbreviateLine(strings.TrimSpace(line)))
+					break
+				}
+			}
+			e.result("%s (%d files): of %d values %d were read right, %d refused (%d as corruption), %d wrong; ready: %v; runs: %v; the log speaks of the damage: %v; corruption: %v; other refusals: %v",
+				d.name, len(files), len(written), outcome.right, outcome.refused, outcome.corruption, outcome.wrong, readyErr == nil, node.Process().Running(), reported, outcome.example, outcome.others.err())
 			if outcome.wrong > 0 {
 				e.Errorf("%d reads returned what was never written: %v", outcome.wrong, outcome.wrongs.err())
 			}
-			if outcome.refused == 0 {
+			if d.fatal && outcome.refused == 0 {
 				e.Error("every read succeeded: the damage hit nothing, or went unnoticed")
 			}
-			if !reported && outcome.corruption == 0 {
-				e.Error("neither an answer nor the log says that data is corrupt")
+			if outcome.refused > 0 && !reported && outcome.corruption == 0 {
+				e.Error("neither an answer nor the log says that data is damaged")
 			}
 		})
 	}
 }
 
-// tablesBelow lists the table files of the state, not those of other cores' or logs' making.
-func tablesBelow(dir string) ([]string, error) {
-	var tables []string
+// speaksOfDamage looks for the words of checksums and sizes in a log.
+func speaksOfDamage(log string) bool {
+	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk"})
+}
+
+// filesBelow lists the files of one database below dir.
+func filesBelow(dir, database, suffix string) ([]string, error) {
+	var files []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && strings.HasSuffix(path, ".sst") {
-			tables = append(tables, path)
+		if err == nil && !entry.IsDir() && strings.HasSuffix(path, suffix) && filepath.Base(filepath.Dir(path)) == database {
+			files = append(files, path)
 		}
 		return err
 	})
-	return tables, err
+	return files, err
 }
 
-// flipByte changes one bit in the first third of a file, where data blocks are.
-func flipByte(path string) error {
+// flipEarly changes one bit near the beginning of a file, which is in use however much room was reserved behind it.
+func flipEarly(path string) error {
+	return flipAt(path, func(size int) int { return min(size/2, 20_000) })
+}
+
+// flipByte changes one bit in the first third of a file, where a table has its data.
+func flipByte(path string) error { return flipAt(path, func(size int) int { return size / 3 }) }
+
+func flipAt(path string, offset func(size int) int) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -85,7 +124,7 @@ func flipByte(path string) error {
 	if len(content) == 0 {
 		return fmt.Errorf("%s is empty", path)
 	}
-	content[len(content)/3] ^= 0x10
+	content[offset(len(content))] ^= 0x10
 	return os.WriteFile(path, content, 0o644)
 }
 
@@ -102,7 +141,7 @@ func cutOff(path string) error {
 type left struct {
 	mu                                sync.Mutex
 	right, refused, corruption, wrong int
-	wrongs                            collected
+	wrongs, others                    collected
 	example                           error
 }
 
@@ -144,9 +183,9 @@ func (l *left) take(key string, found history.State, err error, want history.Sta
 		l.refused++
 		if saysCorrupt(err) {
 			l.corruption++
-		}
-		if l.example == nil || (saysCorrupt(err) && !saysCorrupt(l.example)) {
 			l.example = err
+		} else {
+			l.others.add(err)
 		}
 	case found == want:
 		l.right++

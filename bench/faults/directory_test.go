@@ -98,8 +98,23 @@ func TestWrongDirectory(t *testing.T) {
 	e.must(other.Stop(20*time.Second), "stop %s", other.Name)
 	e.must(os.CopyFS(copied, os.DirFS(other.Dir)), "copy the directory of %s", other.Name)
 	e.restart(other)
+	// The core cannot tell a copy from a node that moved, so it refuses for as long as the original is alive.
 	twin := e.imposter("twin", copied, other)
-	e.refusal("a copy of the directory of a node that runs", twin, "another", "already", "same", "twice", "in use")
+	e.must(twin.Start(), "start the copy")
+	e.wait(30*time.Second, "the copy says why it is refused", func(context.Context) error {
+		if log := twin.Process().LogTail(4000); !containsAny(log, []string{"copied", "alive at"}) {
+			return fmt.Errorf("its log: %q; /readyz: %w", log, twin.Ready(e.ctx))
+		}
+		return nil
+	})
+	e.pass(5 * time.Second)
+	if err := twin.Ready(e.ctx); err == nil {
+		e.Error("a copy of the directory of a node that runs became ready")
+	} else {
+		e.result("a copy of the directory of a node that runs: not ready (%v): %s", err, lastLine(twin.Process().LogTail(4000)))
+	}
+	e.mustHave(store, written)
+	e.must(twin.Kill(), "kill the copy")
 
 	// Directories of the wrong kind of server.
 	e.must(node.Stop(20*time.Second), "stop %s", node.Name)

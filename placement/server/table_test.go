@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -153,7 +154,7 @@ func TestWatch(t *testing.T) {
 		synctest.Wait()
 		late.matches(t, client)
 		resumed := newPicture()
-		resumed.nodes, resumed.keyspaces, resumed.partitions = late.nodes, late.keyspaces, late.partitions
+		resumed.nodes, resumed.keyspaces, resumed.partitions = maps.Clone(late.nodes), maps.Clone(late.keyspaces), maps.Clone(late.partitions)
 		from := late.revision
 		create(t, c, client, hash("third", 5, 1))
 		streams.Go(func() { _ = client.Watch(ctx, from, resumed.take) })
@@ -251,7 +252,7 @@ func TestClientFindsTheLeader(t *testing.T) {
 
 // outsider is a server that is not a member of the core, with a node's copy of the table.
 type outsider struct {
-	changed chan struct{}
+	changed chan struct{} // capacity 1
 	picture *picture
 }
 
@@ -285,7 +286,7 @@ func TestClusterServiceAnywhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		_, stop := c.register(client, 1, "")
 		defer stop()
-		out := &outsider{changed: make(chan struct{}), picture: newPicture()}
+		out := &outsider{changed: make(chan struct{}, 1), picture: newPicture()}
 		l, err := c.network.Listen("node1:1")
 		if err != nil {
 			t.Fatal(err)
@@ -357,13 +358,12 @@ func TestClusterServiceAnywhere(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			_ = client.Watch(ctx, 0, out.picture.take)
-			close(out.changed)
+			out.changed <- struct{}{}
 		})
 		u, err := watch("ks1")
 		if err != nil || !u.Complete || len(u.Partitions) != 3 || len(u.Keyspaces) != 1 || len(u.Leaders) != 3 || len(u.Nodes) != 1 {
 			t.Errorf("table of a keyspace that arrives late: %v, %v", u, err)
 		}
-		out.changed = make(chan struct{})
 		if u, err := watch(""); err != nil || len(u.Partitions) != 9 || len(u.Keyspaces) != 3 {
 			t.Errorf("the whole table: %v, %v", u, err)
 		}

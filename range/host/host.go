@@ -137,7 +137,7 @@ type Host struct {
 	apply  *applyPool
 	// snapshotSlots holds a token for each snapshot that is being sent.
 	snapshotSlots chan struct{}
-	peers  peers
+	peers         peers
 	// wakes are groups that the ticker is to wake; bounded by a few events times the number of groups.
 	wakes struct {
 		mu    sync.Mutex

@@ -262,9 +262,13 @@ func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time
 	answers := make(chan answer, len(ask))
 	for n := range ask {
 		go func() { // ends with ctx at the latest, and is waited for below
+			incarnation := n.incarnation.Load()
 			now, err := n.lanes[0].now(ctx)
 			if err != nil {
 				now = nil
+				if ctx.Err() == nil {
+					n.suspect(incarnation, err)
+				}
 			}
 			answers <- answer{n, now}
 		}()
