@@ -23,6 +23,9 @@ import (
 // forwardedHeader marks calls of the service Cluster that a server passes on. They are not passed on again.
 const forwardedHeader = "tidemark-forwarded"
 
+// maxAttempt is the longest that one member is waited for before another is asked.
+const maxAttempt = 8 * time.Second
+
 // ErrCoreUnavailable matches a CoreUnavailableError.
 var ErrCoreUnavailable = errors.New("the core is unavailable")
 
@@ -68,7 +71,7 @@ type ClientConfig struct {
 	// Conn gives connections that somebody else keeps; rpc.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
 
-	// Attempt is how long a member has to answer. Default 3 s.
+	// Attempt is how long a member has to answer; it doubles with every round of the members, up to maxAttempt. Default 1 s.
 	Attempt time.Duration
 	// Pause before all members are asked again: the first, which doubles, and its cap. Defaults 50 ms and 1 s. Half of it is
 	// random.
@@ -103,7 +106,7 @@ type Client struct {
 // NewClient makes a Client.
 func NewClient(config ClientConfig) *Client {
 	if config.Attempt <= 0 {
-		config.Attempt = 3 * time.Second
+		config.Attempt = time.Second
 	}
 	if config.MinPause <= 0 {
 		config.MinPause = 50 * time.Millisecond
@@ -237,7 +240,7 @@ func (c *Client) attempt(ctx context.Context, address string, a *attempts, f fun
 		c.learn(address, "")
 		return false, err
 	}
-	limited, cancel := context.WithTimeout(ctx, c.config.Attempt)
+	limited, cancel := context.WithTimeout(ctx, min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.core), 10)))
 	defer cancel()
 	err = f(limited, conn)
 	if err == nil {
@@ -378,7 +381,14 @@ func (c *Client) ListKeyspaces(ctx context.Context, r *clusterpb.ListKeyspacesRe
 
 // ListPartitions asks the leader. Once it has begun to answer, a failure is final.
 func (c *Client) ListPartitions(ctx context.Context, r *clusterpb.ListPartitionsRequest, take func(*clusterpb.PartitionInfo) error) error {
-	return c.call(forwarded(ctx), func(ctx context.Context, conn *grpc.ClientConn) error {
+	whole, cancel := context.WithCancel(forwarded(ctx))
+	defer cancel()
+	return c.call(whole, func(attempt context.Context, conn *grpc.ClientConn) error {
+		// The time of an attempt is for the first answer only.
+		ctx, cancel := context.WithCancel(whole)
+		defer cancel()
+		overdue := context.AfterFunc(attempt, cancel)
+		defer overdue()
 		stream, err := clusterpb.NewClusterClient(conn).ListPartitions(ctx, r)
 		if err != nil {
 			return err
@@ -393,6 +403,7 @@ func (c *Client) ListPartitions(ctx context.Context, r *clusterpb.ListPartitions
 			case err != nil:
 				return err
 			}
+			overdue()
 			if err := take(info); err != nil {
 				return permanent{err}
 			}

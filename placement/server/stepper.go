@@ -38,7 +38,7 @@ func (s *Server) step() {
 			if err != nil {
 				wait = min(maxStepRetry, stepRetry<<min(failures, 10))
 				failures++
-				if s.ctx.Err() == nil {
+				if _, refused, _ := hintOf(err); !refused && s.ctx.Err() == nil {
 					s.config.Logger.Warn("creating and dropping keyspaces is interrupted", "error", err)
 				}
 			} else {
