@@ -57,6 +57,8 @@ type ServerConfig struct {
 	CacheBytes int64
 	// MemTableBytes is the size of one table of recent writes in memory; there are at most a few. Default 64 MiB.
 	MemTableBytes uint64
+	// LogMemTableBytes is the same for the Raft logs, and about the size of one of their files. Default 16 MiB.
+	LogMemTableBytes uint64
 	// MinFreeBytes is the room on the disk below which writes are refused. Default 64 MiB; negative values are not possible.
 	MinFreeBytes uint64
 	// RetainLogBytes is how much Raft log a partition keeps for followers that lag. Default 8 MiB.

@@ -19,7 +19,7 @@ type databases struct {
 func openDatabases(c *ServerConfig, d *directory, part string, memTable uint64, cache *pebble.Cache, registerer prometheus.Registerer, onFailure func(error)) (*databases, error) {
 	dbs := &databases{}
 	options := engine.Options{FS: c.FS, Logger: c.Logger.With("part", part), Registerer: registerer, OnFailure: onFailure, MinFreeBytes: c.MinFreeBytes}
-	options.Dir = d.sub(part, "log")
+	options.Dir, options.MemTableBytes = d.sub(part, "log"), c.LogMemTableBytes
 	var err error
 	if dbs.log, err = engine.OpenLog(options); err != nil {
 		return nil, err

@@ -38,8 +38,8 @@ func (s *server) config() embedded.ServerConfig {
 		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock,
 		NewListener: func(a string) (net.Listener, error) { return c.network.Listen(a) },
 		Dial:        c.network.Dialer(s.host), Random: c.source(),
-		// Many servers share the memory of a test.
-		CacheBytes: 8 << 20, MemTableBytes: 1 << 20,
+		// Many servers share the memory of a test; and a sync on such a disk copies the whole file.
+		CacheBytes: 8 << 20, MemTableBytes: 1 << 20, LogMemTableBytes: 256 << 10,
 	}
 	if c.options.Configure != nil {
 		c.options.Configure(s.index, &config)
