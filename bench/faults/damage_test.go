@@ -1,12 +1,14 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +37,7 @@ var damages = []damage{
 	{name: "flipped byte in the log's WAL", suffix: ".log", database: "log", do: flipEarly, afterKill: true},
 }
 
-// TestDamage flips one byte, or cuts off the end, in every stored file of one sort of a node that has the only replica of
+// TestDamage flips one byte, or cuts off the end, in stored files of one sort of a node that has the only replica of
 // everything: what is damaged is reported, and no read returns anything but what was written.
 func TestDamage(t *testing.T) {
 	for _, d := range damages {
@@ -96,7 +98,10 @@ func speaksOfDamage(log string) bool {
 	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk"})
 }
 
-// filesBelow lists the files of one database below dir.
+// mostFiles is how many files are damaged at most: enough to be met, few enough that most values can still be read.
+const mostFiles = 8
+
+// filesBelow lists the largest files of one database below dir.
 func filesBelow(dir, database, suffix string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -105,7 +110,17 @@ func filesBelow(dir, database, suffix string) ([]string, error) {
 		}
 		return err
 	})
-	return files, err
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(fileSize(b), fileSize(a)) })
+	return files[:min(len(files), mostFiles)], err
+}
+
+// fileSize is 0 for a file that cannot be asked.
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // flipEarly changes one bit near the beginning of a file, which is in use however much room was reserved behind it.
@@ -157,13 +172,12 @@ func readWhatIsLeft(ctx context.Context, store *Store, want map[string]string) *
 	for range 64 {
 		group.Go(func() {
 			for key := range keys {
-				// Once it is clear that nothing answers, the rest need not be tried for long.
-				patience := 2 * time.Second
-				outcome.mu.Lock()
-				if outcome.refused > 200 {
+				// The first bad blocks get time (Pebble looks for the flipped bit, which takes seconds in a large block);
+				// if nothing is answered at all, the rest need not be tried for long.
+				patience := 10 * time.Second
+				if outcome.nothingAnswers() {
 					patience = 100 * time.Millisecond
 				}
-				outcome.mu.Unlock()
 				read, cancel := context.WithTimeout(ctx, patience)
 				found, err := store.Get(read, key)
 				cancel()
@@ -173,6 +187,13 @@ func readWhatIsLeft(ctx context.Context, store *Store, want map[string]string) *
 	}
 	group.Wait()
 	return outcome
+}
+
+// nothingAnswers is true once many reads failed and none succeeded.
+func (l *left) nothingAnswers() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.right == 0 && l.refused >= 64
 }
 
 func (l *left) take(key string, found history.State, err error, want history.State) {
