@@ -34,7 +34,7 @@ type Config struct {
 	Duration time.Duration
 	// Workloads run beside each other. Default: Standard.
 	Workloads []Workload
-	// FaultEvery is the mean time between two faults; negative: no faults. Default 4 s.
+	// FaultEvery is the mean time between two faults; negative: no faults. Default 3 s.
 	FaultEvery time.Duration
 	// Faults, if not empty, names the kinds that may happen.
 	Faults []string
@@ -61,11 +61,11 @@ type Report struct {
 // Standard is the usual traffic.
 func Standard() []Workload {
 	return []Workload{
-		&Registers{Keyspace: "registers", Partitions: 3, Keys: 5, Age: 8 * time.Second, Pause: 60 * time.Millisecond, Parallel: 6},
+		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6},
 		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3},
-		&Counters{Keys: 8, Pause: 60 * time.Millisecond, Parallel: 4},
-		&Rings{Writers: 2, Readers: 3, Size: 5, Pause: 40 * time.Millisecond},
-		&Batches{Groups: 5, Size: 4, Pause: 60 * time.Millisecond, Parallel: 4},
+		&Counters{Keys: 8, Pause: 200 * time.Millisecond, Parallel: 4},
+		&Rings{Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond},
+		&Batches{Groups: 5, Size: 4, Pause: 200 * time.Millisecond, Parallel: 4},
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *Config) shape(random *rand.Rand) kvtest.Options {
 // Run does one run. It is called inside a synctest bubble.
 func Run(t testing.TB, c Config) Report {
 	if c.FaultEvery == 0 {
-		c.FaultEvery = 4 * time.Second
+		c.FaultEvery = 3 * time.Second
 	}
 	if c.Workloads == nil {
 		c.Workloads = Standard()
