@@ -95,9 +95,11 @@ type modelVersion struct {
 }
 
 type history struct {
-	t       *rapid.T
-	c       *testCluster
-	leader  *member
+	t      *rapid.T
+	c      *testCluster
+	leader *member
+	// elected is when, by the physical clock.
+	elected int64
 	step    int
 	clients [3]struct {
 		sequence uint64
@@ -301,7 +303,7 @@ func (h *history) read(t *rapid.T) {
 	}
 	var at *kvpb.Timestamp
 	if rapid.IntRange(0, 2).Draw(t, "at") == 0 {
-		at = rpc.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(time.Duration(rapid.IntRange(-400, 50).Draw(t, "ms")) * time.Millisecond))
+		at = rpc.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(time.Duration(rapid.IntRange(-400, 80).Draw(t, "ms")) * time.Millisecond))
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "read") {
 	case 0, 1:
@@ -385,8 +387,11 @@ func (h *history) elect(t *rapid.T) {
 	if h.leader != nil && rapid.IntRange(0, 3).Draw(t, "dice") > 0 {
 		t.Skip("not now")
 	}
-	// An election takes longer than clocks are apart: see LeadershipChanged.
-	h.advance(300 * time.Millisecond)
+	// Two elections in a row take longer than clocks are apart: see LeadershipChanged.
+	if now := h.c.physical.Now(); h.leader == nil || now-h.elected < int64(600*time.Millisecond) {
+		h.advance(300 * time.Millisecond)
+	}
+	h.elected = h.c.physical.Now()
 	old := h.leader
 	if h.stale != nil {
 		h.hearOfLeader(h.stale)
