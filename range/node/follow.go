@@ -129,8 +129,8 @@ func (f *follower) replaced() error {
 	fresh := f.fresh
 	f.fresh = nil
 	if fresh.Revision < old.Revision {
-		n.log.Error("the core sent a table older than the one this node has: was it restored from a backup? Nothing is removed because of it",
-			"revision", fresh.Revision, "known", old.Revision)
+		n.log.Warn("a member of the core sent a table older than the one this node has, and nothing is done because of it: "+
+			"the member lags, or the core was restored from a backup", "revision", fresh.Revision, "known", old.Revision)
 		return fmt.Errorf("the table is of revision %d, revision %d is known", fresh.Revision, old.Revision)
 	}
 	fresh.Complete = true
