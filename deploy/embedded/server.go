@@ -96,7 +96,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		s.bootstrap, err = bootstrap.Open(bootstrap.Config{
 			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")}, Self: config.Advertise, Core: config.Core,
 			Server: uint64(s.directory.id.Server),
-			Peers: bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random), Logger: config.Logger,
+			Peers:  bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random), Logger: config.Logger,
 		})
 		if err != nil {
 			return nil, err

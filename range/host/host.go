@@ -64,6 +64,8 @@ type Config struct {
 	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that needs more gets a
 	// snapshot. Default 8 MiB.
 	RetainLogBytes int64
+	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps less. Default 2 GiB.
+	TotalLogBytes int64
 	// Clock's readings travel with pings.
 	Clock *hlc.Clock
 	// OnPing is told of every ping, from the transport's goroutine; optional.
@@ -103,6 +105,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.RetainLogBytes <= 0 {
 		c.RetainLogBytes = 8 << 20
+	}
+	if c.TotalLogBytes <= 0 {
+		c.TotalLogBytes = 2 << 30
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

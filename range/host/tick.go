@@ -57,11 +57,23 @@ func (h *Host) pingPeers(now int64) {
 	}
 }
 
+// retainLogBytes is how much of its log each group may keep for followers that lag.
+func (h *Host) retainLogBytes() int64 {
+	h.mu.RLock()
+	groups := int64(len(h.mu.groups))
+	h.mu.RUnlock()
+	return max(minRetainLogBytes, min(h.config.RetainLogBytes, h.config.TotalLogBytes/max(1, groups)))
+}
+
+// minRetainLogBytes is kept however many groups there are.
+const minRetainLogBytes = 16 << 10
+
 // truncateLogs has the logs truncated that hold more than they should.
 func (h *Host) truncateLogs() {
+	retain := h.retainLogBytes()
 	h.Groups(func(g *Group) {
 		first, last, bytes := g.storage.Extent()
-		if bytes < h.config.RetainLogBytes+h.config.RetainLogBytes/2 || last < first {
+		if bytes < retain+retain/2 || last < first {
 			return
 		}
 		if g.isStopped() {
@@ -87,7 +99,7 @@ func (g *Group) truncate() {
 	}
 	// Of what is durable in the state, as much stays as the followers may want.
 	average := max(1, bytes/int64(last-first+1))
-	keep := uint64(g.host.config.RetainLogBytes / average)
+	keep := uint64(g.host.retainLogBytes() / average)
 	if last < keep {
 		return
 	}

@@ -122,6 +122,15 @@ func (g *Group) load() error {
 		if e.GetIndex() > g.mu.last {
 			g.mu.last, g.mu.lastTerm = e.GetIndex(), e.GetTerm()
 		}
+		size := entryFootprint(e)
+		if it.First() {
+			// How much there is on disk is guessed from both ends; counting it would mean reading all of it.
+			if e, err = g.decodeAt(it); err != nil {
+				return err
+			}
+			size = (size + entryFootprint(e)) / 2
+		}
+		g.mu.bytes = int64(size) * int64(g.mu.last-min(g.mu.last, g.mu.truncated.index))
 	}
 	return it.Error()
 }
