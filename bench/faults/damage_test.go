@@ -79,7 +79,7 @@ func TestDamage(t *testing.T) {
 				}
 			}
 			e.result("%s (%d files): of %d values %d were read right, %d refused (%d as corruption), %d wrong; ready: %v; runs: %v; the log speaks of the damage: %v; corruption: %v; other refusals: %v",
-				d.name, len(files), len(written), outcome.right, outcome.refused, outcome.corruption, outcome.wrong, readyErr == nil, node.Process().Running(), reported, outcome.example, outcome.others.err())
+				d.name, len(files), len(written), outcome.right, outcome.refused, outcome.corruption, outcome.wrong, readyErr == nil, node.Process().Running(), reported, outcome.example, outcome.others.one())
 			if outcome.wrong > 0 {
 				e.Errorf("%d reads returned what was never written: %v", outcome.wrong, outcome.wrongs.err())
 			}

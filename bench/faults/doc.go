@@ -1,6 +1,6 @@
 // Package faults breaks a real cluster and checks that nothing was lost: `make faults`, or
 //
-//	go test ./bench/faults -faults -v [-run TestFaults/kill-one]
+//	go test ./bench/faults -faults -v [-run TestKillOne]
 //
 // Without -faults its tests are skipped: they need the built binary, minutes, and a machine that is otherwise idle. The
 // servers are separate processes of bin/tidemark on loopback, and what is done to them is what happens to servers: kill

@@ -19,8 +19,8 @@ var (
 	enabled  = flag.Bool("faults", false, "run the fault tests against real processes")
 	program  = flag.String("tidemark", filepath.Join("..", "..", "bin", "tidemark"), "the program under test")
 	scratch  = flag.String("faults.dir", "", "where clusters keep their data (default: the system's temporary directory)")
-	rounds   = flag.Int("faults.rounds", 12, "how many processes kill-one kills, one after the other")
-	maxPause = flag.Duration("faults.pause", 3*time.Second, "the longest pause of a partition that kill-one and kill-core accept")
+	rounds   = flag.Int("faults.rounds", 12, "how many processes TestKillOne kills, one after the other; TestKillAll kills all a quarter as often")
+	maxPause = flag.Duration("faults.pause", 3*time.Second, "the longest pause of a partition that TestKillOne accepts")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

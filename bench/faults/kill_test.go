@@ -48,7 +48,7 @@ func (e *environment) check(load *Load) {
 // TestKillOne kills processes one at a time, under load, again and again: nothing acknowledged is lost or applied twice,
 // and no partition pauses for longer than it may.
 func TestKillOne(t *testing.T) {
-	e := newEnvironment(t, 10*time.Minute, sixProcesses())
+	e := newEnvironment(t, 2*time.Minute+time.Duration(*rounds)*45*time.Second, sixProcesses())
 	e.start(keyspace, hash, 3)
 	store := e.open(keyspace)
 	load := steadyLoad(store)
@@ -62,6 +62,7 @@ func TestKillOne(t *testing.T) {
 	servers := e.cluster.All()
 	order := random.Perm(len(servers))
 	var worst time.Duration
+	judged := 0
 	for round := range *rounds {
 		victim := servers[order[round%len(order)]]
 		leading := e.ledBy(victim)
@@ -78,16 +79,24 @@ func TestKillOne(t *testing.T) {
 		concerned, others := longest(pauses, leading)
 		atReturn, _ := longest(pauses, nil)
 		beforeReturn, _ := longest(afterKill, nil)
-		worst = max(worst, concerned, others)
 		note := ""
 		if atReturn > beforeReturn {
 			note = fmt.Sprintf(", of which %v when it came back", atReturn.Round(time.Millisecond))
+		}
+		if still := probe.Still(); still > 500*time.Millisecond {
+			note += fmt.Sprintf("; not judged: the machine had no time for this test itself for %v", still.Round(time.Millisecond))
+		} else {
+			worst = max(worst, concerned, others)
+			judged++
 		}
 		e.result("round %d: killed %s, which led %d of %d partitions: longest pause %v of those, %v of the others%s; ready again %v after its restart",
 			round+1, victim.Name, len(leading), hash, concerned.Round(time.Millisecond), others.Round(time.Millisecond), note, back.Round(time.Millisecond))
 	}
 	probe.Stop()
-	e.result("longest pause of any partition: %v, allowed %v", worst.Round(time.Millisecond), *maxPause)
+	e.result("longest pause of any partition in %d rounds: %v, allowed %v", judged, worst.Round(time.Millisecond), *maxPause)
+	if judged == 0 {
+		e.Error("no round could be judged: the machine is too busy")
+	}
 	if worst > *maxPause {
 		e.Errorf("a partition paused for %v, allowed are %v", worst.Round(time.Millisecond), *maxPause)
 	}
@@ -124,14 +133,14 @@ func longest(pauses []time.Duration, set map[int]bool) (inside, outside time.Dur
 
 // TestKillAll kills all processes at once, under load, and starts them again: every acknowledged write is there.
 func TestKillAll(t *testing.T) {
-	e := newEnvironment(t, 6*time.Minute, sixProcesses())
+	e := newEnvironment(t, time.Minute+time.Duration(*rounds)*15*time.Second, sixProcesses())
 	e.start(keyspace, hash, 3)
 	store := e.open(keyspace)
 	load := steadyLoad(store)
 	load.Start(e.ctx)
 	defer load.Stop()
 	acknowledged := 0
-	for round := range 3 {
+	for round := range max(*rounds/4, 1) {
 		stop := e.writeMany(store, fmt.Sprintf("round-%d", round))
 		e.pass(4 * time.Second)
 		e.must(e.cluster.KillAll(), "kill everything")

@@ -24,6 +24,8 @@ type Probe struct {
 		last   []time.Time
 		worst  []time.Duration
 		errors []error
+		// still is the longest time for which this process itself did not run.
+		still time.Duration
 	}
 }
 
@@ -64,7 +66,34 @@ func (p *Probe) Start(ctx context.Context) error {
 	for hash := range p.keys {
 		p.group.Go(func() { p.one(ctx, hash) })
 	}
+	p.group.Go(func() { p.watchSelf(ctx) })
 	return nil
+}
+
+// watchSelf notices when the machine has no time for this process: pauses then say little about the servers.
+func (p *Probe) watchSelf(ctx context.Context) {
+	const interval = 5 * time.Millisecond
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := time.Now()
+		p.mu.Lock()
+		p.mu.still = max(p.mu.still, now.Sub(last)-interval)
+		p.mu.Unlock()
+		last = now
+	}
+}
+
+// Still is the longest time since Reset for which this process itself did not run.
+func (p *Probe) Still() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.still
 }
 
 func (p *Probe) one(ctx context.Context, hash int) {
@@ -106,6 +135,7 @@ func (p *Probe) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.mu.worst)
+	p.mu.still = 0
 }
 
 // Pauses are the longest pauses since Reset, by hash partition; one that is going on counts with what it has lasted.

@@ -78,6 +78,16 @@ func (c *collected) err() error {
 	return errors.Join(append([]error{fmt.Errorf("%d errors, the first of them:", c.count)}, c.first...)...)
 }
 
+// one is the first error, nil if there is none.
+func (c *collected) one() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.first) == 0 {
+		return nil
+	}
+	return c.first[0]
+}
+
 const abbreviated = 60
 
 func abbreviateText(text string) string {
