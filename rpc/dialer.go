@@ -77,7 +77,7 @@ func NewDialer(c DialerConfig) *Dialer {
 			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first messages of each stream, to
 			// send them again by itself if the server did not take the stream; and while it waits for a connection to do so,
 			// everybody who sends waits with it. Who calls tries again, and knows better when.
-			grpc.MaxRetryRPCBufferSize(-1)),
+			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithReadBufferSize(ioBuffer),
