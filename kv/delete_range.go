@@ -72,7 +72,7 @@ func (t *track) deletePage(ctx context.Context) (deleted uint64, err error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
 	command := &kvpb.DeleteRangeRequest{MaxRows: deleteChunk}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: command}},
+	call := t.call(false, &kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: command}},
 		func(_ *route.Partition, _ route.Leader, span keys.Span) error {
 			command.Start, command.End = span.Start, span.End
 			return nil

@@ -69,6 +69,7 @@ type fakeNode struct {
 	skew    time.Duration
 	clock   *hlc.Clock
 	given   hlc.Timestamp
+	hangs   bool
 	server  *grpc.Server
 	served  chan struct{}
 	clusterpb.UnimplementedClusterServer
@@ -131,6 +132,13 @@ func (n *fakeNode) start() {
 		defer close(served)
 		_ = s.Serve(l)
 	}(n.server, listener, n.served)
+}
+
+// hang lets a node accept requests and answer none.
+func (n *fakeNode) hang(hangs bool) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	n.hangs = hangs
 }
 
 // kill is kill -9: connections are reset, and nobody listens.

@@ -45,6 +45,9 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests[kindOf(r)]++
+	if n.hangs {
+		return nil
+	}
 	_ = n.clock.Update(rpc.FromTimestamp(r.Session))
 	if _, now := r.Command.(*kvpb.Request_Now); now {
 		return &kvpb.Response{Now: rpc.ToTimestamp(n.nowLocked()), Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.id}}}

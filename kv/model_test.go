@@ -268,10 +268,15 @@ func runModel(t *testing.T, rt *rapid.T) {
 		},
 		"cut": func(rt *rapid.T) {
 			n := c.nodes[uint64(rapid.IntRange(1, len(c.nodes)).Draw(rt, "node"))]
-			mode := rapid.SampledFrom([]memnet.Mode{memnet.Stall, memnet.Break}).Draw(rt, "mode")
-			c.network.Isolate(n.host, mode)
-			heal := time.AfterFunc(time.Duration(rapid.IntRange(1, 4000).Draw(rt, "ms"))*time.Millisecond, func() { c.network.Rejoin(n.host) })
-			_ = heal // it fires in any case: calls wait for it
+			// It heals in any case: calls wait for it.
+			after := time.Duration(rapid.IntRange(1, 4000).Draw(rt, "ms")) * time.Millisecond
+			if rapid.Bool().Draw(rt, "hang") {
+				n.hang(true)
+				time.AfterFunc(after, func() { n.hang(false) })
+			} else {
+				c.network.Isolate(n.host, rapid.SampledFrom([]memnet.Mode{memnet.Break, memnet.Stall}).Draw(rt, "mode"))
+				time.AfterFunc(after, func() { c.network.Rejoin(n.host) })
+			}
 		},
 		"wait": func(rt *rapid.T) { pass(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond) },
 	})

@@ -22,9 +22,9 @@ type track struct {
 	over bool
 }
 
-// call routes a request to the partition of the next keys. clip gives each attempt's part of rest that lies in the partition.
-func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span) error) *route.Call {
-	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start}
+// call routes a request to the partition of the next keys; certain as in route.Call. clip gives each attempt's part of rest that lies in the partition.
+func (t *track) call(certain bool, r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span) error) *route.Call {
+	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Certain: certain}
 	if t.hashed {
 		c.By, c.Hash = route.ByHash, t.hash
 	} else if t.reverse {
@@ -72,7 +72,7 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	if snap != nil {
 		scan.At = toWire(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
+	call := t.call(snap != nil && !snap.exact, &kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
 		scan.Start, scan.End = span.Start, span.End
 		if snap != nil {
 			scan.UncertainUntil, err = snap.prepare(p, l)
@@ -102,7 +102,7 @@ func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at
 	if snap != nil {
 		command.At = toWire(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
+	call := t.call(snap != nil && !snap.exact, &kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
 		command.Start, command.End = span.Start, span.End
 		if snap != nil {
 			command.UncertainUntil, err = snap.prepare(p, l)

@@ -36,6 +36,10 @@ type Call struct {
 	// with it as the cause.
 	Prepare func(*Partition, Leader) error
 
+	// Certain: the request is only sent to a leader whose term is known. While none is, leaders are looked for with probes
+	// instead of the request itself.
+	Certain bool
+
 	// leader: the call is over, and was not sent, when the partition has a leader of a known term.
 	leader bool
 }
@@ -137,12 +141,14 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 	if call.leader && l.term != 0 {
 		return Answer{}, nil, nil
 	}
-	if call.Prepare != nil {
+	r := call.Request
+	if call.Certain && l.term == 0 {
+		r = probe(p)
+	} else if call.Prepare != nil {
 		if err = call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
 			return Answer{}, a.ended(err), nil
 		}
 	}
-	r := call.Request
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, l.term
 	r.Sequence, r.Session = a.sequence, a.session
 	if a.hasDeadline {

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/connectivity"
-
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -47,8 +45,8 @@ type lane struct {
 	index int
 	conn  atomic.Pointer[rpc.BatchConn]
 
-	// For the watchdog: requests without an answer, and answers so far.
-	waiting  atomic.Int64
+	// For the watchdog: requests without an answer, by the tick in which they were sent; and answers so far.
+	waiting  [tickRing]atomic.Int32
 	answered atomic.Uint64
 	// Only the watchdog's.
 	seen   uint64
@@ -157,9 +155,10 @@ func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	if err != nil {
 		return nil, &rpc.ErrStreamBroken{Cause: err}
 	}
-	l.waiting.Add(1)
+	waiting := &l.waiting[l.node.sender.ticks.Load()%tickRing]
+	waiting.Add(1)
 	response, err := c.Do(ctx, r)
-	l.waiting.Add(-1)
+	waiting.Add(-1)
 	if errors.Is(err, rpc.ErrClosed) {
 		// It was given up between stream and Do.
 		return nil, &rpc.ErrStreamBroken{Cause: err}
@@ -227,7 +226,6 @@ func (n *node) probe() {
 
 // ping asks the node for its time. A ping that is not answered in time ends the streams: they are of no use.
 func (n *node) ping(ctx context.Context) error {
-	n.hurry()
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, err := n.lanes[0].now(ctx)
@@ -236,17 +234,6 @@ func (n *node) ping(ctx context.Context) error {
 		return errSilent
 	}
 	return err
-}
-
-// hurry cuts short the wait of gRPC's own reconnection.
-func (n *node) hurry() {
-	address, _ := n.addressAndReason()
-	if address == "" {
-		return
-	}
-	if cc, err := n.sender.lanes[0].dialer.Conn(address); err == nil && cc.GetState() == connectivity.TransientFailure {
-		cc.ResetConnectBackoff()
-	}
 }
 
 // now asks the node for its clock, and makes sure that it is the node it should be.

@@ -55,6 +55,7 @@ type Sender struct {
 	nodes    atomic.Pointer[[]*node] // for the watchdog
 	session  session
 	sequence atomic.Uint64
+	ticks    atomic.Uint32 // of the watchdog
 
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]
@@ -192,27 +193,24 @@ func (s *Sender) FindLeader(ctx context.Context, p *Partition) error {
 	if l, ok := p.Leader(); ok && l.Term != 0 {
 		return nil
 	}
-	start := p.Span.Start
-	if len(start) == 0 {
-		start = []byte{0}
-	}
-	// A write of term 0 is refused by every replica, and by the leader with its term. Should that ever fail to hold, the
-	// write is one of no effect: it expects a version that no key has.
-	call := Call{
-		Keyspace: p.Keyspace,
-		By:       ByHash,
-		Hash:     p.Hash,
-		Key:      start,
-		leader:   true,
-		Request: &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
-			Key: start, Expected: &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
-		}}},
-	}
+	call := Call{Keyspace: p.Keyspace, By: ByHash, Hash: p.Hash, Key: p.Span.Start, Certain: true, leader: true, Request: &kvpb.Request{}}
 	if p.Descriptor.PrefixLength == keys.KeyspacePrefixLength {
 		call.By = ByKey
 	}
 	_, err := s.Do(ctx, &call)
 	return err
+}
+
+// probe is a request that asks a replica who leads. A write of term 0 is refused by every replica, by the leader with its term.
+// Should that ever fail to hold, it is a write of no effect: it expects a version that no key has.
+func probe(p *Partition) *kvpb.Request {
+	key := p.Span.Start
+	if len(key) == 0 {
+		key = []byte{0}
+	}
+	return &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
+		Key: key, Expected: &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
+	}}}
 }
 
 // Greet asks some nodes for their clocks, so that the session begins at the cluster's present. It makes do without an answer.

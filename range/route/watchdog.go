@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -12,10 +13,16 @@ const (
 	pingAfter = 2
 	// silentAfter ticks of silence, ping included, the node is given up.
 	silentAfter = 5
+	// stuckAfter ticks a request is sent again, although its node answers others: it must have been lost.
+	stuckAfter = 100
+	// tickRing is above stuckAfter, so that a slot of the ring is empty when its turn comes again.
+	tickRing = 128
 )
 
-// watch notices nodes from which nothing comes while requests wait for them: a stopped process keeps its connections, and
-// nobody else would tell. It counts answers per tick, so that a request costs two atomic additions and no timer.
+var errStuck = errors.New("a request was not answered")
+
+// watchdog notices nodes from which nothing comes while requests wait for them: a stopped process keeps its connections, and
+// nobody else would tell. It counts by ticks, so that a request costs a few atomic additions and no timer.
 func (s *Sender) watchdog() {
 	ticker := time.NewTicker(watchdogTick)
 	defer ticker.Stop()
@@ -25,18 +32,23 @@ func (s *Sender) watchdog() {
 		case <-s.done:
 			return
 		}
+		now := s.ticks.Add(1)
 		for _, n := range *s.nodes.Load() {
 			for _, l := range n.lanes {
-				s.look(l)
+				s.look(l, now)
 			}
 		}
 	}
 }
 
 // look counts the ticks in a row in which a lane had requests waiting, and no answer.
-func (s *Sender) look(l *lane) {
+func (s *Sender) look(l *lane, now uint32) {
+	if l.waiting[(now-stuckAfter)%tickRing].Load() > 0 {
+		s.giveUp(l.node, errStuck)
+		return
+	}
 	answered := l.answered.Load()
-	if l.waiting.Load() == 0 || answered != l.seen || l.node.suspected.Load() {
+	if answered != l.seen || l.node.suspected.Load() || !l.anyWaiting() {
 		l.seen, l.silent = answered, 0
 		return
 	}
@@ -51,7 +63,21 @@ func (s *Sender) look(l *lane) {
 		})
 	case silentAfter:
 		l.silent = 0
-		l.node.suspect(l.node.incarnation.Load(), errSilent)
-		l.node.hangUp()
+		s.giveUp(l.node, errSilent)
 	}
+}
+
+// giveUp suspects a node and ends its streams, so that what waits on them goes elsewhere.
+func (s *Sender) giveUp(n *node, reason error) {
+	n.suspect(n.incarnation.Load(), reason)
+	n.hangUp()
+}
+
+func (l *lane) anyWaiting() bool {
+	for i := range l.waiting {
+		if l.waiting[i].Load() > 0 {
+			return true
+		}
+	}
+	return false
 }
