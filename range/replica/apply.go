@@ -175,6 +175,9 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry) {
 			r.mu.inFlight[n] = nil
 			r.mu.inFlight = r.mu.inFlight[:n]
 			r.mu.overlay.remove(first.flights)
+			for _, f := range first.flights {
+				r.mu.recent.note(recentHash(f.key), f.timestamp, !f.tombstone, r.node.RecentSlots, &r.node.recent)
+			}
 			r.mu.waitingReads -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
 			r.node.Metrics.overlayVersions.Sub(float64(len(first.flights)))

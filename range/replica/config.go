@@ -57,6 +57,7 @@ type Node struct {
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.
 	Pool *Pool
 	Limits
+	recent recentBudget
 }
 
 // Limits bound what a replica holds and does at once. Zero fields take the defaults.
@@ -72,6 +73,9 @@ type Limits struct {
 	MaxWaitingReads int
 	// TimestampCacheSlots bounds a partition's timestamp cache; rounded up to a power of two. Default 32,768 (512 KiB).
 	TimestampCacheSlots int
+	// RecentSlots bounds how many recently written keys a partition's leader remembers, to save looking them up; rounded down to a
+	// power of two. Default 32,768 (768 KiB). TotalRecentSlots bounds that for all partitions of a node. Default 2 Mi (48 MiB).
+	RecentSlots, TotalRecentSlots int
 	// StallTimeout is after how long without completion proposals are given up as lost: outcome unknown. Default 10 s.
 	StallTimeout time.Duration
 }
@@ -89,6 +93,8 @@ func (l *Limits) EnsureDefaults() {
 		slots *= 2
 	}
 	l.TimestampCacheSlots = slots
+	setDefault(&l.RecentSlots, 32<<10)
+	setDefault(&l.TotalRecentSlots, 2<<20)
 	if l.StallTimeout <= 0 {
 		l.StallTimeout = 10 * time.Second
 	}
@@ -109,6 +115,7 @@ func (n *Node) Prepare() error {
 		n.Pool = NewPool(4, 4096)
 	}
 	n.EnsureDefaults()
+	n.recent.limit = int64(n.TotalRecentSlots)
 	return nil
 }
 

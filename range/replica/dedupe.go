@@ -31,13 +31,18 @@ type ownVersion struct {
 	beforeKnown, wasLive bool
 }
 
+// since is the timestamp above which all versions are that an attempt of the request can have written.
+func (w *write) since(r *Replica) hlc.Timestamp {
+	if w.session.IsZero() {
+		return *r.threshold.Load()
+	}
+	return w.session
+}
+
 // duplicate looks for a version of the key that the request wrote itself. p is the key's newest version.
 func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, error) {
 	r := e.r
-	after := w.session
-	if after.IsZero() {
-		after = *r.threshold.Load()
-	}
+	after := w.since(r)
 	if !p.found || p.Timestamp.LessEq(after) {
 		return ownVersion{}, nil
 	}

@@ -9,7 +9,7 @@ import (
 // any version needs no record: a retry that finds one finds it put there later, and deletes that.
 func (e *evaluation) delete(w *write, c *kvpb.DeleteRequest) error {
 	id := w.pending.Request.Id
-	p, err := e.prior(c.Key)
+	p, err := e.priorOfBlind(w, c.Key)
 	if err != nil {
 		return err
 	}

@@ -290,6 +290,26 @@ func (e *evaluation) prior(userKey []byte) (prior, error) {
 	return prior{Version: v, found: found}, err
 }
 
+// priorOfBlind is prior for a write that does not ask what was there: the value is not looked up if it is known without that
+// when the key was written last, and that this was not by the request itself.
+func (e *evaluation) priorOfBlind(w *write, userKey []byte) (prior, error) {
+	r := e.r
+	r.mu.Lock()
+	if _, inFlight := r.mu.overlay.keys[text(userKey)]; !inFlight && r.mu.reign == e.reign {
+		ts, live, known := r.mu.recent.find(recentHash(text(userKey)))
+		if known && ts.LessEq(w.since(r)) {
+			r.mu.Unlock()
+			p := prior{Version: mvcc.Version{Timestamp: ts, Kind: mvcc.KindTombstone}, found: true}
+			if live {
+				p.Kind = mvcc.KindValue
+			}
+			return p, nil
+		}
+	}
+	r.mu.Unlock()
+	return e.prior(userKey)
+}
+
 // refresh makes the getter see at least what was applied at the index. What left the overlay later raised the index.
 func (e *evaluation) refresh(index uint64) error {
 	if e.getter != nil && e.getterIndex == index {

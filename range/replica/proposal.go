@@ -73,6 +73,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		b.waiters, b.flights = nil, nil
 	}
 	r.mu.overlay.clear()
+	r.mu.recent.reset(&r.node.recent)
 }
 
 // refuseQueueLocked empties the queue.

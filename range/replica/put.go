@@ -3,7 +3,7 @@ package replica
 import "github.com/tidemarkdb/tidemark/rpc/kvpb"
 
 func (e *evaluation) put(w *write, c *kvpb.PutRequest) error {
-	p, err := e.prior(c.Key)
+	p, err := e.priorOfBlind(w, c.Key)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ type Replica struct {
 		// sequence is the number of the latest proposal.
 		sequence uint64
 		overlay  overlay
+		recent   recent
 		cache    timestampCache
 
 		// waitingReads counts reads that wait for a proposal or a read index.

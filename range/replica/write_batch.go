@@ -7,7 +7,7 @@ import "github.com/tidemarkdb/tidemark/rpc/kvpb"
 func (e *evaluation) writeBatch(w *write, c *kvpb.WriteBatchRequest) error {
 	effects := make([]effect, len(c.Operations))
 	for i, o := range c.Operations {
-		p, err := e.prior(o.Key)
+		p, err := e.priorOfBlind(w, o.Key)
 		if err != nil {
 			return err
 		}
