@@ -35,8 +35,11 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
+// String implements pflag.Value. Zero, which leaves the size to a default, is not shown.
 func (s *size) String() string {
+	if *s == 0 {
+		return ""
+	}
 	for _, u := range []int{3, 2, 1, 0} {
 		if unit := uint64(sizeUnits[u].bytes); uint64(*s) >= unit && uint64(*s)%unit == 0 {
 			return strconv.FormatUint(uint64(*s)/unit, 10) + sizeUnits[u].name

@@ -22,11 +22,12 @@ type startFlags struct {
 	tlsCert, tlsKey, tlsCA                 string
 	log                                    serverLog
 
-	// Defaults of these are those of package embedded.
+	// Zero is the default of package embedded, in all of these.
 	maxOffset, tick, sleepAfter, gcInterval time.Duration
 	electionTicks                           int
 	kernelBound                             bool
-	cache, memTable, minFree, retainLog     size
+	cache, memTable, logMemTable, minFree,
+	retainLog, snapshotRate size
 }
 
 func (a *app) startCommand() *cobra.Command {
@@ -69,20 +70,22 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	return cmd
 }
 
-// registerTuning adds what few servers need. The values of time and election must be the same on all servers.
+// registerTuning adds what few servers need. That the values of time and election are the same on all servers is up to
+// whoever sets them. The defaults are package embedded's: a flag that is not given passes zero.
 func (f *startFlags) registerTuning(cmd *cobra.Command) {
-	f.cache, f.memTable, f.minFree, f.retainLog = 256<<20, 64<<20, 64<<20, 8<<20
 	flags := cmd.Flags()
-	flags.DurationVar(&f.maxOffset, "max-offset", 250*time.Millisecond, "how far the clocks of the cluster may be apart; the same on all servers")
+	flags.DurationVar(&f.maxOffset, "max-offset", 0, "how far the clocks of the cluster may be apart; the same on all servers (default 250ms)")
 	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false, "believe the kernel's estimate of the clock's error while it says that the clock is synchronised")
-	flags.DurationVar(&f.tick, "tick", 100*time.Millisecond, "interval of Raft heartbeats; the same on all servers")
-	flags.IntVar(&f.electionTicks, "election-ticks", 10, "shortest election timeout, in ticks; the same on all servers")
-	flags.DurationVar(&f.sleepAfter, "sleep-after", 3*time.Second, "how long a partition is idle before it costs nothing any more; negative is never")
-	flags.DurationVar(&f.gcInterval, "gc-interval", time.Minute, "how often versions older than their window are looked for")
-	flags.Var(&f.cache, "cache", "block cache of the data")
-	flags.Var(&f.memTable, "mem-table", "recent writes held in one table in memory; there are a few of them")
-	flags.Var(&f.minFree, "min-free", "room on the disk below which writes are refused")
-	flags.Var(&f.retainLog, "retain-log", "Raft log that each partition keeps for followers that lag")
+	flags.DurationVar(&f.tick, "tick", 0, "interval of Raft heartbeats; the same on all servers (default 100ms)")
+	flags.IntVar(&f.electionTicks, "election-ticks", 0, "shortest election timeout, in ticks; the same on all servers (default 10)")
+	flags.DurationVar(&f.sleepAfter, "sleep-after", 0, "how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
+	flags.DurationVar(&f.gcInterval, "gc-interval", 0, "how often versions older than their window are looked for (default 1m)")
+	flags.Var(&f.cache, "cache", "block cache of the data (default 256MiB)")
+	flags.Var(&f.memTable, "mem-table", "recent writes held in one table in memory, of which there are a few (default 64MiB)")
+	flags.Var(&f.logMemTable, "log-mem-table", "the same for the Raft logs (default 16MiB)")
+	flags.Var(&f.minFree, "min-free", "room on the disk below which writes are refused (default 64MiB)")
+	flags.Var(&f.retainLog, "retain-log", "Raft log that each partition keeps for followers that lag (default 8MiB)")
+	flags.Var(&f.snapshotRate, "snapshot-rate", "bytes a second of the snapshots that the server sends (default 64MiB)")
 }
 
 // check finds what is wrong with the flags before anything is opened.
@@ -136,10 +139,12 @@ func (f *startFlags) check() error {
 			strings.Join(f.roles, ","), f.advertise)
 	}
 	switch {
-	case f.maxOffset <= 0, f.tick <= 0, f.gcInterval <= 0, f.electionTicks < 3:
-		return usagef("--max-offset, --tick and --gc-interval must be positive, --election-ticks at least 3")
-	case f.cache == 0, f.memTable < 1<<20, f.retainLog == 0, f.minFree == 0:
-		return usagef("--cache, --retain-log and --min-free must be positive, --mem-table at least 1MiB")
+	case f.maxOffset < 0, f.tick < 0, f.gcInterval < 0:
+		return usagef("--max-offset, --tick and --gc-interval cannot be negative")
+	case f.electionTicks < 0 || f.electionTicks == 1 || f.electionTicks == 2:
+		return usagef("--election-ticks %d: it is at least 3", f.electionTicks)
+	case f.memTable > 0 && f.memTable < 1<<20, f.logMemTable > 0 && f.logMemTable < 1<<20:
+		return usagef("--mem-table and --log-mem-table are at least 1MiB")
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return usagef("--tls-cert and --tls-key belong together: give both or neither")
@@ -164,7 +169,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger,
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick, ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable), MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
-		GCInterval: f.gcInterval,
+		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate), GCInterval: f.gcInterval,
 	})
 	if err != nil {
 		return err
