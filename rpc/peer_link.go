@@ -167,6 +167,8 @@ func (s *peerStream) serve(ctx context.Context, cancel context.CancelFunc, sende
 	// in grpc-go 1.85 it reads a map that another goroutine may be writing.)
 	stream, err := peerpb.NewPeerClient(conn).Messages(ctx, grpc.WaitForReady(true))
 	if err == nil {
+		// Asking for the context commits the stream to this connection: no replaying on another, with the sender kept waiting.
+		_ = stream.Context()
 		// Do not wait for the peer's word before sending: it costs a round trip, and a peer that refuses takes nothing in.
 		s.out.attach(stream)
 		sender.Go(s.out.run)
