@@ -76,7 +76,11 @@ func (e *Error) Error() string {
 	if len(e.Key) > 0 {
 		b.WriteString(" " + keys.Pretty(e.Key))
 	}
-	if e.Keyspace != "" {
+	switch {
+	case e.Keyspace == "":
+	case strings.HasSuffix(e.Op, "keyspace"):
+		fmt.Fprintf(&b, " %q", e.Keyspace)
+	default:
 		fmt.Fprintf(&b, " in keyspace %q", e.Keyspace)
 	}
 	b.WriteString(": ")

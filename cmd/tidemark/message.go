@@ -3,14 +3,30 @@ package main
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
+// What gRPC wraps around the words that matter, and what is left of it.
+var wrappings = []struct {
+	pattern *regexp.Regexp
+	rest    string
+}{
+	{regexp.MustCompile(`rpc error: code = \w+ desc = `), ""},
+	{regexp.MustCompile(`connection error: desc = "transport: Error while dialing: ([^"]*)"`), "$1"},
+	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "}, // the address stands before it already
+	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
+}
+
 // message is the error as it is read aloud. The SDK's errors begin with its name; run says it once, in front.
 func message(err error) string {
-	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "tidemark: "), ": tidemark: ", ": ")
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "tidemark: "), ": tidemark: ", ": ")
+	for _, w := range wrappings {
+		text = w.pattern.ReplaceAllString(text, w.rest)
+	}
+	return text
 }
 
 // exitCodeOfClient maps the kinds of the SDK's errors.

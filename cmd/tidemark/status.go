@@ -12,8 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// statusPause is how often --wait asks.
-const statusPause = 200 * time.Millisecond
+// statusPause is how long --wait waits before it asks again, and statusAttempt how long it waits for an answer.
+const (
+	statusPause   = 200 * time.Millisecond
+	statusAttempt = time.Second
+)
 
 func (a *app) statusCommand() *cobra.Command {
 	var wait bool
@@ -44,22 +47,24 @@ With --wait it asks until the cluster is ready, or --timeout is over. A cluster 
 	return a.printing(a.client(cmd))
 }
 
+// status prints what can be found out. Lists come from the core: without it the rest is worth printing all the more.
 func (a *app) status(ctx context.Context, client *kv.Client) error {
 	status, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
-	nodes, err := client.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	keyspaces, err := client.Keyspaces(ctx)
-	if err != nil {
-		return err
-	}
-	partitions := 0
-	for _, keyspace := range keyspaces {
-		partitions += keyspace.Partitions
+	var nodes, keyspaces, partitions any
+	nodeList, err := client.Nodes(ctx)
+	if err == nil {
+		nodes = fmt.Sprintf("%d of %d", alive(nodeList), len(nodeList))
+		var keyspaceList []kv.KeyspaceInfo
+		if keyspaceList, err = client.Keyspaces(ctx); err == nil {
+			count := 0
+			for _, keyspace := range keyspaceList {
+				count += keyspace.Partitions
+			}
+			keyspaces, partitions = len(keyspaceList), count
+		}
 	}
 	members := make([]string, 0, len(status.Members))
 	for _, member := range status.Members {
@@ -69,9 +74,12 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for"},
 		output.Column{Name: "nodes"}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
 		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version"})
-	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready, orNone(status.WaitingFor), fmt.Sprintf("%d of %d", alive(nodes), len(nodes)),
-		len(keyspaces), partitions, orNone(status.CoreLeader), members, orNone(status.Version))
+	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && err == nil, orNone(status.WaitingFor), nodes, keyspaces, partitions,
+		orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
+		return err
+	}
+	if err != nil {
 		return err
 	}
 	if !status.Ready {
@@ -99,29 +107,18 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 	}
 	last := errors.New("no server answered")
 	for {
-		err := a.withClient(limited, func(client *kv.Client) error {
-			status, err := client.Status(limited)
-			if err != nil {
-				return err
-			}
-			if !status.Ready {
-				return fmt.Errorf("the cluster is waiting for %s", status.WaitingFor)
-			}
-			nodes, err := client.Nodes(limited)
-			if err != nil {
-				return err
-			}
-			if have := alive(nodes); have < want {
-				return fmt.Errorf("the cluster has %d of %d nodes", have, want)
-			}
-			return a.status(limited, client)
-		})
+		// Short attempts: what they wait for is worth more in the end than that the time was over.
+		attempt, cancel := context.WithTimeout(limited, statusAttempt)
+		err := a.withClient(attempt, func(client *kv.Client) error { return a.checkReady(attempt, client, want) })
+		cancel()
 		var coded *codedError
 		switch {
-		case err == nil, errors.As(err, &coded) && coded.code == exitUsage:
+		case err == nil:
+			return a.withClient(limited, func(client *kv.Client) error { return a.status(limited, client) })
+		case errors.As(err, &coded) && coded.code == exitUsage:
 			return err
 		case limited.Err() == nil:
-			last = err // an error of the last moment says only that there was no time left
+			last = err
 		}
 		select {
 		case <-limited.Done():
@@ -129,4 +126,23 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 		case <-time.After(statusPause):
 		}
 	}
+}
+
+// checkReady asks once.
+func (a *app) checkReady(ctx context.Context, client *kv.Client, want int) error {
+	status, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if !status.Ready {
+		return fmt.Errorf("the cluster is waiting for %s", status.WaitingFor)
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if have := alive(nodes); have < want {
+		return fmt.Errorf("the cluster has %d of %d nodes", have, want)
+	}
+	return nil
 }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func TestMessagesAreReadAloud(t *testing.T) {
+	for text, want := range map[string]string{
+		`tidemark: get "a" in keyspace "f": the key has no value`:         `get "a" in keyspace "f": the key has no value`,
+		`load: 3 records were written: tidemark: batch: the disk is full`: `load: 3 records were written: batch: the disk is full`,
+		`open: no server could be reached: 127.0.0.1:7777: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:7777: connect: connection refused"`: `open: no server could be reached: 127.0.0.1:7777: connection refused`,
+		`no.such:7: connection error: desc = "transport: Error while dialing: dial tcp: lookup no.such on 10.0.0.53:53: no such host"`:                                      `no.such:7: no.such: no such host`,
+		`the last error was: rpc error: code = Unavailable desc = this server is starting`:                                                                                  `the last error was: this server is starting`,
+	} {
+		if got := message(errors.New(text)); got != want {
+			t.Errorf("%s\nis read\n%s\nwant\n%s", text, got, want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		want int
+	}{
+		{t.Context(), nil, exitOK},
+		{t.Context(), errors.New("anything"), exitFailed},
+		{t.Context(), usagef("bad %s", "flag"), exitUsage},
+		{t.Context(), fmt.Errorf("load: %w", notFoundf("nothing")), exitNotFound},
+		{t.Context(), fmt.Errorf("x: %w", kv.ErrNotFound), exitNotFound},
+		{t.Context(), kv.ErrKeyspaceNotFound, exitNotFound},
+		{t.Context(), kv.ErrKeyspaceExists, exitUsage},
+		{t.Context(), kv.ErrDiskFull, exitUnavailable},
+		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrNoQuorum), exitUnavailable},
+		{t.Context(), errors.Join(kv.ErrNoQuorum, kv.ErrOutcomeUnknown), exitUnknown},
+		{ended, errors.New("interrupted"), exitInterrupted},
+	} {
+		if got := exitCode(c.ctx, c.err); got != c.want {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+}
