@@ -198,7 +198,7 @@ func TestKeyspaceAdministration(t *testing.T) {
 		}
 
 		// A keyspace that cannot be used yet says what it waits for.
-		c.waitingFor = "2 more nodes (has 1, needs 3)"
+		c.set(func() { c.waitingFor = "2 more nodes (has 1, needs 3)" })
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		_, err := client.CreateKeyspace(short, "slow")
@@ -279,18 +279,18 @@ func TestLostReplies(t *testing.T) {
 			"unhealthy": {code: kvpb.ErrorCode_NODE_UNHEALTHY}, "not-leader": {code: kvpb.ErrorCode_NOT_LEADER},
 		} {
 			once := false
-			c.script = func(_ *fakeNode, r *kvpb.Request) fault {
+			c.play(func(_ *fakeNode, r *kvpb.Request) fault {
 				if isWrite(r) && r.Term != 0 && !once {
 					once = true
 					return f
 				}
 				return fault{}
-			}
+			})
 			must[Timestamp](t)(ks.Put(ctx, []byte(name), []byte("v")))
 			if n := c.writes(id, name); n != 1 || !once {
 				t.Errorf("%s: applied %d times", name, n)
 			}
-			c.script = nil
+			c.play(nil)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestTypedErrors(t *testing.T) {
 			kvpb.ErrorCode_INVALID_ARGUMENT:    ErrInvalidArgument,
 			kvpb.ErrorCode_WRONG_CLUSTER:       ErrWrongCluster,
 		} {
-			c.script = func(_ *fakeNode, r *kvpb.Request) fault { return fault{code: code} }
+			c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{code: code} })
 			began := time.Now()
 			_, err := ks.Put(ctx, []byte("k"), nil)
 			var e *Error
@@ -327,7 +327,7 @@ func TestTypedErrors(t *testing.T) {
 			kvpb.ErrorCode_OVERLOADED: ErrOverloaded, kvpb.ErrorCode_NO_QUORUM: ErrNoQuorum, kvpb.ErrorCode_NOT_LEADER: ErrUnavailable,
 			kvpb.ErrorCode_PARTITION_NOT_FOUND: ErrUnavailable, kvpb.ErrorCode_CLOCK_SKEW: ErrUnavailable,
 		} {
-			c.script = func(_ *fakeNode, r *kvpb.Request) fault { return fault{code: code} }
+			c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{code: code} })
 			short, cancel := context.WithTimeout(ctx, 3*time.Second)
 			_, err := ks.Put(short, []byte("k"), nil)
 			cancel()
@@ -335,7 +335,7 @@ func TestTypedErrors(t *testing.T) {
 				t.Errorf("%s: %v", code, err)
 			}
 		}
-		c.script = nil
+		c.play(nil)
 		must[Timestamp](t)(ks.Put(ctx, []byte("k"), nil))
 	})
 }
@@ -353,7 +353,7 @@ func TestOutcomeUnknown(t *testing.T) {
 			"then disk full": {code: kvpb.ErrorCode_DISK_FULL}, "then nothing": {swallow: true}, "then overloaded": {code: kvpb.ErrorCode_OVERLOADED},
 		} {
 			n := 0
-			c.script = func(_ *fakeNode, r *kvpb.Request) fault {
+			c.play(func(_ *fakeNode, r *kvpb.Request) fault {
 				if !isWrite(r) || r.Term == 0 {
 					return fault{}
 				}
@@ -361,7 +361,7 @@ func TestOutcomeUnknown(t *testing.T) {
 					return fault{unknown: true}
 				}
 				return then
-			}
+			})
 			short, cancel := context.WithTimeout(ctx, 4*time.Second)
 			_, err := ks.Put(short, []byte("k"), nil)
 			cancel()
@@ -370,12 +370,12 @@ func TestOutcomeUnknown(t *testing.T) {
 			}
 		}
 		// A read is never of unknown outcome.
-		c.script = func(*fakeNode, *kvpb.Request) fault { return fault{swallow: true} }
+		c.play(func(*fakeNode, *kvpb.Request) fault { return fault{swallow: true} })
 		short, cancel := context.WithTimeout(ctx, 4*time.Second)
 		defer cancel()
 		if _, err := ks.Get(short, []byte("k")); errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		c.script = nil
+		c.play(nil)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ type fakeNode struct {
 	id      uint64
 	host    string
 	addr    string
-	skew    time.Duration
+	skew    atomic.Int64 // nanoseconds
 	clock   *hlc.Clock
 	given   hlc.Timestamp
 	hangs   bool
@@ -98,7 +99,7 @@ const fakeOffset = 250 * time.Millisecond
 
 type skewed struct{ n *fakeNode }
 
-func (s skewed) Now() int64 { return time.Now().Add(s.n.skew).UnixNano() }
+func (s skewed) Now() int64 { return time.Now().UnixNano() + s.n.skew.Load() }
 
 func newFakeCluster(t testing.TB, nodes int) *fakeCluster {
 	c := &fakeCluster{
@@ -174,6 +175,30 @@ func (c *fakeCluster) open(options ...Option) *Client {
 
 func (c *fakeCluster) tryOpen(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	return Open(ctx, endpoints, append([]Option{WithDialer(c.network.Dialer("client"))}, options...)...)
+}
+
+// set changes a setting.
+func (c *fakeCluster) set(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// play sets the script, which is called with the cluster's lock held.
+func (c *fakeCluster) play(script func(n *fakeNode, r *kvpb.Request) fault) {
+	c.set(func() { c.script = script })
+}
+
+// led are the partitions that a node leads, of all keyspaces.
+func (c *fakeCluster) led(node uint64) (all []*fakePartition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.partitions {
+		if p.leader == node {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // change makes a change to what the table shows, and tells the watchers.

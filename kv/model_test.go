@@ -68,7 +68,7 @@ func runModel(t *testing.T, rt *rapid.T) {
 	c := newFakeCluster(t, rapid.SampledFrom([]int{1, 3, 4}).Draw(rt, "nodes"))
 	defer c.close()
 	for _, n := range c.nodes {
-		n.skew = time.Duration(rapid.IntRange(-100, 100).Draw(rt, "skew")) * time.Millisecond
+		n.skew.Store(int64(rapid.IntRange(-100, 100).Draw(rt, "skew")) * int64(time.Millisecond))
 	}
 	var id uint32
 	switch rapid.IntRange(0, 3).Draw(rt, "layout") {
@@ -79,9 +79,9 @@ func runModel(t *testing.T, rt *rapid.T) {
 	default:
 		id = c.addKeyspace("k", 0, "b", "bb", "c")
 	}
-	ranged := c.keyspaces[id].Partitioning == clusterpb.Partitioning_RANGE
-	c.pageRows = rapid.SampledFrom([]int{1, 2, 3, 1 << 20}).Draw(rt, "page rows")
-	c.noLeaders = rapid.Bool().Draw(rt, "table without leaders")
+	ranged := c.keyspaces[id].Partitioning == clusterpb.Partitioning_RANGE // no client yet
+	c.set(func() { c.pageRows = rapid.SampledFrom([]int{1, 2, 3, 1 << 20}).Draw(rt, "page rows") })
+	c.set(func() { c.noLeaders = rapid.Bool().Draw(rt, "table without leaders") })
 	random := rapid.Uint64()
 	client := c.open(WithRequestTimeout(0), WithConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))
 	defer client.Close()
@@ -96,7 +96,7 @@ func runModel(t *testing.T, rt *rapid.T) {
 		return state%n == 0
 	}
 	trouble := rapid.SampledFrom([]uint64{0, 4, 12}).Draw(rt, "trouble")
-	c.script = func(n *fakeNode, r *kvpb.Request) fault {
+	c.play(func(n *fakeNode, r *kvpb.Request) fault {
 		if trouble == 0 || !roll(trouble) {
 			return fault{}
 		}
@@ -113,7 +113,7 @@ func runModel(t *testing.T, rt *rapid.T) {
 			return fault{code: kvpb.ErrorCode_NO_QUORUM}
 		}
 		return fault{code: kvpb.ErrorCode_NOT_LEADER}
-	}
+	})
 
 	m := &model{now: make(map[string]string)}
 	key := rapid.Custom(func(rt *rapid.T) []byte {

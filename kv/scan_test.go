@@ -73,7 +73,7 @@ func TestScanOptions(t *testing.T) {
 		must[bool](t)(ks.Delete(ctx, []byte("key00007")))
 		must[Timestamp](t)(ks.Put(ctx, []byte("later"), nil))
 		for _, rows := range []int{1 << 30, 7} {
-			c.pageRows = rows
+			c.set(func() { c.pageRows = rows })
 			reversed := slices.Clone(want)
 			slices.Reverse(reversed)
 			for name, test := range map[string]struct {
@@ -124,7 +124,7 @@ func TestScanOptions(t *testing.T) {
 func TestScanBreak(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, _ uint32) {
 		fill(t, ks, 300)
-		c.pageRows = 10
+		c.set(func() { c.pageRows = 10 })
 		for _, after := range []int{1, 8, 30} {
 			n := 0
 			for _, err := range ks.Scan(t.Context()) {
@@ -185,7 +185,8 @@ func TestScanIsASnapshot(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32) {
 		ctx := t.Context()
 		// Clocks that differ by less than the maximum offset.
-		c.nodes[1].skew, c.nodes[2].skew, c.nodes[3].skew = 100*time.Millisecond, -100*time.Millisecond, 0
+		c.nodes[1].skew.Store(int64(100 * time.Millisecond))
+		c.nodes[2].skew.Store(int64(-100 * time.Millisecond))
 		other := c.open() // its own session: it knows nothing of the writer's timestamps
 		defer other.Close()
 		reader := other.Keyspace("k")
@@ -207,7 +208,7 @@ func TestScanIsASnapshot(t *testing.T) {
 			for _, p := range must[[]Pair](t)(drain(ks.Scan(ctx))) {
 				began[string(p.Key)] = p.Version
 			}
-			c.pageRows = 9
+			c.set(func() { c.pageRows = 9 })
 			n := 0
 			for p, err := range reader.Scan(ctx) {
 				if err != nil {
@@ -232,7 +233,7 @@ func TestScanIsASnapshot(t *testing.T) {
 func TestScanSurvivesMoves(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32) {
 		want := fill(t, ks, 300)
-		c.pageRows = 10
+		c.set(func() { c.pageRows = 10 })
 		n := 0
 		for p, err := range ks.Scan(t.Context()) {
 			if err != nil {
@@ -268,7 +269,7 @@ func TestScanSurvivesSplits(t *testing.T) {
 				options = append(options, Reverse())
 				slices.Reverse(want)
 			}
-			c.pageRows = 10
+			c.set(func() { c.pageRows = 10 })
 			c.split(c.partitionOf(id, want[20]), "key00050", false)
 			n := 0
 			for p, err := range ks.Scan(t.Context(), options...) {
@@ -318,16 +319,16 @@ func TestDeleteRange(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, _ uint32) {
 		ctx := t.Context()
 		fill(t, ks, 300)
-		c.pageRows = 20
+		c.set(func() { c.pageRows = 20 })
 		broken := 0
-		c.script = func(_ *fakeNode, r *kvpb.Request) fault {
+		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
 			if _, is := r.Command.(*kvpb.Request_DeleteRange); is && r.Term != 0 {
 				if broken++; broken%3 == 1 {
 					return fault{breakAfter: true}
 				}
 			}
 			return fault{}
-		}
+		})
 		if n := must[uint64](t)(ks.DeleteRange(ctx, From([]byte("key00050")), To([]byte("key00260")))); n != 210 {
 			t.Fatalf("deleted %d", n)
 		}
@@ -338,16 +339,16 @@ func TestDeleteRange(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		refused := 0
-		c.script = func(_ *fakeNode, r *kvpb.Request) fault {
+		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
 			if _, is := r.Command.(*kvpb.Request_DeleteRange); is {
 				if refused++; refused > 1 {
 					return fault{code: kvpb.ErrorCode_OVERLOADED}
 				}
 			}
 			return fault{}
-		}
+		})
 		n, err := ks.DeleteRange(short, All())
-		c.script = nil
+		c.play(nil)
 		left := must[uint64](t)(ks.Count(ctx))
 		if !errors.Is(err, context.DeadlineExceeded) || n+left != 90 || left == 0 {
 			t.Fatalf("%v: deleted %d, %d left", err, n, left)

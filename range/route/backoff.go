@@ -40,7 +40,7 @@ var (
 	// unknown: the node itself does not know what became of the request.
 	unknownBackoff = Backoff{Name: "outcome-unknown", Base: 5 * time.Millisecond, Cap: 100 * time.Millisecond, Jitter: 0.5}
 	// probe: pings to a suspected node.
-	probeBackoff = Backoff{Name: "probe", Base: 10 * time.Millisecond, Cap: 250 * time.Millisecond, Jitter: 0.3, AtOnce: 1}
+	probeBackoff = Backoff{Name: "probe", Base: 10 * time.Millisecond, Cap: 100 * time.Millisecond, Jitter: 0.3, AtOnce: 1}
 	// table: opening the table stream anew.
 	tableBackoff = Backoff{Name: "table", Base: 50 * time.Millisecond, Cap: time.Second, Jitter: 0.5, AtOnce: 1}
 	// cluster: calls of the Cluster service that no server could answer.

@@ -1,0 +1,123 @@
+package route
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// rangeKeyspace makes a keyspace that is split at the given keys; holes names partitions, by number, that are missing.
+func rangeKeyspace(splits []string, holes map[int]bool) *Keyspace {
+	prefix := keys.KeyspacePrefix(7)
+	start := prefix
+	var all []*Partition
+	for i := range len(splits) + 1 {
+		end := keys.PrefixEnd(prefix)
+		if i < len(splits) {
+			end = append(bytes.Clone(prefix), splits[i]...)
+		}
+		d := &clusterpb.Partition{Id: uint64(100 + i), Keyspace: 7, Start: start, End: end, PrefixLength: 4, Generation: 1}
+		if !holes[i] {
+			all = append(all, &Partition{ID: keys.PartitionID(d.Id), Span: keys.PartitionUserSpan(d), Descriptor: d})
+		}
+		start = end
+	}
+	return &Keyspace{ID: 7, Info: &clusterpb.Keyspace{Id: 7, Partitioning: clusterpb.Partitioning_RANGE}, partitions: arrange(all)}
+}
+
+// Look-ups agree with looking at every partition.
+func TestLookUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key := rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 1, 3, 3)
+		splits := rapid.SliceOfNDistinct(key, 0, 6, rapid.ID[string]).Draw(t, "splits")
+		slices.Sort(splits)
+		holes := map[int]bool{}
+		for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(splits)), 0, 2).Draw(t, "holes") {
+			holes[i] = true
+		}
+		k := rangeKeyspace(splits, holes)
+		probe := rapid.OneOf(key, rapid.Just("")).Draw(t, "key")
+
+		var want, before *Partition
+		for _, p := range k.partitions {
+			if p.Span.Contains([]byte(probe)) {
+				want = p
+			}
+			below := len(p.Span.End) == 0 && probe == "" || probe != "" && string(p.Span.Start) < probe &&
+				(len(p.Span.End) == 0 || probe <= string(p.Span.End))
+			if below {
+				before = p
+			}
+		}
+		if got := k.ByKey([]byte(probe)); got != want {
+			t.Fatalf("ByKey(%q) = %v, want %v", probe, got, want)
+		}
+		if got := k.Before([]byte(probe)); got != before {
+			t.Fatalf("Before(%q) = %v, want %v", probe, got, before)
+		}
+		if k.Complete() != (len(holes) == 0) {
+			t.Fatalf("Complete() = %t with %d holes", k.Complete(), len(holes))
+		}
+		end := rapid.OneOf(key, rapid.Just("")).Draw(t, "end")
+		span := keys.Span{Start: []byte(probe), End: []byte(end)}
+		if span.Empty() {
+			return
+		}
+		var overlapping []*Partition
+		for _, p := range k.partitions {
+			if p.Span.Overlaps(span) {
+				overlapping = append(overlapping, p)
+			}
+		}
+		if got := k.Overlapping(span); !slices.Equal(got, overlapping) {
+			t.Fatalf("Overlapping(%s) = %v, want %v", span, got, overlapping)
+		}
+	})
+}
+
+func TestHashLookUp(t *testing.T) {
+	k := &Keyspace{Info: &clusterpb.Keyspace{Partitioning: clusterpb.Partitioning_HASH, HashPartitions: 8}}
+	for h := range uint32(8) {
+		if h != 3 {
+			start := keys.HashPrefix(1, uint16(h))
+			k.partitions = append(k.partitions, &Partition{Hash: h, Descriptor: &clusterpb.Partition{Start: start, End: keys.PrefixEnd(start)}})
+		}
+	}
+	if k.Complete() {
+		t.Error("complete with a hole")
+	}
+	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+		want := keys.HashPartition([]byte(key), 8)
+		p := k.ByKey([]byte(key))
+		if (p == nil) != (want == 3) || p != nil && p.Hash != want {
+			t.Errorf("%q: %v, want %d", key, p, want)
+		}
+	}
+}
+
+// Of descriptors that overlap, the later generation stays, in whatever order they came.
+func TestArrange(t *testing.T) {
+	make := func(id, generation uint64, start, end string) *Partition {
+		prefix := keys.KeyspacePrefix(1)
+		d := &clusterpb.Partition{Id: id, Generation: generation, Start: append(bytes.Clone(prefix), start...),
+			End: append(bytes.Clone(prefix), end...), PrefixLength: 4}
+		return &Partition{ID: keys.PartitionID(id), Descriptor: d, Span: keys.PartitionUserSpan(d)}
+	}
+	old, lower, upper, other := make(1, 1, "a", "m"), make(1, 2, "a", "f"), make(2, 2, "f", "m"), make(3, 1, "m", "z")
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.Permutation([]*Partition{old, lower, upper, other}).Draw(t, "order")
+		got := arrange(slices.Clone(all))
+		if !slices.Equal(got, []*Partition{lower, upper, other}) {
+			t.Fatalf("%v", got)
+		}
+		// An old descriptor of the left half alone gives way too.
+		if got := arrange([]*Partition{upper, old}); !slices.Equal(got, []*Partition{upper}) {
+			t.Fatalf("%v", got)
+		}
+	})
+}
