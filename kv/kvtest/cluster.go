@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -158,18 +157,4 @@ func (c *Cluster) source() func() uint64 {
 		defer mu.Unlock()
 		return random.Uint64()
 	}
-}
-
-// until waits for a condition, looking often; the error says what it was waiting for.
-func until(ctx context.Context, what string, condition func() bool) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w while waiting for %s", context.Cause(ctx), what)
-		case <-ticker.C:
-		}
-	}
-	return nil
 }

@@ -31,6 +31,9 @@ func (s *server) address() string { return s.host + ":7400" }
 
 func (s *server) running() *embedded.Server { return s.process.Load() }
 
+// Config is the configuration with which a server is started next; for starting one by hand.
+func (c *Cluster) Config(server int) embedded.ServerConfig { return c.servers[server].config() }
+
 func (s *server) config() embedded.ServerConfig {
 	c := s.cluster
 	config := embedded.ServerConfig{

@@ -43,6 +43,9 @@ type World struct {
 	}
 }
 
+// standstill is how long nothing may succeed without a word about it in the report.
+const standstill = 3 * time.Second
+
 // maxViolations is how many violations are kept of a run.
 const maxViolations = 20
 
@@ -72,6 +75,9 @@ func (w *World) Count(what string, err error) {
 		now := time.Now()
 		if gap := now.Sub(w.mu.lastDone); !w.mu.lastDone.IsZero() && gap > w.mu.longest {
 			w.mu.longest = gap
+			if gap > standstill {
+				w.mu.events = append(w.mu.events, fmt.Sprintf("[%v] before this nothing succeeded for %v", w.elapsed(), gap))
+			}
 		}
 		w.mu.lastDone = now
 	}

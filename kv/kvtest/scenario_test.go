@@ -1,0 +1,364 @@
+package kvtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+const latency = 200 * time.Microsecond
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, test func(t *testing.T)) { synctest.Test(t, test) }
+
+// six is a cluster of three core members and three data nodes on servers of their own: servers 0 to 2 and 3 to 5.
+func six(t *testing.T, configure func(int, *embedded.ServerConfig)) *kvtest.Cluster {
+	return kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: latency, Configure: configure})
+}
+
+func create(t *testing.T, c *kv.Client, name string, options ...kv.KeyspaceOption) *kv.Keyspace {
+	t.Helper()
+	ks, err := c.CreateKeyspace(t.Context(), name, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ks
+}
+
+func put(t *testing.T, ks *kv.Keyspace, key, value string) {
+	t.Helper()
+	if _, err := ks.Put(t.Context(), []byte(key), []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustHold(t *testing.T, ks *kv.Keyspace, key, value string) {
+	t.Helper()
+	pair, err := ks.Get(t.Context(), []byte(key))
+	if err != nil || string(pair.Value) != value {
+		t.Fatalf("%s is %.40q, %v; want %.40q", key, pair.Value, err, value)
+	}
+}
+
+func ready(t *testing.T, c *kvtest.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t *testing.T, c *kvtest.Cluster, server int) {
+	t.Helper()
+	if err := c.Run(server); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition for a minute of the test's time.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// leaderOf finds the server that leads the only partition there is.
+func leaderOf(t *testing.T, c *kvtest.Cluster) (server int) {
+	t.Helper()
+	eventually(t, "a leader", func() bool {
+		for i := range c.Servers() {
+			if p := c.Process(i); p != nil {
+				for _, r := range p.Replicas() {
+					if r.Leads {
+						server = i
+						return true
+					}
+				}
+			}
+		}
+		return false
+	})
+	return server
+}
+
+// equal waits until all servers that run hold the same of every partition.
+func equal(t *testing.T, c *kvtest.Cluster) {
+	t.Helper()
+	type state struct{ index, sum uint64 }
+	eventually(t, "equal replicas", func() bool {
+		seen := make(map[uint64]state)
+		for i := range c.Servers() {
+			p := c.Process(i)
+			if p == nil {
+				continue
+			}
+			for _, r := range p.Replicas() {
+				if r.Failed != nil {
+					t.Fatalf("server %d: partition %d failed: %v", i, r.Partition, r.Failed)
+				}
+				index, sum, err := p.Checksum(r.Partition)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := state{index, sum}
+				if other, ok := seen[r.Partition]; ok && other != s {
+					if other.index == index {
+						t.Fatalf("partition %d differs at index %d", r.Partition, index)
+					}
+					return false
+				}
+				seen[r.Partition] = s
+			}
+		}
+		return true
+	})
+}
+
+// A leader that is cut off from its followers, but not from clients, answers no read once another one may have written.
+func TestIsolatedLeaderServesNothingStale(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := six(t, nil)
+		ks := create(t, c.Client(t), "things", kv.Range())
+		put(t, ks, "k", "old")
+		old := leaderOf(t, c)
+		for other := range c.Servers() {
+			if other != old {
+				c.Cut(old, other, memnet.Stall)
+				c.Cut(other, old, memnet.Stall)
+			}
+		}
+		// This client reaches the old leader only, and believes in it.
+		near := c.Client(t)
+		for other := range c.Servers() {
+			if other != old {
+				c.Network().CutBoth("client-2", c.Host(other), memnet.Stall)
+			}
+		}
+		// And this one everybody but the old leader.
+		far := c.Client(t)
+		c.Network().CutBoth("client-3", c.Host(old), memnet.Stall)
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			put(t, far.Keyspace("things"), "k", "new")
+		}()
+		done, served := false, 0
+		for !done {
+			select {
+			case <-written:
+				done = true
+			default:
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			pair, err := near.Keyspace("things").Get(ctx, []byte("k"))
+			cancel()
+			if err == nil {
+				served++
+				if done {
+					t.Fatalf("read %q after another leader had acknowledged a write", pair.Value)
+				}
+			}
+		}
+		if served == 0 {
+			t.Error("the old leader answered nothing at all, although its lease stood at first")
+		}
+		c.HealAll()
+		mustHold(t, near.Keyspace("things"), "k", "new")
+		equal(t, c)
+	})
+}
+
+// Everything acknowledged is there after all six servers lost power at once, whatever of the rest survived.
+func TestPowerLossOfAllServers(t *testing.T) {
+	for _, percent := range []int{0, 50, 100} {
+		t.Run(fmt.Sprintf("%d percent of what was not synced survives", percent), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := six(t, nil)
+				client := c.Client(t)
+				for round := range 3 {
+					ks := create(t, client, fmt.Sprintf("round%d", round), kv.Hash(3))
+					for i := range 50 {
+						put(t, ks, fmt.Sprint(i), fmt.Sprint(round))
+					}
+					for i := range c.Servers() {
+						c.Kill(i, percent)
+					}
+					for i := range c.Servers() {
+						start(t, c, i)
+					}
+					ready(t, c)
+					for r := range round + 1 {
+						for i := range 50 {
+							mustHold(t, client.Keyspace(fmt.Sprintf("round%d", r)), fmt.Sprint(i), fmt.Sprint(r))
+						}
+					}
+				}
+				equal(t, c)
+			})
+		})
+	}
+}
+
+// A node that was away while much was written, more than the others keep of their logs, comes back by snapshot.
+func TestAwayNodeComesBackBySnapshot(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := six(t, func(_ int, s *embedded.ServerConfig) { s.RetainLogBytes, s.MemTableBytes = 64<<10, 256<<10 })
+				ks := create(t, c.Client(t), "things", kv.Hash(2))
+				put(t, ks, "first", "1")
+				away := 5
+				if crash {
+					c.Kill(away, 0)
+				} else {
+					c.Isolate(away, memnet.Break)
+				}
+				value := strings.Repeat("v", 8<<10)
+				for i := range 800 {
+					put(t, ks, fmt.Sprintf("key %d", i%300), fmt.Sprintf("%d %s", i, value))
+				}
+				time.Sleep(10 * time.Second) // the logs are truncated every few seconds
+				if crash {
+					start(t, c, away)
+				} else {
+					c.Rejoin(away)
+				}
+				put(t, ks, "last", "1")
+				equal(t, c)
+				// It is as good as the others: without one of them, it and the third serve.
+				c.Kill(3, 0)
+				mustHold(t, ks, "last", "1")
+				mustHold(t, ks, "key 299", "599 "+value)
+			})
+		})
+	}
+}
+
+// With a full disk on one node the quorum goes on; reads are served everywhere; and when there is room again the node is as before.
+func TestDiskFullOnOneNode(t *testing.T) {
+	c := kvtest.Start(t, kvtest.Options{})
+	ks := create(t, c.Client(t), "things", kv.Hash(6))
+	for i := range 30 {
+		put(t, ks, fmt.Sprint(i), "before")
+	}
+	c.Disk(1).SetFull(true)
+	refused := 0
+	for i := range 30 {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := ks.Put(ctx, []byte(fmt.Sprint(i)), []byte("while full"))
+		cancel()
+		switch {
+		case err == nil:
+			mustHold(t, ks, fmt.Sprint(i), "while full")
+		case errors.Is(err, kv.ErrDiskFull):
+			refused++
+			mustHold(t, ks, fmt.Sprint(i), "before")
+		case errors.Is(err, kv.ErrOutcomeUnknown):
+		default:
+			t.Fatal(err)
+		}
+	}
+	if refused == 30 {
+		t.Error("a full disk on one of three nodes kept all writes away")
+	}
+	c.Disk(1).SetFull(false)
+	eventually(t, "all writes to be taken again", func() bool {
+		for i := range 30 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := ks.Put(ctx, []byte(fmt.Sprint(i)), []byte("after"))
+			cancel()
+			if err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	equal(t, c)
+}
+
+// With the whole core down data nodes serve, restart and serve again.
+func TestCoreDown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := six(t, nil)
+		client := c.Client(t)
+		ks := create(t, client, "things", kv.Hash(3))
+		for core := range 3 {
+			c.Kill(core, 0)
+		}
+		put(t, ks, "k", "1")
+		time.Sleep(time.Minute) // the nodes' leases have long run out
+		put(t, ks, "k", "2")
+		for node := 3; node < 6; node++ {
+			c.Kill(node, 0)
+		}
+		for node := 3; node < 6; node++ {
+			start(t, c, node)
+		}
+		mustHold(t, ks, "k", "2")
+		put(t, ks, "k", "3")
+		// A new client learns everything from the nodes.
+		mustHold(t, c.Client(t).Keyspace("things"), "k", "3")
+		for core := range 3 {
+			start(t, c, core)
+		}
+		ready(t, c)
+		put(t, create(t, client, "more", kv.Hash(2)), "k", "1")
+	})
+}
+
+// A directory is for one process.
+func TestSecondProcess(t *testing.T) {
+	c := kvtest.Start(t, kvtest.Options{Nodes: 1})
+	_, err := embedded.StartServer(t.Context(), c.Config(0))
+	if !errors.Is(err, embedded.ErrDirectory) || !strings.Contains(err.Error(), "in use") {
+		t.Fatal(err)
+	}
+	put(t, create(t, c.Client(t), "things", kv.Replicas(1)), "k", "1")
+}
+
+// A directory of another cluster is refused, and nothing in it is changed.
+func TestDirectoryOfAnotherCluster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := kvtest.Start(t, kvtest.Options{Nodes: 1, Cores: 1, Separate: true, Latency: latency})
+		b := kvtest.Start(t, kvtest.Options{Nodes: 1, Cores: 1, Separate: true, Latency: latency})
+		ks := create(t, b.Client(t), "things", kv.Replicas(1), kv.Hash(1))
+		put(t, ks, "k", "1")
+		if err := b.Stop(1); err != nil {
+			t.Fatal(err)
+		}
+		// The node's disk, in a server that is told of the other core.
+		foreign := a.Config(1)
+		foreign.FS = b.Config(1).FS
+		foreign.Listen = "elsewhere:7400"
+		s, err := embedded.StartServer(t.Context(), foreign)
+		if err == nil {
+			defer s.Close(t.Context())
+			select {
+			case <-s.Done():
+				err = s.Err()
+			case <-time.After(time.Minute):
+			}
+		}
+		if !errors.Is(err, embedded.ErrDirectory) && (err == nil || !strings.Contains(err.Error(), "cluster")) {
+			t.Fatalf("a node of another cluster: %v", err)
+		}
+		if s != nil {
+			_ = s.Close(t.Context())
+		}
+		start(t, b, 1)
+		mustHold(t, ks, "k", "1")
+	})
+}
