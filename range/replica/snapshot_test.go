@@ -1,0 +1,188 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/iotest"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+)
+
+// Every truncation and every flipped byte of a snapshot is noticed, and leaves the receiver as it was.
+func TestSnapshotDamageIsNoticed(t *testing.T) {
+	stream, index, term := sampleSnapshot(t)
+	r, _, done := benchReplica(t)
+	defer done()
+	_, before, err := r.Checksum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	try := func(data []byte) error {
+		staged, err := r.StageSnapshot(context.Background(), index, term, bytes.NewReader(data))
+		if err == nil {
+			staged.Discard()
+		}
+		return err
+	}
+	if err := try(stream); err != nil {
+		t.Fatal(err)
+	}
+	for n := range stream {
+		if n%7 == 0 || n < 100 || n > len(stream)-50 {
+			if err := try(stream[:n]); !errors.Is(err, errSnapshot) {
+				t.Fatalf("cut to %d of %d bytes: %v", n, len(stream), err)
+			}
+			flipped := bytes.Clone(stream)
+			flipped[n] ^= 0x10
+			if err := try(flipped); !errors.Is(err, errSnapshot) {
+				t.Fatalf("byte %d of %d flipped: %v", n, len(stream), err)
+			}
+		}
+	}
+	if err := try(append(bytes.Clone(stream), 0)); !errors.Is(err, errSnapshot) {
+		t.Fatalf("a byte behind the end: %v", err)
+	}
+	broken := errors.New("connection lost")
+	if _, err := r.StageSnapshot(context.Background(), index, term, iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Fatalf("a broken stream: %v", err)
+	}
+	if _, err := r.StageSnapshot(context.Background(), index+1, term, bytes.NewReader(stream)); !errors.Is(err, errSnapshot) {
+		t.Fatalf("announced with another index: %v", err)
+	}
+	if _, after, err := r.Checksum(); err != nil || after != before {
+		t.Fatalf("the receiver has changed: %v", err)
+	}
+}
+
+// What is installed survives a crash at once, and what is only staged leaves nothing behind.
+func TestSnapshotSurvivesCrash(t *testing.T) {
+	stream, index, term := sampleSnapshot(t)
+	fs := vfs.NewCrashableMem()
+	node := &Node{Clock: hlc.NewClock(nil, nil)}
+	if err := node.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	defer node.Pool.Close()
+	open := func(fs vfs.FS) (*Replica, func()) {
+		state, err := engine.OpenState(engine.Options{FS: fs, Dir: "state"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state, Group: &instantGroup{}, Node: node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, func() {
+			r.Close()
+			state.Close()
+		}
+	}
+	r, done := open(fs)
+	staged, err := r.StageSnapshot(context.Background(), index, term, bytes.NewReader(stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	between := fs.CrashClone(vfs.CrashCloneCfg{})
+	if err := staged.Install(); err != nil {
+		t.Fatal(err)
+	}
+	after := fs.CrashClone(vfs.CrashCloneCfg{})
+	_, want, err := r.Checksum()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+
+	r, done = open(between)
+	if got, _ := r.Applied(); got != 0 {
+		t.Fatalf("applied index %d after a crash before the installation", got)
+	}
+	if names, err := between.List("state/ingest"); err != nil || len(names) > 0 {
+		t.Fatalf("left behind: %v %v", names, err)
+	}
+	done()
+
+	r, done = open(after)
+	defer done()
+	if got, _ := r.Applied(); got != index {
+		t.Fatalf("applied index %d after a crash behind the installation of %d", got, index)
+	}
+	if _, got, err := r.Checksum(); err != nil || got != want {
+		t.Fatalf("the state differs after the crash: %v", err)
+	}
+}
+
+// Destroy removes a partition for good, and nothing of its neighbours.
+func TestDestroy(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	c := newTestCluster(t, 1, Limits{})
+	defer c.close()
+	state, err := engine.OpenState(engine.Options{FS: fs, Dir: "state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { state.Close() }()
+	open := func(id uint64, start, end byte) *Replica {
+		p := testPartition(1)
+		p.Id, p.Start, p.End = id, append(keys.KeyspacePrefix(7), start), append(keys.KeyspacePrefix(7), end)
+		r, err := New(Config{Partition: p, ReplicaID: 1, State: state, Group: c.members[0], Node: c.members[0].node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	gone := open(100, 'f', 'm')
+	var neighbours []*Replica
+	var sums []uint64
+	for _, r := range []*Replica{open(99, 'a', 'f'), open(101, 'm', 'z')} {
+		_, sum, err := r.Checksum()
+		if err != nil {
+			t.Fatal(err)
+		}
+		neighbours, sums = append(neighbours, r), append(sums, sum)
+	}
+	b := state.NewBatch()
+	record := deletedRange{count: 1}
+	for _, key := range [][]byte{keys.VersionedKey(append(keys.KeyspacePrefix(7), "gone"...), hlc.Timestamp{Wall: 5}),
+		deletedRangeKey(append(keys.KeyspacePrefix(7), 'g'), mvcc.RequestID{Client: 1, Sequence: 2})} {
+		if err := b.Set(key, record.append(nil), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := state.Commit(b); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if err := gone.Destroy(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	after := fs.CrashClone(vfs.CrashCloneCfg{})
+	for i, r := range neighbours {
+		if _, sum, err := r.Checksum(); err != nil || sum != sums[i] {
+			t.Fatalf("partition %s has changed: %v", r.ID(), err)
+		}
+		r.Close()
+	}
+	crashed, err := engine.OpenState(engine.Options{FS: after, Dir: "state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer crashed.Close()
+	for _, span := range replicatedSpans(100, keys.PartitionSpan(gone.Descriptor())) {
+		i, err := crashed.NewIter(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.SeekGE(span.Start) && containsState(span, i.Key()) {
+			t.Errorf("%s is still there", keys.PrettyState(i.Key()))
+		}
+		i.Close()
+	}
+}
