@@ -26,6 +26,8 @@ type options struct {
 	only   string
 	loads  *regexp.Regexp
 	check  bool
+	// profiles is where profiles go; empty for none.
+	profiles string
 }
 
 func main() {
@@ -43,6 +45,7 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "also write everything as JSON to this `file`")
 	flag.StringVar(&o.only, "only", "", "measure only the `store` etcd or tidemark")
 	flag.StringVar(&expressionText, "loads", "", "measure only the cases whose name matches this regular `expression` (put, or \"get|scan\", or \"put, 256\")")
+	flag.StringVar(&o.profiles, "profiles", "", "in the last repetition, run each case of Tidemark once more and leave processor profiles in this `directory`")
 	flag.BoolVar(&o.check, "check", false, "end with exit code 3 if a goal is missed")
 	flag.StringVar(&echo, "serve-echo", "", "serve the echo that is measured as a limit at this `address` (the program starts itself so)")
 	flag.Parse()
@@ -215,6 +218,11 @@ func repeat(ctx context.Context, o options, dir string, starters []starter, repe
 			progress("%-30s %-24s %9.0f/s  p50 %s  p99 %s  server CPU %.4f s/1,000  errors %d", l.Name, t.subject.name, m.Result.Total.Throughput,
 				latency(float64(m.Result.Total.P50)), latency(float64(m.Result.Total.P99)), m.ServerCPU, m.Result.Total.Errors)
 			measurements = append(measurements, m)
+			if o.profiles != "" && repetition == o.size.Repetitions-1 {
+				if err := profileRun(ctx, o.profiles, t.system, t.subject, l, o.size); err != nil {
+					return nil, fmt.Errorf("profiles of %s, %s: %w", t.subject.name, l.Name, err)
+				}
+			}
 		}
 	}
 	return measurements, nil

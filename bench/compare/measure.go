@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/process"
@@ -19,6 +24,11 @@ type system interface {
 	prepare(ctx context.Context) error
 	// close kills the processes.
 	close() error
+}
+
+// profiler is a system that can say where its processor time goes.
+type profiler interface {
+	profile(ctx context.Context, dir string, d time.Duration) error
 }
 
 // subject is what a row of the report is about.
@@ -140,6 +150,43 @@ func measure(ctx context.Context, sys system, s subject, l load, z size, repetit
 		ClientCPU:    perThousand(client[1]-client[0], count),
 		ServerMemory: usage.ResidentBytes,
 	}, nil
+}
+
+// profileRun runs a load once more with profilers on, and leaves a profile of each server, and of this process, in a
+// directory below dir. It is a run of its own because profiling costs.
+func profileRun(ctx context.Context, dir string, sys system, s subject, l load, z size) (err error) {
+	servers, ok := sys.(profiler)
+	if !ok {
+		return nil
+	}
+	dir = filepath.Join(dir, fileName(l.Name+" "+s.name))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	own, err := os.Create(filepath.Join(dir, "client.pprof"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, own.Close()) }()
+	if err := pprof.StartCPUProfile(own); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return servers.profile(ctx, dir, z.Duration) })
+	group.Go(func() error {
+		_, err := bench.Run(ctx, s.target, bench.Config{
+			Workload: l.Workload, Clients: l.Clients, Records: z.Records, ValueSize: z.ValueSize,
+			WarmUp: -1, Duration: z.Duration, SkipLoad: true, Classify: s.classify,
+		})
+		return err
+	})
+	return group.Wait()
+}
+
+// fileName makes a name of words without blanks and commas.
+func fileName(words string) string {
+	return strings.ToLower(strings.Join(strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }), "-"))
 }
 
 // settle waits until the servers use less than a tenth of a core together, or 20 s have passed: then they are measured

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/bench/process"
@@ -32,6 +35,8 @@ func tidemarkName(partitions int) string {
 // tidemarkCluster is one core server and three data nodes, with one keyspace for each number of partitions.
 type tidemarkCluster struct {
 	processes []*process.Process
+	// admin are the HTTP addresses of the processes.
+	admin     []string
 	client    *kv.Client
 	keyspaces []subject
 }
@@ -57,7 +62,7 @@ func startTidemark(ctx context.Context, binary, dir string) (*tidemarkCluster, e
 	}
 	listen, admin := addresses[:1+tidemarkNodes], addresses[1+tidemarkNodes:]
 	core := listen[0]
-	cluster := &tidemarkCluster{}
+	cluster := &tidemarkCluster{admin: admin}
 	for i := range 1 + tidemarkNodes {
 		name, roles := "core", "core"
 		if i > 0 {
@@ -99,6 +104,35 @@ func (c *tidemarkCluster) makeKeyspaces(ctx context.Context, endpoints []string)
 		c.keyspaces = append(c.keyspaces, subject{name: tidemarkName(partitions), target: kvtarget.New(keyspace), classify: kvtarget.Classify})
 	}
 	return nil
+}
+
+// profile writes the processor profile of each server over the given time below dir.
+func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Duration) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, address := range c.admin {
+		group.Go(func() error {
+			url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, max(int(d.Seconds()), 1))
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return err
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s answers %s", url, response.Status)
+			}
+			file, err := os.Create(filepath.Join(dir, strings.ReplaceAll(c.processes[i].Name(), " ", "-")+".pprof"))
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(file, response.Body)
+			return errors.Join(err, file.Close())
+		})
+	}
+	return group.Wait()
 }
 
 // wait asks every server whether it is ready.
