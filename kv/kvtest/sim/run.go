@@ -34,7 +34,8 @@ type Config struct {
 	Duration time.Duration
 	// Workloads run beside each other. Default: Standard.
 	Workloads []Workload
-	// FaultEvery is the mean time between two faults; negative: no faults. Default 3 s.
+	// FaultEvery is the mean time between two faults; negative: no faults. Default: between one and six seconds, by
+	// the seed.
 	FaultEvery time.Duration
 	// Faults, if not empty, names the kinds that may happen.
 	Faults []string
@@ -81,8 +82,9 @@ func (c *Config) shape(random *rand.Rand) kvtest.Options {
 		o.Nodes = 5
 	}
 	retain, memTable := int64(16<<10)<<random.IntN(8), uint64(64<<10)<<random.IntN(5)
+	sleepAfter := []time.Duration{time.Second, 3 * time.Second, -1}[random.IntN(3)]
 	o.Configure = func(server int, s *embedded.ServerConfig) {
-		s.RetainLogBytes, s.MemTableBytes = retain, memTable
+		s.RetainLogBytes, s.MemTableBytes, s.SleepAfter = retain, memTable, sleepAfter
 		if c.Configure != nil {
 			c.Configure(server, s)
 		}
@@ -92,14 +94,14 @@ func (c *Config) shape(random *rand.Rand) kvtest.Options {
 
 // Run does one run. It is called inside a synctest bubble.
 func Run(t testing.TB, c Config) Report {
-	if c.FaultEvery == 0 {
-		c.FaultEvery = 3 * time.Second
-	}
 	if c.Workloads == nil {
 		c.Workloads = Standard()
 	}
 	random := rand.New(rand.NewPCG(c.Seed, 0))
 	options := c.shape(random)
+	if c.FaultEvery == 0 {
+		c.FaultEvery = []time.Duration{time.Second, 3 * time.Second, 6 * time.Second}[random.IntN(3)]
+	}
 	w := &World{History: history.NewRecorder(), began: time.Now()}
 	w.mu.operations = make(map[string]int)
 	w.Cluster = kvtest.Start(t, options)
