@@ -28,6 +28,9 @@ type identity struct {
 	Cluster hexID `json:"cluster,omitempty"`
 	// Node is the data node's id, 0 until the core has given it one.
 	Node uint64 `json:"node,omitempty"`
+	// Address is where the core last registered that node. A directory that turns up at another address may be a copy of one
+	// that is in use: it has to ask the core before it does anything.
+	Address string `json:"address,omitempty"`
 }
 
 // hexID is printed as hexadecimal digits: JSON's numbers do not hold 64 bits.
@@ -184,15 +187,15 @@ func (d *directory) join(cluster uint64) error {
 		ErrDirectory, d.path, d.id.Cluster, hexID(cluster))
 }
 
-// becomeNode notes the id that the core gave to the data node.
-func (d *directory) becomeNode(node uint64) error {
-	if d.id.Node == node {
+// becomeNode notes the id that the core gave to the data node, and where.
+func (d *directory) becomeNode(node uint64, address string) error {
+	if d.id.Node == node && d.id.Address == address {
 		return nil
 	}
-	if d.id.Node != 0 {
+	if d.id.Node != 0 && d.id.Node != node {
 		return fmt.Errorf("%w: %s belongs to node %d, but the core calls it node %d", ErrDirectory, d.path, d.id.Node, node)
 	}
-	d.id.Node = node
+	d.id.Node, d.id.Address = node, address
 	return d.save()
 }
 

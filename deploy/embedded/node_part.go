@@ -30,15 +30,21 @@ type nodePart struct {
 	transport *rpc.PeerTransport
 }
 
+// known says whether this directory is a data node's that was registered at this very address.
+func (s *Server) known() bool {
+	return s.directory.id.Node != 0 && s.directory.id.Address == s.config.Advertise
+}
+
 // startNode joins the cluster if this directory has not, and starts the data node. A node that has joined starts from
-// its disk: it serves whether the core can be reached or not.
+// its disk: it serves whether the core can be reached or not. One whose address is new asks the core first, which lets nobody
+// take the place of a node that lives: two processes with one node's directory would vote with one voice twice.
 func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
-	if s.directory.id.Node == 0 {
+	if !s.known() {
 		r, err := s.register(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(s.directory.join(r.GetCluster()), s.directory.becomeNode(r.GetNode())); err != nil {
+		if err := errors.Join(s.directory.join(r.GetCluster()), s.directory.becomeNode(r.GetNode(), s.config.Advertise)); err != nil {
 			return nil, err
 		}
 	}

@@ -150,7 +150,7 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 // joinAsNode starts the data node. One that knows its id starts at once from its disk, and tells the core that it is there as
 // soon as that answers.
 func (s *Server) joinAsNode(ctx context.Context) error {
-	known := s.directory.id.Node != 0
+	known := s.known()
 	p, err := s.startNode(ctx)
 	if err != nil {
 		return err
