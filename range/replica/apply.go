@@ -90,6 +90,9 @@ func (r *Replica) apply(entries []group.Entry) error {
 	if err := r.state.Commit(batch); err != nil {
 		return err
 	}
+	if hook := r.node.hooks.committed; hook != nil {
+		hook()
+	}
 	// INVARIANT: before anything is answered, so that a read that begins after the answer has a timestamp above the write's.
 	r.observe(applied.highest)
 	if descriptor != nil {

@@ -58,6 +58,13 @@ type Node struct {
 	Pool *Pool
 	Limits
 	recent recentBudget
+	// hooks are for tests of what may happen in between; all may be nil.
+	hooks struct {
+		// evaluate runs before each write is evaluated.
+		evaluate func()
+		// committed runs when a batch can be read from the engine, and nothing else knows it yet.
+		committed func()
+	}
 }
 
 // Limits bound what a replica holds and does at once. Zero fields take the defaults.

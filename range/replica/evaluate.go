@@ -138,6 +138,9 @@ func (e *evaluation) run() {
 	e.boxes = make([]flight, len(e.writes))
 	internal := payload{}
 	for i := range e.writes {
+		if hook := r.node.hooks.evaluate; hook != nil {
+			hook()
+		}
 		e.evaluate(&e.writes[i], &internal)
 	}
 	if err := e.closeGetter(); err != nil {
