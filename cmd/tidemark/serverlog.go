@@ -25,7 +25,7 @@ func (l *serverLog) logger(out io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(l.level)); err != nil || strings.ContainsAny(l.level, "+-") {
 		return nil, usagef("--log-level %q: use debug, info, warn or error", l.level)
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: plainErrors}
 	switch l.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(out, options)), nil
@@ -33,4 +33,12 @@ func (l *serverLog) logger(out io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
 	return nil, usagef("--log-format %q: use text or json", l.format)
+}
+
+// plainErrors logs an error as its sentence: the handlers would print the stack trace that some errors carry.
+func plainErrors(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(err.Error())
+	}
+	return a
 }
