@@ -56,6 +56,8 @@ type Report struct {
 	Operations map[string]int
 	// Longest is the longest virtual time in which no operation at all succeeded.
 	Longest time.Duration
+	// Covered says what the servers had to do.
+	Covered map[string]int
 	History []history.Operation
 }
 
@@ -71,7 +73,7 @@ func Standard() []Workload {
 }
 
 // shape draws what cluster a seed has.
-func (c *Config) shape(random *rand.Rand) kvtest.Options {
+func (c *Config) shape(random *rand.Rand, counters *coverage) kvtest.Options {
 	o := kvtest.Options{Seed: random.Uint64() | 1, Latency: latency, Nodes: 3, Cores: 3}
 	switch random.IntN(4) {
 	case 0:
@@ -85,6 +87,7 @@ func (c *Config) shape(random *rand.Rand) kvtest.Options {
 	sleepAfter := []time.Duration{time.Second, 3 * time.Second, -1}[random.IntN(3)]
 	o.Configure = func(server int, s *embedded.ServerConfig) {
 		s.RetainLogBytes, s.MemTableBytes, s.SleepAfter = retain, memTable, sleepAfter
+		s.Registry = counters.registry()
 		if c.Configure != nil {
 			c.Configure(server, s)
 		}
@@ -98,7 +101,8 @@ func Run(t testing.TB, c Config) Report {
 		c.Workloads = Standard()
 	}
 	random := rand.New(rand.NewPCG(c.Seed, 0))
-	options := c.shape(random)
+	var counters coverage
+	options := c.shape(random, &counters)
 	if c.FaultEvery == 0 {
 		c.FaultEvery = []time.Duration{time.Second, 3 * time.Second, 6 * time.Second}[random.IntN(3)]
 	}
@@ -124,7 +128,7 @@ func Run(t testing.TB, c Config) Report {
 	defer w.mu.Unlock()
 	return Report{
 		Seed: c.Seed, Duration: time.Since(w.began), Violations: w.mu.violations, Events: w.mu.events, Operations: w.mu.operations,
-		Longest: w.mu.longest, History: w.History.Operations(),
+		Longest: w.mu.longest, Covered: counters.sum(), History: w.History.Operations(),
 		Cluster: fmt.Sprintf("%d nodes and %d core members on %d servers", options.Nodes, options.Cores, w.Cluster.Servers()),
 	}
 }

@@ -54,10 +54,15 @@ func runSeed(t *testing.T, c sim.Config) {
 	if t.Failed() || *events {
 		t.Logf("seed %d, schedule:\n%s", r.Seed, strings.Join(r.Events, "\n"))
 	}
-	var counts []string
-	for _, what := range slices.Sorted(maps.Keys(r.Operations)) {
-		counts = append(counts, fmt.Sprintf("%s %d", what, r.Operations[what]))
+	t.Logf("seed %d: %s, %v virtual in %v real, %d faults, longest standstill %v\n%v\n%s\n%s", r.Seed, r.Cluster, r.Duration.Round(time.Second),
+		time.Since(began).Round(time.Millisecond), len(r.Events), r.Longest, checked, list(r.Covered), list(r.Operations))
+}
+
+// list is names and numbers in one line.
+func list(counts map[string]int) string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", what, counts[what]))
 	}
-	t.Logf("seed %d: %s, %v virtual in %v real, %d faults, longest standstill %v\n%v\n%s", r.Seed, r.Cluster, r.Duration.Round(time.Second),
-		time.Since(began).Round(time.Millisecond), len(r.Events), r.Longest, checked, strings.Join(counts, ", "))
+	return strings.Join(parts, ", ")
 }
