@@ -2,7 +2,6 @@ package route
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -201,9 +200,4 @@ func (s *Sender) learnPartitions(partitions []*clusterpb.Partition) bool {
 	}
 	s.publishLocked(&touched)
 	return true
-}
-
-// Nodes returns the ids of all nodes in the table, ascending.
-func (t *Table) Nodes() []keys.NodeID {
-	return slices.Sorted(maps.Keys(t.nodes))
 }

@@ -163,6 +163,7 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 		if looking {
 			p.cell.infer(l.node, time.Now())
 		}
+		a.sender.session.observeResult(response)
 		return Answer{Response: response, Partition: p, Node: l.node.id, Term: l.term}, nil, nil
 	}
 	return a.refused(p, l, looking, response.Error)

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -368,12 +367,4 @@ func (s *Sender) replace(staged *contents) bool {
 	s.mu.Unlock()
 	s.learnLeaders(leaders)
 	return true
-}
-
-// NodeAddress is where the table says a node is; empty if it does not know the node.
-func (t *Table) NodeAddress(id keys.NodeID) string {
-	if n := t.nodes[id]; n != nil {
-		return n.Address
-	}
-	return ""
 }

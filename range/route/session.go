@@ -35,3 +35,29 @@ func (s *session) load() hlc.Timestamp { return rpc.FromTimestamp(s.highest.Load
 func lessTimestamp(a, b *kvpb.Timestamp) bool {
 	return a.Wall < b.Wall || (a.Wall == b.Wall && a.Logical < b.Logical)
 }
+
+// observeResult raises the session to what a result names. That lies at or below the node's clock in all but the first
+// moments of a leader whose predecessors' clocks were ahead of it.
+func (s *session) observeResult(r *kvpb.Response) {
+	switch result := r.Result.(type) {
+	case *kvpb.Response_Get:
+		s.observe(result.Get.GetVersion())
+	case *kvpb.Response_Put:
+		s.observe(result.Put.GetVersion())
+	case *kvpb.Response_Delete:
+		s.observe(result.Delete.GetVersion())
+	case *kvpb.Response_CompareAndSwap:
+		s.observe(result.CompareAndSwap.GetVersion())
+		s.observe(result.CompareAndSwap.GetCurrentVersion())
+	case *kvpb.Response_WriteBatch:
+		s.observe(result.WriteBatch.GetVersion())
+	case *kvpb.Response_BatchGet:
+		s.observe(result.BatchGet.GetAt())
+	case *kvpb.Response_Scan:
+		s.observe(result.Scan.GetAt())
+	case *kvpb.Response_Count:
+		s.observe(result.Count.GetAt())
+	case *kvpb.Response_DeleteRange:
+		s.observe(result.DeleteRange.GetVersion())
+	}
+}
