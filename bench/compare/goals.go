@@ -12,9 +12,14 @@ type goal struct {
 	AtLeast, AtMost float64
 	// Partitions are the keyspaces for which it is set; the others are shown without a verdict.
 	Partitions []int
+	// Ordered: it is set for keyspaces partitioned by range.
+	Ordered bool
 }
 
-var everyPartitions = []int{1, 8, 64}
+var (
+	everyPartitions = []int{1, 8, 64}
+	rangePartitions = []int{8, 64}
+)
 
 var goals = []goal{
 	{Load: putMany, Figure: "throughput", value: throughput, AtLeast: 2.0, Partitions: []int{8}},
@@ -23,6 +28,7 @@ var goals = []goal{
 	{Load: getMany, Figure: "throughput", value: throughput, AtLeast: 2.0, Partitions: everyPartitions},
 	{Load: putOne, Figure: "median latency", value: median, AtMost: 0.8, Partitions: everyPartitions},
 	{Load: getOne, Figure: "median latency", value: median, AtMost: 0.6, Partitions: everyPartitions},
+	{Load: scanMany, Figure: "throughput", value: throughput, AtLeast: 10, Partitions: rangePartitions, Ordered: true},
 	{Load: scanMany, Figure: "throughput", value: throughput, AtLeast: 10, Partitions: everyPartitions},
 }
 
@@ -35,6 +41,7 @@ type verdict struct {
 	Load       string  `json:"load"`
 	Figure     string  `json:"figure"`
 	Partitions int     `json:"partitions"`
+	Ordered    bool    `json:"ordered,omitempty"`
 	Etcd       float64 `json:"etcd"`
 	Tidemark   float64 `json:"tidemark"`
 	Ratio      float64 `json:"ratio"`
@@ -59,12 +66,16 @@ func judge(summaries []summary) []verdict {
 			continue
 		}
 		for _, partitions := range g.Partitions {
-			tidemark, ok := find(g.Load, tidemarkName(partitions))
+			name := tidemarkName(partitions)
+			if g.Ordered {
+				name = rangeName(partitions)
+			}
+			tidemark, ok := find(g.Load, name)
 			if !ok {
 				continue
 			}
 			v := verdict{
-				Load: g.Load, Figure: g.Figure, Partitions: partitions,
+				Load: g.Load, Figure: g.Figure, Partitions: partitions, Ordered: g.Ordered,
 				Etcd: g.value(etcd), Tidemark: g.value(tidemark), Ratio: g.value(tidemark) / g.value(etcd),
 				AtLeast: g.AtLeast, AtMost: g.AtMost,
 			}

@@ -211,6 +211,9 @@ func repeat(ctx context.Context, o options, dir string, starters []starter, repe
 		}
 		for j := range turns {
 			t := turns[(i+j+repetition)%len(turns)]
+			if t.subject.only != "" && t.subject.only != l.Name {
+				continue
+			}
 			m, err := measure(ctx, t.system, t.subject, l, o.size, repetition)
 			if err != nil {
 				return nil, err

@@ -37,6 +37,8 @@ type subject struct {
 	target bench.Target
 	// classify names the classes of its errors; nil is bench's own.
 	classify func(error) string
+	// only is the name of the one load that it is measured under; empty: all.
+	only string
 }
 
 // load is one case of the comparison.

@@ -32,12 +32,16 @@ func (r *report) writeMarkdown(w io.Writer) error {
 			if g.AtMost > 0 {
 				wanted = fmt.Sprintf("≤ %.1f", g.AtMost)
 			}
+			partitions := fmt.Sprint(g.Partitions)
+			if g.Ordered {
+				partitions += " by range"
+			}
 			met := "**no**"
 			if g.Met {
 				met = "yes"
 			}
-			fmt.Fprintf(&b, "| %s: %s | %d | %s | %s | %.2f | %s | %s |\n",
-				g.Load, g.Figure, g.Partitions, figure(g.Figure, g.Etcd), figure(g.Figure, g.Tidemark), g.Ratio, wanted, met)
+			fmt.Fprintf(&b, "| %s: %s | %s | %s | %s | %.2f | %s | %s |\n",
+				g.Load, g.Figure, partitions, figure(g.Figure, g.Etcd), figure(g.Figure, g.Tidemark), g.Ratio, wanted, met)
 		}
 	}
 	last := ""

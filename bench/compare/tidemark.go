@@ -32,6 +32,20 @@ func tidemarkName(partitions int) string {
 	return fmt.Sprintf("Tidemark, %d partitions", partitions)
 }
 
+// rangeName is the subject of a keyspace that keeps its keys in order in that many partitions.
+func rangeName(partitions int) string {
+	return fmt.Sprintf("Tidemark, %d range partitions", partitions)
+}
+
+// evenly cuts the keys that bench makes into that many parts: a prefix, and hexadecimal digits that are all as likely.
+func evenly(partitions int) [][]byte {
+	var at [][]byte
+	for i := 1; i < partitions; i++ {
+		at = append(at, fmt.Appendf(nil, "user%04x", i*0x10000/partitions))
+	}
+	return at
+}
+
 // tidemarkCluster is one core server and three data nodes, with one keyspace for each number of partitions.
 type tidemarkCluster struct {
 	processes []*process.Process
@@ -102,6 +116,15 @@ func (c *tidemarkCluster) makeKeyspaces(ctx context.Context, endpoints []string)
 			return err
 		}
 		c.keyspaces = append(c.keyspaces, subject{name: tidemarkName(partitions), target: kvtarget.New(keyspace), classify: kvtarget.Classify})
+	}
+	// What is to be scanned in order belongs into a keyspace that is in order, as everything in etcd is: there a scan of 100 rows
+	// asks one partition, or two. Over hash partitions it has to ask all.
+	for _, partitions := range rangePartitions {
+		keyspace, err := c.client.CreateKeyspace(ctx, fmt.Sprintf("ordered%d", partitions), kv.Range(evenly(partitions)...), kv.Replicas(tidemarkReplicas))
+		if err != nil {
+			return err
+		}
+		c.keyspaces = append(c.keyspaces, subject{name: rangeName(partitions), target: kvtarget.New(keyspace), classify: kvtarget.Classify, only: scanMany})
 	}
 	return nil
 }
