@@ -29,8 +29,9 @@
 // the same time would hang for ever. The guard therefore keeps it in the dark: once the engine has failed, writes and syncs
 // of a WAL report success and do nothing. That is safe because the failed mark is set before the lie, each commit looks at
 // the mark after Pebble says it is done, and the files that would make anything durable (tables, the manifest) do
-// report the error. Rejected: letting Pebble see it (hangs), blocking the failed call until Close (whoever waits for
-// a commit hangs with it), ending the goroutine.
+// report the error. For the same reason writes that would have to wait for a flush wait before they enter Pebble (admission).
+// Rejected: letting Pebble see it (hangs), blocking the failed call until Close (whoever waits for a commit hangs with
+// it), hiding all errors (tables that are not there come back as endless compactions), ending the goroutine.
 //
 // # When a file is corrupt
 //

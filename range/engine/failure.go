@@ -19,8 +19,8 @@ const (
 	freeSpacePeriod = time.Second
 	// roomPeriod is how often a write that found the disk full is tried again.
 	roomPeriod = 250 * time.Millisecond
-	// refusalDelay holds up each background write of a failed engine. Pebble repeats a failed flush at once, for ever.
-	refusalDelay = 100 * time.Millisecond
+	// retryDelay holds up each background write of a failed engine. Pebble repeats a failed flush at once, for ever.
+	retryDelay = 100 * time.Millisecond
 	// walCategory is how Pebble names the WAL when it creates a file.
 	walCategory vfs.DiskWriteCategory = "pebble-wal"
 )
@@ -117,7 +117,7 @@ func (g *guard) awaitRoom(err error) bool {
 
 // refuse is what a write of a failed engine gets.
 func (g *guard) refuse(err error) error {
-	g.pause(refusalDelay)
+	g.pause(retryDelay)
 	return err
 }
 

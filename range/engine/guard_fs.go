@@ -53,7 +53,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 			s.g.fail(fmt.Errorf("create %s: %w", name, err))
 		default:
 			// Pebble repeats a flush at once; keep it from doing nothing else.
-			s.g.pause(refusalDelay)
+			s.g.pause(retryDelay)
 			return nil, err
 		}
 	}
@@ -84,7 +84,7 @@ func (s guardFS) OpenDir(name string) (vfs.File, error) {
 	}
 	// Pebble syncs the directory when it rotates the WAL. To hide a failure there is safe for other files too: what
 	// makes them count is the manifest, and that is not hidden.
-	return &guardFile{File: f, g: s.g, name: name, hide: s.g.hideWAL}, nil
+	return &guardFile{File: f, g: s.g, name: name, hide: s.g.hideWAL, isDir: true}, nil
 }
 
 func (s guardFS) Link(oldname, newname string) error {
@@ -121,6 +121,8 @@ type guardFile struct {
 	name string
 	// hide: report success once the engine has failed.
 	hide bool
+	// isDir: never held up.
+	isDir bool
 }
 
 // failed marks the engine failed and returns what the caller of the operation sees.
@@ -136,6 +138,9 @@ func (f *guardFile) failed(op string, err error) error {
 func (f *guardFile) refused(err error) error {
 	if f.hide {
 		return nil
+	}
+	if f.isDir {
+		return err
 	}
 	return f.g.refuse(err)
 }

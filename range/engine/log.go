@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,8 +11,9 @@ import (
 type Log struct {
 	*store
 
-	// order is held while a batch takes its number and its place in the WAL, not while it is synced.
-	order sync.Mutex
+	// order is full while a batch takes its number and its place in the WAL, not while it is synced. Capacity 1. A channel and
+	// not a mutex, as the holder may wait for room on the disk: virtual time goes on while goroutines wait for a channel.
+	order chan struct{}
 	// sequence is the number of the last batch. Guarded by order.
 	sequence uint64
 	// synced is the highest number known to be synced.
@@ -41,7 +41,7 @@ func OpenLog(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{store: s}, nil
+	return &Log{store: s, order: make(chan struct{}, 1)}, nil
 }
 
 // NewBatch returns an empty batch.
@@ -77,14 +77,17 @@ func (l *Log) enqueue(b *LogBatch, apply func() error) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	l.order.Lock()
+	if err := l.admit(b.Len()); err != nil {
+		return err
+	}
+	l.order <- struct{}{}
 	l.sequence++
 	b.sequence = l.sequence
 	walMark{sequence: b.sequence, synced: l.synced.Load()}.write(b.Repr())
 	err := apply()
-	l.order.Unlock()
+	<-l.order
 	if err != nil {
-		return fmt.Errorf("commit to the log in %s: %w", l.dir, err)
+		return l.explain(fmt.Errorf("commit to the log in %s: %w", l.dir, err))
 	}
 	return nil
 }

@@ -21,9 +21,8 @@ const (
 	logMaxOpenFiles   = 500
 	stateMaxOpenFiles = 1000
 
-	// Writes stop when a read has to look into this many sublevels of L0: better late than with unbounded reads.
-	logL0StopWrites   = 64
-	stateL0StopWrites = 32
+	// pebbleStopWrites is where Pebble itself would hold writes up: never, as admission does it before.
+	pebbleStopWrites = 1 << 20
 
 	stateBlockSize      = 16 << 10
 	stateIndexBlockSize = 64 << 10
@@ -37,8 +36,6 @@ func logOptions(o Options) *pebble.Options {
 	p := commonOptions(o)
 	p.Comparer = pebble.DefaultComparer
 	p.MaxOpenFiles = logMaxOpenFiles
-	p.MemTableStopWritesThreshold = 4
-	p.L0StopWritesThreshold = logL0StopWrites
 	// Entries are read back rarely, and then soon: not worth compressing.
 	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	p.Experimental.ReadSamplingMultiplier = -1
@@ -55,8 +52,6 @@ func stateOptions(o Options) *pebble.Options {
 	p.KeySchemas = sstable.MakeKeySchemas(&cockroachkvs.KeySchema)
 	p.BlockPropertyCollectors = cockroachkvs.BlockPropertyCollectors
 	p.MaxOpenFiles = stateMaxOpenFiles
-	p.MemTableStopWritesThreshold = 4
-	p.L0StopWritesThreshold = stateL0StopWrites
 	for i := range p.Levels {
 		p.Levels[i].BlockSize = stateBlockSize
 		p.Levels[i].IndexBlockSize = stateIndexBlockSize
@@ -74,6 +69,9 @@ func commonOptions(o Options) *pebble.Options {
 		MemTableSize:          o.MemTableBytes,
 		L0CompactionThreshold: 4,
 		LBaseMaxBytes:         64 << 20,
+
+		MemTableStopWritesThreshold: pebbleStopWrites,
+		L0StopWritesThreshold:       pebbleStopWrites,
 		CompactionConcurrencyRange: func() (int, int) {
 			return 1, max(2, runtime.GOMAXPROCS(0)/2)
 		},

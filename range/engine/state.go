@@ -48,6 +48,10 @@ func OpenState(o Options) (*State, error) {
 		_ = s.close(nil)
 		return nil, fmt.Errorf("open state engine: remove left-over tables: %w", err)
 	}
+	if err := s.g.err(); err != nil {
+		_ = s.close(nil)
+		return nil, fmt.Errorf("open state engine: %w", err)
+	}
 	return st, nil
 }
 
@@ -63,6 +67,9 @@ func (s *State) Commit(b *StateBatch) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	if err := s.admit(b.Len()); err != nil {
+		return err
+	}
 	if err := s.db.Apply(b.Batch, pebble.NoSync); err != nil {
 		return fmt.Errorf("commit to the state in %s: %w", s.dir, err)
 	}
@@ -76,7 +83,16 @@ func (s *State) NewDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) 
 		durable = *o
 	}
 	durable.OnlyReadGuaranteedDurable = true
-	return s.NewIter(&durable)
+	i, err := s.NewIter(&durable)
+	if err != nil {
+		return nil, err
+	}
+	// INVARIANT: looked at after the iterator was made: what it sees was durable before any failure.
+	if err := s.g.err(); err != nil {
+		_ = i.Close()
+		return nil, err
+	}
+	return i, nil
 }
 
 // DurableGet reads one key as it would be after a crash now. It copies the value.
@@ -89,10 +105,6 @@ func (s *State) DurableGet(key []byte) (value []byte, found bool, err error) {
 	value = bytes.Clone(value)
 	if closeErr := i.Close(); err == nil {
 		err = closeErr
-	}
-	// INVARIANT: a failure that came in between does not count as durable.
-	if err == nil {
-		err = s.g.err()
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read durable %s: %w", keys.PrettyState(key), err)
@@ -126,19 +138,8 @@ func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.S
 		return err
 	}
 	excise := pebble.KeyRange{Start: span.Start, End: span.End}
-	done := make(chan error, 1)
-	// It may wait for a flush, which never ends if the disk fails now; then the goroutine is left to its fate.
-	go func() {
-		_, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err)
-		}
-	case <-s.g.failed:
-		return s.g.err()
+	if _, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise); err != nil {
+		return s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
 	}
 	// Pebble may have queued the tables behind the memtables that they overlap.
 	return s.Flush()
@@ -155,7 +156,7 @@ func (s *State) flushToClose() {
 		s.logger.Warn("flush before close", "error", err)
 		return
 	}
-	t := time.NewTicker(refusalDelay)
+	t := time.NewTicker(retryDelay)
 	defer t.Stop()
 	for s.g.waiting.Load() == 0 && s.g.err() == nil {
 		select {

@@ -8,14 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
-
-// failedCloseTimeout is how long Close waits for Pebble after the disk has failed. Writers that Pebble held back at that
-// moment are never let go, and it would wait for them.
-const failedCloseTimeout = 10 * time.Second
 
 // store is what Log and State share: how one opens, fails and closes.
 type store struct {
@@ -31,6 +26,10 @@ type store struct {
 	metrics       *collector
 	// corruptions counts the damaged files that reads met.
 	corruptions atomic.Int64
+	// stalls counts how often writes had to wait for flushes or compactions.
+	stalls atomic.Int64
+
+	admission admission
 
 	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet are one event.
 	flushed chan struct{}
@@ -56,6 +55,7 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 		flushed: make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 	}
+	s.admission.init(o, k)
 	s.fs = guardFS{FS: o.FS, g: s.g}
 	defer func() {
 		if err != nil {
@@ -139,15 +139,13 @@ func (s *store) listener() *pebble.EventListener {
 			if info.Err != nil && s.g.err() != nil {
 				return
 			}
+			s.admission.kick()
 			select {
 			case s.flushed <- struct{}{}:
 			default:
 			}
 		},
-		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-			s.logger.Warn("writes stall", "reason", info.Reason)
-		},
-		WriteStallEnd: func() { s.logger.Info("writes go on") },
+		CompactionEnd: func(pebble.CompactionInfo) { s.admission.kick() },
 	}
 }
 
@@ -180,6 +178,14 @@ func (s *store) check() error {
 		return fmt.Errorf("%s engine in %s: %w", s.kind, s.dir, ErrClosed)
 	}
 	return nil
+}
+
+// explain puts the engine's failure, if there is one, in the place of its consequences.
+func (s *store) explain(err error) error {
+	if failure := s.g.err(); failure != nil {
+		return failure
+	}
+	return err
 }
 
 // Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): whoever takes new writes should refuse them.
@@ -266,38 +272,18 @@ func (s *store) release() error {
 	}
 	var err error
 	if s.db != nil {
-		err = s.closePebble()
+		err = s.db.Close()
 	}
 	if s.lock != nil {
 		if lockErr := s.lock.Close(); err == nil {
 			err = lockErr
 		}
 	}
-	if err != nil {
+	// What goes wrong after a failure is its consequence.
+	if err != nil && s.g.err() == nil {
 		return fmt.Errorf("close %s engine in %s: %w", s.kind, s.dir, err)
 	}
 	return nil
-}
-
-// closePebble closes Pebble; if the disk has failed, as well as can be.
-func (s *store) closePebble() error {
-	if s.g.err() == nil {
-		return s.db.Close()
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// What it says is a consequence of the failure.
-		_ = s.db.Close()
-	}()
-	t := time.NewTimer(failedCloseTimeout)
-	defer t.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-t.C:
-		return fmt.Errorf("writes that were under way when the disk failed do not end; end the process: %w", s.g.err())
-	}
 }
 
 // IsCorruption reports whether an error says that stored data is damaged.

@@ -46,7 +46,7 @@ func (d *ingestDir) remove(paths []string) {
 
 // TableWriter writes one sorted table for IngestAndExcise. It is for one goroutine. End it with Finish or Abort.
 type TableWriter struct {
-	dir  *ingestDir
+	s    *State
 	path string
 	w    *sstable.Writer
 	// ended: Finish or Abort has run.
@@ -64,7 +64,7 @@ func (s *State) NewTableWriter() (*TableWriter, error) {
 		return nil, fmt.Errorf("create table %s: %w", path, err)
 	}
 	o := s.pebbleOptions.MakeWriterOptions(0, s.db.TableFormat())
-	return &TableWriter{dir: &s.tables, path: path, w: sstable.NewWriter(objstorageprovider.NewFileWritable(f), o)}, nil
+	return &TableWriter{s: s, path: path, w: sstable.NewWriter(objstorageprovider.NewFileWritable(f), o)}, nil
 }
 
 // Set adds a key. Keys are state keys and must come in ascending order, each once. The arguments are copied.
@@ -93,8 +93,11 @@ func (t *TableWriter) Size() uint64 { return t.w.Raw().EstimatedSize() }
 func (t *TableWriter) Finish() (path string, err error) {
 	t.ended = true
 	if err := t.w.Close(); err != nil {
-		t.dir.remove([]string{t.path})
+		t.s.tables.remove([]string{t.path})
 		return "", fmt.Errorf("finish table %s: %w", t.path, err)
+	}
+	if err := t.s.g.err(); err != nil {
+		return "", err
 	}
 	return t.path, nil
 }
@@ -107,7 +110,7 @@ func (t *TableWriter) Abort() {
 	t.ended = true
 	// Close is the only way to end a writer; whether the result is any good does not matter.
 	_ = t.w.Close()
-	t.dir.remove([]string{t.path})
+	t.s.tables.remove([]string{t.path})
 }
 
 // DiscardTables removes tables that were finished and are not wanted any more.
