@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"bytes"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -57,6 +59,8 @@ func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, 
 			return ownVersion{}, err
 		}
 	}
+	// The getter moves on, and the value of p may lie in its memory.
+	p.Value = bytes.Clone(p.Value)
 	v, found, err := e.getter.FindRequest(e.internalKey(userKey), after, id)
 	return ownVersion{found: found, timestamp: v.Timestamp}, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -89,7 +90,7 @@ func (r *Replica) failedError(request *kvpb.Request) *kvpb.Response {
 // readError is for a failed read of the engine.
 func (r *Replica) readError(request *kvpb.Request, err error) *kvpb.Response {
 	code := kvpb.ErrorCode_NODE_UNHEALTHY
-	if engine.IsCorruption(err) {
+	if engine.IsCorruption(err) || errors.Is(err, mvcc.ErrCorrupt) {
 		code = kvpb.ErrorCode_CORRUPTION
 	}
 	r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)

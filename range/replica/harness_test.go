@@ -60,8 +60,6 @@ type testCluster struct {
 	lease bool
 	// auto commits and applies on the leader what is proposed, at once.
 	auto bool
-	// applying guards against applying from within Apply.
-	applying bool
 }
 
 // member is one replica with its own state database, and its group.
@@ -313,6 +311,14 @@ func stamp(t hlc.Timestamp) string {
 	return s
 }
 
+// roughStamp is wireStamp without the logical counter, which depends on what else reads the clock meanwhile.
+func roughStamp(t *kvpb.Timestamp) string {
+	if t == nil || t.Logical == 0 {
+		return wireStamp(t)
+	}
+	return stamp(hlc.Timestamp{Wall: int64(t.Wall)}) + ".x"
+}
+
 func wireStamp(t *kvpb.Timestamp) string {
 	if t == nil {
 		return "-"
@@ -363,12 +369,12 @@ func describe(response *kvpb.Response) string {
 	case *kvpb.Response_Get:
 		fmt.Fprint(&b, describeGet(x.Get))
 	case *kvpb.Response_BatchGet:
-		fmt.Fprintf(&b, "at %s:", wireStamp(x.BatchGet.At))
+		fmt.Fprintf(&b, "at %s:", roughStamp(x.BatchGet.At))
 		for _, g := range x.BatchGet.Values {
 			fmt.Fprintf(&b, " [%s]", describeGet(g))
 		}
 	case *kvpb.Response_Scan:
-		fmt.Fprintf(&b, "at %s:", wireStamp(x.Scan.At))
+		fmt.Fprintf(&b, "at %s:", roughStamp(x.Scan.At))
 		for _, p := range x.Scan.Pairs {
 			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, wireStamp(p.Version))
 		}
@@ -376,7 +382,7 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " more from %q", x.Scan.Resume)
 		}
 	case *kvpb.Response_Count:
-		fmt.Fprintf(&b, "at %s: %d", wireStamp(x.Count.At), x.Count.Count)
+		fmt.Fprintf(&b, "at %s: %d", roughStamp(x.Count.At), x.Count.Count)
 		if x.Count.More {
 			fmt.Fprintf(&b, " more from %q", x.Count.Resume)
 		}

@@ -42,8 +42,6 @@ type overlay struct {
 // retainedKeys is up to how many keys an empty overlay keeps its map.
 const retainedKeys = 8
 
-func (o *overlay) empty() bool { return len(o.keys) == 0 }
-
 // add puts a version on top.
 func (o *overlay) add(f *flight) {
 	if o.keys == nil {

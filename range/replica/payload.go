@@ -32,12 +32,6 @@ type statsDelta struct {
 	liveKeys, versions, bytes int64
 }
 
-func (d *statsDelta) add(e statsDelta) {
-	d.liveKeys += e.liveKeys
-	d.versions += e.versions
-	d.bytes += e.bytes
-}
-
 // payload is the content of one entry of the partition's log.
 //
 //	version  1 byte
