@@ -7,7 +7,7 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint bench bench-compare faults generate clean
+.PHONY: help build demo test race lint bench bench-compare faults sim generate clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -39,6 +39,12 @@ bench-compare: build ## measure Tidemark side by side with a three-member etcd (
 
 faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")
 	$(GO) test ./bench/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
+
+SEED ?= 1
+SEEDS ?= 1
+MINUTES ?= 1
+sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1 (docs/testing.md)
+	$(GO) test ./kv/kvtest/sim -run TestSim -v -count 1 -timeout 0 -sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES)
 
 generate: ## generate the protobuf code again
 	$(TOOL) buf generate
