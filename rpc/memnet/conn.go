@@ -195,11 +195,14 @@ func (c *conn) write(b []byte) (written int, err error) {
 			return written, net.ErrClosed
 		case f.writeDeadline.passed():
 			return written, os.ErrDeadlineExceeded
-		case p.broken, f.readerClosed && !back.held && !f.held:
-			// Of a reader that has closed, the writer learns only if its bytes get there and the answer gets back.
+		case p.broken, f.readerClosed && !back.held && !f.held && !time.Now().Before(back.lastReady):
+			// Of a reader that has closed, the writer learns only if its bytes get there and the answer gets back; and not
+			// before its own reader can see the end: users such as gRPC leave it to that to notice, and try in vain until then.
 			return written, ErrReset
 		case len(b) == 0:
 			return written, nil
+		case f.readerClosed:
+			return written + len(b), nil // nobody will read it
 		}
 		if room := bufferBytes - f.bytes; room > 0 {
 			n := min(room, len(b))

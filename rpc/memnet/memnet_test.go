@@ -243,3 +243,23 @@ func TestIsolateAndDial(t *testing.T) {
 		c.Close()
 	})
 }
+
+// A writer does not learn that the other end has closed before its own reader can: both take the way back.
+func TestCloseOverSlowLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New()
+		dialled, accepted := connect(t, n, "a", "b:1")
+		n.SetLatency("b", "a", time.Second)
+		write(t, dialled, "read")
+		read(t, accepted, "read")
+		accepted.Close()
+		write(t, dialled, "lost")
+		start := time.Now()
+		if _, err := dialled.Read(make([]byte, 1)); err != io.EOF || time.Since(start) != time.Second {
+			t.Fatalf("%v after %v", err, time.Since(start))
+		}
+		if _, err := dialled.Write([]byte("late")); !errors.Is(err, memnet.ErrReset) {
+			t.Fatal(err)
+		}
+	})
+}
