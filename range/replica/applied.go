@@ -40,6 +40,9 @@ type appliedRecord struct {
 
 const appliedVersion = 1
 
+// maxAppliedRecord is an upper bound on the encoded length.
+const maxAppliedRecord = 1 + 13*binary.MaxVarintLen64
+
 func (a *appliedRecord) append(dst []byte) []byte {
 	dst = append(dst, appliedVersion)
 	for _, v := range [...]uint64{a.index, a.term, a.commandTerm, a.sequence} {

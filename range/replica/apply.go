@@ -80,7 +80,8 @@ func (r *Replica) apply(entries []group.Entry) error {
 			descriptor = changed
 		}
 	}
-	if err := batch.Set(keys.LocalKey(r.id, keys.SuffixApplied), applied.append(nil), nil); err != nil {
+	var record [maxAppliedRecord]byte
+	if err := batch.Set(r.appliedKey, applied.append(record[:0]), nil); err != nil {
 		return err
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.

@@ -23,8 +23,10 @@ type Replica struct {
 	state *engine.State
 	id    keys.PartitionID
 	self  keys.ReplicaID
+	// appliedKey is the state key of the applied record.
+	appliedKey []byte
 
-	// descriptor is what it points to is never changed.
+	// What descriptor points to is never changed.
 	descriptor atomic.Pointer[clusterpb.Partition]
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
 	threshold atomic.Pointer[hlc.Timestamp]
@@ -100,6 +102,8 @@ func New(c Config) (*Replica, error) {
 		state: c.State,
 		id:    keys.PartitionID(c.Partition.Id),
 		self:  c.ReplicaID,
+
+		appliedKey: keys.LocalKey(keys.PartitionID(c.Partition.Id), keys.SuffixApplied),
 	}
 	if c.GCWindow == 0 {
 		c.GCWindow = time.Hour
