@@ -75,7 +75,7 @@ func (c *collected) err() error {
 	if c.count == 0 {
 		return nil
 	}
-	return errors.Join(append([]error{fmt.Errorf("%d errors, the first of them:", c.count)}, c.first...)...)
+	return errors.Join(append([]error{fmt.Errorf("%d errors, the first of them are", c.count)}, c.first...)...)
 }
 
 // one is the first error, nil if there is none.

@@ -50,7 +50,6 @@ type Log struct {
 	}
 	wake   *sync.Cond
 	worker sync.WaitGroup
-	spare  []*Append
 }
 
 // Open reads the identities of all groups and starts the append worker. The database stays the caller's, who closes

@@ -119,6 +119,8 @@ type failures struct {
 var atOnce Backoff
 
 // once makes one attempt. If another one is to follow, again is how long to wait before it.
+//
+//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Backoff) {
 	call := a.call
 	p, err := a.lookUp()
@@ -190,6 +192,8 @@ func (a *attempt) lookUp() (*Partition, error) {
 }
 
 // noPartition waits for the table to change when it has a hole, and gives up when the keyspace is gone.
+//
+//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *Backoff) {
 	s := a.sender
 	if errors.Is(err, ErrNoKeyspace) {

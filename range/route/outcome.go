@@ -16,6 +16,8 @@ import (
 )
 
 // unanswered decides what follows an attempt that got no answer.
+//
+//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err error) (Answer, error, *Backoff) {
 	s := a.sender
 	// Nothing executes a write of term 0.
@@ -52,6 +54,8 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 }
 
 // refused decides what follows an answer that is an error.
+//
+//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) (Answer, error, *Backoff) {
 	s := a.sender
 	a.note(e.Code, e.Message, p.ID, l.node.id)

@@ -131,7 +131,8 @@ func (s *Sender) Close() {
 		all := *s.nodes.Load()
 		s.mu.Unlock()
 		for _, n := range all {
-			n.mu.Lock() // a lane that is just being made is made, or sees that we are closed
+			n.mu.Lock()
+			//lint:ignore SA2001 a lane that is just being made is made by now, or will see that we are closed
 			n.mu.Unlock()
 			n.hangUp()
 		}
