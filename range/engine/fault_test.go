@@ -106,6 +106,9 @@ func inBubble(t *testing.T, f func(t *testing.T, fs *faultFS, mem *vfs.MemFS)) {
 	})
 }
 
+// passTime lets virtual time pass: it returns when everything in the bubble has come to rest, again and again, for that long.
+func passTime(d time.Duration) { time.Sleep(d) }
+
 // TestDiskFullWaits: a full disk holds writes up and loses nothing, reads go on, and all goes on when there is room.
 func TestDiskFullWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
@@ -132,7 +135,7 @@ func TestDiskFullWaits(t *testing.T) {
 			}
 			done <- errors.Join(err, s.Flush())
 		}()
-		time.Sleep(time.Minute)
+		passTime(time.Minute)
 		synctest.Wait()
 		select {
 		case err := <-done:
@@ -191,7 +194,7 @@ func TestCloseWhileFull(t *testing.T) {
 		fs.set(noSpace)
 		done := make(chan error, 1)
 		go func() { done <- put(l, true, "k", "v") }()
-		time.Sleep(time.Minute)
+		passTime(time.Minute)
 		// The owner lets its writers go before it closes; one that waits for room goes with Close's beginning.
 		l.g.beginClose()
 		if err := <-done; !errors.Is(err, ErrFailed) {
@@ -210,7 +213,7 @@ func TestLowSpace(t *testing.T) {
 		check := func(avail uint64, want bool) {
 			t.Helper()
 			mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: avail, TotalBytes: 1000})
-			time.Sleep(2 * freeSpacePeriod)
+			passTime(2 * freeSpacePeriod)
 			synctest.Wait()
 			if l.Full() != want || l.FreeBytes() != avail {
 				t.Errorf("%d bytes free: full is %v, free is %d", avail, l.Full(), l.FreeBytes())
@@ -276,7 +279,7 @@ func TestFailedSyncIsNeverAcknowledged(t *testing.T) {
 					if err := l.Flush(); !errors.Is(err, ErrFailed) {
 						t.Errorf("flush: %v", err)
 					}
-					time.Sleep(time.Minute)
+					passTime(time.Minute)
 					if err := l.Close(); err != nil {
 						t.Errorf("close: %v", err)
 					}
@@ -330,7 +333,7 @@ func TestFailedFlushIsNeverDurable(t *testing.T) {
 				if err := <-failures; !errors.Is(err, syscall.EIO) {
 					t.Errorf("failure: %v", err)
 				}
-				time.Sleep(time.Minute)
+				passTime(time.Minute)
 				if err := s.Close(); err != nil {
 					t.Errorf("close: %v", err)
 				}
