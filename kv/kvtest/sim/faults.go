@@ -128,7 +128,11 @@ func isolateServer(w *World, server int, mode memnet.Mode) (string, func() strin
 	}
 }
 
-// isolateLeader cuts a leader off from the other servers; clients go on reaching it, and must get nothing stale.
+// clients is about how many clients a run has; a fault of one that is not there does nothing.
+const clients = 30
+
+// isolateLeader cuts a leader off from the other servers and from half of the clients. The other half goes on reaching it,
+// and must get nothing stale while the first half finds its successor.
 func isolateLeader(w *World, random *rand.Rand) (string, func() string) {
 	var leaders []int
 	for i := range w.Cluster.Servers() {
@@ -151,7 +155,17 @@ func isolateLeader(w *World, random *rand.Rand) (string, func() string) {
 			w.Cluster.Cut(other, server, mode)
 		}
 	}
-	return fmt.Sprintf("server %d, a leader, cut off from all servers but not from clients, links %s", server, modeName(mode)), func() string {
+	var apart []string
+	for i := range clients {
+		if random.IntN(2) == 0 {
+			apart = append(apart, fmt.Sprintf("client-%d", i+1))
+			w.Cluster.Network().CutBoth(w.Cluster.Host(server), apart[len(apart)-1], mode)
+		}
+	}
+	return fmt.Sprintf("server %d, a leader, cut off from all servers and from half of the clients, links %s", server, modeName(mode)), func() string {
+		for _, client := range apart {
+			w.Cluster.Network().Heal(w.Cluster.Host(server), client)
+		}
 		for other := range w.Cluster.Servers() {
 			if other != server {
 				w.Cluster.Heal(server, other)
@@ -165,7 +179,7 @@ func isolateLeader(w *World, random *rand.Rand) (string, func() string) {
 func cut(w *World, random *rand.Rand) (string, func() string) {
 	from, to := w.Cluster.Host(pickServer(w, random)), w.Cluster.Host(pickServer(w, random))
 	if random.IntN(4) == 0 {
-		from = fmt.Sprintf("client-%d", 1+random.IntN(20))
+		from = fmt.Sprintf("client-%d", 1+random.IntN(clients))
 	}
 	mode, ways := pickMode(random), "one way"
 	n := w.Cluster.Network()
@@ -183,7 +197,7 @@ func cut(w *World, random *rand.Rand) (string, func() string) {
 func reset(w *World, random *rand.Rand) (string, func() string) {
 	a, b := w.Cluster.Host(pickServer(w, random)), w.Cluster.Host(pickServer(w, random))
 	if random.IntN(3) == 0 {
-		a = fmt.Sprintf("client-%d", 1+random.IntN(20))
+		a = fmt.Sprintf("client-%d", 1+random.IntN(clients))
 	}
 	w.Cluster.Network().Drop(a, b)
 	return fmt.Sprintf("connections between %s and %s reset", a, b), nil
