@@ -3,7 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -157,4 +165,58 @@ func TestOneServer(t *testing.T) {
 		t.Errorf("a second process on the same directory: %+v", got)
 	}
 	s.end()
+}
+
+// With certificates on both sides everything goes through; without them nothing does.
+func TestServerWithTLS(t *testing.T) {
+	dir, address := t.TempDir(), freeAddress(t)
+	cert, key := certificate(t, dir)
+	s := serve(t, "start", "--dir", filepath.Join(dir, "data"), "--listen", address, "--core", address, "--tls-cert", cert, "--tls-key", key, "--tls-ca", cert)
+	s.says(`tidemark: ready on`)
+	secret := []string{"--endpoints", address, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--timeout", "60s"}
+	for _, args := range [][]string{{"keyspace", "create", "one", "--partitions", "hash:2", "--replicas", "1"}, {"put", "one", "key", "value"}} {
+		if got := command(t, "", nil, append(args, secret...)...); got.code != exitOK {
+			t.Fatalf("%q: %+v", args, got)
+		}
+	}
+	if got := command(t, "", nil, append([]string{"get", "one", "key", "-o", "raw"}, secret...)...); got.out != "value" {
+		t.Errorf("%+v", got)
+	}
+	for _, flags := range [][]string{nil, {"--tls-ca", cert}} {
+		args := append([]string{"get", "one", "key", "--endpoints", address, "--timeout", "1s"}, flags...)
+		if got := command(t, "", nil, args...); got.code != exitUnavailable || got.out != "" {
+			t.Errorf("with only %q: %+v", flags, got)
+		}
+	}
+	s.end()
+}
+
+// certificate makes one that is its own authority, for 127.0.0.1.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "EC PRIVATE KEY", Bytes: encoded}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }

@@ -149,6 +149,9 @@ func (f *startFlags) check() error {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return usagef("--tls-cert and --tls-key belong together: give both or neither")
 	}
+	if f.tlsCA != "" && f.tlsCert == "" {
+		return usagef("--tls-ca without --tls-cert and --tls-key would do nothing: a server with TLS needs a certificate")
+	}
 	return nil
 }
 
