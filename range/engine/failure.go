@@ -42,6 +42,8 @@ type guard struct {
 	// low: the free space is below minFree. waiting: how many writes wait for room.
 	low     atomic.Bool
 	waiting atomic.Int32
+	// refused counts files that the disk would not create, for another reason than room.
+	refused atomic.Int64
 	// free is the last free space that was seen, in bytes.
 	free atomic.Uint64
 

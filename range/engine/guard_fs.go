@@ -53,6 +53,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 			s.g.fail(fmt.Errorf("create %s: %w", name, err))
 		default:
 			// Pebble repeats a flush at once; keep it from doing nothing else.
+			s.g.refused.Add(1)
 			s.g.pause(retryDelay)
 			return nil, err
 		}

@@ -149,8 +149,10 @@ func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.S
 // or come after. It may be called again.
 func (s *State) Close() error { return s.close(s.flushToClose) }
 
-// flushToClose flushes, unless the disk is full: then the flush would wait for room, and a crash is as good.
+// flushToClose flushes, unless the disk is full or broken: then the flush would wait for room, or be tried again for ever, and a
+// crash is as good.
 func (s *State) flushToClose() {
+	refused := s.g.refused.Load()
 	done, err := s.db.AsyncFlush()
 	if err != nil {
 		s.logger.Warn("flush before close", "error", err)
@@ -158,7 +160,7 @@ func (s *State) flushToClose() {
 	}
 	t := time.NewTicker(retryDelay)
 	defer t.Stop()
-	for s.g.waiting.Load() == 0 && s.g.err() == nil {
+	for s.g.waiting.Load() == 0 && s.g.err() == nil && s.g.refused.Load() == refused {
 		select {
 		case <-done:
 			return
