@@ -82,6 +82,14 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
+// Log is the last lines of the servers' logs; empty if the test gave a logger of its own.
+func (c *Cluster) Log() string {
+	if c.tail == nil {
+		return ""
+	}
+	return c.tail.String()
+}
+
 // Servers is how many servers the cluster has, those that are down included. They are counted from 0.
 func (c *Cluster) Servers() int { return len(c.servers) }
 

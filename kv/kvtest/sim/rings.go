@@ -19,13 +19,16 @@ import (
 type Rings struct {
 	// Writers is how many rings there are, each with its one writer; Readers read all of them. Size is the keys of a ring.
 	Writers, Readers, Size int
-	Pause                  time.Duration
+	// Pause is the longest rest of a writer between two writes, ReadPause that of a reader.
+	Pause, ReadPause time.Duration
+	// Keyspace is created.
+	Keyspace string
 
 	known [][]history.Monotonic
 }
 
 // Name implements Workload.
-func (*Rings) Name() string { return "rings" }
+func (r *Rings) Name() string { return r.Keyspace }
 
 // Clients implements Workload.
 func (r *Rings) Clients() int { return r.Writers + r.Readers }
@@ -41,7 +44,7 @@ func (r *Rings) Setup(ctx context.Context, w *World) error {
 	for i := range r.known {
 		r.known[i] = make([]history.Monotonic, r.Size)
 	}
-	_, err = client.CreateKeyspace(ctx, "rings", kv.Hash(4))
+	_, err = client.CreateKeyspace(ctx, r.Keyspace, kv.Hash(4))
 	return err
 }
 
@@ -49,7 +52,7 @@ func (r *Rings) key(ring, i int) []byte { return fmt.Appendf(nil, "ring%d/%d", r
 
 // Drive implements Workload.
 func (r *Rings) Drive(ctx context.Context, w *World, number int, client *kv.Client, random *rand.Rand) {
-	ks := client.Keyspace("rings")
+	ks := client.Keyspace(r.Keyspace)
 	if number < r.Writers {
 		for n := uint64(1); ; n++ {
 			for i := range r.Size {
@@ -59,7 +62,7 @@ func (r *Rings) Drive(ctx context.Context, w *World, number int, client *kv.Clie
 			}
 		}
 	}
-	for rest(ctx, random, 4*r.Pause) {
+	for rest(ctx, random, r.ReadPause) {
 		r.read(ctx, w, client, ks, random)
 	}
 }
@@ -80,7 +83,7 @@ func (r *Rings) set(ctx context.Context, w *World, ks *kv.Keyspace, ring, i int,
 			continue
 		}
 		if !swap.Swapped && string(swap.Current.Value) != strconv.FormatUint(n, 10) {
-			w.Violation("ring %d, key %d: its only writer swaps %d in, and finds %q", ring, i, n, swap.Current.Value)
+			w.Violation(r.Keyspace+": ring %d, key %d: its only writer swaps %d in, and finds %q", ring, i, n, swap.Current.Value)
 			return false
 		}
 		r.known[ring][i].Wrote(n)
@@ -123,7 +126,7 @@ func (r *Rings) read(ctx context.Context, w *World, client *kv.Client, ks *kv.Ke
 		cancel()
 		w.Count("repeated scan", err)
 		if err == nil && fmt.Sprint(repeated) != fmt.Sprint(numbers) {
-			w.Violation("ring %d at %v was %v, and later, at the same timestamp, %v", ring, at, numbers, repeated)
+			w.Violation(r.Keyspace+": ring %d at %v was %v, and later, at the same timestamp, %v", ring, at, numbers, repeated)
 		}
 	default:
 		numbers, err = r.scan(attempt, ks, ring, random)
@@ -178,10 +181,10 @@ func (r *Rings) scan(ctx context.Context, ks *kv.Keyspace, ring int, random *ran
 func (r *Rings) check(w *World, how string, ring int, floors, numbers []uint64) {
 	for i, n := range numbers {
 		if err := r.known[ring][i].Read(floors[i], n); err != nil {
-			w.Violation("%s of ring %d, key %d: %v (all: %v, known when it began: %v)", how, ring, i, err, numbers, floors)
+			w.Violation(r.Keyspace+": %s of ring %d, key %d: %v (all: %v, known when it began: %v)", how, ring, i, err, numbers, floors)
 		}
 		if n > numbers[0] || i > 0 && n > numbers[i-1] || n+1 < numbers[0] {
-			w.Violation("%s of ring %d saw no single moment: %v", how, ring, numbers)
+			w.Violation(r.Keyspace+": %s of ring %d saw no single moment: %v", how, ring, numbers)
 			return
 		}
 	}
@@ -196,7 +199,7 @@ func (r *Rings) Check(ctx context.Context, w *World, client *kv.Client) error {
 		for i := range floors {
 			floors[i] = r.known[ring][i].Known()
 		}
-		numbers, err := r.scan(ctx, client.Keyspace("rings"), ring, random)
+		numbers, err := r.scan(ctx, client.Keyspace(r.Keyspace), ring, random)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ring %d: %w", ring, err))
 			continue

@@ -50,6 +50,8 @@ type Report struct {
 	Duration time.Duration
 	// Violations are broken guarantees; the history's own are found by checking it.
 	Violations []string
+	// Log is the end of the servers' logs at the first violation, or at the end of the run.
+	Log string
 	// Events is what the schedule did, in order.
 	Events []string
 	// Operations counts by kind and outcome.
@@ -67,7 +69,9 @@ func Standard() []Workload {
 		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6},
 		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3},
 		&Counters{Keys: 8, Pause: 200 * time.Millisecond, Parallel: 4},
-		&Rings{Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond},
+		&Rings{Keyspace: "rings", Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond, ReadPause: 400 * time.Millisecond},
+		// Here the clocks of leaders are known by what they served, and not by what they wrote.
+		&Rings{Keyspace: "slow-rings", Writers: 2, Readers: 3, Size: 4, Pause: 600 * time.Millisecond, ReadPause: 200 * time.Millisecond},
 		&Batches{Groups: 5, Size: 4, Pause: 200 * time.Millisecond, Parallel: 4},
 	}
 }
@@ -126,7 +130,11 @@ func Run(t testing.TB, c Config) Report {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.mu.log == "" {
+		w.mu.log = w.Cluster.Log()
+	}
 	return Report{
+		Log:  w.mu.log,
 		Seed: c.Seed, Duration: time.Since(w.began), Violations: w.mu.violations, Events: w.mu.events, Operations: w.mu.operations,
 		Longest: w.mu.longest, Covered: counters.sum(), History: w.History.Operations(),
 		Cluster: fmt.Sprintf("%d nodes and %d core members on %d servers", options.Nodes, options.Cores, w.Cluster.Servers()),

@@ -36,6 +36,7 @@ type World struct {
 	mu    struct {
 		sync.Mutex
 		violations []string
+		log        string // the servers' log at the first violation
 		events     []string
 		operations map[string]int
 		lastDone   time.Time
@@ -53,6 +54,9 @@ const maxViolations = 20
 func (w *World) Violation(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.mu.violations) == 0 {
+		w.mu.log = w.Cluster.Log()
+	}
 	if len(w.mu.violations) < maxViolations {
 		w.mu.violations = append(w.mu.violations, fmt.Sprintf("[%v] ", w.elapsed())+fmt.Sprintf(format, args...))
 	}
