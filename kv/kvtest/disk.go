@@ -5,9 +5,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -21,6 +23,8 @@ var ErrDisk = errors.New("input/output error (made by the test)")
 // Disk is one server's disk. It outlives the server's processes.
 type Disk struct {
 	full, broken atomic.Bool
+	// syncDelay is the longest time, in nanoseconds, that a sync of a log file takes.
+	syncDelay atomic.Int64
 
 	mu  sync.Mutex
 	mem *vfs.MemFS // what is on it, guarded by mu
@@ -33,6 +37,10 @@ func (d *Disk) SetFull(full bool) { d.full.Store(full) }
 
 // SetBroken makes everything that changes the disk fail with ErrDisk, or mends it.
 func (d *Disk) SetBroken(broken bool) { d.broken.Store(broken) }
+
+// SetSyncDelay makes each sync of a log's file take a random time of up to d. Only those: of the others some are made by Pebble
+// with a lock held, and in a synctest bubble who waits for a lock keeps time from passing.
+func (d *Disk) SetSyncDelay(delay time.Duration) { d.syncDelay.Store(int64(delay)) }
 
 // Mem is the filesystem itself, as the server's process sees it without faults.
 func (d *Disk) Mem() *vfs.MemFS {
@@ -187,6 +195,9 @@ func (f *mountedFile) Sync() error {
 }
 
 func (f *mountedFile) SyncData() error {
+	if d := f.disk.syncDelay.Load(); d > 0 && strings.HasSuffix(f.name, ".log") {
+		time.Sleep(time.Duration(rand.Int64N(d + 1)))
+	}
 	if err := f.syncErr(); err != nil {
 		return err
 	}

@@ -134,14 +134,15 @@ func TestIsolatedLeaderServesNothingStale(t *testing.T) {
 		ks := create(t, c.Client(t), "things", kv.Range())
 		put(t, ks, "k", "old")
 		old := leaderOf(t, c)
+		// This client knows the old leader, will reach nobody else, and believes in it.
+		near := c.Client(t)
+		mustHold(t, near.Keyspace("things"), "k", "old")
 		for other := range c.Servers() {
 			if other != old {
 				c.Cut(old, other, memnet.Stall)
 				c.Cut(other, old, memnet.Stall)
 			}
 		}
-		// This client reaches the old leader only, and believes in it.
-		near := c.Client(t)
 		for other := range c.Servers() {
 			if other != old {
 				c.Network().CutBoth("client-2", c.Host(other), memnet.Stall)

@@ -32,6 +32,7 @@ var kinds = []kind{
 	{"leader transfer", 16, 0, transfer},
 	{"isolation of a leader", 10, 12 * time.Second, isolateLeader},
 	{"clock", 12, 0, clock},
+	{"slow disk", 14, 15 * time.Second, slowDisk},
 }
 
 // maxClock is how far clocks are set off from the true time; two of them stay within the configured bound of 250 ms.
@@ -239,4 +240,13 @@ func clock(w *World, random *rand.Rand) (string, func() string) {
 	d := time.Duration(random.Int64N(int64(2*maxClock))) - maxClock
 	w.Cluster.Clock(server).SetOffset(d)
 	return fmt.Sprintf("the clock of server %d set %v off", server, d), nil
+}
+
+func slowDisk(w *World, random *rand.Rand) (string, func() string) {
+	server, d := pickServer(w, random), time.Duration(1+random.IntN(100))*time.Millisecond
+	w.Cluster.Disk(server).SetSyncDelay(d)
+	return fmt.Sprintf("syncs of server %d take up to %v", server, d), func() string {
+		w.Cluster.Disk(server).SetSyncDelay(syncDelay)
+		return fmt.Sprintf("syncs of server %d are fast again", server)
+	}
 }

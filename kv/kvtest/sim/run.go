@@ -21,6 +21,8 @@ import (
 const (
 	// latency of all links, in one direction.
 	latency = 300 * time.Microsecond
+	// syncDelay is the longest time that the sync of a log takes where no fault makes it longer.
+	syncDelay = 2 * time.Millisecond
 	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be equal.
 	recovery = 90 * time.Second
 	// goroutinesPerServer and goroutinesBase bound what a cluster and the clients of a run may have.
@@ -113,6 +115,9 @@ func Run(t testing.TB, c Config) Report {
 	w := &World{History: history.NewRecorder(), began: time.Now()}
 	w.mu.operations = make(map[string]int)
 	w.Cluster = kvtest.Start(t, options)
+	for i := range w.Cluster.Servers() {
+		w.Cluster.Disk(i).SetSyncDelay(syncDelay)
+	}
 	ctx := context.Background()
 	for _, load := range c.Workloads {
 		setup, cancel := context.WithTimeout(ctx, recovery)
