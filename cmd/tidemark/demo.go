@@ -70,7 +70,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	began := time.Now()
 	tuneCollector()
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
-		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,
+		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger, Version: buildVersion(),
 	})
 	if err != nil {
 		return err

@@ -170,7 +170,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	tuneCollector()
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles, Region: region, Zone: zone,
-		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger,
+		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick, ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable), MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate), GCInterval: f.gcInterval,

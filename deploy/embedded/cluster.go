@@ -23,8 +23,10 @@ type ClusterConfig struct {
 	// Listen is the address of the first server; the others take the ports after it. Port 0 takes free ports.
 	Listen string
 	// HTTP is the address for metrics, health and profiles of the whole process; empty: none.
-	HTTP   string
-	Logger *slog.Logger
+	HTTP string
+	// Version is what the servers call their version; see ServerConfig.
+	Version string
+	Logger  *slog.Logger
 	// Configure may change the configuration of each server before it starts; optional.
 	Configure func(server int, c *ServerConfig)
 }
@@ -59,7 +61,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 	for i := range count {
 		s := ServerConfig{
 			Dir: filepath.Join(config.Dir, "server-"+strconv.Itoa(i+1)), Listen: addresses[i], Core: addresses[:config.Cores],
-			Registry: prometheus.NewRegistry(), Logger: config.Logger,
+			Registry: prometheus.NewRegistry(), Logger: config.Logger, Version: config.Version,
 			// The servers share one machine's memory.
 			CacheBytes: 256 << 20 / int64(count), MemTableBytes: 32 << 20,
 			NewListener: func(string) (net.Listener, error) { return listeners[i], nil },

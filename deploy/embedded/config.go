@@ -39,6 +39,8 @@ type ServerConfig struct {
 	// TLSCert, TLSKey and TLSCA are files; without them everything is in plain text.
 	TLSCert, TLSKey, TLSCA string
 
+	// Version is what the server calls its version. Default: what the build information says.
+	Version string
 	// Logger may be nil for none.
 	Logger *slog.Logger
 	// Registry takes the metrics, and is what HTTP shows. Default: a new one.
@@ -51,7 +53,7 @@ type ServerConfig struct {
 	// Tick is the interval of heartbeats, ElectionTicks the shortest election timeout in ticks. Defaults 100 ms and 10.
 	Tick          time.Duration
 	ElectionTicks int
-	// SleepAfter is how long a partition is idle before it sleeps; negative: never. Default 3 s.
+	// SleepAfter is how long a partition is idle before it sleeps; negative: never. Default 1 s.
 	SleepAfter time.Duration
 	// CacheBytes is the block cache of the data. Default 256 MiB.
 	CacheBytes int64
@@ -109,6 +111,9 @@ func (c *ServerConfig) ensureDefaults() error {
 			return fmt.Errorf("%s is in the core's list, so it needs the role %s", c.Advertise, RoleCore)
 		}
 		return fmt.Errorf("the role %s is only for addresses in the core's list; %s is not in %v", RoleCore, c.Advertise, c.Core)
+	}
+	if c.Version == "" {
+		c.Version = version()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -97,7 +97,7 @@ func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse,
 		Cluster: uint64(s.directory.id.Cluster), Node: s.directory.id.Node, Server: uint64(s.directory.id.Server),
 		Address: s.config.Advertise, HttpAddress: s.config.HTTP,
 		Locality: &clusterpb.Locality{Region: s.config.Region, Zone: s.config.Zone},
-		Version:  version(), StartedUnix: time.Now().Unix(),
+		Version:  s.config.Version, StartedUnix: time.Now().Unix(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining the cluster: %w", err)

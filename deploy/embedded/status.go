@@ -32,6 +32,6 @@ func (s *Server) clusterService() *server.ClusterService {
 func (s *Server) status() *clusterpb.StatusResponse {
 	ready, reason := s.Ready()
 	return &clusterpb.StatusResponse{
-		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: reason, Version: version(),
+		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: reason, Version: s.config.Version,
 	}
 }

@@ -104,6 +104,9 @@ func (g *Group) tellLeadership(out *Output) bool {
 func (g *Group) Outgoing(m *raftpb.Message) *peerpb.RaftMessage { return outbound(g.config.ID, m) }
 
 func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
+	if g.onlyCommit(m) {
+		return
+	}
 	p := outbound(g.config.ID, m)
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
@@ -115,4 +118,21 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 		return
 	}
 	out.Messages = append(out.Messages, p)
+}
+
+// onlyCommit says whether a message tells an up-to-date follower of a new commit index and nothing else. It is not sent: the
+// follower learns of it with the next entries, or with the next heartbeat. Followers answer no reads from what they have
+// just applied, so nobody waits for it, and without it an entry costs half as many messages.
+func (g *Group) onlyCommit(m *raftpb.Message) bool {
+	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
+		return false
+	}
+	needless := false
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
+		if id == m.GetTo() {
+			// What it has acknowledged reaches as far as the message does: there is nothing to probe for either.
+			needless = p.State == stateReplicate && p.Match >= m.GetIndex()
+		}
+	})
+	return needless
 }

@@ -15,7 +15,8 @@
 //
 // # Who owns what
 //
-// A group's RawNode (group.Group) is touched by its shard worker alone. Its inbox is under the inbox's lock, which is held
+// A group's RawNode (group.Group) is touched only within a pass over its shard. Passes are made one at a time: by the shard's
+// worker, or, when that is at rest, by the goroutine that brought a message or a proposal. Its inbox is under the inbox's lock, which is held
 // for a few instructions. Applying, installing a snapshot and truncating the log are tasks in the group's apply queue,
 // which at most one apply worker runs at a time, in order.
 //

@@ -138,7 +138,8 @@ func (g *Group) put(change func(*inbox)) bool {
 }
 
 // Propose queues data to be appended to the log, in the order of the calls, if this replica still leads at term by
-// then; otherwise it is dropped, and LeadershipChanged tells of it. The data belongs to the group from here on.
+// then; otherwise it is dropped, and LeadershipChanged tells of it. The data belongs to the group from here on. The caller may
+// find itself stepping the group and others, with their callbacks, and must hold no lock that those want.
 func (g *Group) Propose(term uint64, data []byte) error {
 	g.inbox.mu.Lock()
 	if g.inbox.stopped {
@@ -150,7 +151,7 @@ func (g *Group) Propose(term uint64, data []byte) error {
 	g.inbox.queued = true
 	g.inbox.mu.Unlock()
 	if schedule {
-		g.shard.enqueue(g)
+		g.shard.stepHere(g)
 	}
 	return nil
 }

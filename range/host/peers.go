@@ -147,7 +147,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	}
 	h.mu.RUnlock()
 	for s, groups := range wake {
-		s.enqueueAll(groups)
+		s.stepHere(groups...)
 	}
 }
 

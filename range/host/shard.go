@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// shard is one worker and its groups.
+// shard is some of the groups, and the worker that steps them. One pass is made at a time, by the worker or by somebody who has
+// brought a message or a proposal and finds the shard at rest.
 type shard struct {
 	host *Host
 
@@ -23,8 +24,10 @@ type shard struct {
 	ready []*Group
 	tick  bool
 	done  bool
+	// busy: somebody is in a pass. Whoever sets it owns what follows until he clears it.
+	busy bool
 
-	// Of the worker alone.
+	// Of whoever is in a pass.
 	awake    map[*Group]struct{}
 	lastTick int64
 	// sleepAfter is how many idle ticks a leader stays awake at present; 0: for ever.
@@ -41,6 +44,7 @@ func newShard(h *Host) *shard {
 	return s
 }
 
+// enqueue leaves a group to the worker.
 func (s *shard) enqueue(g *Group) {
 	s.mu.Lock()
 	s.ready = append(s.ready, g)
@@ -55,6 +59,31 @@ func (s *shard) enqueueAll(groups []*Group) {
 	s.wake.Signal()
 }
 
+// stepHere makes a pass over groups and what else is ready on the caller's goroutine if nobody is in one: on a machine with
+// time to spare, waking the worker takes longer than the pass. What became ready meanwhile is left to the worker, so a caller
+// is held up for one pass at most. The caller holds no lock, and bears the callbacks of the groups.
+func (s *shard) stepHere(groups ...*Group) {
+	s.mu.Lock()
+	s.ready = append(s.ready, groups...)
+	if s.busy || s.done || s.tick || !s.host.started.Load() {
+		s.mu.Unlock()
+		s.wake.Signal()
+		return
+	}
+	s.busy = true
+	batch := s.ready
+	s.ready = nil
+	s.mu.Unlock()
+	s.pass(batch, false)
+	s.mu.Lock()
+	s.busy = false
+	more := len(s.ready) > 0 || s.tick || s.done
+	s.mu.Unlock()
+	if more {
+		s.wake.Broadcast()
+	}
+}
+
 func (s *shard) signalTick() {
 	s.mu.Lock()
 	s.tick = true
@@ -62,43 +91,57 @@ func (s *shard) signalTick() {
 	s.wake.Signal()
 }
 
+// stop lets no further pass begin, and waits for the one that is under way.
 func (s *shard) stop() {
 	s.mu.Lock()
 	s.done = true
-	s.mu.Unlock()
 	s.wake.Broadcast()
+	for s.busy {
+		s.wake.Wait()
+	}
+	s.mu.Unlock()
 }
 
-// run is the worker: it steps all groups that have something to do, and then hands out what they want.
+// run is the worker.
 func (s *shard) run() {
 	defer s.host.tasks.Done()
 	var batch []*Group
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for {
-		s.mu.Lock()
-		for len(s.ready) == 0 && !s.tick && !s.done {
+		for (s.busy || (len(s.ready) == 0 && !s.tick)) && !s.done {
 			s.wake.Wait()
 		}
 		if s.done {
-			s.mu.Unlock()
 			return
 		}
 		tick := s.tick
-		s.tick = false
+		s.tick, s.busy = false, true
 		batch, s.ready = s.ready, batch[:0]
 		s.mu.Unlock()
 
-		if tick {
-			s.tickAwake()
-		}
-		for _, g := range batch {
-			s.process(g, false)
-		}
+		s.pass(batch, tick)
 		clear(batch)
 		if cap(batch) > 1<<14 {
 			batch = nil
 		}
-		s.flush()
+		s.mu.Lock()
+		s.busy = false
+		if s.done {
+			s.wake.Broadcast()
+		}
 	}
+}
+
+// pass steps all groups that have something to do, and then hands out what they want.
+func (s *shard) pass(batch []*Group, tick bool) {
+	if tick {
+		s.tickAwake()
+	}
+	for _, g := range batch {
+		s.process(g, false)
+	}
+	s.flush()
 }
 
 // tickAwake ticks all awake groups, unless the last time is less than an interval ago (the ticker was late then).
