@@ -130,7 +130,7 @@ func isolateServer(w *World, server int, mode memnet.Mode) (string, func() strin
 }
 
 // clients is about how many clients a run has; a fault of one that is not there does nothing.
-const clients = 30
+const clients = 40
 
 // isolateLeader cuts a leader off from the other servers and from half of the clients. The other half goes on reaching it,
 // and must get nothing stale while the first half finds its successor.

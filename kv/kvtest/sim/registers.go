@@ -23,15 +23,16 @@ type Registers struct {
 	Age  time.Duration
 	// Pause is the longest rest between two operations of a client.
 	Pause time.Duration
-	// Parallel is the number of clients.
-	Parallel int
+	// Parallel is the number of clients that do everything, Readers that of those that only read: a client whose write hangs at
+	// a leader that was cut off reads nothing meanwhile.
+	Parallel, Readers int
 }
 
 // Name implements Workload.
 func (r *Registers) Name() string { return "registers in " + r.Keyspace }
 
 // Clients implements Workload.
-func (r *Registers) Clients() int { return r.Parallel }
+func (r *Registers) Clients() int { return r.Parallel + r.Readers }
 
 // Setup implements Workload.
 func (r *Registers) Setup(ctx context.Context, w *World) error {
@@ -58,7 +59,13 @@ func (r *Registers) operate(ctx context.Context, w *World, ks *kv.Keyspace, numb
 	ctx, cancel := patience(ctx, random)
 	defer cancel()
 	o := history.Operation{Client: number, Key: key}
-	switch n := random.IntN(100); {
+	n := random.IntN(100)
+	if number >= r.Parallel {
+		n = 0
+		ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+	}
+	switch {
 	case n < 40:
 		p := w.History.Begin(o)
 		pair, err := ks.Get(ctx, []byte(key))

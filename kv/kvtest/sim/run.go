@@ -68,8 +68,8 @@ type Report struct {
 // Standard is the usual traffic.
 func Standard() []Workload {
 	return []Workload{
-		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6},
-		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3},
+		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6, Readers: 4},
+		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3, Readers: 2},
 		&Counters{Keys: 8, Pause: 200 * time.Millisecond, Parallel: 4},
 		&Rings{Keyspace: "rings", Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond, ReadPause: 400 * time.Millisecond},
 		// Here the clocks of leaders are known by what they served, and not by what they wrote.
