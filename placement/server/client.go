@@ -183,8 +183,10 @@ func (c *Client) learn(from, leader string) {
 // attempts is what one call has met so far.
 type attempts struct {
 	reachable map[string]bool
-	last      error
-	tried     int
+	// last is what to tell: the last error that is not merely a member's word that it does not lead, if there was one.
+	last    error
+	refused bool
+	tried   int
 }
 
 // permanent is an error that is the answer.
@@ -212,7 +214,9 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 			c.setTrouble(nil)
 			return answer.error
 		}
-		a.last = fmt.Errorf("%s: %w", address, err)
+		if _, refused, _ := hintOf(err); a.last == nil || a.refused || !refused {
+			a.last, a.refused = fmt.Errorf("%s: %w", address, err), refused
+		}
 		a.tried++
 		c.setTrouble(a.last)
 		// A hint is followed at once, unless members send one another's hints round and round.
