@@ -40,6 +40,9 @@ func (r *Replica) Apply(entries []group.Entry) error {
 func (r *Replica) apply(entries []group.Entry) error {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
+	if entries[0].Index == 1 {
+		r.mu.firstTerm = entries[0].Term
+	}
 	r.mu.Unlock()
 	if failed != nil {
 		return failed

@@ -49,6 +49,13 @@ func (r *Replica) checkServingLocked() {
 	if r.mu.serving || !r.mu.leadership.IsLeader || r.mu.barrier != 0 || r.mu.applied.term != r.mu.leadership.Term {
 		return
 	}
+	if r.mu.firstTerm == r.mu.leadership.Term {
+		// The log begins with this leadership: no earlier one has committed an entry, so none has served anything, and
+		// nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of the future.
+		// Only the first time: after a barrier this same leadership has served.
+		r.mu.low, r.mu.firstTerm = hlc.Timestamp{Wall: r.node.Clock.Physical()}, 0
+		r.mu.cache.reset(r.mu.low)
+	}
 	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
 	r.mu.cache.raise(r.mu.low)
 	r.mu.serving = true

@@ -47,6 +47,8 @@ type Replica struct {
 		reign uint64
 		// serving: this replica leads, and everything that earlier leaders, or earlier reigns, left in the log is applied.
 		serving bool
+		// firstTerm is the term of the log's first entry, 0 if this process has not seen it applied.
+		firstTerm uint64
 		// ledTerm is the latest term in which this replica led.
 		ledTerm uint64
 		// barrier is the sequence of the proposal that ends the wait for what an earlier reign of the same term left in the log;
