@@ -25,6 +25,8 @@ type Disk struct {
 	full, broken atomic.Bool
 	// syncDelay is the longest time, in nanoseconds, that a sync of a log file takes.
 	syncDelay atomic.Int64
+	// closing: the server's process is being closed, and nothing takes time.
+	closing atomic.Bool
 
 	mu  sync.Mutex
 	mem *vfs.MemFS // what is on it, guarded by mu
@@ -38,8 +40,8 @@ func (d *Disk) SetFull(full bool) { d.full.Store(full) }
 // SetBroken makes everything that changes the disk fail with ErrDisk, or mends it.
 func (d *Disk) SetBroken(broken bool) { d.broken.Store(broken) }
 
-// SetSyncDelay makes each sync of a log's file take a random time of up to d. Only those: of the others some are made by Pebble
-// with a lock held, and in a synctest bubble who waits for a lock keeps time from passing.
+// SetSyncDelay makes each sync of a log's file take a random time of up to d. Only those, and not while the server is closed: of the
+// others some are made by Pebble with a lock held, and in a synctest bubble who waits for a lock keeps time from passing.
 func (d *Disk) SetSyncDelay(delay time.Duration) { d.syncDelay.Store(int64(delay)) }
 
 // Mem is the filesystem itself, as the server's process sees it without faults.
@@ -195,7 +197,7 @@ func (f *mountedFile) Sync() error {
 }
 
 func (f *mountedFile) SyncData() error {
-	if d := f.disk.syncDelay.Load(); d > 0 && strings.HasSuffix(f.name, ".log") {
+	if d := f.disk.syncDelay.Load(); d > 0 && !f.disk.closing.Load() && strings.HasSuffix(f.name, ".log") {
 		time.Sleep(time.Duration(rand.Int64N(d + 1)))
 	}
 	if err := f.syncErr(); err != nil {

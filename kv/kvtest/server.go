@@ -82,6 +82,13 @@ func (c *Cluster) Stop(server int) error {
 	if process == nil {
 		return nil
 	}
+	return c.servers[server].close(process)
+}
+
+// close closes a process over a disk that takes no time: see Disk.SetSyncDelay.
+func (s *server) close(process *embedded.Server) error {
+	s.disk.closing.Store(true)
+	defer s.disk.closing.Store(false)
 	return process.Close(context.Background())
 }
 
@@ -98,7 +105,7 @@ func (c *Cluster) Kill(server, unsyncedPercent int) {
 	c.network.DropHost(s.host)
 	s.disk.crash(unsyncedPercent, c.random())
 	// What the former process finds wrong with the world that was taken from it is of no interest.
-	_ = process.Close(context.Background())
+	_ = s.close(process)
 	c.network.Rejoin(s.host)
 	if mode := memnet.Mode(s.isolated.Load()); mode != 0 {
 		c.network.Isolate(s.host, mode)
