@@ -73,8 +73,33 @@ func (c *Clock) Update(t Timestamp) error {
 	return nil
 }
 
+// Rewind takes the clock back to the physical one, as a restart of the process does, and is a no-op if it is not ahead of that.
+// It is for a server whose physical clock was wrong and is right again. The caller makes sure that nothing here goes by the
+// timestamps that are forgotten: it serves nobody and leads nothing.
+func (c *Clock) Rewind() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wall := c.physical.Now(); c.mu.last.Wall > wall {
+		c.mu.last = Timestamp{Wall: wall}
+	}
+}
+
 // Physical is the physical clock's reading in nanoseconds since the epoch. It may go back.
 func (c *Clock) Physical() int64 { return c.physical.Now() }
+
+// Steady is the physical clock if it is a Steady, else nil.
+func (c *Clock) Steady() *Steady {
+	s, _ := c.physical.(*Steady)
+	return s
+}
+
+// Reading is what the clock of the machine shows: Physical, unless that is a Steady, which leaves jumps out.
+func (c *Clock) Reading() int64 {
+	if s := c.Steady(); s != nil {
+		return s.Reading()
+	}
+	return c.physical.Now()
+}
 
 // Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time. It follows the
 // physical clock, so it may move back; a caller that waits for earliest to pass a timestamp asks again.

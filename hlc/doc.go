@@ -8,6 +8,9 @@
 // timestamps; Update merges a timestamp that came in with a message, so that whatever follows the message gets a later
 // timestamp; Bounds gives an interval that contains true time as long as the bound source tells the truth.
 //
+// A Steady stands between a Clock and a Physical that may jump: it notices jumps by a monotonic clock, and leaves them out until somebody
+// has found out which time is right.
+//
 // INVARIANT: Now never returns a timestamp at or below one that it returned, or that Update accepted, before, even if the
 // physical clock jumps back.
 //

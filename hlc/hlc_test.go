@@ -298,3 +298,24 @@ func BenchmarkKernelBounds(b *testing.B) {
 		c.Bounds()
 	}
 }
+
+func TestRewind(t *testing.T) {
+	physical := NewManual(1000)
+	c := NewClock(physical, nil)
+	physical.Set(5000)
+	wrong := c.Now()
+	physical.Set(2000)
+	if now := c.Now(); !wrong.Less(now) {
+		t.Fatalf("%v after %v: a clock goes back by itself", now, wrong)
+	}
+	c.Rewind()
+	if now := c.Now(); now.Wall != 2000 {
+		t.Errorf("after Rewind the clock says %v, want 2000", now)
+	}
+	physical.Set(3000)
+	before := c.Now()
+	c.Rewind()
+	if now := c.Now(); !before.Less(now) {
+		t.Errorf("%v after %v: a clock that is not ahead was rewound", now, before)
+	}
+}

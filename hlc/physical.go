@@ -14,6 +14,16 @@ type Physical interface {
 // System is the operating system's wall clock.
 func System() Physical { return systemClock{} }
 
+// Monotonic is a clock that never goes back: nanoseconds since some moment before the process began to use it. Only differences of
+// its readings mean anything. It goes on while the process stands still. It must be safe for concurrent use.
+type Monotonic func() int64
+
+// SystemMonotonic is the process's own monotonic clock.
+func SystemMonotonic() Monotonic {
+	epoch := time.Now()
+	return func() int64 { return int64(time.Since(epoch)) }
+}
+
 type systemClock struct{}
 
 func (systemClock) Now() int64 { return time.Now().UnixNano() }
