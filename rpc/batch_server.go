@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
@@ -15,8 +16,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// BatchServerConfig configures a BatchServer. Only Handle is required.
+// BatchServerConfig configures a BatchServer. Either Handle or Take is required.
 type BatchServerConfig struct {
+	// Take is like Handle, for a handler whose requests may take time: it takes over the requests of one message, in so far as their order
+	// matters, without waiting for anything, and returns what is left to do, or nil. See Work. It does not keep batch.
+	Take func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work
 	// Handle takes over the requests of one message. It owns batch. It, or whoever it passes a request to, calls reply exactly
 	// once for each request, from any goroutine, with Response.Id = Request.Id: a request without reply holds its place on the stream for
 	// as long as the stream lives. reply never blocks, does not keep the response, and does nothing once the stream has ended.
@@ -45,12 +49,14 @@ type BatchServer struct {
 	config  BatchServerConfig
 	clients *clients
 	metrics *batchMetrics
+	// behind counts the readers of all streams that were relieved and are not done; see relief.
+	behind atomic.Int32
 }
 
 // NewBatchServer makes a BatchServer. Register it with kvpb.RegisterKVServer. It has no Close: it ends with the gRPC server.
 func NewBatchServer(c BatchServerConfig) *BatchServer {
-	if c.Handle == nil {
-		panic("rpc: BatchServerConfig.Handle is required")
+	if (c.Handle == nil) == (c.Take == nil) {
+		panic("rpc: BatchServerConfig needs Handle or Take")
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 8192
@@ -99,10 +105,13 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 	ss.out.attach(stream)
 	var sender sync.WaitGroup
 	sender.Go(ss.out.run)
-	err = ss.serve(stream, first)
+	readers := relief{stream: ss, source: stream, ended: make(chan error, 1)}
+	ss.readers = &readers
+	err = readers.read(first)
 	// The stream must not be used after return, and replies go on coming.
 	ss.out.close()
 	sender.Wait()
+	readers.wait()
 	return err
 }
 
@@ -129,6 +138,8 @@ type serverStream struct {
 	turn   *clientTurn
 	number uint64
 	out    *outbox
+	// readers are who reads it.
+	readers *relief
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 
@@ -139,13 +150,18 @@ type serverStream struct {
 	waiting bool
 }
 
-// serve reads until the client ends the stream, breaks the protocol, or is superseded.
-func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchRequest) error {
+// serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what has been read
+// already; nil: nothing.
+func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchRequest, self *reader) error {
 	ctx := stream.Context()
 	for {
-		if len(batch.Requests) > 0 {
-			if err := ss.hand(ctx, batch.Requests); err != nil {
+		if len(batch.GetRequests()) > 0 {
+			work, err := ss.hand(ctx, batch.Requests)
+			if err != nil {
 				return err
+			}
+			if work != nil && !ss.readers.do(self, work) {
+				return errRelieved
 			}
 		}
 		if err := ss.wait(ctx, ss.hasRoomLocked); err != nil {
@@ -165,13 +181,13 @@ func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchReque
 	}
 }
 
-// hand passes requests to Handle.
-func (ss *serverStream) hand(ctx context.Context, requests []*kvpb.Request) error {
+// hand passes requests to Handle or Take, and returns what is left to do.
+func (ss *serverStream) hand(ctx context.Context, requests []*kvpb.Request) (work Work, err error) {
 	ss.out.mu.Lock()
 	for _, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
 			ss.out.mu.Unlock()
-			return status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
+			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
 		}
 		size := r.SizeVT()
 		ss.inFlight[r.Id] = size
@@ -190,11 +206,16 @@ func (ss *serverStream) hand(ctx context.Context, requests []*kvpb.Request) erro
 		whole = append(whole, r)
 	}
 	if len(whole) == 0 {
-		return nil
+		return nil, nil
 	}
-	return ss.turn.handOver(ctx, ss.number, func() {
+	err = ss.turn.handOver(ctx, ss.number, func() {
+		if take := ss.server.config.Take; take != nil {
+			work = take(ss.turn.client, whole, ss.reply)
+			return
+		}
 		ss.server.config.Handle(ss.turn.client, whole, ss.reply)
 	})
+	return work, err
 }
 
 // reply sends one response. Any goroutine may call it; it does not block.

@@ -72,11 +72,7 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *kvpb.BatchResponse:
 		return m.UnmarshalVTUnsafe(ownedCopy(data))
 	case *peerpb.MessageBatch:
-		b := ownedCopy(data)
-		if err := checkParts(b, maxMessageParts, 2); err != nil {
-			return err
-		}
-		return m.UnmarshalVTUnsafe(b)
+		return unmarshalOwned(ownedCopy(data), m)
 	case *peerpb.SnapshotChunk:
 		return m.UnmarshalVTUnsafe(ownedCopy(data))
 	case generatedMessage:
@@ -89,6 +85,14 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return proto.Unmarshal(b.ReadOnlyData(), m)
 	}
 	return fmt.Errorf("unmarshal %T: not a protobuf message", v)
+}
+
+// unmarshalOwned decodes a batch from bytes that it may alias.
+func unmarshalOwned(b []byte, m *peerpb.MessageBatch) error {
+	if err := checkParts(b, maxMessageParts, 2); err != nil {
+		return err
+	}
+	return m.UnmarshalVTUnsafe(b)
 }
 
 // ownedCopy gives the bytes in a buffer that belongs to whoever aliases it, and goes when they go.

@@ -16,7 +16,9 @@
 // and if nothing is on its way sends it there and then, otherwise leaves it to the outbox's goroutine, which sends all that has
 // gathered as one message. So a lone caller pays no goroutine switch, and many callers share messages.
 //
-// Between the two of every pair of processes is one connection, made and watched by a [Dialer]: its other side is taken for gone after two
+// Raft's messages leave their stream for a connection beside it, a lane, as soon as that is there (lane.go).
+//
+// Between the two of every pair of processes is one gRPC connection, made and watched by a [Dialer]: its other side is taken for gone after two
 // seconds of silence (liveness.go), and then all streams on it end, with UNAVAILABLE. A server notices in about three, by gRPC's keepalive.
 //
 // # What can go wrong, and what the sender hears
@@ -27,7 +29,7 @@
 //
 // # What strangers can do
 //
-// Every stream must say who it is (Hello; the metadata in peer_identity.go) and is refused otherwise. Streams, messages, the parts of a
+// A connection that is to be a lane needs a token that was given to a stream. Every stream must say who it is (Hello; the metadata in peer_identity.go) and is refused otherwise. Streams, messages, the parts of a
 // message (density.go), requests in flight and responses not read have limits, and reaching one gives a status that says so.
 // There is no authentication here but TLS's.
 //
@@ -38,6 +40,7 @@
 //   - Everything queued is bounded in bytes: a client waits with its context, a peer's message is dropped (and reported), a
 //     server stops reading requests.
 //   - Once a request was handed over on a client's newer stream, none of its older streams hands over another (batch_server.go).
+//   - Requests are taken in the order of a stream; work that takes long is overtaken by what comes behind it (relief.go).
 //   - What a decoded message holds may alias the buffer it was decoded from. That buffer is never reused, so the slices stay
 //     valid; but one retained slice retains the whole message: what outlives the request must be copied.
 //   - Nothing outlives Close.

@@ -25,6 +25,12 @@ type network struct{ mem *memnet.Network }
 // serve runs a gRPC server until the test's end, and gives its address and what stops it.
 func (n network) serve(t testing.TB, addr string, register func(s *grpc.Server)) (string, func()) {
 	t.Helper()
+	return n.serveLanes(t, addr, nil, register)
+}
+
+// serveLanes is serve with lanes.
+func (n network) serveLanes(t testing.TB, addr string, lanes *Lanes, register func(s *grpc.Server)) (string, func()) {
+	t.Helper()
 	var listener net.Listener
 	var err error
 	if n.mem != nil {
@@ -35,7 +41,7 @@ func (n network) serve(t testing.TB, addr string, register func(s *grpc.Server))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(ServerOptions(ServerConfig{})...)
+	s := grpc.NewServer(ServerOptions(ServerConfig{Lanes: lanes})...)
 	register(s)
 	done := make(chan struct{})
 	go func() {

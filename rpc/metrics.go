@@ -12,6 +12,7 @@ type batchMetrics struct {
 	requests   prometheus.Counter
 	batches    prometheus.Counter
 	badReplies prometheus.Counter
+	reliefs    prometheus.Counter
 }
 
 func newBatchMetrics(r prometheus.Registerer) *batchMetrics {
@@ -19,6 +20,7 @@ func newBatchMetrics(r prometheus.Registerer) *batchMetrics {
 		streams:    register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_rpc_client_streams", Help: "Open streams of clients."})),
 		requests:   register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_rpc_requests_total", Help: "Requests received from clients."})),
 		batches:    register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_rpc_request_batches_total", Help: "Messages in which requests were received."})),
+		reliefs:    register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_rpc_slow_messages_total", Help: "Messages of clients whose work took so long that another goroutine read on."})),
 		badReplies: register(r, prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_rpc_bad_replies_total", Help: "Responses dropped because they could not be encoded or belonged to no request. Not 0: a bug."})),
 	}
 }

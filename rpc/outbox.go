@@ -21,6 +21,7 @@ import (
 //   - Direct: an adder that says so sends its own record at once, if nobody is sending and gRPC has written everything it was
 //     given before. The second condition makes it impossible to block: SendMsg waits only while the stream's write quota
 //     (64 KiB) is used up, and gRPC returns quota for bytes before it frees their buffer.
+//     On a lane (lane.go) it writes what the socket has room for, and leaves the rest to the goroutine.
 //   - Otherwise the outbox's own goroutine (run) is woken. By the time it runs, other adders have added, and all of that
 //     leaves together. It may block in SendMsg, and what gathers meanwhile makes the next message.
 //
@@ -48,7 +49,11 @@ type outbox struct {
 		closed bool
 		// sending is set while a goroutine is in SendMsg, without mu.
 		sending bool
-		// idle is made by close to wait for sending to end.
+		// partial: the stream is a lane, and has the rest of a message to write before the next.
+		partial bool
+		// paused: no sending begins.
+		paused bool
+		// idle is made by who waits for sending to end.
 		idle chan struct{}
 		// pending holds chunks to send, oldest first; records are added to the last. bytes is their length together.
 		pending []*[]byte
@@ -99,6 +104,36 @@ func (o *outbox) attach(stream messageSender) {
 	o.signal()
 }
 
+// replace gives the outbox another stream. When it returns, the one before is not touched any more; unless the outbox was closed, which
+// it says. It waits for a SendMsg in progress.
+func (o *outbox) replace(stream messageSender) bool {
+	o.mu.Lock()
+	o.mu.paused = true
+	idle := o.idleLocked()
+	o.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
+	o.mu.Lock()
+	o.mu.paused = false
+	o.mu.stream = stream
+	closed := o.mu.closed
+	o.mu.Unlock()
+	o.signal()
+	return !closed
+}
+
+// idleLocked gives what is closed when the SendMsg in progress ends; nil if there is none.
+func (o *outbox) idleLocked() <-chan struct{} {
+	if !o.mu.sending {
+		return nil
+	}
+	if o.mu.idle == nil {
+		o.mu.idle = make(chan struct{})
+	}
+	return o.mu.idle
+}
+
 // run sends until close. It is the outbox's goroutine.
 func (o *outbox) run() {
 	for {
@@ -112,7 +147,7 @@ func (o *outbox) run() {
 		runtime.Gosched()
 		o.mu.Lock()
 		for o.readyLocked() {
-			o.sendLocked()
+			o.sendLocked(false)
 		}
 		o.mu.Unlock()
 	}
@@ -123,11 +158,7 @@ func (o *outbox) run() {
 func (o *outbox) close() {
 	o.mu.Lock()
 	o.closeLocked()
-	idle := o.mu.idle
-	if o.mu.sending && idle == nil {
-		idle = make(chan struct{})
-		o.mu.idle = idle
-	}
+	idle := o.idleLocked()
 	o.mu.Unlock()
 	if idle != nil {
 		<-idle
@@ -230,8 +261,8 @@ func (o *outbox) unlock(direct bool) {
 		o.mu.Unlock()
 		return
 	}
-	if direct && o.unwritten.chunks.Load() == 0 {
-		o.sendLocked()
+	if direct && o.unwritten.chunks.Load() == 0 && !o.mu.partial {
+		o.sendLocked(true)
 		direct = !o.readyLocked()
 	} else {
 		direct = false
@@ -250,19 +281,25 @@ func (o *outbox) signal() {
 }
 
 func (o *outbox) readyLocked() bool {
-	return o.mu.stream != nil && !o.mu.closed && !o.mu.sending && (o.mu.bytes > 0 || o.mu.tail != nil)
+	return o.mu.stream != nil && !o.mu.closed && !o.mu.sending && !o.mu.paused && (o.mu.bytes > 0 || o.mu.tail != nil || o.mu.partial)
 }
 
 // sendLocked sends one message of what is pending. It releases mu meanwhile. A stream that refuses a message is over, and so is the
-// outbox: its owner hears of it from the receiving half.
-func (o *outbox) sendLocked() {
+// outbox: its owner hears of it from the receiving half. A direct send does not block.
+func (o *outbox) sendLocked(direct bool) {
 	o.mu.sending = true
 	frame := o.takeLocked()
 	stream := o.mu.stream
 	o.mu.Unlock()
-	err := stream.SendMsg(frame)
+	done, err := true, error(nil)
+	if lane, ok := stream.(*laneSender); ok && direct {
+		done, err = lane.trySend(frame)
+	} else {
+		err = stream.SendMsg(frame)
+	}
 	o.mu.Lock()
 	o.mu.sending = false
+	o.mu.partial = !done
 	clear(frame.chunks)
 	if err != nil {
 		o.closeLocked()
@@ -306,6 +343,15 @@ func (o *outbox) takeLocked() *frame {
 type frame struct {
 	chunks    []*[]byte
 	unwritten *unwritten
+}
+
+// size is the length of the encoding.
+func (f *frame) size() int {
+	size := 0
+	for _, chunk := range f.chunks {
+		size += len(*chunk)
+	}
+	return size
 }
 
 func (f *frame) buffers() mem.BufferSlice {

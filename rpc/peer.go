@@ -58,7 +58,9 @@ type PeerConfig struct {
 	// Resolve gives the address of a host. It must not block.
 	Resolve func(host uint64) (addr string, ok bool)
 	// Dialer is not closed by the transport.
-	Dialer  *Dialer
+	Dialer *Dialer
+	// Lanes are those of the server that RegisterPeerServer is given; nil if it offers none.
+	Lanes   *Lanes
 	Handler PeerHandler
 	// Logger is nil for none, Registerer nil for no metrics.
 	Logger     *slog.Logger

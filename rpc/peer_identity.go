@@ -54,7 +54,7 @@ func accept(ctx context.Context, realms map[string]*PeerTransport) (*PeerTranspo
 	realm := one(realmKey)
 	t := realms[realm]
 	if t == nil {
-		return nil, 0, status.Errorf(codes.NotFound, "this server has no realm %q", realm)
+		return nil, 0, status.Errorf(codes.NotFound, "the part %q of this server does not run, or not yet", realm)
 	}
 	cluster, err := strconv.ParseUint(one(clusterKey), 16, 64)
 	if err != nil || cluster == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +24,8 @@ const (
 	// most reopenCap; each with ±25 % of jitter.
 	reopenBase = 20 * time.Millisecond
 	reopenCap  = time.Second
+	// missingAfter is for how long a peer may be out of reach before the log says so: while servers start and restart it is normal.
+	missingAfter = 10 * time.Second
 	// directPause is how long a link must have been quiet for a message to be sent by the caller of Send at once. If there was one
 	// just before, others are about to follow, and go together.
 	directPause = 50 * time.Microsecond
@@ -42,8 +45,13 @@ type link struct {
 		// failures counts attempts that failed in a row; until retryAt no new one is made.
 		failures int
 		retryAt  time.Time
+		// since is when the first of those failures was; missing: the log has been told.
+		since   time.Time
+		missing bool
 		// reported: HandleUnreachable was told about this pause.
 		reported bool
+		// noLaneUntil is when a lane may be tried again.
+		noLaneUntil time.Time
 	}
 }
 
@@ -145,23 +153,23 @@ func (s *peerStream) run() {
 	l := s.link
 	t := l.transport
 	defer t.work.Done()
-	ctx, cancel := context.WithCancel(t.ctx)
+	ctx, cancel := context.WithCancelCause(t.ctx)
 	var sender sync.WaitGroup
 	err := s.serve(ctx, cancel, &sender)
-	cancel()
+	cancel(nil)
 	s.out.close()
 	sender.Wait()
 	l.failed(err)
 }
 
-func (s *peerStream) serve(ctx context.Context, cancel context.CancelFunc, sender *sync.WaitGroup) error {
+func (s *peerStream) serve(ctx context.Context, cancel context.CancelCauseFunc, sender *sync.WaitGroup) error {
 	l := s.link
 	t := l.transport
 	ctx, conn, err := t.connect(ctx, l.host)
 	if err != nil {
 		return err
 	}
-	deadline := time.AfterFunc(openTimeout, cancel)
+	deadline := time.AfterFunc(openTimeout, func() { cancel(fmt.Errorf("no stream within %v", openTimeout)) })
 	defer deadline.Stop()
 	// gRPC's own pause between attempts to connect may still run; it is short. (ClientConn.ResetConnectBackoff would end it, but
 	// in grpc-go 1.85 it reads a map that another goroutine may be writing.)
@@ -176,6 +184,9 @@ func (s *peerStream) serve(ctx context.Context, cancel context.CancelFunc, sende
 		var header metadata.MD
 		if header, err = stream.Header(); err == nil && header != nil && deadline.Stop() {
 			l.opened()
+			if end := s.takeLane(stream, header.Get(laneKey), cancel, sender); end != nil {
+				defer end()
+			}
 		}
 	}
 	if err == nil {
@@ -185,18 +196,60 @@ func (s *peerStream) serve(ctx context.Context, cancel context.CancelFunc, sende
 	case err == nil:
 		return errors.New("the peer ended the stream")
 	case ctx.Err() != nil && t.ctx.Err() == nil:
-		return fmt.Errorf("no stream within %v", openTimeout)
+		return context.Cause(ctx)
 	}
 	return err
+}
+
+// takeLane moves the messages of a stream for Raft to a lane, if the peer offers one. cancel is called when the lane breaks. end, if it is
+// not nil, closes it. What else there is to say comes ten times a second, and is not worth a connection.
+func (s *peerStream) takeLane(stream grpc.ClientStream, tokens []string, cancel context.CancelCauseFunc, watcher *sync.WaitGroup) (end func()) {
+	l := s.link
+	l.mu.Lock()
+	tooEarly := time.Now().Before(l.mu.noLaneUntil)
+	l.mu.Unlock()
+	addr, ok := l.transport.config.Resolve(l.host)
+	if l.class != ClassConsensus || len(tokens) != 1 || tooEarly || !ok {
+		return nil
+	}
+	conn, err := l.transport.config.Dialer.openLane(stream.Context(), addr, tokens[0])
+	if err != nil {
+		l.transport.config.Logger.Debug("no lane to peer", "peer", l.host, "class", l.class.String(), "error", err)
+		return nil
+	}
+	made := time.Now()
+	var ended atomic.Bool
+	if s.out.replace(&laneSender{conn: conn}) {
+		if err := stream.CloseSend(); err != nil {
+			l.transport.config.Logger.Debug("end of messages on stream to peer", "peer", l.host, "error", err)
+		}
+	}
+	watcher.Go(func() {
+		// Nothing comes from the other side but the end.
+		_, err := conn.Read(make([]byte, 1))
+		if !ended.Load() && time.Since(made) < laneProven {
+			l.mu.Lock()
+			l.mu.noLaneUntil = time.Now().Add(laneRetry)
+			l.mu.Unlock()
+		}
+		cancel(fmt.Errorf("the stream's lane broke: %w", err))
+	})
+	return func() {
+		ended.Store(true)
+		_ = conn.Close()
+	}
 }
 
 // opened notes that the peer has accepted a stream.
 func (l *link) opened() {
 	l.mu.Lock()
-	failures := l.mu.failures
-	l.mu.failures = 0
+	failures, missing, since := l.mu.failures, l.mu.missing, l.mu.since
+	l.mu.failures, l.mu.missing = 0, false
 	l.mu.Unlock()
 	l.counters.streams.Inc()
+	if missing {
+		l.transport.config.Logger.Info("peer is reachable again", "peer", l.host, "after", time.Since(since).Round(time.Second))
+	}
 	l.transport.config.Logger.Debug("stream to peer is open", "peer", l.host, "class", l.class.String(), "after_failures", failures)
 }
 
@@ -208,19 +261,25 @@ func (l *link) failed(err error) {
 	pause := min(reopenBase<<min(l.mu.failures, 10), reopenCap)
 	pause += time.Duration((rand.Float64() - 0.5) / 2 * float64(pause))
 	l.mu.retryAt = time.Now().Add(pause)
-	l.mu.failures++
+	if l.mu.failures++; l.mu.failures == 1 {
+		l.mu.since = time.Now()
+	}
 	l.mu.reported = true
-	failures := l.mu.failures
+	failures, missing := l.mu.failures, time.Since(l.mu.since)
+	// One class speaks for all: pings go out all the time.
+	tell := l.class == ClassControl && !l.mu.missing && missing >= missingAfter
+	l.mu.missing = l.mu.missing || tell
 	l.mu.Unlock()
 	if closing {
 		return
 	}
 	l.transport.unreachable.report(l.host)
 	switch code := status.Code(err); {
-	case failures == 1 && (code == codes.FailedPrecondition || code == codes.InvalidArgument || code == codes.NotFound):
-		l.transport.config.Logger.Warn("peer refuses this host", "peer", l.host, "class", l.class.String(), "error", err)
-	case failures == 1:
-		l.transport.config.Logger.Info("stream to peer broke", "peer", l.host, "class", l.class.String(), "error", err)
+	case failures == 1 && (code == codes.FailedPrecondition || code == codes.InvalidArgument):
+		l.transport.config.Logger.Warn("peer refuses this host", "peer", l.host, "class", l.class.String(), "error", Reason(err))
+	case tell:
+		address, _ := l.transport.config.Resolve(l.host)
+		l.transport.config.Logger.Warn("peer is out of reach; it is tried again and again", "peer", l.host, "address", address, "for", missing.Round(time.Second), "error", Reason(err))
 	default:
 		l.transport.config.Logger.Debug("peer is not reachable", "peer", l.host, "class", l.class.String(), "failures", failures, "error", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,13 +39,33 @@ func (p *peerServer) Messages(stream peerpb.Peer_MessagesServer) error {
 		return err
 	}
 	defer t.release()
+	var lanes <-chan net.Conn
+	header := metadata.MD{}
+	if t.config.Lanes != nil {
+		token, conns, withdraw := t.config.Lanes.offer()
+		defer withdraw()
+		header.Set(laneKey, token)
+		lanes = conns
+	}
 	// This header tells the sender that it is accepted.
-	if err := stream.SendHeader(metadata.MD{}); err != nil {
+	if err := stream.SendHeader(header); err != nil {
 		return err
 	}
 	// A goroutine receives, so that this method can return when the transport closes; that ends the stream, and the goroutine.
 	done := make(chan error, 1)
-	go func() { done <- t.receive(stream, from) }()
+	go func() {
+		err := t.receive(stream, from)
+		if errors.Is(err, io.EOF) {
+			select {
+			case lane := <-lanes:
+				// The end of this method ends the stream's context, and that the lane.
+				defer context.AfterFunc(stream.Context(), func() { _ = lane.Close() })()
+				err = t.receiveLane(lane, from)
+			default:
+			}
+		}
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		if errors.Is(err, io.EOF) {
@@ -83,13 +104,33 @@ func (t *PeerTransport) receive(stream peerpb.Peer_MessagesServer, from uint64) 
 		if err := stream.RecvMsg(batch); err != nil {
 			return err
 		}
-		t.metrics.received.Add(float64(len(batch.Messages)))
-		if !t.enter() {
-			return errTransportClosed
+		if err := t.handle(from, batch); err != nil {
+			return err
 		}
-		t.config.Handler.HandleMessages(from, batch)
-		t.work.Done()
 	}
+}
+
+// handle hands a batch over, unless the transport is closed.
+func (t *PeerTransport) handle(from uint64, batch *peerpb.MessageBatch) error {
+	t.metrics.received.Add(float64(len(batch.Messages)))
+	if !t.enter() {
+		return errTransportClosed
+	}
+	defer t.work.Done()
+	t.config.Handler.HandleMessages(from, batch)
+	return nil
+}
+
+// receiveLane receives until the lane ends, and closes it.
+func (t *PeerTransport) receiveLane(lane net.Conn, from uint64) error {
+	defer lane.Close()
+	return readLane(lane, func(message []byte) error {
+		batch := new(peerpb.MessageBatch)
+		if err := unmarshalOwned(message, batch); err != nil {
+			return status.Errorf(codes.Internal, "message on the lane: %v", err)
+		}
+		return t.handle(from, batch)
+	})
 }
 
 // Snapshot implements peerpb.PeerServer.

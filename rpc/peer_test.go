@@ -95,7 +95,7 @@ func TestPeerReconnects(t *testing.T) {
 		if r := unreachable.Load(); r < 10 || r > 120 {
 			t.Fatalf("reported %d times in a minute", r)
 		}
-		n.serve(t, "h2:1", func(s *grpc.Server) {
+		n.serveLanes(t, "h2:1", hosts[1].lanes, func(s *grpc.Server) {
 			RegisterPeerServer(s, map[string]*PeerTransport{"node": hosts[1].transport})
 		})
 		got.Store(0)

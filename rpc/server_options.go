@@ -35,6 +35,8 @@ const (
 type ServerConfig struct {
 	// TLS is nil for plain text.
 	TLS *tls.Config
+	// Lanes are what the server's streams offer (PeerConfig.Lanes); nil for none. Not together with TLS.
+	Lanes *Lanes
 }
 
 // ServerOptions gives the options with which every Tidemark gRPC server is made.
@@ -42,6 +44,8 @@ func ServerOptions(c ServerConfig) []grpc.ServerOption {
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
+	} else if c.Lanes != nil {
+		transport = laneCredentials{transport, c.Lanes}
 	}
 	return []grpc.ServerOption{
 		grpc.Creds(transport),

@@ -661,6 +661,8 @@ type NodeStats struct {
 	DiskFreeBytes  uint64                 `protobuf:"varint,4,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	DiskFull       bool                   `protobuf:"varint,5,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`
 	ClockUnhealthy bool                   `protobuf:"varint,6,opt,name=clock_unhealthy,json=clockUnhealthy,proto3" json:"clock_unhealthy,omitempty"`
+	// Replicas on its disk that are damaged or failed for another reason, and serve nothing.
+	FailedReplicas uint64 `protobuf:"varint,7,opt,name=failed_replicas,json=failedReplicas,proto3" json:"failed_replicas,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -737,6 +739,13 @@ func (x *NodeStats) GetClockUnhealthy() bool {
 	return false
 }
 
+func (x *NodeStats) GetFailedReplicas() uint64 {
+	if x != nil {
+		return x.FailedReplicas
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -783,8 +792,10 @@ type StatusResponse struct {
 	Members    []*CoreMember `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
 	Ready      bool          `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why not, in a sentence.
-	WaitingFor    string `protobuf:"bytes,7,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
-	Version       string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	WaitingFor string `protobuf:"bytes,7,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	Version    string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	// Set while it is the core that is waited for.
+	CoreTrouble   *CoreTrouble `protobuf:"bytes,9,opt,name=core_trouble,json=coreTrouble,proto3" json:"core_trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -873,6 +884,13 @@ func (x *StatusResponse) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetCoreTrouble() *CoreTrouble {
+	if x != nil {
+		return x.CoreTrouble
+	}
+	return nil
 }
 
 type CoreMember struct {
@@ -2197,6 +2215,61 @@ func (x *CoreHint) GetLeader() string {
 	return ""
 }
 
+// CoreTrouble is an error detail of a call that no leader of the core has answered in time: what is known about why.
+type CoreTrouble struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Too few members can reach one another, as far as the answering server can tell.
+	NoQuorum bool `protobuf:"varint,1,opt,name=no_quorum,json=noQuorum,proto3" json:"no_quorum,omitempty"`
+	// The addresses of the members that do not answer.
+	Silent        []string `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoreTrouble) Reset() {
+	*x = CoreTrouble{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoreTrouble) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoreTrouble) ProtoMessage() {}
+
+func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
+func (*CoreTrouble) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CoreTrouble) GetNoQuorum() bool {
+	if x != nil {
+		return x.NoQuorum
+	}
+	return false
+}
+
+func (x *CoreTrouble) GetSilent() []string {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 // BootstrapHello is what a listed core member says of itself.
 type BootstrapHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2215,7 +2288,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2300,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2313,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -2289,7 +2362,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2374,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2387,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -2378,15 +2451,16 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x14\n" +
 	"\x05alive\x18\x06 \x01(\bR\x05alive\x124\n" +
 	"\x05stats\x18\a \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12!\n" +
-	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\"\xd7\x01\n" +
+	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\"\x80\x02\n" +
 	"\tNodeStats\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x04R\breplicas\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x04R\aleaders\x12&\n" +
 	"\x0fdisk_used_bytes\x18\x03 \x01(\x04R\rdiskUsedBytes\x12&\n" +
 	"\x0fdisk_free_bytes\x18\x04 \x01(\x04R\rdiskFreeBytes\x12\x1b\n" +
 	"\tdisk_full\x18\x05 \x01(\bR\bdiskFull\x12'\n" +
-	"\x0fclock_unhealthy\x18\x06 \x01(\bR\x0eclockUnhealthy\"\x0f\n" +
-	"\rStatusRequest\"\xff\x01\n" +
+	"\x0fclock_unhealthy\x18\x06 \x01(\bR\x0eclockUnhealthy\x12'\n" +
+	"\x0ffailed_replicas\x18\a \x01(\x04R\x0efailedReplicas\"\x0f\n" +
+	"\rStatusRequest\"\xc4\x02\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
@@ -2397,7 +2471,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x1f\n" +
 	"\vwaiting_for\x18\a \x01(\tR\n" +
 	"waitingFor\x12\x18\n" +
-	"\aversion\x18\b \x01(\tR\aversion\"X\n" +
+	"\aversion\x18\b \x01(\tR\aversion\x12C\n" +
+	"\fcore_trouble\x18\t \x01(\v2 .tidemark.cluster.v1.CoreTroubleR\vcoreTrouble\"X\n" +
 	"\n" +
 	"CoreMember\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
@@ -2502,7 +2577,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\"\"\n" +
 	"\bCoreHint\x12\x16\n" +
-	"\x06leader\x18\x01 \x01(\tR\x06leader\"\xab\x01\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\"B\n" +
+	"\vCoreTrouble\x12\x1b\n" +
+	"\tno_quorum\x18\x01 \x01(\bR\bnoQuorum\x12\x16\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"\xab\x01\n" +
 	"\x0eBootstrapHello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -2553,7 +2631,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),               // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),              // 1: tidemark.cluster.v1.Partitioning
@@ -2588,8 +2666,9 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*PartitionReport)(nil),        // 30: tidemark.cluster.v1.PartitionReport
 	(*HeartbeatResponse)(nil),      // 31: tidemark.cluster.v1.HeartbeatResponse
 	(*CoreHint)(nil),               // 32: tidemark.cluster.v1.CoreHint
-	(*BootstrapHello)(nil),         // 33: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),               // 34: tidemark.cluster.v1.Founding
+	(*CoreTrouble)(nil),            // 33: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),         // 34: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),               // 35: tidemark.cluster.v1.Founding
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	4,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -2599,51 +2678,52 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	7,  // 4: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
 	9,  // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	12, // 6: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	8,  // 7: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	6,  // 8: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	3,  // 9: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	5,  // 10: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	8,  // 11: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	12, // 12: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	1,  // 13: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	6,  // 14: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	24, // 15: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	6,  // 16: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	3,  // 17: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	7,  // 18: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	9,  // 19: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	30, // 20: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	34, // 21: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	12, // 22: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	10, // 23: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	13, // 24: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	16, // 25: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	18, // 26: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	20, // 27: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	22, // 28: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	25, // 29: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	27, // 30: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	29, // 31: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	14, // 32: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	33, // 33: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	34, // 34: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	11, // 35: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	15, // 36: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	17, // 37: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	19, // 38: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	21, // 39: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	23, // 40: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	26, // 41: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	28, // 42: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	31, // 43: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	15, // 44: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	33, // 45: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	33, // 46: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	35, // [35:47] is the sub-list for method output_type
-	23, // [23:35] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	33, // 7: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	8,  // 8: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	6,  // 9: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	3,  // 10: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	5,  // 11: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	8,  // 12: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	12, // 13: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	1,  // 14: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	6,  // 15: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	24, // 16: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	6,  // 17: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	3,  // 18: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	7,  // 19: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	9,  // 20: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	30, // 21: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	35, // 22: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	12, // 23: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	10, // 24: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	13, // 25: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	16, // 26: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	18, // 27: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	20, // 28: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	22, // 29: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	25, // 30: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	27, // 31: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	29, // 32: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	14, // 33: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	34, // 34: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	35, // 35: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	11, // 36: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	15, // 37: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	17, // 38: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	19, // 39: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	21, // 40: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	23, // 41: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	26, // 42: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	28, // 43: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	31, // 44: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	15, // 45: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	34, // 46: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	34, // 47: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	36, // [36:48] is the sub-list for method output_type
+	24, // [24:36] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -2657,7 +2737,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -50,6 +50,8 @@ const (
 	ErrorCode_OUTCOME_UNKNOWN   ErrorCode = 15
 	ErrorCode_CORRUPTION        ErrorCode = 16
 	ErrorCode_DEADLINE_EXCEEDED ErrorCode = 17
+	// The replica on this node is damaged and serves nothing; the request did not run. Others may serve it.
+	ErrorCode_REPLICA_DAMAGED ErrorCode = 18
 )
 
 // Enum value maps for ErrorCode.
@@ -73,6 +75,7 @@ var (
 		15: "OUTCOME_UNKNOWN",
 		16: "CORRUPTION",
 		17: "DEADLINE_EXCEEDED",
+		18: "REPLICA_DAMAGED",
 	}
 	ErrorCode_value = map[string]int32{
 		"UNKNOWN_ERROR":       0,
@@ -93,6 +96,7 @@ var (
 		"OUTCOME_UNKNOWN":     15,
 		"CORRUPTION":          16,
 		"DEADLINE_EXCEEDED":   17,
+		"REPLICA_DAMAGED":     18,
 	}
 )
 
@@ -284,7 +288,7 @@ func (x *BatchResponse) GetResponses() []*Response {
 	return nil
 }
 
-// Request is one command to one partition (Now is the exception: to the node).
+// Request is one command to one partition. Now and MergeScan are to the node: partition, generation and term are not used.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the request on its stream; the response carries it back.
@@ -313,6 +317,7 @@ type Request struct {
 	//	*Request_Count
 	//	*Request_DeleteRange
 	//	*Request_Now
+	//	*Request_MergeScan
 	Command       isRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -494,6 +499,15 @@ func (x *Request) GetNow() *NowRequest {
 	return nil
 }
 
+func (x *Request) GetMergeScan() *MergeScanRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_MergeScan); ok {
+			return x.MergeScan
+		}
+	}
+	return nil
+}
+
 type isRequest_Command interface {
 	isRequest_Command()
 }
@@ -538,6 +552,10 @@ type Request_Now struct {
 	Now *NowRequest `protobuf:"bytes,25,opt,name=now,proto3,oneof"`
 }
 
+type Request_MergeScan struct {
+	MergeScan *MergeScanRequest `protobuf:"bytes,26,opt,name=merge_scan,json=mergeScan,proto3,oneof"`
+}
+
 func (*Request_Get) isRequest_Command() {}
 
 func (*Request_Put) isRequest_Command() {}
@@ -558,6 +576,8 @@ func (*Request_DeleteRange) isRequest_Command() {}
 
 func (*Request_Now) isRequest_Command() {}
 
+func (*Request_MergeScan) isRequest_Command() {}
+
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -576,6 +596,7 @@ type Response struct {
 	//	*Response_Count
 	//	*Response_DeleteRange
 	//	*Response_NowResult
+	//	*Response_MergeScan
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -729,6 +750,15 @@ func (x *Response) GetNowResult() *NowResponse {
 	return nil
 }
 
+func (x *Response) GetMergeScan() *MergeScanResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_MergeScan); ok {
+			return x.MergeScan
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -773,6 +803,10 @@ type Response_NowResult struct {
 	NowResult *NowResponse `protobuf:"bytes,25,opt,name=now_result,json=nowResult,proto3,oneof"`
 }
 
+type Response_MergeScan struct {
+	MergeScan *MergeScanResponse `protobuf:"bytes,26,opt,name=merge_scan,json=mergeScan,proto3,oneof"`
+}
+
 func (*Response_Get) isResponse_Result() {}
 
 func (*Response_Put) isResponse_Result() {}
@@ -792,6 +826,8 @@ func (*Response_Count) isResponse_Result() {}
 func (*Response_DeleteRange) isResponse_Result() {}
 
 func (*Response_NowResult) isResponse_Result() {}
+
+func (*Response_MergeScan) isResponse_Result() {}
 
 // Timestamp is a hybrid logical timestamp.
 type Timestamp struct {
@@ -1719,7 +1755,8 @@ func (x *ScanRequest) GetUncertainUntil() *Timestamp {
 
 type ScanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Pairs []*Pair                `protobuf:"bytes,1,rep,name=pairs,proto3" json:"pairs,omitempty"`
+	// An encoded Rows message.
+	Rows []byte `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
 	// There are more rows: continue at resume (as start, or as end when in reverse).
 	More          bool       `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	Resume        []byte     `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
@@ -1758,9 +1795,9 @@ func (*ScanResponse) Descriptor() ([]byte, []int) {
 	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *ScanResponse) GetPairs() []*Pair {
+func (x *ScanResponse) GetRows() []byte {
 	if x != nil {
-		return x.Pairs
+		return x.Rows
 	}
 	return nil
 }
@@ -1786,6 +1823,352 @@ func (x *ScanResponse) GetAt() *Timestamp {
 	return nil
 }
 
+// MergeScanRequest reads the span [start, end) of several partitions of one keyspace that the node leads, at one timestamp. The rows
+// come in the order of their keys, as if the partitions were one. It is for hash keyspaces, whose neighbouring keys lie apart.
+type MergeScanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At least one, at most 256, by ascending id.
+	Partitions []*PartitionRoute `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Start      []byte            `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	// Empty: to the end of the keyspace.
+	End      []byte `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	Reverse  bool   `protobuf:"varint,4,opt,name=reverse,proto3" json:"reverse,omitempty"`
+	KeysOnly bool   `protobuf:"varint,5,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
+	// As in ScanRequest, for the page of all partitions together.
+	MaxRows  uint32 `protobuf:"varint,6,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
+	MaxBytes uint32 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Must be set.
+	At *Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	// As in ScanRequest; it holds for every partition.
+	UncertainUntil *Timestamp `protobuf:"bytes,9,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *MergeScanRequest) Reset() {
+	*x = MergeScanRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeScanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeScanRequest) ProtoMessage() {}
+
+func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeScanRequest.ProtoReflect.Descriptor instead.
+func (*MergeScanRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *MergeScanRequest) GetPartitions() []*PartitionRoute {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *MergeScanRequest) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *MergeScanRequest) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *MergeScanRequest) GetReverse() bool {
+	if x != nil {
+		return x.Reverse
+	}
+	return false
+}
+
+func (x *MergeScanRequest) GetKeysOnly() bool {
+	if x != nil {
+		return x.KeysOnly
+	}
+	return false
+}
+
+func (x *MergeScanRequest) GetMaxRows() uint32 {
+	if x != nil {
+		return x.MaxRows
+	}
+	return 0
+}
+
+func (x *MergeScanRequest) GetMaxBytes() uint32 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *MergeScanRequest) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *MergeScanRequest) GetUncertainUntil() *Timestamp {
+	if x != nil {
+		return x.UncertainUntil
+	}
+	return nil
+}
+
+// PartitionRoute says by what one of several partitions was routed, as Request.partition, generation and term do for one.
+type PartitionRoute struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionRoute) Reset() {
+	*x = PartitionRoute{}
+	mi := &file_kvpb_kv_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionRoute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionRoute) ProtoMessage() {}
+
+func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionRoute.ProtoReflect.Descriptor instead.
+func (*PartitionRoute) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PartitionRoute) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionRoute) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PartitionRoute) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+type MergeScanResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An encoded Rows message.
+	Rows []byte `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	// There are more rows, in any of the partitions: go on in all of them at resume (as start, or as end when in reverse).
+	More   bool   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Resume []byte `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
+	// The partitions that were not read: none of their rows are in the page.
+	Refused       []*PartitionRefusal `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeScanResponse) Reset() {
+	*x = MergeScanResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeScanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeScanResponse) ProtoMessage() {}
+
+func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeScanResponse.ProtoReflect.Descriptor instead.
+func (*MergeScanResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *MergeScanResponse) GetRows() []byte {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *MergeScanResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *MergeScanResponse) GetResume() []byte {
+	if x != nil {
+		return x.Resume
+	}
+	return nil
+}
+
+func (x *MergeScanResponse) GetRefused() []*PartitionRefusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// PartitionRefusal is the answer of one of several partitions that was not read.
+type PartitionRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionRefusal) Reset() {
+	*x = PartitionRefusal{}
+	mi := &file_kvpb_kv_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionRefusal) ProtoMessage() {}
+
+func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionRefusal.ProtoReflect.Descriptor instead.
+func (*PartitionRefusal) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PartitionRefusal) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionRefusal) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// Rows are the rows of a page, in order. Responses carry them encoded, so that neither side makes a message of each. Every row has
+// a key and a version.
+type Rows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pairs         []*Pair                `protobuf:"bytes,1,rep,name=pairs,proto3" json:"pairs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rows) Reset() {
+	*x = Rows{}
+	mi := &file_kvpb_kv_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rows) ProtoMessage() {}
+
+func (x *Rows) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rows.ProtoReflect.Descriptor instead.
+func (*Rows) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Rows) GetPairs() []*Pair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
 type Pair struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1797,7 +2180,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2192,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2205,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -1860,7 +2243,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2255,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2268,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CountRequest) GetStart() []byte {
@@ -1935,7 +2318,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2330,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2343,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -2003,7 +2386,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2398,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2411,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteRangeRequest) GetStart() []byte {
@@ -2064,7 +2447,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2459,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2472,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteRangeResponse) GetDeleted() uint64 {
@@ -2128,7 +2511,7 @@ type NowRequest struct {
 
 func (x *NowRequest) Reset() {
 	*x = NowRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2523,7 @@ func (x *NowRequest) String() string {
 func (*NowRequest) ProtoMessage() {}
 
 func (x *NowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2536,7 @@ func (x *NowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowRequest.ProtoReflect.Descriptor instead.
 func (*NowRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
 }
 
 type NowResponse struct {
@@ -2165,7 +2548,7 @@ type NowResponse struct {
 
 func (x *NowResponse) Reset() {
 	*x = NowResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2560,7 @@ func (x *NowResponse) String() string {
 func (*NowResponse) ProtoMessage() {}
 
 func (x *NowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2573,7 @@ func (x *NowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowResponse.ProtoReflect.Descriptor instead.
 func (*NowResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NowResponse) GetNode() uint64 {
@@ -2216,7 +2599,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2611,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2624,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -2292,7 +2675,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x15.tidemark.kv.v1.HelloR\x05hello\x123\n" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xc2\x06\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\x85\a\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -2313,8 +2696,10 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x04scan\x18\x16 \x01(\v2\x1b.tidemark.kv.v1.ScanRequestH\x00R\x04scan\x124\n" +
 	"\x05count\x18\x17 \x01(\v2\x1c.tidemark.kv.v1.CountRequestH\x00R\x05count\x12G\n" +
 	"\fdelete_range\x18\x18 \x01(\v2\".tidemark.kv.v1.DeleteRangeRequestH\x00R\vdeleteRange\x12.\n" +
-	"\x03now\x18\x19 \x01(\v2\x1a.tidemark.kv.v1.NowRequestH\x00R\x03nowB\t\n" +
-	"\acommand\"\xe9\x05\n" +
+	"\x03now\x18\x19 \x01(\v2\x1a.tidemark.kv.v1.NowRequestH\x00R\x03now\x12A\n" +
+	"\n" +
+	"merge_scan\x18\x1a \x01(\v2 .tidemark.kv.v1.MergeScanRequestH\x00R\tmergeScanB\t\n" +
+	"\acommand\"\xad\x06\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12+\n" +
@@ -2330,7 +2715,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05count\x18\x17 \x01(\v2\x1d.tidemark.kv.v1.CountResponseH\x00R\x05count\x12H\n" +
 	"\fdelete_range\x18\x18 \x01(\v2#.tidemark.kv.v1.DeleteRangeResponseH\x00R\vdeleteRange\x12<\n" +
 	"\n" +
-	"now_result\x18\x19 \x01(\v2\x1b.tidemark.kv.v1.NowResponseH\x00R\tnowResultB\b\n" +
+	"now_result\x18\x19 \x01(\v2\x1b.tidemark.kv.v1.NowResponseH\x00R\tnowResult\x12B\n" +
+	"\n" +
+	"merge_scan\x18\x1a \x01(\v2!.tidemark.kv.v1.MergeScanResponseH\x00R\tmergeScanB\b\n" +
 	"\x06result\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
@@ -2393,12 +2780,40 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bmax_rows\x18\x05 \x01(\rR\amaxRows\x12\x1b\n" +
 	"\tmax_bytes\x18\x06 \x01(\rR\bmaxBytes\x12)\n" +
 	"\x02at\x18\a \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12B\n" +
-	"\x0funcertain_until\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"\x91\x01\n" +
-	"\fScanResponse\x12*\n" +
-	"\x05pairs\x18\x01 \x03(\v2\x14.tidemark.kv.v1.PairR\x05pairs\x12\x12\n" +
+	"\x0funcertain_until\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"y\n" +
+	"\fScanResponse\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\fR\x04rows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
 	"\x06resume\x18\x03 \x01(\fR\x06resume\x12)\n" +
-	"\x02at\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"c\n" +
+	"\x02at\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"\xd8\x02\n" +
+	"\x10MergeScanRequest\x12>\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\v2\x1e.tidemark.kv.v1.PartitionRouteR\n" +
+	"partitions\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\fR\x03end\x12\x18\n" +
+	"\areverse\x18\x04 \x01(\bR\areverse\x12\x1b\n" +
+	"\tkeys_only\x18\x05 \x01(\bR\bkeysOnly\x12\x19\n" +
+	"\bmax_rows\x18\x06 \x01(\rR\amaxRows\x12\x1b\n" +
+	"\tmax_bytes\x18\a \x01(\rR\bmaxBytes\x12)\n" +
+	"\x02at\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12B\n" +
+	"\x0funcertain_until\x18\t \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"b\n" +
+	"\x0ePartitionRoute\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\x8f\x01\n" +
+	"\x11MergeScanResponse\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\fR\x04rows\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
+	"\x06resume\x18\x03 \x01(\fR\x06resume\x12:\n" +
+	"\arefused\x18\x04 \x03(\v2 .tidemark.kv.v1.PartitionRefusalR\arefused\"]\n" +
+	"\x10PartitionRefusal\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12+\n" +
+	"\x05error\x18\x02 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\"2\n" +
+	"\x04Rows\x12*\n" +
+	"\x05pairs\x18\x01 \x03(\v2\x14.tidemark.kv.v1.PairR\x05pairs\"c\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x123\n" +
@@ -2434,7 +2849,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"partitions\x18\x03 \x03(\v2\x1e.tidemark.cluster.v1.PartitionR\n" +
 	"partitions\x123\n" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
-	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp*\xe3\x02\n" +
+	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp*\xf8\x02\n" +
 	"\tErrorCode\x12\x11\n" +
 	"\rUNKNOWN_ERROR\x10\x00\x12\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x01\x12\x0e\n" +
@@ -2458,7 +2873,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x0fOUTCOME_UNKNOWN\x10\x0f\x12\x0e\n" +
 	"\n" +
 	"CORRUPTION\x10\x10\x12\x15\n" +
-	"\x11DEADLINE_EXCEEDED\x10\x112N\n" +
+	"\x11DEADLINE_EXCEEDED\x10\x11\x12\x13\n" +
+	"\x0fREPLICA_DAMAGED\x10\x122N\n" +
 	"\x02KV\x12H\n" +
 	"\x05Batch\x12\x1c.tidemark.kv.v1.BatchRequest\x1a\x1d.tidemark.kv.v1.BatchResponse(\x010\x01B)Z'github.com/tidemarkdb/tidemark/rpc/kvpbb\x06proto3"
 
@@ -2475,7 +2891,7 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_kvpb_kv_proto_goTypes = []any{
 	(ErrorCode)(0),                 // 0: tidemark.kv.v1.ErrorCode
 	(*Hello)(nil),                  // 1: tidemark.kv.v1.Hello
@@ -2499,16 +2915,21 @@ var file_kvpb_kv_proto_goTypes = []any{
 	(*BatchGetResponse)(nil),       // 19: tidemark.kv.v1.BatchGetResponse
 	(*ScanRequest)(nil),            // 20: tidemark.kv.v1.ScanRequest
 	(*ScanResponse)(nil),           // 21: tidemark.kv.v1.ScanResponse
-	(*Pair)(nil),                   // 22: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),           // 23: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),          // 24: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),     // 25: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),    // 26: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),             // 27: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),            // 28: tidemark.kv.v1.NowResponse
-	(*Error)(nil),                  // 29: tidemark.kv.v1.Error
-	(*clusterpb.Partition)(nil),    // 30: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),       // 31: tidemark.cluster.v1.Leader
+	(*MergeScanRequest)(nil),       // 22: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),         // 23: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),      // 24: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),       // 25: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                   // 26: tidemark.kv.v1.Rows
+	(*Pair)(nil),                   // 27: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),           // 28: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),          // 29: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),     // 30: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),    // 31: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),             // 32: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),            // 33: tidemark.kv.v1.NowResponse
+	(*Error)(nil),                  // 34: tidemark.kv.v1.Error
+	(*clusterpb.Partition)(nil),    // 35: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),       // 36: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
 	1,  // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
@@ -2522,53 +2943,60 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	15, // 8: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
 	18, // 9: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
 	20, // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	23, // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	25, // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	27, // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	6,  // 14: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	29, // 15: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	8,  // 16: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	10, // 17: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	12, // 18: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	14, // 19: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	17, // 20: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	19, // 21: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	21, // 22: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	24, // 23: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	26, // 24: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	28, // 25: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	6,  // 26: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 27: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 28: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 29: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 30: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 31: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 32: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	16, // 33: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	6,  // 34: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 35: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	8,  // 36: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	6,  // 37: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 38: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 39: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	22, // 40: tidemark.kv.v1.ScanResponse.pairs:type_name -> tidemark.kv.v1.Pair
-	6,  // 41: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 42: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 43: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 44: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 45: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 46: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	0,  // 47: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	30, // 48: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	31, // 49: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	6,  // 50: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	2,  // 51: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	3,  // 52: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	52, // [52:53] is the sub-list for method output_type
-	51, // [51:52] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	28, // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	30, // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	32, // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	22, // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	6,  // 15: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	34, // 16: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	8,  // 17: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	10, // 18: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	12, // 19: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	14, // 20: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	17, // 21: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	19, // 22: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	21, // 23: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	29, // 24: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	31, // 25: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	33, // 26: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	24, // 27: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	6,  // 28: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 29: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 30: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 31: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 32: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 33: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 34: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	16, // 35: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	6,  // 36: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 37: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	8,  // 38: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	6,  // 39: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 40: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 41: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 42: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	23, // 43: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	6,  // 44: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 45: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	25, // 46: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	34, // 47: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	27, // 48: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	6,  // 49: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 50: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 51: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 52: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	6,  // 53: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	0,  // 54: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	35, // 55: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	36, // 56: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	6,  // 57: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	2,  // 58: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	3,  // 59: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	59, // [59:60] is the sub-list for method output_type
+	58, // [58:59] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -2587,6 +3015,7 @@ func file_kvpb_kv_proto_init() {
 		(*Request_Count)(nil),
 		(*Request_DeleteRange)(nil),
 		(*Request_Now)(nil),
+		(*Request_MergeScan)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[4].OneofWrappers = []any{
 		(*Response_Get)(nil),
@@ -2599,6 +3028,7 @@ func file_kvpb_kv_proto_init() {
 		(*Response_Count)(nil),
 		(*Response_DeleteRange)(nil),
 		(*Response_NowResult)(nil),
+		(*Response_MergeScan)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[12].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
@@ -2611,7 +3041,7 @@ func file_kvpb_kv_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

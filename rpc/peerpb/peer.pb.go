@@ -84,7 +84,9 @@ type HostPing struct {
 	Wall    uint64 `protobuf:"fixed64,2,opt,name=wall,proto3" json:"wall,omitempty"`
 	Logical uint32 `protobuf:"varint,3,opt,name=logical,proto3" json:"logical,omitempty"`
 	// The sender's physical clock, nanoseconds, and its bound: for the skew check.
-	Physical      uint64 `protobuf:"fixed64,4,opt,name=physical,proto3" json:"physical,omitempty"`
+	Physical uint64 `protobuf:"fixed64,4,opt,name=physical,proto3" json:"physical,omitempty"`
+	// The sender does not want to lead: its disk is full or stands still, or it serves nothing.
+	Reluctant     bool `protobuf:"varint,5,opt,name=reluctant,proto3" json:"reluctant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +147,13 @@ func (x *HostPing) GetPhysical() uint64 {
 		return x.Physical
 	}
 	return 0
+}
+
+func (x *HostPing) GetReluctant() bool {
+	if x != nil {
+		return x.Reluctant
+	}
+	return false
 }
 
 type RaftMessage struct {
@@ -693,12 +702,13 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"v\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\x94\x01\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
 	"\alogical\x18\x03 \x01(\rR\alogical\x12\x1a\n" +
-	"\bphysical\x18\x04 \x01(\x06R\bphysical\"\xcc\x03\n" +
+	"\bphysical\x18\x04 \x01(\x06R\bphysical\x12\x1c\n" +
+	"\treluctant\x18\x05 \x01(\bR\treluctant\"\xcc\x03\n" +
 	"\vRaftMessage\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x04R\x05group\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x0e\n" +

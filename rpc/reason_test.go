@@ -1,0 +1,36 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestReason(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{nil, "no reason known"},
+		{errors.New("plain"), "plain"},
+		{status.Error(codes.Unavailable, "this server is starting"), "this server is starting"},
+		{fmt.Errorf("asking: %w", status.Error(codes.Unavailable, "this server is starting")), "this server is starting"},
+		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`), "connection refused"},
+		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: failed reading the frame payload: EOF"`), "it closes the connection at once: it wants TLS, or is not a server of Tidemark"},
+		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`), "what answers there is not a server of Tidemark"},
+		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: lookup nowhere on 10.0.0.1:53: no such host"`), "nowhere: no such host"},
+		{status.Error(codes.Unavailable, `connection error: desc = "transport: authentication handshake failed: tls: first record does not look like a TLS handshake"`), "it does not speak TLS, or is not a server of Tidemark"},
+		{status.Error(codes.Unavailable, `error reading from server: read tcp 127.0.0.1:2->127.0.0.1:1: read: connection reset by peer`), "error reading from server: connection reset by peer"},
+		{status.Error(codes.Unavailable, `error reading from server: EOF`), "the connection was closed"},
+		{context.DeadlineExceeded, "no answer in time"},
+		{status.Error(codes.Canceled, "context canceled"), "no answer in time"},
+	} {
+		if got := Reason(c.err); got != c.want {
+			t.Errorf("Reason(%v) = %q, want %q", c.err, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package rpc
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// One goroutine reads a client's stream and does the work of each message before it reads the next, because that costs nothing:
+// a read from memory takes a microsecond. But one read may have to wait for a disk, and what lies behind it on the stream, pings included,
+// must not wait as well. So whoever reads is watched. If the work of one message takes longer than reliefAfter, another goroutine
+// relieves the reader: it begins what nobody has begun of that work, and reads on. The one that was relieved ends with the piece that it
+// is busy with.
+//
+// Requests are taken in the order in which they came all the same: Take is done with a message before the next one is read, and is quick;
+// what may be overtaken is work that has been taken.
+
+// Work is what is left to do for the requests of a message when they have been taken.
+type Work interface {
+	// Run does what nobody has begun, piece by piece, and returns when there is no such piece. Several goroutines may call it at once.
+	Run()
+	// Done is called once, after all calls of Run have returned, and there will be none any more.
+	Done()
+}
+
+const (
+	// reliefAfter is how long the work of a message may take before the reader is relieved; it is noticed after up to twice that.
+	reliefAfter = 20 * time.Millisecond
+	// maxBehind bounds the goroutines of one stream that were relieved and are not done, maxAllBehind those of a server. With so many
+	// of them the reader is not relieved, and the stream waits.
+	maxBehind    = 8
+	maxAllBehind = 256
+)
+
+// errRelieved ends a reader that another one has relieved.
+var errRelieved = errors.New("relieved")
+
+// relief is who reads a stream.
+type relief struct {
+	stream *serverStream
+	source kvpb.KV_BatchServer
+	// ended has room for the one result: that of the last reader, if it is not the first.
+	ended   chan error
+	readers sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		current *reader
+		// begun counts pieces of work; seen is its value when the timer went off last. watching: it runs.
+		begun, seen uint64
+		watching    bool
+		timer       *time.Timer
+		behind      int
+		closed      bool
+	}
+}
+
+// reader is a goroutine's time as the reader of a stream. Guarded by relief.mu.
+type reader struct {
+	// piece is what it works on; nil while it reads.
+	piece    *piece
+	relieved bool
+	// own is used for each message it reads.
+	own piece
+}
+
+// piece is the work of one message, and how many readers may still run it. Guarded by relief.mu.
+type piece struct {
+	work  Work
+	users int
+}
+
+// do does the work of a message, and returns false if the reader was relieved meanwhile.
+func (r *relief) do(self *reader, work Work) bool {
+	r.mu.Lock()
+	self.own = piece{work: work, users: 1}
+	self.piece = &self.own
+	r.mu.begun++
+	if !r.mu.watching && !r.mu.closed {
+		r.mu.watching = true
+		if r.mu.timer == nil {
+			r.mu.timer = time.AfterFunc(reliefAfter, r.look)
+		} else {
+			r.mu.timer.Reset(reliefAfter)
+		}
+	}
+	r.mu.Unlock()
+	return r.run(self, &self.own)
+}
+
+func (r *relief) run(self *reader, p *piece) bool {
+	p.work.Run()
+	r.mu.Lock()
+	p.users--
+	last := p.users == 0
+	relieved := self.relieved
+	self.piece = nil
+	if relieved {
+		r.mu.behind--
+		r.stream.server.behind.Add(-1)
+	}
+	r.mu.Unlock()
+	if last {
+		p.work.Done()
+	}
+	return !relieved
+}
+
+// look is called by the timer, while there is work now and then.
+func (r *relief) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	busy := r.mu.current.piece != nil
+	switch {
+	case r.mu.closed:
+		r.mu.watching = false
+		return
+	case r.mu.begun == r.mu.seen && !busy:
+		r.mu.watching = false
+		return
+	case r.mu.begun == r.mu.seen && r.mu.behind < maxBehind && r.stream.server.behind.Load() < maxAllBehind:
+		r.relieveLocked()
+	}
+	r.mu.seen = r.mu.begun
+	r.mu.timer.Reset(reliefAfter)
+}
+
+func (r *relief) relieveLocked() {
+	old := r.mu.current
+	old.relieved = true
+	r.mu.behind++
+	r.stream.server.behind.Add(1)
+	r.stream.server.metrics.reliefs.Inc()
+	p := old.piece
+	p.users++
+	next := &reader{piece: p}
+	r.mu.current = next
+	r.mu.begun++
+	r.readers.Go(func() {
+		if !r.run(next, p) {
+			return
+		}
+		if err := r.stream.serve(r.source, nil, next); !errors.Is(err, errRelieved) {
+			r.ended <- err
+		}
+	})
+}
+
+// read reads the stream until it ends, whoever reads it at that time.
+func (r *relief) read(first *kvpb.BatchRequest) error {
+	self := &reader{}
+	r.mu.Lock()
+	r.mu.current = self
+	r.mu.Unlock()
+	err := r.stream.serve(r.source, first, self)
+	if errors.Is(err, errRelieved) {
+		err = <-r.ended
+	}
+	r.mu.Lock()
+	r.mu.closed = true
+	if r.mu.timer != nil {
+		r.mu.timer.Stop()
+	}
+	r.mu.Unlock()
+	return err
+}
+
+// wait returns when no reader runs any more.
+func (r *relief) wait() { r.readers.Wait() }
