@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -110,10 +111,14 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 
 // openError explains what Pebble says.
 func openError(dir string, k kind, err error) error {
-	if IsCorruption(err) {
-		return fmt.Errorf("open %s engine: a file in %s is corrupt; restore the server from its replicas: %w", k, dir, err)
+	// Pebble has no name for a table that is shorter than the manifest says, or is not there.
+	if !IsCorruption(err) && (strings.Contains(err.Error(), "object size mismatch") || isNotExist(err)) {
+		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	return fmt.Errorf("open %s engine in %s: %w", k, dir, err)
+	if IsCorruption(err) && !errors.Is(err, errDamaged) {
+		return fmt.Errorf("open the %s database: a file in %s is damaged: %w", k, dir, err)
+	}
+	return fmt.Errorf("open the %s database in %s: %w", k, dir, err)
 }
 
 // isLocked tells a lock that is held from a lock that cannot be taken for other reasons.

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -48,10 +49,15 @@ type Group struct {
 	sleep sleeper
 
 	withholdVotes bool
+	reluctance    reluctance
 	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
 	abdicated bool
+	// stored is what the storage has, or has been given to store.
+	stored struct{ term, vote uint64 }
 	// tell: the next Output tells of the leadership.
 	tell bool
+	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask it for what was lost.
+	heartbeatAnswered bool
 }
 
 // New opens a group on its storage.
@@ -99,6 +105,7 @@ func New(c Config) (*Group, error) {
 		return nil, fmt.Errorf("group %s: %w", c.ID, err)
 	}
 	g.term = hard.GetTerm()
+	g.stored.term, g.stored.vote = hard.GetTerm(), hard.GetVote()
 	g.lease.init(conf.GetVoters(), c.Self, c.LeaseDuration)
 	return g, nil
 }
@@ -119,7 +126,9 @@ func (g *Group) Lease() *Lease { return &g.lease.published }
 
 // WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning, until it is called with
 // false: a follower that restarted has forgotten which leader it heard, and for how long it promised to be faithful.
-func (g *Group) WithholdVotes(withhold bool) { g.withholdVotes = withhold }
+func (g *Group) WithholdVotes(withhold bool) {
+	g.withholdVotes = withhold && planted.Active != planted.VoteAtOnce
+}
 
 // campaignTransfer is the context of the votes that a leadership transfer asks for.
 const campaignTransfer = "CampaignTransfer"
@@ -156,6 +165,9 @@ func (g *Group) Step(m *peerpb.RaftMessage) {
 			g.lease.heard(from, m.GetTerm(), int64(m.GetSent()))
 		}
 	}
+	if kind == raftpb.MsgHeartbeatResp {
+		g.heartbeatAnswered = true
+	}
 	msg := inbound(m)
 	if msg == nil {
 		return
@@ -187,6 +199,7 @@ func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 	if g.sleep.asleep || g.maybeLeadToSleep(sleepAfter, away) {
 		return
 	}
+	g.reluctance.tick(g.leader)
 	g.node.Tick()
 	if g.abdicated {
 		g.pushTransfer()

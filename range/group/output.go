@@ -46,13 +46,16 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
-			out.Append = m
+			if !g.commitAlone(m) {
+				out.Append = m
+			}
 		case raft.LocalApplyThread:
 			out.Apply = m
 		default:
 			g.outgoing(m, now, out)
 		}
 	}
+	g.heartbeatAnswered = false
 	clear(g.echo)
 	for _, r := range rd.ReadStates {
 		if string(r.RequestCtx) != string(wakeRequest) {
@@ -104,7 +107,7 @@ func (g *Group) tellLeadership(out *Output) bool {
 func (g *Group) Outgoing(m *raftpb.Message) *peerpb.RaftMessage { return outbound(g.config.ID, m) }
 
 func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
-	if g.onlyCommit(m) {
+	if g.onlyCommit(m) || g.reluctance.holdsBack(m, g.config.ElectionTicks) {
 		return
 	}
 	p := outbound(g.config.ID, m)
@@ -120,9 +123,25 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	out.Messages = append(out.Messages, p)
 }
 
-// onlyCommit says whether a message tells an up-to-date follower of a new commit index and nothing else. It is not sent: the
+// commitAlone says whether an append stores a new commit index and nothing else. It is left out: a commit index is found again from the
+// other replicas and from what was applied, so it needs no disk, and nobody waits for it.
+func (g *Group) commitAlone(m *raftpb.Message) bool {
+	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil && m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote {
+		return true
+	}
+	if m.Term != nil {
+		g.stored.term, g.stored.vote = m.GetTerm(), m.GetVote()
+	}
+	return false
+}
+
+// onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is not sent: the
 // follower learns of it with the next entries, or with the next heartbeat. Followers answer no reads from what they have
 // just applied, so nobody waits for it, and without it an entry costs half as many messages.
+//
+// A message without entries has another use: it asks a follower that has not acknowledged all it was sent whether something was lost.
+// Raft asks so when the follower answers a heartbeat, and then the message is sent. At any other time a follower that is being sent
+// entries as they come (the one of two that is slower, whenever the other has made the quorum) has an answer on its way.
 func (g *Group) onlyCommit(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
 		return false
@@ -130,8 +149,7 @@ func (g *Group) onlyCommit(m *raftpb.Message) bool {
 	needless := false
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		if id == m.GetTo() {
-			// What it has acknowledged reaches as far as the message does: there is nothing to probe for either.
-			needless = p.State == stateReplicate && p.Match >= m.GetIndex()
+			needless = p.State == stateReplicate && (p.Match >= m.GetIndex() || !g.heartbeatAnswered)
 		}
 	})
 	return needless

@@ -88,6 +88,14 @@ func (s *scenario) command(d *datadriven.TestData) {
 		}
 	case "restart": // what was not stable is gone, and so is what was only in memory
 		id, r := replica()
+		// As package raftlog does: what was applied is committed, whatever the hard state says.
+		hard, _, err := r.storage.InitialState()
+		if err == nil && hard.GetCommit() < r.index {
+			err = r.storage.SetHardState(&raftpb.HardState{Term: hard.Term, Vote: hard.Vote, Commit: &r.index})
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
 		s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index}, nil)
 		if d.HasArg("withhold") {
 			s.replicas[id].group.WithholdVotes(true)
@@ -95,6 +103,9 @@ func (s *scenario) command(d *datadriven.TestData) {
 	case "release-votes":
 		_, r := replica()
 		r.group.WithholdVotes(false)
+	case "reluctant", "willing":
+		_, r := replica()
+		r.group.SetReluctant(d.Cmd == "reluctant")
 	case "advance": // the clock alone
 		ms, _ := strconv.Atoi(d.CmdArgs[0].Key)
 		s.now += int64(ms) * int64(time.Millisecond)
@@ -175,6 +186,15 @@ func (s *scenario) command(d *datadriven.TestData) {
 	case "drop":
 		s.printf("dropped %d", len(s.wire))
 		s.wire = nil
+	case "appends": // what waits for the disk of one replica
+		_, r := replica()
+		for _, m := range r.appends {
+			text := fmt.Sprintf("entries=%d responses=%d", len(m.Entries), len(m.Responses))
+			if m.Term != nil {
+				text += fmt.Sprintf(" term=%d vote=%d commit=%d", m.GetTerm(), m.GetVote(), m.GetCommit())
+			}
+			s.printf("%s", text)
+		}
 	case "stable": // what waits for the disk of one replica is synced
 		id, _ := replica()
 		s.stable(id)

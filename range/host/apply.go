@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -142,7 +141,7 @@ func (g *Group) dropTasks() {
 func (g *Group) runTask(t *task, scratch []group.Entry) []group.Entry {
 	defer func() {
 		if p := recover(); p != nil {
-			g.failFrom(fmt.Errorf("applying: %v\n%s", p, debug.Stack()))
+			g.failFrom(panicked("applying", p))
 		}
 	}()
 	if g.Failed() != nil && t.install == nil {
@@ -206,6 +205,9 @@ func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 	for _, a := range batch {
 		c := a.Context.(*appended)
 		g := c.group
+		if a.Snapshot.Index != 0 {
+			g.replacing.Add(-1)
+		}
 		if err != nil {
 			if err != raftlog.ErrClosed {
 				g.failFrom(err)

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -36,6 +38,9 @@ type Group struct {
 	applied     atomic.Uint64
 	appliedTerm atomic.Uint64
 	failure     atomic.Pointer[error]
+	// replacing counts the snapshots that are installed and that the log does not follow yet: their appends, which delete all
+	// entries, are on their way.
+	replacing atomic.Int32
 	// stirring is what awake is, for other goroutines.
 	stirring atomic.Bool
 
@@ -43,8 +48,6 @@ type Group struct {
 	core  *group.Group
 	awake bool
 	steps struct {
-		// term and vote are what the log has, or is about to have.
-		term, vote uint64
 		installing bool
 		held       []*raftlog.Append // appends that came behind a snapshot that is being installed
 		readSeq    uint64
@@ -97,6 +100,9 @@ func (g *Group) Leader() (keys.ReplicaID, uint64) {
 
 // Lease says whether this replica leads and its lease stands at this moment.
 func (g *Group) Lease() (term uint64, ok bool) { return g.lease.Valid(g.host.now()) }
+
+// Awake says whether the group does anything at present, but sleep.
+func (g *Group) Awake() bool { return g.stirring.Load() }
 
 // Applied returns the last applied index.
 func (g *Group) Applied() uint64 { return g.applied.Load() }
@@ -263,4 +269,12 @@ func (g *Group) fail(err error) {
 // failFrom marks the group failed from any goroutine.
 func (g *Group) failFrom(err error) {
 	g.do(func(g *Group) { g.fail(err) })
+}
+
+// panicked makes an error of what a panic carried, with the stack. A storage that failed comes out of Raft as a panic with its error.
+func panicked(doing string, p any) error {
+	if err, ok := p.(error); ok {
+		return fmt.Errorf("%s: %w\n%s", doing, err, debug.Stack())
+	}
+	return fmt.Errorf("%s: %v\n%s", doing, p, debug.Stack())
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -74,6 +75,8 @@ type Config struct {
 	OnFailed   func(id keys.PartitionID, err error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	// Monotonic measures leases and ticks. Default: the runtime's clock.
+	Monotonic hlc.Monotonic
 	// Random gives the incarnation of this process; default: the runtime's.
 	Random func() uint64
 }
@@ -115,6 +118,9 @@ func (c *Config) ensureDefaults() error {
 	if c.Random == nil {
 		c.Random = rand.Uint64
 	}
+	if c.Monotonic == nil {
+		c.Monotonic = hlc.SystemMonotonic()
+	}
 	return nil
 }
 
@@ -134,9 +140,11 @@ type Host struct {
 	metrics     *metrics
 	incarnation uint64
 	// epoch is when the host was made: monotonic times are counted from it.
-	epoch   time.Time
+	epoch   int64
 	started atomic.Bool
 	awake   atomic.Int64
+	// reluctant: see SetReluctant. holdBack: and there is somebody else.
+	reluctant, holdBack atomic.Bool
 
 	shards []*shard
 	apply  *applyPool
@@ -166,13 +174,15 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: time.Now(), snapshotSlots: make(chan struct{}, maxSnapshots)}
+	h := &Host{config: c, incarnation: c.Random(), epoch: c.Monotonic(), snapshotSlots: make(chan struct{}, maxSnapshots)}
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) })
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	var err error
-	h.log, err = raftlog.Open(c.Log, raftlog.Options{OnAppended: h.onAppended, Logger: c.Logger, Registerer: c.Registerer})
+	h.log, err = raftlog.Open(c.Log, raftlog.Options{
+		OnAppended: h.onAppended, Monotonic: c.Monotonic, Logger: c.Logger, Registerer: c.Registerer,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -226,10 +236,19 @@ func (h *Host) Close() {
 }
 
 // now is the monotonic clock in nanoseconds.
-func (h *Host) now() int64 { return int64(time.Since(h.epoch)) }
+func (h *Host) now() int64 {
+	if planted.Active == planted.LeaseOnWallClock {
+		return h.config.Clock.Reading()
+	}
+	return h.config.Monotonic() - h.epoch
+}
 
 // votesWithheld says whether this process is so young that its restarted groups may owe a promise to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
+
+// SetReluctant tells the peers in pings that this host does not want to lead, and has its groups leave campaigns to other replicas, as long
+// as there is a host that is not reluctant, and not for ever (group.SetReluctant).
+func (h *Host) SetReluctant(reluctant bool) { h.reluctant.Store(reluctant) }
 
 // Awake returns how many groups are awake.
 func (h *Host) Awake() int { return int(h.awake.Load()) }
@@ -277,7 +296,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	}
 	sm, err := c.Open(g)
 	if err != nil {
-		return nil, fmt.Errorf("group %s: opening the state machine: %w", id, err)
+		return nil, err // it says what it is of
 	}
 	g.machine = sm
 	index, term := sm.Applied()
@@ -328,7 +347,9 @@ func (h *Host) Remove(g *Group) {
 		delete(h.mu.groups, g.id)
 		for _, host := range g.hosts {
 			if host != h.config.Self {
-				h.peers.drop(host)
+				if planted.Active != planted.RemovedPeerPinged {
+					h.peers.drop(host)
+				}
 			}
 		}
 		h.metrics.groups.Dec()

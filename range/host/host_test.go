@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -148,10 +149,39 @@ func TestSnapshotForALaggard(t *testing.T) {
 		if !slices.Equal(values, want) {
 			t.Fatalf("%d values, want %d", len(values), len(want))
 		}
+		if n := c.hosts[away].host.Group(100).replacing.Load(); n != 0 {
+			t.Errorf("%d snapshots wait for the log for ever, and keep it from being truncated", n)
+		}
 		// And it survives the next crash, from its reset log.
 		c.crash(away)
 		c.start(away)
 		c.propose(100, "after")
+	})
+}
+
+// The append that resets the log to a snapshot runs behind the installation, on another goroutine: a truncation that comes in
+// between would find its entries gone from the disk, and memory that still lists them.
+func TestNoTruncationWhileASnapshotReplacesTheLog(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		replaced := c.hosts[1].host.Group(100)
+		replaced.replacing.Add(1) // as between the installation and its append
+		big := strings.Repeat("x", 1000)
+		for i := range 200 {
+			c.propose(100, fmt.Sprint(i, big))
+		}
+		truncated := func(id uint64) bool {
+			first, _, _ := c.hosts[id].host.Group(100).storage.Extent()
+			return first > 50
+		}
+		c.await("the other logs to be truncated", func() bool { return truncated(2) && truncated(3) })
+		time.Sleep(10 * time.Second)
+		if first, _, _ := replaced.storage.Extent(); first != 1 {
+			t.Errorf("the log that is to be replaced begins at %d", first)
+		}
+		replaced.replacing.Add(-1)
+		c.await("it to be truncated too", func() bool { return truncated(1) })
 	})
 }
 
@@ -263,4 +293,14 @@ func TestRemove(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Why a replica failed can be told from its error, also when it came as a panic.
+func TestPanickedKeepsTheReason(t *testing.T) {
+	if err := panicked("raft", fmt.Errorf("reading: %w", engine.ErrFailed)); !errors.Is(err, engine.ErrFailed) {
+		t.Error(err)
+	}
+	if err := panicked("raft", "no leader"); err == nil || !strings.Contains(err.Error(), "raft: no leader\n") {
+		t.Error(err)
+	}
 }

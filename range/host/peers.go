@@ -22,6 +22,8 @@ type peer struct {
 	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
 	incarnation uint64
 	down        bool
+	// reluctant: it does not want to lead.
+	reluctant bool
 	// reported is when its groups were told last that messages to it were lost.
 	reported int64
 }
@@ -67,6 +69,27 @@ func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, ba
 	return restarted, back
 }
 
+// said notes what a ping says of its sender.
+func (p *peers) said(host uint64, reluctant bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.hosts[host]; x != nil {
+		x.reluctant = reluctant
+	}
+}
+
+// willing says whether there is a host that would lead.
+func (p *peers) willing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.hosts {
+		if !x.down && !x.reluctant {
+			return true
+		}
+	}
+	return false
+}
+
 // mayReport says whether losses on the way to a host are to be told to the groups again: telling is dear, and once in a
 // while is enough.
 func (p *peers) mayReport(host uint64, now, interval int64) bool {
@@ -105,11 +128,32 @@ func (h *Host) PeerDown(host uint64) bool {
 	return x != nil && x.down
 }
 
+// PeerReluctant says whether a host does not want to lead: see SetReluctant.
+func (h *Host) PeerReluctant(host uint64) bool {
+	h.peers.mu.Lock()
+	defer h.peers.mu.Unlock()
+	x := h.peers.hosts[host]
+	return x != nil && x.reluctant
+}
+
+// Peers is how many hosts share a group with this one, and how many of them have been silent for an election timeout.
+func (h *Host) Peers() (all, silent int) {
+	h.peers.mu.Lock()
+	defer h.peers.mu.Unlock()
+	for _, x := range h.peers.hosts {
+		if x.down {
+			silent++
+		}
+	}
+	return len(h.peers.hosts), silent
+}
+
 // HandleMessages takes a batch from a peer's host; it belongs to this host from here on.
 func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	now := h.now()
 	if p := b.GetPing(); p != nil {
 		restarted, back := h.peers.heard(from, p.GetIncarnation(), now)
+		h.peers.said(from, p.GetReluctant())
 		if restarted {
 			// A new process knows nothing of the groups that slept under its leadership.
 			h.wakeFollowersOf(from)

@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -208,7 +207,7 @@ func (s *shard) process(g *Group, tick bool) {
 		// Raft panics when an invariant is broken or its storage returns an error. That is the end of this replica, not
 		// of the process with its thousand others.
 		if p := recover(); p != nil {
-			g.fail(fmt.Errorf("raft: %v\n%s", p, debug.Stack()))
+			g.fail(panicked("raft", p))
 		}
 	}()
 	in := &g.inbox
@@ -229,6 +228,7 @@ func (s *shard) process(g *Group, tick bool) {
 		g.core.WithholdVotes(withheld)
 		g.restarted = withheld
 	}
+	g.core.SetReluctant(s.host.holdBack.Load())
 	for _, m := range local {
 		if err := g.core.StepLocal(m); err != nil {
 			g.fail(fmt.Errorf("raft refused the answer of its own storage: %w", err))
@@ -322,12 +322,6 @@ func (s *shard) handle(g *Group, out *group.Output) {
 
 // append turns a MsgStorageAppend into an append of the log.
 func (s *shard) append(g *Group, m *raftpb.Message) {
-	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil && m.GetTerm() == g.steps.term && m.GetVote() == g.steps.vote {
-		return // a new commit index and nothing else: it needs no disk, and nobody waits for it
-	}
-	if m.Term != nil {
-		g.steps.term, g.steps.vote = m.GetTerm(), m.GetVote()
-	}
 	a := &raftlog.Append{Group: g.storage, Entries: m.Entries, Context: &appended{group: g, responses: m.Responses}}
 	if m.Term != nil {
 		a.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}

@@ -169,6 +169,7 @@ func (g *Group) runInstall(in *installation) {
 	}
 	g.host.metrics.snapshotsInstalled.Inc()
 	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index", a.Snapshot.Index)
+	g.replacing.Add(1)
 	g.setApplied(a.Snapshot.Index, a.Snapshot.Term)
 	if !g.do(func(g *Group) {
 		g.shard.appends = append(g.shard.appends, a)

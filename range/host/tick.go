@@ -3,6 +3,7 @@ package host
 import (
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -45,14 +46,16 @@ func (h *Host) pingPeers(now int64) {
 	if len(all) == 0 {
 		return
 	}
+	h.holdBack.Store(h.reluctant.Load() && h.peers.willing())
 	ts := h.config.Clock.Now()
 	for _, host := range all {
 		h.transport.Ping(host, &peerpb.HostPing{
-			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(h.config.Clock.Physical()),
+			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(h.config.Clock.Reading()),
+			Reluctant: h.reluctant.Load(),
 		})
 	}
 	for _, host := range silent {
-		h.config.Logger.Info("host is silent", "host", host, "for", h.config.electionTimeout())
+		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
 		h.wakeFollowersOf(host)
 	}
 }
@@ -86,8 +89,13 @@ func (h *Host) truncateLogs() {
 	})
 }
 
-// truncate runs on an apply worker, so that no snapshot is installed at the same time.
+// truncate runs on an apply worker, so that no snapshot is installed at the same time. It does nothing while the append of one that
+// was installed is on its way: that deletes the entries of which a truncation reads one, and the order of the two on disk
+// would be open.
 func (g *Group) truncate() {
+	if g.replacing.Load() != 0 {
+		return
+	}
 	durable, err := g.machine.DurableApplied()
 	if err != nil {
 		g.failFrom(err)
@@ -102,6 +110,9 @@ func (g *Group) truncate() {
 	keep := uint64(g.host.retainLogBytes() / average)
 	if last < keep {
 		return
+	}
+	if planted.Active == planted.TruncateAboveDurable {
+		durable = g.applied.Load()
 	}
 	if to := min(durable, last-keep); to >= first {
 		if err := g.storage.Truncate(to); err != nil {

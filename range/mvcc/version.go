@@ -133,5 +133,5 @@ func write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value [
 
 // corrupt names the key of something that is not a version.
 func corrupt(stateKey []byte, err error) error {
-	return fmt.Errorf("%w: %s: %w; restore this replica from another one", ErrCorrupt, keys.PrettyState(stateKey), err)
+	return fmt.Errorf("%w: %s: %w", ErrCorrupt, keys.PrettyState(stateKey), err)
 }

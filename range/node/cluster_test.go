@@ -16,6 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -438,6 +440,12 @@ func (c *cluster) await(what string, limit time.Duration, holds func() bool) {
 	}
 }
 
+// awaitServing waits until a node that was started answers requests: that it has compared its clock with those of its peers.
+func (c *cluster) awaitServing(m *member) {
+	c.t.Helper()
+	c.await(fmt.Sprintf("node %d has compared clocks", m.id), 10*time.Second, func() bool { return m.health.fit() })
+}
+
 // leaderOf is the node that serves a partition, and its term; 0 if there is none.
 func (c *cluster) leaderOf(id uint64) (uint64, uint64) {
 	for _, m := range c.nodes {
@@ -472,7 +480,9 @@ func (c *cluster) believedLeader(id uint64) (node, term uint64) {
 func (c *cluster) ask(node uint64, requests ...*kvpb.Request) map[uint64]*kvpb.Response {
 	c.t.Helper()
 	answers := make(chan *kvpb.Response, len(requests))
-	c.nodes[node].Handle(7, requests, func(r *kvpb.Response) { answers <- r })
+	c.nodes[node].Handle(7, requests, func(r *kvpb.Response) {
+		answers <- proto.Clone(r).(*kvpb.Response) // rows are only good until this returns
+	})
 	found := make(map[uint64]*kvpb.Response)
 	timeout := time.NewTimer(30 * time.Second)
 	defer timeout.Stop()

@@ -42,6 +42,8 @@ type Config struct {
 	// Logger may be nil for none, Registerer for no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	// Monotonic measures leases, ticks and timeouts of Raft. Default: the runtime's clock.
+	Monotonic hlc.Monotonic
 	// Random is used for jitter and the incarnation of this process. Default: the runtime's.
 	Random func() uint64
 
@@ -86,6 +88,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.Random == nil {
 		c.Random = rand.Uint64
+	}
+	if c.Monotonic == nil {
+		c.Monotonic = hlc.SystemMonotonic()
 	}
 	if c.Tick <= 0 {
 		c.Tick = 100 * time.Millisecond

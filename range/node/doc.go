@@ -35,6 +35,18 @@
 // Pings from peers carry their clocks. A node whose clock is off by more than the maximum offset from a majority of its peers
 // refuses all requests and gives its leaderships away until that is mended (skew.go).
 //
+// That takes some seconds to measure. A jump is noticed with the next tick, by the monotonic clock, and nobody sees it before: the
+// node's time goes on without it (hlc.Steady), and nothing is served, until the peers' clocks confirm which time is right. Nor does a
+// node serve after its start before it has compared clocks with the peers that it hears (clock.go).
+//
+// INVARIANT: no request is answered by a clock reading from after a jump beyond the maximum offset that peers have not confirmed, if there are peers.
+//
+// # The disks
+//
+// A leader whose log cannot be written can do nothing that its followers could not do better, and one without room refuses writes. So a
+// node hands over what it leads when the write of its log that is under way takes longer than an election timeout, or when it has become
+// full, to replicas on nodes that do not say the same of themselves in their pings; and it leaves elections to them (disk.go).
+//
 // # Goroutines
 //
 // A fixed number, whatever the number of replicas: one each for following metadata, reconciling, heartbeats, elections, leader

@@ -124,7 +124,11 @@ func (e *elections) look(h *hosted) {
 		e.add(h, n.now()+int64(time.Second)+n.jitter(time.Second))
 		return
 	}
-	// A node that must not serve leaves the lead to others.
+	// A node that must not serve leaves the lead to others. One that compares clocks after its start, or after a jump, is soon done.
+	if n.health.clockRefused() {
+		e.add(h, n.now()+int64(n.config.Tick)+n.jitter(n.config.Tick))
+		return
+	}
 	if n.health.fit() {
 		n.metrics.campaigns.Inc()
 		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this disturbs nobody.

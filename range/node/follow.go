@@ -30,6 +30,7 @@ type follower struct {
 
 func (f *follower) run(ctx context.Context) {
 	n := f.node
+	missing, live := false, n.now()
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		t := n.tables.load()
@@ -44,9 +45,10 @@ func (f *follower) run(ctx context.Context) {
 		}
 		n.metrics.streams.Inc()
 		if time.Since(began) >= healthyWatch || f.live {
-			failures = 0
+			failures, missing, live = 0, false, n.now()
 		}
-		if failures == 3 {
+		if !missing && time.Duration(n.now()-live) >= coreMissingAfter {
+			missing = true
 			n.log.Warn("the consistent core does not send metadata; what this node holds is served meanwhile", "error", err)
 		} else {
 			n.log.Debug("the metadata stream ended", "error", err)

@@ -31,9 +31,25 @@ type health struct {
 // fit says whether this node may lead.
 func (h *health) fit() bool { return h.refusal.Load() == nil }
 
-// watchHealth looks once a second at the clock and the disks.
+// clockRefused says whether the clock is why this node does not serve.
+func (h *health) clockRefused() bool {
+	r := h.refusal.Load()
+	return r != nil && r.code == kvpb.ErrorCode_CLOCK_SKEW
+}
+
+// watchHealth looks at the clock and the disks with every tick, and once a second at everything.
 func (n *Node) watchHealth(ctx context.Context) {
-	for pause(ctx, healthPeriod) == nil {
+	next := n.now()
+	for pause(ctx, n.config.Tick) == nil {
+		n.considerDisk()
+		changed, due := n.lookAtClock(), n.now() >= next
+		if !changed && !due {
+			continue
+		}
+		if due {
+			next = n.now() + int64(healthPeriod)
+			n.checkSkew()
+		}
 		n.checkHealth()
 		if !n.health.fit() {
 			n.abdicate()
@@ -41,17 +57,22 @@ func (n *Node) watchHealth(ctx context.Context) {
 	}
 }
 
+// checkSkew compares the clock with those of the peers.
+func (n *Node) checkSkew() {
+	changed, off, peers := n.skew.check(n.now())
+	if !changed {
+		return
+	}
+	if n.skew.unhealthy.Load() {
+		n.log.Error("THE CLOCK OF THIS SERVER IS WRONG, or those of the others are: nothing is served until that is mended; "+
+			"check its time synchronisation", "peers", peers, "peers_that_disagree", off, "max_offset", n.config.Clock.MaxOffset())
+	} else {
+		n.log.Info("the clock agrees with the peers' again; serving", "peers", peers)
+	}
+}
+
 // checkHealth decides whether this node serves.
 func (n *Node) checkHealth() {
-	changed, off, peers := n.skew.check(n.now())
-	if changed {
-		if n.skew.unhealthy.Load() {
-			n.log.Error("THE CLOCK OF THIS SERVER IS WRONG, or those of the others are: nothing is served until that is mended; "+
-				"check its time synchronisation", "peers", peers, "peers_that_disagree", off, "max_offset", n.config.Clock.MaxOffset())
-		} else {
-			n.log.Info("the clock agrees with the peers' again; serving", "peers", peers)
-		}
-	}
 	var r *refusal
 	logErr, stateErr := n.config.Log.Err(), n.config.State.Err()
 	switch {
@@ -62,9 +83,36 @@ func (n *Node) checkHealth() {
 	case n.skew.unhealthy.Load():
 		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is off by more than %s from those of most of its peers; "+
 			"check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
+	case n.doubt != nil:
+		r = n.doubt.refusal(n)
+	case n.clockAhead() > 2*n.config.Clock.MaxOffset():
+		r = n.rewind()
 	}
 	n.health.refusal.Store(r)
 	n.metrics.setUnfit(r != nil)
+}
+
+// clockAhead is how far the hybrid clock is ahead of the physical one. Peers and two right readings of the physical clock bring it
+// to twice the maximum offset at most, which is what the other nodes accept; more comes of a physical clock that was wrong, and
+// stays when that is right again.
+func (n *Node) clockAhead() time.Duration {
+	return time.Duration(n.config.Clock.Now().Wall - n.config.Clock.Physical())
+}
+
+// rewind takes a hybrid clock that is too far ahead back to the physical one, once nothing is served or led here by its
+// timestamps; until then it returns why nothing is. What holds of a restart holds then: leaders take nothing from their own clock
+// alone that versions, closed timestamps and served reads do not say.
+func (n *Node) rewind() *refusal {
+	if peers, _ := n.host.Peers(); peers == 0 {
+		return nil // nobody else has a clock that could be behind
+	}
+	if n.health.fit() || n.leaders.count() > 0 {
+		return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s was wrong, and its timestamps are still %s ahead; it hands over what it leads "+
+			"before it serves again", n.config.ID, n.clockAhead())}
+	}
+	n.log.Info("the hybrid clock goes back to the physical one, which was wrong", "by", n.clockAhead())
+	n.config.Clock.Rewind()
+	return nil
 }
 
 // Ready says whether this node is of use to clients, and if not, why.

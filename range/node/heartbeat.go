@@ -12,12 +12,14 @@ const (
 	heartbeatRetry = 250 * time.Millisecond
 	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership changed.
 	heartbeatSoon = 500 * time.Millisecond
+	// coreMissingAfter is for how long the core may be silent before the log says so: while servers start and restart it is normal.
+	coreMissingAfter = 10 * time.Second
 )
 
 // heartbeats renews the node's lease every third of it, and reports.
 func (n *Node) heartbeats(ctx context.Context) {
 	interval := n.config.Lease / 3
-	failures := 0
+	failures, missing, answered := 0, false, n.now()
 	for ctx.Err() == nil {
 		batch := n.reports.take()
 		response, err := n.heartbeat(ctx, batch, interval)
@@ -27,16 +29,18 @@ func (n *Node) heartbeats(ctx context.Context) {
 				return
 			}
 			n.metrics.heartbeatsFailed.Inc()
-			if failures++; failures == 3 {
+			failures++
+			if !missing && time.Duration(n.now()-answered) >= coreMissingAfter {
+				missing = true
 				n.log.Warn("the consistent core does not answer heartbeats; what this node holds is served meanwhile", "error", err)
 			}
 			pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
 			continue
 		}
-		if failures >= 3 {
-			n.log.Info("the consistent core answers heartbeats again")
+		if missing {
+			n.log.Info("the consistent core answers heartbeats again", "after", time.Duration(n.now()-answered).Round(time.Second))
 		}
-		failures = 0
+		failures, missing, answered = 0, false, n.now()
 		n.metrics.heartbeats.Inc()
 		n.metrics.reports.Add(float64(len(batch.reports)))
 		if ms := response.GetLeaseMillis(); ms > 0 {
@@ -84,7 +88,8 @@ func (n *Node) stats() *clusterpb.NodeStats {
 		DiskUsedBytes:  n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
 		DiskFreeBytes:  n.config.State.FreeBytes(),
 		DiskFull:       n.diskFull(),
-		ClockUnhealthy: n.skew.unhealthy.Load(),
+		ClockUnhealthy: n.health.clockRefused(),
+		FailedReplicas: n.failedReplicas(),
 	}
 }
 

@@ -31,6 +31,8 @@ type hosted struct {
 	reportDue atomic.Bool
 	awaiting  atomic.Bool
 	garbage   atomic.Bool
+	// yielding is until when the leadership is not given away again because of the disk, of Node.now. Of the health goroutine.
+	yielding int64
 	// removed: it is on its way out.
 	removed atomic.Bool
 }

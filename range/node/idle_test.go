@@ -231,8 +231,9 @@ func TestABrokenReplica(t *testing.T) {
 		b.Close()
 		m.stop()
 		m.start()
+		c.awaitServing(m)
 		q := get(p, 1, "k")
-		if r := c.ask(1, q)[q.Id]; r.GetError().GetCode() != kvpb.ErrorCode_NODE_UNHEALTHY {
+		if r := c.ask(1, q)[q.Id]; r.GetError().GetCode() != kvpb.ErrorCode_REPLICA_DAMAGED {
 			t.Errorf("the node answers %v", r)
 		}
 		for i, p := range partitions {

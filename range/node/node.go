@@ -27,7 +27,7 @@ type Node struct {
 	// shared is what all replicas have in common.
 	shared *replica.Node
 	// epoch is when the node was made: monotonic times are counted from it.
-	epoch time.Time
+	epoch int64
 
 	replicas registry
 	// broken maps the partitions whose replica is on disk and does not open to why.
@@ -42,7 +42,9 @@ type Node struct {
 	collector  collector
 	flusher    flusher
 	skew       skew
+	doubt      *doubt // nil: the clock is as right as is known
 	health     health
+	disk       disk
 
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -55,7 +57,7 @@ func New(c Config) (*Node, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, log: c.Logger.With("node", c.ID), epoch: time.Now()}
+	n := &Node{config: c, log: c.Logger.With("node", c.ID), epoch: c.Monotonic()}
 	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is starting", c.ID)})
 	n.replicas.init()
 	n.tables.init()
@@ -70,6 +72,7 @@ func New(c Config) (*Node, error) {
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
 		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull, Limits: c.Limits,
+		Silent: func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 	}
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
@@ -87,6 +90,7 @@ func New(c Config) (*Node, error) {
 		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick, ElectionTicks: c.ElectionTicks, DriftMargin: c.DriftMargin,
 		SleepAfter: c.SleepAfter, Shards: c.Shards, ApplyWorkers: c.ApplyWorkers, RetainLogBytes: c.RetainLogBytes,
 		OnPing: n.pinged, OnFailed: n.groupFailed, Logger: n.log, Registerer: c.Registerer, Random: c.Random,
+		Monotonic: c.Monotonic,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
@@ -125,6 +129,7 @@ func (n *Node) Start(t host.Transport) error {
 	n.host.Start(t)
 	n.electAfterStart()
 	n.health.started.Store(true)
+	n.doubtAtStart()
 	n.checkHealth()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -152,11 +157,12 @@ func (n *Node) Close() {
 		h.replica.Close()
 	}
 	n.shared.Pool.Close()
+	n.shared.Long.Close()
 	n.metrics.close()
 }
 
 // now is the monotonic clock in nanoseconds.
-func (n *Node) now() int64 { return int64(time.Since(n.epoch)) }
+func (n *Node) now() int64 { return n.config.Monotonic() - n.epoch }
 
 // jitter is a random part of a duration, in nanoseconds.
 func (n *Node) jitter(d time.Duration) int64 {
@@ -168,7 +174,7 @@ func (n *Node) jitter(d time.Duration) int64 {
 
 // pinged runs on the transport's goroutines.
 func (n *Node) pinged(from uint64, ping *peerpb.HostPing) {
-	n.skew.heard(from, ping, n.config.Clock.Physical(), n.now())
+	n.skew.heard(from, ping, n.config.Clock.Reading, n.now())
 }
 
 // groupFailed runs on a worker of the host. The group has told its leadership to be over.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -133,6 +134,7 @@ func TestRemovedPartitionsGo(t *testing.T) {
 			c.mustGet(p, "k", "v")
 		}
 		for _, m := range c.nodes {
+			c.awaitServing(m)
 			q := get(dropped[0], 1, "k")
 			if code := c.ask(m.id, q)[q.Id].GetError().GetCode(); code != kvpb.ErrorCode_PARTITION_NOT_FOUND {
 				t.Errorf("node %d says %s of a dropped partition", m.id, code)
@@ -314,6 +316,10 @@ func TestAWrongClockStopsServing(t *testing.T) {
 				if ready, why := bad.Ready(); ready || why == "" {
 					t.Errorf("ready %v, %q", ready, why)
 				}
+				answer := c.ask(1, &kvpb.Request{Id: 2, Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[2]
+				if answer.GetError() == nil || answer.GetNow() != nil {
+					t.Errorf("the refusal hands the wrong clock on to the client's session: %v", answer)
+				}
 				c.await("it leads nothing", 15*time.Second, func() bool { return bad.leaders.count() == 0 })
 				for _, p := range partitions {
 					c.mustGet(p, "k", "v")
@@ -329,6 +335,13 @@ func TestAWrongClockStopsServing(t *testing.T) {
 					}
 				}
 				bad.physical.shift(0)
+				c.await("it answers again", time.Minute, func() bool {
+					answer := c.ask(1, &kvpb.Request{Id: 3, Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[3]
+					if ahead := time.Duration(int64(answer.GetNow().GetWall()) - bad.physical.Now()); answer.GetError() == nil && ahead > 2*hlc.DefaultMaxOffset {
+						t.Fatalf("it answers with a timestamp from when its clock was wrong, %v ahead", ahead)
+					}
+					return answer.GetError() == nil
+				})
 				c.await("it serves and leads again", 3*time.Minute, func() bool { return c.asPreferred(partitions) })
 				for _, p := range partitions {
 					c.mustPut(p, "k", "w")

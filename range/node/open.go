@@ -113,7 +113,23 @@ func (n *Node) setBroken(id keys.PartitionID, err error) {
 	n.metrics.broken.Inc()
 }
 
-func (n *Node) isBroken(id keys.PartitionID) bool {
-	_, broken := n.broken.Load(id)
-	return broken
+// failedReplicas is how many replicas are on disk and serve nothing.
+func (n *Node) failedReplicas() (count uint64) {
+	n.broken.Range(func(any, any) bool {
+		count++
+		return true
+	})
+	for _, h := range n.replicas.all() {
+		if h.group.Failed() != nil {
+			count++
+		}
+	}
+	return count
+}
+
+// brokenBy is why a replica that is on disk does not open; nil if it does, or there is none.
+func (n *Node) brokenBy(id keys.PartitionID) error {
+	err, _ := n.broken.Load(id)
+	why, _ := err.(error)
+	return why
 }

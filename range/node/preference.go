@@ -63,7 +63,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 			continue
 		}
 		to, at := h.preferred()
-		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.skew.agrees(at, n.now()) || n.isDiskFull(at) {
+		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.skew.agrees(at, n.now()) || n.isDiskFull(at) || n.host.PeerReluctant(at) {
 			continue
 		}
 		handed, busy := n.handOver(ctx, h, to)
@@ -126,28 +126,35 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 		return false, true
 	}
 	n.metrics.transfers.Inc()
-	h.group.TransferLeader(to)
+	h.replica.TransferLeader(to)
 	return true, false
 }
 
-// abdicate gives leaderships away: this node does not serve. To whom matters less than that it is somebody who is there.
+// abdicate gives leaderships away: this node does not serve. To whom matters less than that it is somebody who is there. What it
+// served is not closed: its clock is the reason, and must not push those of the others.
 func (n *Node) abdicate() {
 	led := n.leaders.led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
-		h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
-			var best keys.ReplicaID
-			for id, p := range followers {
-				if !p.Active || p.Snapshot || n.host.PeerDown(h.group.HostOf(id)) {
-					continue
-				}
-				if best == 0 || p.Match > followers[best].Match {
-					best = id
-				}
-			}
-			if best != 0 {
-				n.metrics.transfers.Inc()
-				h.group.TransferLeader(best)
-			}
-		})
+		n.giveAway(h, func(uint64) bool { return true }, h.group.TransferLeader)
 	}
+}
+
+// giveAway has a leadership transferred to the replica that has most, of those that are there and on a host that is suited.
+func (n *Node) giveAway(h *hosted, suited func(host uint64) bool, transfer func(keys.ReplicaID)) {
+	h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
+		var best keys.ReplicaID
+		for id, p := range followers {
+			host := h.group.HostOf(id)
+			if !p.Active || p.Snapshot || n.host.PeerDown(host) || !suited(host) {
+				continue
+			}
+			if best == 0 || p.Match > followers[best].Match {
+				best = id
+			}
+		}
+		if best != 0 {
+			n.metrics.transfers.Inc()
+			transfer(best)
+		}
+	})
 }

@@ -167,7 +167,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted) {
 		h := held[id]
 		switch {
 		case h == nil && p != nil:
-			if self := n.replicaHere(p); self != nil && r.refused[id] != keys.ReplicaID(self.Replica) && !n.isBroken(id) {
+			if self := n.replicaHere(p); self != nil && r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
 			}
 		case h != nil && p == nil:

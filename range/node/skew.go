@@ -21,7 +21,7 @@ const (
 //
 // A ping that arrives says what the peer's clock was when it was sent. Its delay is not known and never negative, and makes
 // the peer look slow; so of several measurements of a peer's offset the greatest is the best. They count for two to four seconds,
-// so that a jump of a clock, or what a pause of this process did to them, passes.
+// so that a jump of a peer's clock, or what a pause of this process did to them, passes.
 type skew struct {
 	limit int64 // nanoseconds
 	// unhealthy: off from a majority of the peers.
@@ -47,11 +47,12 @@ func (s *skew) init(limit time.Duration) {
 	s.mu.peers = make(map[uint64]*peerOffset)
 }
 
-// heard takes a ping; physical is this node's clock at its arrival, now the monotonic time.
-func (s *skew) heard(from uint64, ping *peerpb.HostPing, physical, now int64) {
-	offset := int64(ping.GetPhysical()) - physical
+// heard takes a ping at its arrival; physical reads this node's clock, now is the monotonic time. The clock is read with the lock held:
+// whatever is measured after restart is measured with the clock as it was then.
+func (s *skew) heard(from uint64, ping *peerpb.HostPing, physical func() int64, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	offset := int64(ping.GetPhysical()) - physical()
 	p := s.mu.peers[from]
 	if p == nil {
 		p = &peerOffset{windowEnd: now + int64(skewWindow)}
@@ -120,15 +121,39 @@ func (s *skew) agrees(peer uint64, now int64) bool {
 	return !known || (ns <= s.limit && ns >= -s.limit)
 }
 
-// check is called once a second; it reports whether the verdict changed, and how many of how many peers disagree.
-func (s *skew) check(now int64) (changed bool, off, peers int) {
+// restart forgets all measurements: this node's clock is another one than they were made with.
+func (s *skew) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.mu.peers)
+}
+
+// confirmed says whether at least so many peers are measured, and most of those agree with this node's clock. Then the verdict is that
+// it is right. Of the health goroutine.
+func (s *skew) confirmed(now int64, least int) bool {
+	off, peers := s.disagreeing(now)
+	if peers < least || off > peers/2 {
+		return false
+	}
+	s.unhealthy.Store(false)
+	s.streak = 0
+	return true
+}
+
+// disagreeing is how many of how many peers that are measured have other clocks.
+func (s *skew) disagreeing(now int64) (off, peers int) {
 	known := s.offsets(now)
 	for _, o := range known {
 		if int64(o) > s.limit || int64(o) < -s.limit {
 			off++
 		}
 	}
-	peers = len(known)
+	return off, len(known)
+}
+
+// check is called once a second; it reports whether the verdict changed, and how many of how many peers disagree.
+func (s *skew) check(now int64) (changed bool, off, peers int) {
+	off, peers = s.disagreeing(now)
 	bad := off > peers/2
 	if peers == 0 {
 		// Nobody was heard: no news.

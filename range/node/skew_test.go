@@ -13,7 +13,7 @@ func pings(s *skew, now *int64, seconds int, offset, delay map[uint64]time.Durat
 		for range 10 {
 			*now += int64(100 * time.Millisecond)
 			for id, o := range offset {
-				s.heard(id, &peerpb.HostPing{Physical: uint64(*now + int64(o) - int64(delay[id]))}, *now, *now)
+				s.heard(id, &peerpb.HostPing{Physical: uint64(*now + int64(o) - int64(delay[id]))}, func() int64 { return *now }, *now)
 			}
 		}
 		s.check(*now)
@@ -60,7 +60,7 @@ func TestSkewIgnoresDelayedPings(t *testing.T) {
 			delay = 0
 		}
 		for _, id := range []uint64{2, 3} {
-			s.heard(id, &peerpb.HostPing{Physical: uint64(now - int64(delay))}, now, now)
+			s.heard(id, &peerpb.HostPing{Physical: uint64(now - int64(delay))}, func() int64 { return now }, now)
 		}
 		if i%10 == 9 {
 			s.check(now)
@@ -82,7 +82,7 @@ func TestSkewAfterAPause(t *testing.T) {
 	now += int64(15 * time.Second)
 	for i := range 150 {
 		for _, id := range []uint64{2, 3} {
-			s.heard(id, &peerpb.HostPing{Physical: uint64(sent + int64(i)*int64(100*time.Millisecond))}, now, now)
+			s.heard(id, &peerpb.HostPing{Physical: uint64(sent + int64(i)*int64(100*time.Millisecond))}, func() int64 { return now }, now)
 		}
 	}
 	s.check(now)

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // Append is what one group wants stored. It belongs to the log from Submit until OnAppended.
@@ -118,7 +119,10 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	}
 	size := batch.Len()
 	if !batch.Empty() {
-		if err := l.db.Commit(batch, true); err != nil {
+		l.writing.Store(l.options.Monotonic())
+		err := l.db.Commit(batch, planted.Active != planted.AckBeforeSync)
+		l.writing.Store(notWriting)
+		if err != nil {
 			return fmt.Errorf("writing the raft log: %w", err)
 		}
 	}

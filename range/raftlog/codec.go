@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // ErrCorrupt is returned, wrapped with group and index, when what was read back is not what was written.
@@ -107,7 +108,11 @@ func readUvarints(b []byte, out ...*uint64) ([]byte, error) {
 }
 
 func encodeHardState(hs *raftpb.HardState) []byte {
-	return sealed(appendUvarints([]byte{recordVersion}, hs.GetTerm(), hs.GetVote(), hs.GetCommit()))
+	vote := hs.GetVote()
+	if planted.Active == planted.ForgetVote {
+		vote = 0
+	}
+	return sealed(appendUvarints([]byte{recordVersion}, hs.GetTerm(), vote, hs.GetCommit()))
 }
 
 func decodeHardState(record []byte) (*raftpb.HardState, error) {

@@ -139,8 +139,8 @@ func (g *Group) load() error {
 func (g *Group) reconcile() error {
 	index, term := g.applied()
 	if index < g.mu.truncated.index {
-		return fmt.Errorf("the state was applied up to %d, but the log begins behind %d: the state database has lost data; "+
-			"restore this replica from the others: %w", index, g.mu.truncated.index, ErrCorrupt)
+		return fmt.Errorf("the state was applied up to %d, but the log begins behind %d: the state database has lost data: %w",
+			index, g.mu.truncated.index, ErrCorrupt)
 	}
 	reset := index > g.mu.last
 	if !reset {

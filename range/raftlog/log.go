@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -30,6 +34,8 @@ type Options struct {
 	// TailBytes is how much of the applied log a group keeps in memory for followers that are a little behind.
 	// Default 256 KiB.
 	TailBytes int
+	// Monotonic measures how long a write has been under way. Default: the runtime's clock.
+	Monotonic hlc.Monotonic
 	Logger    *slog.Logger
 	// Registerer takes the metrics; nil registers none.
 	Registerer prometheus.Registerer
@@ -50,7 +56,11 @@ type Log struct {
 	}
 	wake   *sync.Cond
 	worker sync.WaitGroup
+	// writing is when the write that is under way began, by the monotonic clock; notWriting if there is none.
+	writing atomic.Int64
 }
+
+const notWriting = math.MinInt64
 
 // Open reads the identities of all groups and starts the append worker. The database stays the caller's, who closes
 // it after Close.
@@ -64,15 +74,29 @@ func Open(db *engine.Log, options Options) (*Log, error) {
 	if options.TailBytes <= 0 {
 		options.TailBytes = 256 << 10
 	}
+	if options.Monotonic == nil {
+		options.Monotonic = hlc.SystemMonotonic()
+	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{db: db, options: options, metrics: newMetrics(options.Registerer)}
 	l.wake = sync.NewCond(&l.mu)
+	l.writing.Store(notWriting)
 	l.mu.groups = make(map[keys.PartitionID]*Group)
 	l.worker.Add(1)
 	go l.run()
 	return l, nil
+}
+
+// Writing is for how long the write that is under way has been, whatever keeps it: zero if there is none. Everything submitted since waits
+// behind it.
+func (l *Log) Writing() time.Duration {
+	began := l.writing.Load()
+	if began == notWriting {
+		return 0
+	}
+	return time.Duration(l.options.Monotonic() - began)
 }
 
 // Close reports what is still pending as failed with ErrClosed, and stops the append worker.

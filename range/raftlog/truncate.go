@@ -8,7 +8,7 @@ import (
 // The truncation is not synced. If a crash undoes it, the entries are there again, and that does no harm.
 //
 // It must not run at the same time as an append that replaces the log by a snapshot; the host calls it from the apply
-// worker of the group, where installing a snapshot has its place too.
+// worker of the group, where installing a snapshot has its place too, and not until the append of an installed one is done.
 func (g *Group) Truncate(index uint64) error {
 	first, last, _ := g.Extent()
 	if index < first {

@@ -60,7 +60,7 @@ func (a *appliedRecord) append(dst []byte) []byte {
 func decodeApplied(data []byte) (appliedRecord, error) {
 	var a appliedRecord
 	if len(data) == 0 || data[0] != appliedVersion {
-		return a, errors.New("applied record: unknown version; was it written by a newer server?")
+		return a, fmt.Errorf("applied record: %w: unknown version; was it written by a newer server?", errRecord)
 	}
 	d := decoder{data: data[1:]}
 	for _, v := range [...]*uint64{&a.index, &a.term, &a.commandTerm, &a.sequence} {
@@ -73,7 +73,7 @@ func decodeApplied(data []byte) (appliedRecord, error) {
 		*v = d.uvarint()
 	}
 	if d.bad || len(d.data) > 0 {
-		return a, errors.New("applied record: malformed")
+		return a, fmt.Errorf("applied record: %w", errRecord)
 	}
 	return a, nil
 }

@@ -80,6 +80,7 @@ func benchReplica(b testing.TB) (*Replica, *instantGroup, func()) {
 	return r, g, func() {
 		r.Close()
 		node.Pool.Close()
+		node.Long.Close()
 		state.Close()
 	}
 }
@@ -192,7 +193,7 @@ func BenchmarkScan(b *testing.B) {
 	defer done()
 	answered := make(chan struct{}, 1)
 	reply := func(response *kvpb.Response) {
-		if len(response.GetScan().Pairs) != 100 {
+		if len(rowsOf(response.GetScan().GetRows())) != 100 {
 			panic("rows are missing")
 		}
 		answered <- struct{}{}
@@ -219,6 +220,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer node.Pool.Close()
+	defer node.Long.Close()
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -153,6 +153,7 @@ func TestConcurrentClients(t *testing.T) {
 		closers = append(closers, func() {
 			r.Close()
 			node.Pool.Close()
+			node.Long.Close()
 			state.Close()
 		})
 	}
@@ -215,7 +216,7 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 		for {
 			_, term := g.Leader()
 			attempt := &kvpb.Request{Id: q.Id, Generation: 1, Term: term, Sequence: q.Sequence, Session: q.Session, Command: q.Command}
-			g.replicas[0].Submit([]Pending{{Client: client, Request: attempt, Arrived: time.Now(), Reply: func(r *kvpb.Response) { answers <- r }}})
+			g.replicas[0].Submit([]Pending{{Client: client, Request: attempt, Arrived: time.Now(), Reply: func(r *kvpb.Response) { answers <- kept(r) }}})
 			response := <-answers
 			session = hlc.Max(session, rpc.FromTimestamp(response.Now))
 			if response.Error == nil {
@@ -256,9 +257,9 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 			}
 		case 4:
 			q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}
-			for _, p := range call(q).GetScan().GetPairs() {
+			for _, p := range rowsOf(call(q).GetScan().GetRows()) {
 				if string(p.Key) == string(key) {
-					version = p.Version
+					version = rpc.ToTimestamp(p.Version)
 				}
 			}
 		}

@@ -54,10 +54,15 @@ type Node struct {
 	Logger *slog.Logger
 	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for each evaluation.
 	DiskFull func() bool
+	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not been heard of for an election timeout.
+	Silent func(node keys.NodeID) bool
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.
 	Pool *Pool
+	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024; what comes beyond that is refused.
+	Long *Pool
 	Limits
 	recent recentBudget
+	merges mergeQueue
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
 		// evaluate runs before each write is evaluated.
@@ -121,8 +126,12 @@ func (n *Node) Prepare() error {
 	if n.Pool == nil {
 		n.Pool = NewPool(4, 4096)
 	}
+	if n.Long == nil {
+		n.Long = NewPool(4, 1024)
+	}
 	n.EnsureDefaults()
 	n.recent.limit = int64(n.TotalRecentSlots)
+	n.merges.node = n
 	return nil
 }
 
@@ -133,7 +142,8 @@ func setDefault(field *int, value int) {
 }
 
 // Pending is a request on its way through a replica. The replica owns the request until it has called Reply, exactly once,
-// from any goroutine: nobody may change it, nor the memory that its keys and values lie in. Reply must not block.
+// from any goroutine: nobody may change it, nor the memory that its keys and values lie in. Reply must not block, and the rows of a
+// page are only good until it returns.
 type Pending struct {
 	// Client is the client's id: with the request's sequence it is the request id.
 	Client  uint64

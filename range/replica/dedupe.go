@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -45,7 +46,7 @@ func (w *write) since(r *Replica) hlc.Timestamp {
 func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, error) {
 	r := e.r
 	after := w.since(r)
-	if !p.found || p.Timestamp.LessEq(after) {
+	if !p.found || p.Timestamp.LessEq(after) || planted.Active == planted.RetryAppliedTwice {
 		return ownVersion{}, nil
 	}
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -40,21 +41,58 @@ func (r *Replica) leaderHint() *clusterpb.Leader {
 // notLeader is for a request that did not run and never will.
 func (r *Replica) notLeader(request *kvpb.Request) *kvpb.Response {
 	hint := r.leaderHint()
-	text := "partition %s: nobody is known to lead it at present; try again"
-	if hint != nil {
-		text = "partition %s: it is led by another replica, or at another term, than the request was sent to; see the leader given"
+	if hint == nil {
+		if lost := r.lostQuorum(); lost != "" {
+			return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum: %s", r.id, lost)
+		}
+		return newError(request, kvpb.ErrorCode_NOT_LEADER, "partition %s: nobody is known to lead it at present; try again", r.id)
 	}
-	response := newError(request, kvpb.ErrorCode_NOT_LEADER, text, r.id)
+	response := newError(request, kvpb.ErrorCode_NOT_LEADER,
+		"partition %s: it is led by another replica, or at another term, than the request was sent to; see the leader given", r.id)
 	response.Error.Leader = hint
 	return response
 }
 
+// lostQuorum says in words which nodes do not answer, if so many do not that nobody can lead; otherwise it is empty.
+func (r *Replica) lostQuorum() string {
+	if r.node.Silent == nil {
+		return ""
+	}
+	var voters int
+	var silent []string
+	for _, replica := range r.Descriptor().GetReplicas() {
+		if replica.GetRole() != clusterpb.ReplicaRole_VOTER {
+			continue
+		}
+		voters++
+		if node := keys.NodeID(replica.GetNode()); r.node.Silent(node) {
+			silent = append(silent, "node "+node.String())
+		}
+	}
+	if voters-len(silent) >= voters/2+1 {
+		return ""
+	}
+	return fmt.Sprintf("%d of its %d replicas, on %s, are silent", len(silent), voters, strings.Join(silent, " and "))
+}
+
 // unknownOutcome is for a write that may still take effect.
 func (r *Replica) unknownOutcome(request *kvpb.Request) *kvpb.Response {
-	response := newError(request, kvpb.ErrorCode_OUTCOME_UNKNOWN,
-		"partition %s: leadership was lost while the write was being replicated; it may or may not have taken effect", r.id)
+	text := "leadership was lost while the write was being replicated"
+	if lost := r.lostQuorum(); lost != "" {
+		text = "the write could not be replicated to a quorum: " + lost
+	}
+	response := newError(request, kvpb.ErrorCode_OUTCOME_UNKNOWN, "partition %s: %s; it may or may not have taken effect", r.id, text)
 	response.Error.Leader = r.leaderHint()
 	return response
+}
+
+// unconfirmed is for a read whose leader could not have a quorum confirm it.
+func (r *Replica) unconfirmed(request *kvpb.Request, err error) *kvpb.Response {
+	text := err.Error()
+	if lost := r.lostQuorum(); lost != "" {
+		text = lost
+	}
+	return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s", r.id, text)
 }
 
 // staleEpoch is for a request that was routed by another descriptor.
@@ -75,7 +113,7 @@ func (r *Replica) deadlineExceeded(request *kvpb.Request) *kvpb.Response {
 }
 
 func (r *Replica) diskFull(request *kvpb.Request) *kvpb.Response {
-	return newError(request, kvpb.ErrorCode_DISK_FULL, "partition %s: the disk of its leader is full; reads go on, writes when there is room", r.id)
+	return newError(request, kvpb.ErrorCode_DISK_FULL, "partition %s: the disk of its leader is full: reads go on, and writes as soon as there is room", r.id)
 }
 
 // goneError is for a replica that is closed: its sender shall look elsewhere.
@@ -84,17 +122,38 @@ func (r *Replica) goneError(request *kvpb.Request) *kvpb.Response {
 }
 
 func (r *Replica) failedError(request *kvpb.Request) *kvpb.Response {
-	return newError(request, kvpb.ErrorCode_NODE_UNHEALTHY, "partition %s: this replica has failed; see the server's log", r.id)
+	r.mu.Lock()
+	err := r.mu.failed
+	r.mu.Unlock()
+	code := kvpb.ErrorCode_NODE_UNHEALTHY
+	if IsDamage(err) {
+		code = kvpb.ErrorCode_REPLICA_DAMAGED
+	}
+	return newError(request, code, "%s", r.about("this replica has failed", err))
+}
+
+// about says what an error of the engine did to this partition.
+func (r *Replica) about(what string, err error) string {
+	at := fmt.Sprintf("partition %s: ", r.id)
+	return at + what + ": " + strings.TrimPrefix(engine.Explain(err), at)
+}
+
+// errRecord is a record that every partition has, and that is not what was written.
+var errRecord = errors.New("a stored record is damaged")
+
+// IsDamage says that an error comes from stored data that is not what was written.
+func IsDamage(err error) bool {
+	return engine.IsCorruption(err) || errors.Is(err, mvcc.ErrCorrupt) || errors.Is(err, errRecord)
 }
 
 // readError is for a failed read of the engine.
 func (r *Replica) readError(request *kvpb.Request, err error) *kvpb.Response {
 	code := kvpb.ErrorCode_NODE_UNHEALTHY
-	if engine.IsCorruption(err) || errors.Is(err, mvcc.ErrCorrupt) {
+	if IsDamage(err) {
 		code = kvpb.ErrorCode_CORRUPTION
 	}
 	r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
-	return newError(request, code, "partition %s: reading its state failed: %v", r.id, err)
+	return newError(request, code, "%s", r.about("reading its state failed", err))
 }
 
 // problem is what is wrong with a request by itself.

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -179,7 +180,7 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	case q.Term != e.term:
 		e.refuse(w, r.notLeader(q))
 		return
-	case q.Generation != e.descriptor.Generation:
+	case q.Generation != e.descriptor.Generation && planted.Active != planted.RouteByOldEpoch:
 		e.refuse(w, r.staleEpoch(q, e.descriptor))
 		return
 	case expired(&w.pending, e.now):
@@ -361,7 +362,10 @@ type effect struct {
 // false if the reign is over.
 func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, error) {
 	r := e.r
-	ts := hlc.Max(e.clock, w.session.Next())
+	ts := e.clock
+	if planted.Active != planted.SessionDropped {
+		ts = hlc.Max(ts, w.session.Next())
+	}
 	for i := range effects {
 		ts = hlc.Max(ts, effects[i].priorTimestamp.Next())
 	}

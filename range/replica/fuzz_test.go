@@ -22,7 +22,11 @@ func samplePayloads(t testing.TB) [][]byte {
 			r.Submit([]Pending{{Client: 1, Request: q, Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
 		}
 		r.node.Pool.workers.Wait()
+		r.node.Long.workers.Wait()
+		r.node.Pool.workers.Wait()
 		for g.deliver() {
+			r.node.Pool.workers.Wait()
+			r.node.Long.workers.Wait()
 			r.node.Pool.workers.Wait()
 		}
 	}

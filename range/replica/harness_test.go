@@ -12,11 +12,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -79,6 +81,8 @@ type member struct {
 	proposed []group.Entry
 	reads    []func(error)
 	woken    int
+	// transfers are the replicas that the group was asked to hand over to.
+	transfers []keys.ReplicaID
 	// deposed: it thinks that it leads, and has no lease.
 	deposed bool
 }
@@ -134,12 +138,15 @@ func (c *testCluster) close() {
 	for _, m := range c.members {
 		m.close()
 		m.node.Pool.Close()
+		m.node.Long.Close()
 	}
 }
 
 // settle waits until nothing runs.
 func (c *testCluster) settle() {
 	for _, m := range c.members {
+		m.node.Pool.workers.Wait()
+		m.node.Long.workers.Wait()
 		m.node.Pool.workers.Wait()
 	}
 }
@@ -207,7 +214,12 @@ func (m *member) Wake() {
 	m.woken++
 }
 
-func (m *member) TransferLeader(keys.ReplicaID) {}
+// TransferLeader implements Group: it only notes what it is told. The test elects.
+func (m *member) TransferLeader(to keys.ReplicaID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.transfers = append(m.transfers, to)
+}
 
 // commit moves the first n proposals (-1: all) to the log.
 func (m *member) commit(n int) {
@@ -375,8 +387,8 @@ func describe(response *kvpb.Response) string {
 		}
 	case *kvpb.Response_Scan:
 		fmt.Fprintf(&b, "at %s:", roughStamp(x.Scan.At))
-		for _, p := range x.Scan.Pairs {
-			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, wireStamp(p.Version))
+		for _, p := range rowsOf(x.Scan.Rows) {
+			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, stamp(p.Version))
 		}
 		if x.Scan.More {
 			fmt.Fprintf(&b, " more from %q", x.Scan.Resume)
@@ -397,6 +409,18 @@ func describeGet(g *kvpb.GetResponse) string {
 	return fmt.Sprintf("%q of %s", g.Value, wireStamp(g.Version))
 }
 
+// kept is a copy that is good for longer than until the reply returns.
+func kept(r *kvpb.Response) *kvpb.Response { return proto.Clone(r).(*kvpb.Response) }
+
+// rowsOf are the rows of an encoded page.
+func rowsOf(encoded []byte) []rpc.Row {
+	rows, err := rpc.DecodeRows(encoded)
+	if err != nil {
+		panic(err)
+	}
+	return rows
+}
+
 // inbox collects responses.
 type inbox struct {
 	mu        sync.Mutex
@@ -406,7 +430,7 @@ type inbox struct {
 func (i *inbox) reply(r *kvpb.Response) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.responses = append(i.responses, r)
+	i.responses = append(i.responses, kept(r))
 }
 
 // take returns what came since the last call, by request.

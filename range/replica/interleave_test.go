@@ -63,7 +63,7 @@ func TestReadBetweenCommitAndCompletion(t *testing.T) {
 		t.Fatalf("read in between: %v", between)
 	}
 	// The scan waited for the completion.
-	if len(after) != 2 || after[0].GetPut() == nil || string(after[1].GetScan().GetPairs()[0].Value) != "v2" {
+	if len(after) != 2 || after[0].GetPut() == nil || string(rowsOf(after[1].GetScan().GetRows())[0].Value) != "v2" {
 		t.Fatalf("afterwards: %v", after)
 	}
 }

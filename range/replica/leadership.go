@@ -5,6 +5,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader may have it in its log.
@@ -13,7 +15,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 	var end ending
 	r.mu.Lock()
 	r.mu.leadership = l
-	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
+	r.mu.serving, r.mu.barrier, r.mu.barrierDue, r.mu.successor = false, 0, false, 0
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
 	switch {
@@ -29,9 +31,13 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		//
 		// The timestamps that it gives itself for the first moments are ahead of all clocks, and so are hybrid clocks that
 		// have merged them. The next leader, whose clock may be behind this one's, is above those too once this election
-		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not.
+		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
+		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
 		clock := r.node.Clock
 		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxOffset())}
+		if planted.Active == planted.CacheNotRaised {
+			r.mu.low = hlc.Timestamp{Wall: 1}
+		}
 		r.mu.cache.reset(r.mu.low)
 		r.checkServingLocked()
 	}
@@ -46,6 +52,10 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 // checkServingLocked opens the gate once what earlier leaders, or reigns, left in the log is applied: when an entry of
 // this leadership's term is, all of its predecessors' are.
 func (r *Replica) checkServingLocked() {
+	if planted.Active == planted.ServeBeforeOwnEntry {
+		r.mu.serving = r.mu.leadership.IsLeader && r.mu.barrier == 0
+		return
+	}
 	if r.mu.serving || !r.mu.leadership.IsLeader || r.mu.barrier != 0 || r.mu.applied.term != r.mu.leadership.Term {
 		return
 	}
@@ -91,7 +101,7 @@ func (r *Replica) checkStall(now time.Time) {
 	if stalled {
 		r.node.Logger.Warn("proposals are lost or very slow; their outcome is unknown", "partition", r.id, "after", r.node.StallTimeout)
 		r.finish(&end)
-		r.kick(false)
+		r.kick(true)
 	}
 }
 
@@ -103,8 +113,12 @@ func (r *Replica) proposeBarrier() {
 		return
 	}
 	r.mu.barrierDue = false
-	term := r.mu.leadership.Term
+	term, successor := r.mu.leadership.Term, r.mu.successor
+	r.mu.successor = 0
 	p := payload{kind: kindWrite, proposer: r.self, sequence: r.mu.barrier, base: r.baseLocked()}
+	if successor != 0 {
+		p.closed = r.mu.cache.max
+	}
 	// It counts as in flight, so that it is noticed when it does not come back.
 	r.mu.inFlight = append(r.mu.inFlight, &proposal{sequence: p.sequence, term: term, at: time.Now()})
 	r.node.Metrics.proposals.Inc()
@@ -112,6 +126,26 @@ func (r *Replica) proposeBarrier() {
 	if err := r.group.Propose(term, p.encode()); err != nil {
 		r.node.Logger.Debug("barrier not proposed", "partition", r.id, "error", err)
 	}
+	if successor != 0 {
+		r.group.TransferLeader(successor)
+	}
+}
+
+// TransferLeader hands the leadership over to another replica, if this one leads. It does not wait.
+//
+// It stops serving, and its last entry closes every timestamp at which it has served a read. Its successor has that entry
+// before it leads, so it writes above those reads without having to know how far apart the two clocks are, and how recently
+// this leader was elected itself.
+func (r *Replica) TransferLeader(to keys.ReplicaID) {
+	r.mu.Lock()
+	if !r.mu.leadership.IsLeader || r.mu.failed != nil || to == r.self {
+		r.mu.Unlock()
+		return
+	}
+	r.mu.successor = to
+	r.raiseBarrierLocked()
+	r.mu.Unlock()
+	r.kick(true)
 }
 
 // baseLocked is the sequence that the next proposal builds on.

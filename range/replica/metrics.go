@@ -22,38 +22,58 @@ const (
 	commandWriteBatch
 	commandDeleteRange
 	commandUnknown
+	// commandMergeScan is counted by the node; each of its partitions that refuses counts as a scan too.
+	commandMergeScan
 	commandCountOf
 )
 
 var commandNames = [commandCountOf]string{
-	"get", "batch_get", "scan", "count", "put", "delete", "compare_and_swap", "write_batch", "delete_range", "unknown"}
+	"get", "batch_get", "scan", "count", "put", "delete", "compare_and_swap", "write_batch", "delete_range", "unknown", "merge_scan"}
 
 func commandOf(request *kvpb.Request) command {
-	switch request.GetCommand().(type) {
+	switch c := request.GetCommand().(type) {
 	case *kvpb.Request_Get:
-		return commandGet
+		if c.Get != nil {
+			return commandGet
+		}
 	case *kvpb.Request_Put:
-		return commandPut
+		if c.Put != nil {
+			return commandPut
+		}
 	case *kvpb.Request_Delete:
-		return commandDelete
+		if c.Delete != nil {
+			return commandDelete
+		}
 	case *kvpb.Request_CompareAndSwap:
-		return commandCompareAndSwap
+		if c.CompareAndSwap != nil {
+			return commandCompareAndSwap
+		}
 	case *kvpb.Request_WriteBatch:
-		return commandWriteBatch
+		if c.WriteBatch != nil {
+			return commandWriteBatch
+		}
 	case *kvpb.Request_BatchGet:
-		return commandBatchGet
+		if c.BatchGet != nil {
+			return commandBatchGet
+		}
 	case *kvpb.Request_Scan:
-		return commandScan
+		if c.Scan != nil {
+			return commandScan
+		}
 	case *kvpb.Request_Count:
-		return commandCount
+		if c.Count != nil {
+			return commandCount
+		}
 	case *kvpb.Request_DeleteRange:
-		return commandDeleteRange
+		if c.DeleteRange != nil {
+			return commandDeleteRange
+		}
 	}
 	return commandUnknown
 }
 
 // outcomes: 0 is success, 1 + code is an error.
-const outcomeCount = 2 + int(kvpb.ErrorCode_DEADLINE_EXCEEDED)
+const outcomeCount = 2 + int(kvpb.ErrorCode_REPLICA_DAMAGED)
 
 // Metrics are the counters that the replicas of a node share. There are none per partition: a node holds ten thousand.
 type Metrics struct {

@@ -260,8 +260,8 @@ func (h *history) checkReading(r reading) {
 				want[i], want[j] = want[j], want[i]
 			}
 		}
-		for _, p := range x.Scan.Pairs {
-			got = append(got, fmt.Sprintf("%s=%s(%s)", p.Key, p.Value, wireStamp(p.Version)))
+		for _, p := range rowsOf(x.Scan.Rows) {
+			got = append(got, fmt.Sprintf("%s=%s(%s)", p.Key, p.Value, stamp(p.Version)))
 		}
 		if x.Scan.More && len(got) < len(want) {
 			want = want[:len(got)]

@@ -137,6 +137,7 @@ func (h *history) send(m *member, client int, q *kvpb.Request, answered func(*kv
 	h.step++
 	replies := 0
 	m.replica.Submit([]Pending{{Client: uint64(client + 1), Request: q, Arrived: time.Now(), Reply: func(response *kvpb.Response) {
+		response = kept(response)
 		// All goroutines have ended before the next step begins, so nothing else runs; but several may answer at once.
 		h.c.mu.Lock()
 		defer h.c.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -32,6 +33,8 @@ import (
 type read struct {
 	pending Pending
 	command command
+	// part is set if it is one of several partitions that are read together: it is not served by itself.
+	part    *mergedPart
 	session hlc.Timestamp
 	// at is the timestamp that the client asked for; zero: the latest.
 	at hlc.Timestamp
@@ -53,10 +56,9 @@ type read struct {
 }
 
 // startRead checks a read and serves it: at once, in the pool, or later.
-func (r *Replica) startRead(p Pending, c command) {
-	rd := &read{pending: p, command: c}
+func (r *Replica) startRead(rd *read) {
 	if refusal := r.checkRead(rd); refusal != nil {
-		r.reply(p, c, refusal)
+		r.answerRead(rd, refusal)
 		return
 	}
 	r.active.Add(1) // until it is answered
@@ -140,7 +142,7 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.group.Wake()
 		r.endRead(rd, r.notLeader(q))
 		return
-	case q.Generation != d.Generation:
+	case q.Generation != d.Generation && planted.Active != planted.RouteByOldEpoch:
 		r.mu.Unlock()
 		r.endRead(rd, r.staleEpoch(q, d))
 		return
@@ -196,8 +198,7 @@ func (r *Replica) confirmed(reads []*read, err error) {
 			case err == nil:
 				r.admit(rd, rd.term, true)
 			case r.Leadership().IsLeader:
-				r.endRead(rd, newError(rd.pending.Request, kvpb.ErrorCode_NO_QUORUM,
-					"partition %s: its leader could not confirm that it leads: %v; try again", r.id, err))
+				r.endRead(rd, r.unconfirmed(rd.pending.Request, err))
 			default:
 				r.endRead(rd, r.notLeader(rd.pending.Request))
 			}
@@ -327,6 +328,10 @@ func (r *Replica) resumeRead(rd *read) {
 func (r *Replica) resumed(rd *read) {
 	if rd.command != commandGet {
 		// Nothing else at or below its timestamp can have been put in flight since it is in the timestamp cache.
+		if rd.part != nil {
+			rd.part.ready()
+			return
+		}
 		r.serveNow(rd)
 		return
 	}
@@ -346,8 +351,18 @@ func (r *Replica) refuseRead(rd *read) {
 
 // endRead answers a read.
 func (r *Replica) endRead(rd *read, response *kvpb.Response) {
-	r.reply(rd.pending, rd.command, response)
+	r.answerRead(rd, response)
 	r.exit()
+}
+
+// answerRead is endRead for a read that does not count as active yet. The read is not used after it.
+func (r *Replica) answerRead(rd *read, response *kvpb.Response) {
+	if rd.part != nil {
+		r.node.Metrics.answered(rd.command, response)
+		rd.part.refused(response)
+		return
+	}
+	r.reply(rd.pending, rd.command, response)
 }
 
 // long says that a read is too long for the goroutine that delivers requests.
@@ -363,10 +378,17 @@ func (rd *read) long() bool {
 
 // serve reads the engine at the read's timestamp and answers.
 func (r *Replica) serve(rd *read) {
-	if rd.long() && r.goActive(func() { r.serveNow(rd) }) {
+	if rd.part != nil {
+		rd.part.ready()
 		return
 	}
-	r.serveNow(rd)
+	if !rd.long() {
+		r.serveNow(rd)
+		return
+	}
+	if !r.goLong(func() { r.serveNow(rd) }) {
+		r.endRead(rd, r.overloaded(rd.pending.Request, "reads of many rows are being served by this server"))
+	}
 }
 
 func (r *Replica) serveNow(rd *read) {
@@ -408,6 +430,7 @@ func (r *Replica) serveNow(rd *read) {
 		setTimestamp(response.Now, hlc.Max(r.node.Clock.Now(), rd.timestamp))
 	}
 	r.endRead(rd, response)
+	releaseRows(response.GetScan().GetRows())
 }
 
 // maxRestarts is how often a read of the latest state begins anew because garbage collection overtook its timestamp, which takes

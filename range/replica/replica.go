@@ -55,6 +55,8 @@ type Replica struct {
 		// 0: there is nothing to wait for. It is to be proposed if barrierDue is set.
 		barrier    uint64
 		barrierDue bool
+		// successor is the replica to hand over to once the barrier is proposed; 0: none.
+		successor keys.ReplicaID
 		// low is below every timestamp that this leadership gave, and at or above every one that an earlier one gave or
 		// served: what is read at or below it may have been written by another node.
 		low hlc.Timestamp
@@ -155,7 +157,7 @@ func readDescriptor(r engine.Reader, id keys.PartitionID) (*clusterpb.Partition,
 	value, closer, err := r.Get(keys.LocalKey(id, keys.SuffixDescriptor))
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
-			err = errors.New("there is none; the state is incomplete")
+			err = fmt.Errorf("%w: there is none", errRecord)
 		}
 		return nil, fmt.Errorf("partition %s: reading the descriptor: %w", id, err)
 	}
@@ -166,7 +168,7 @@ func readDescriptor(r engine.Reader, id keys.PartitionID) (*clusterpb.Partition,
 func decodeDescriptor(id keys.PartitionID, value []byte) (*clusterpb.Partition, error) {
 	p := &clusterpb.Partition{}
 	if err := p.UnmarshalVT(value); err != nil {
-		return nil, fmt.Errorf("partition %s: decoding the descriptor: %w", id, err)
+		return nil, fmt.Errorf("partition %s: decoding the descriptor: %w: %w", id, errRecord, err)
 	}
 	if err := keys.ValidatePartition(p); err != nil {
 		return nil, err

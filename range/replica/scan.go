@@ -46,61 +46,40 @@ func asUncertainty(err error) (hlc.Timestamp, bool) {
 	return hlc.Timestamp{}, false
 }
 
-// scan reads a page. Rows are made in blocks, keys and values copied into an arena: a page is a few dozen allocations.
+// uncertainKey is the internal key at which a read met something uncertain.
+func uncertainKey(err error) ([]byte, bool) {
+	var u *mvcc.UncertaintyError
+	if errors.As(err, &u) {
+		return u.Key, true
+	}
+	return nil, false
+}
+
+// scan reads a page. Its rows are released when it is answered.
 func (r *Replica) scan(rd *read, c *kvpb.ScanRequest) (*kvpb.Response, error) {
 	m := &kvpb.ScanResponse{At: rpc.ToTimestamp(rd.timestamp)}
 	response := &kvpb.Response{Id: rd.pending.Request.Id, Result: &kvpb.Response_Scan{Scan: m}}
 	if rd.span.Empty() {
 		return response, nil
 	}
-	var page page
+	rows := newRows()
 	result, err := mvcc.Scan(r.state, mvcc.ScanOptions{
 		Span: rd.span, At: rd.timestamp, UncertainUntil: rd.uncertainUntil(),
 		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: pageRows(c.MaxRows), MaxBytes: pageBytes(c.MaxBytes),
 		MaxSkipped: maxSkipped,
 	}, func(key []byte, v mvcc.Version) error {
-		page.add(keys.UserKey(rd.descriptor, key), v)
+		rows = rpc.AppendRow(rows, keys.UserKey(rd.descriptor, key), v.Value, v.Timestamp)
 		return nil
 	})
 	if err != nil {
+		releaseRows(rows)
 		return nil, err
 	}
-	m.Pairs = page.pairs
+	m.Rows = rows
 	if m.More = result.More; m.More {
 		m.Resume = bytes.Clone(keys.UserKey(rd.descriptor, result.Resume))
 	}
 	return response, nil
-}
-
-// page collects the rows of a scan.
-type page struct {
-	pairs []*kvpb.Pair
-	rows  []pageRow
-	next  int
-	arena arena
-}
-
-type pageRow struct {
-	pair    kvpb.Pair
-	version kvpb.Timestamp
-}
-
-const maxRowBlock = 256
-
-func (p *page) add(key []byte, v mvcc.Version) {
-	if len(p.rows) == 0 {
-		p.next = min(max(2*p.next, 16), maxRowBlock)
-		p.rows = make([]pageRow, p.next)
-	}
-	row := &p.rows[0]
-	p.rows = p.rows[1:]
-	row.pair.Key = p.arena.copy(key)
-	if len(v.Value) > 0 {
-		row.pair.Value = p.arena.copy(v.Value)
-	}
-	setTimestamp(&row.version, v.Timestamp)
-	row.pair.Version = &row.version
-	p.pairs = append(p.pairs, &row.pair)
 }
 
 func (r *Replica) count(rd *read, c *kvpb.CountRequest) (*kvpb.Response, error) {

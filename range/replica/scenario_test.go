@@ -27,6 +27,7 @@ import (
 //	drop N [n=K]                  the first K of replica N's proposals are lost
 //	apply N [n=K] [chunk=K]       replica N applies what is committed, K entries at most
 //	step N                        commit N, apply N
+//	transfer N to=M               replica N is asked to hand over; prints what it asked of its group
 //	lease on|off
 //	read-index N [error=E]        answers what waits for a read index
 //	clock MS                      advances the physical clock
@@ -100,6 +101,13 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "again":
 		m := s.member(d, "")
 		m.tell(m.leadership)
+	case "transfer":
+		m := s.member(d, "")
+		m.replica.TransferLeader(s.member(d, "to").id)
+		s.c.settle()
+		m.mu.Lock()
+		fmt.Fprintf(&out, "group asked to hand over to %v\n", m.transfers)
+		m.mu.Unlock()
 	case "submit":
 		var pending []Pending
 		for _, line := range strings.Split(d.Input, "\n") {

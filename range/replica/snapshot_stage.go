@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -300,6 +301,9 @@ func (s *stager) record(key, value []byte) error {
 	}
 	if err != nil {
 		return err
+	}
+	if planted.Active == planted.SnapshotWithoutApplied && bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixApplied)) {
+		return nil
 	}
 	return s.table.Set(key, value)
 }

@@ -70,6 +70,7 @@ func TestSnapshotSurvivesCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer node.Pool.Close()
+	defer node.Long.Close()
 	open := func(fs vfs.FS) (*Replica, func()) {
 		state, err := engine.OpenState(engine.Options{FS: fs, Dir: "state"})
 		if err != nil {

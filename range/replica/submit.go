@@ -8,21 +8,33 @@ import (
 )
 
 // Submit takes requests to this partition. Each is answered once, in any order, possibly before Submit returns. It does not wait
-// for replication, but it may evaluate what is queued, and it answers reads of single keys at once.
+// for replication, but it may evaluate what is queued, and it answers reads of single keys at once. It is Take and Serve.
 func (r *Replica) Submit(requests []Pending) {
+	if queued, ok := r.Take(requests); ok {
+		r.Serve(requests, queued)
+	}
+}
+
+// Take is the part of Submit in which the order of the requests matters: it queues the writes. It does not touch the disk. If ok, the caller
+// has to call Serve, with the same requests, and whether writes were queued; otherwise all have been answered.
+func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	if !r.enter() {
 		for i := range requests {
 			r.reply(requests[i], commandOf(requests[i].Request), r.goneError(requests[i].Request))
 		}
-		return
+		return false, false
 	}
-	defer r.exit()
-	queued := false
 	for i := range requests {
 		if c := commandOf(requests[i].Request); c >= commandPut && c <= commandDeleteRange {
 			queued = r.enqueue(requests[i], c) || queued
 		}
 	}
+	return queued, true
+}
+
+// Serve is the rest of Submit: it may evaluate writes, and reads what Take has left. It may wait for the disk.
+func (r *Replica) Serve(requests []Pending, queued bool) {
+	defer r.exit()
 	// Writes first: they travel while the reads are answered.
 	if queued {
 		r.kick(false)
@@ -30,7 +42,7 @@ func (r *Replica) Submit(requests []Pending) {
 	for i := range requests {
 		switch c := commandOf(requests[i].Request); {
 		case c < commandPut:
-			r.startRead(requests[i], c)
+			r.startRead(&read{pending: requests[i], command: c})
 		case c == commandUnknown:
 			r.reply(requests[i], c, newError(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command that a partition knows; is the client newer than this server?"))
@@ -159,9 +171,14 @@ func (r *Replica) readyLocked() bool {
 }
 
 // goActive runs f in the pool, and counts it as active.
-func (r *Replica) goActive(f func()) bool {
+func (r *Replica) goActive(f func()) bool { return r.goIn(r.node.Pool, f) }
+
+// goLong runs f in the pool for long reads, and counts it as active.
+func (r *Replica) goLong(f func()) bool { return r.goIn(r.node.Long, f) }
+
+func (r *Replica) goIn(pool *Pool, f func()) bool {
 	r.active.Add(1)
-	if r.node.Pool.Go(func() {
+	if pool.Go(func() {
 		defer r.exit()
 		f()
 	}) {

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // adminTimeout is how long one server may take over a call of the Cluster service before another one is asked.
@@ -18,10 +20,12 @@ const adminTimeout = 3 * time.Second
 
 // Admin makes a call of the Cluster service against one server after another until one has answered, whatever the answer, or
 // the context ends. f must be safe to repeat. Its gRPC errors are returned as they are; when no server could answer, the
-// error is an *Error with the context's as its cause, and lists what each server said.
+// error is an *Error with the context's as its cause. It says what keeps the core from answering, with code NO_QUORUM if that is a
+// quorum, or lists what each server said.
 func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
 	said := make(map[string]error)
 	var order []string
+	var trouble coreTrouble
 	for round := 0; ; round++ {
 		for _, address := range s.adminServers() {
 			if ctx.Err() != nil {
@@ -31,6 +35,7 @@ func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c cluste
 			if !passing(err) {
 				return err
 			}
+			trouble.note(err)
 			if said[address] == nil {
 				order = append(order, address)
 			}
@@ -39,13 +44,40 @@ func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c cluste
 			}
 		}
 		if err := s.pause(ctx, clusterBackoff.delay(round, s.random())); err != nil {
+			e := &Error{Cause: err, Attempts: round + 1}
+			if trouble.text != "" {
+				e.Code, e.Message = trouble.code(), trouble.text
+				return e
+			}
 			var parts []string
 			for _, address := range order {
-				parts = append(parts, fmt.Sprintf("%s: %s", address, plain(said[address])))
+				parts = append(parts, fmt.Sprintf("%s: %s", address, rpc.Reason(said[address])))
 			}
-			return &Error{Cause: err, Message: "no server could answer: " + strings.Join(parts, "; "), Attempts: round + 1}
+			e.Message = "no server could answer: " + strings.Join(parts, "; ")
+			return e
 		}
 	}
+}
+
+// coreTrouble is what servers said about the core last.
+type coreTrouble struct {
+	text     string
+	noQuorum bool
+}
+
+// note takes in what an error says about the core, if it does. That it has no quorum is not forgotten for another's lesser word.
+func (t *coreTrouble) note(err error) {
+	detail, ok := rpc.ErrorDetail[*clusterpb.CoreTrouble](err)
+	if ok && (detail.NoQuorum || !t.noQuorum) {
+		t.text, t.noQuorum = rpc.Reason(err), detail.NoQuorum
+	}
+}
+
+func (t *coreTrouble) code() kvpb.ErrorCode {
+	if t.noQuorum {
+		return kvpb.ErrorCode_NO_QUORUM
+	}
+	return kvpb.ErrorCode_UNKNOWN_ERROR
 }
 
 func (s *Sender) adminOnce(ctx context.Context, address string, f func(context.Context, clusterpb.ClusterClient) error) error {

@@ -103,8 +103,10 @@ type attempt struct {
 		partition keys.PartitionID
 		node      keys.NodeID
 	}
-	// waitingFor is the partition whose leader was looked for; nil if none was.
-	waitingFor *Partition
+	// at is the partition of the last attempt; nil before the first.
+	at *Partition
+	// damaged are the nodes that said that their replica of it is damaged, and what they said.
+	damaged map[*node]string
 	// failures by Backoff.Name; made at the first.
 	failures map[string]*failures
 }
@@ -127,6 +129,7 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 	if err != nil {
 		return a.noPartition(ctx, err)
 	}
+	a.at = p
 	l := p.cell.leader.Load()
 	looking := false
 	if !l.usable() {

@@ -32,6 +32,8 @@ type Error struct {
 	Attempts int
 	// OutcomeUnknown says that an attempt of the write may have been executed, and that there is no definite answer.
 	OutcomeUnknown bool
+	// Damaged says that nodes answered that their replica is damaged, and that the partition is not served because of it, too.
+	Damaged bool
 	// Timestamp goes with UNCERTAIN: the version that was met.
 	Timestamp hlc.Timestamp
 	// Cause is why the sender stopped, such as the context's error, ErrClosed, ErrNoKeyspace; nil when an answer ended it.

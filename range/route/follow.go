@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -50,7 +51,8 @@ func (s *Sender) Refresh() {
 }
 
 // AwaitTable waits for the first table. While no server can be reached at all it gives up after each has been tried, with
-// an error that lists them.
+// an error that lists them. When ctx ends, the error is an *Error with what the servers said, and code NO_QUORUM if they wait for a
+// core that has none.
 func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
 	for {
 		t := s.table.Load()
@@ -67,11 +69,7 @@ func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
 		case <-t.Changed():
 		case <-changed:
 		case <-ctx.Done():
-			err := ctx.Err()
-			if last := s.reach.describe(); last != "" {
-				return nil, fmt.Errorf("%w; %s", err, last)
-			}
-			return nil, fmt.Errorf("%w, waiting for the answer of %s", err, strings.Join(s.cfg.Endpoints, ", "))
+			return nil, s.reach.ended(ctx.Err(), s.cfg.Endpoints)
 		case <-s.done:
 			return nil, ErrClosed
 		}
@@ -83,6 +81,8 @@ type reach struct {
 	sync.Mutex
 	// answers is what each server last said or how it failed, in words.
 	answers map[string]string
+	// trouble is what a server said about the core.
+	trouble coreTrouble
 	// failed is set when all servers were tried and none of them could be reached.
 	failed  error
 	changed chan struct{}
@@ -102,7 +102,7 @@ func (e *UnreachableError) Error() string {
 		if i > 0 {
 			b.WriteString(";")
 		}
-		fmt.Fprintf(&b, " %s: %s", endpoint, plain(e.Reasons[i]))
+		fmt.Fprintf(&b, " %s: %s", endpoint, rpc.Reason(e.Reasons[i]))
 	}
 	return b.String()
 }
@@ -110,20 +110,30 @@ func (e *UnreachableError) Error() string {
 // Unwrap gives the reasons.
 func (e *UnreachableError) Unwrap() []error { return e.Reasons }
 
-func (r *reach) describe() string {
+// ended makes the error of a wait that its context ended.
+func (r *reach) ended(cause error, endpoints []string) *Error {
 	r.Lock()
 	defer r.Unlock()
+	e := &Error{Cause: cause, Code: r.trouble.code(), Message: r.trouble.text}
+	if r.trouble.text != "" {
+		return e
+	}
+	if len(r.answers) == 0 {
+		e.Message = "waiting for the answer of " + strings.Join(endpoints, ", ")
+		return e
+	}
 	var parts []string
 	for _, address := range slices.Sorted(maps.Keys(r.answers)) {
 		parts = append(parts, address+": "+r.answers[address])
 	}
-	return strings.Join(parts, "; ")
+	e.Message = strings.Join(parts, "; ")
+	return e
 }
 
-func (r *reach) note(answers map[string]string, failed error) {
+func (r *reach) note(answers map[string]string, trouble coreTrouble, failed error) {
 	r.Lock()
 	defer r.Unlock()
-	r.answers = answers
+	r.answers, r.trouble = answers, trouble
 	if r.failed == nil {
 		r.failed = failed
 	}
@@ -212,26 +222,30 @@ func (s *Sender) chooseServer() (string, error) {
 	unready := ""
 	reasons := make([]error, len(servers))
 	said := make(map[string]string)
+	var trouble coreTrouble
 	for range servers {
 		a := <-answers
 		address := servers[a.index]
 		switch {
 		case a.err != nil:
 			reasons[a.index] = a.err
-			said[address] = plain(a.err)
+			said[address] = rpc.Reason(a.err)
 		case a.status.Ready:
 			return address, s.belongs(a.status.Cluster)
 		default:
 			unready = address
-			said[address] = "not ready, waiting for " + a.status.WaitingFor
+			said[address] = "not ready: " + a.status.WaitingFor
+			if t := a.status.CoreTrouble; t != nil && (t.NoQuorum || !trouble.noQuorum) {
+				trouble = coreTrouble{text: a.status.WaitingFor, noQuorum: t.NoQuorum}
+			}
 		}
 	}
 	if unready != "" {
-		s.reach.note(said, nil)
+		s.reach.note(said, trouble, nil)
 		return unready, nil
 	}
 	err := &UnreachableError{Endpoints: servers, Reasons: reasons}
-	s.reach.note(said, err)
+	s.reach.note(said, trouble, err)
 	return "", err
 }
 

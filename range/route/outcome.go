@@ -44,7 +44,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 	}
 	address, _ := l.node.addressAndReason()
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
-		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address, plain(broken.Cause)), p.ID, l.node.id)
+		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address, rpc.Reason(broken.Cause)), p.ID, l.node.id)
 	if status.Code(broken.Cause) == codes.FailedPrecondition {
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	}
@@ -85,6 +85,16 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 	case kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_CLOCK_SKEW:
 		s.learnLeader(p.cell, l.node, e)
 		p.cell.drop(l, time.Now())
+		return Answer{}, nil, &unhealthyBackoff
+	case kvpb.ErrorCode_REPLICA_DAMAGED:
+		if a.damaged == nil {
+			a.damaged = make(map[*node]string)
+		}
+		a.damaged[l.node] = e.Message
+		p.cell.drop(l, time.Now())
+		if damaged, _ := a.lost(); !p.survives(len(damaged)) {
+			return Answer{}, a.ended(nil), nil // it takes a person to mend that
+		}
 		return Answer{}, nil, &unhealthyBackoff
 	case kvpb.ErrorCode_OUTCOME_UNKNOWN:
 		a.maybe = a.maybe || a.call.Write
@@ -171,57 +181,76 @@ func (a *attempt) explained() bool { return a.last.message != "" }
 
 // noteLeaderless says that nobody leads, unless a node has said something about it already.
 func (a *attempt) noteLeaderless(p *Partition) {
-	a.waitingFor = p
 	if !a.explained() {
 		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for a leader of partition %s", p.ID), p.ID, 0)
 	}
 }
 
-// unreachable lists the replicas of the partition waited for that do not answer; empty if all do.
-func (a *attempt) unreachable() string {
-	if a.waitingFor == nil {
-		return ""
+// lost lists the replicas of the last attempt's partition that do not serve: those that are damaged, and those that do not answer.
+func (a *attempt) lost() (damaged, silent []string) {
+	if a.at == nil {
+		return nil, nil
 	}
-	var silent []string
-	for _, n := range a.waitingFor.voters {
-		if n.suspected.Load() {
+	for _, n := range a.at.voters {
+		if said, ok := a.damaged[n]; ok {
+			damaged = append(damaged, said)
+		} else if n.suspected.Load() {
 			address, reason := n.addressAndReason()
-			silent = append(silent, fmt.Sprintf("node %s (%s): %s", n.id, address, plain(reason)))
+			silent = append(silent, fmt.Sprintf("node %s (%s): %s", n.id, address, rpc.Reason(reason)))
 		}
 	}
-	if len(silent) == 0 {
-		return ""
+	return damaged, silent
+}
+
+// survives reports whether a quorum of the partition's voters is left without so many of them.
+func (p *Partition) survives(lost int) bool { return len(p.voters)-lost >= len(p.voters)/2+1 }
+
+// howMany says that some replicas do not serve.
+func howMany(gone, all int) string {
+	switch {
+	case all == 1:
+		return "its only replica does not serve"
+	case gone == all:
+		return fmt.Sprintf("none of its %d replicas serves", all)
 	}
-	return "; cannot reach " + strings.Join(silent, ", ")
+	return fmt.Sprintf("%d of its %d replicas do not serve", gone, all)
 }
 
 // ended makes the error with which the call ends; cause is nil if the last answer is the reason.
 func (a *attempt) ended(cause error) *Error {
-	message := a.last.message
-	if cause != nil {
-		message += a.unreachable()
-	}
-	return &Error{
+	e := &Error{
 		Code:           a.last.code,
-		Message:        message,
+		Message:        a.last.message,
 		Partition:      a.last.partition,
 		Node:           a.last.node,
 		Attempts:       a.sent,
 		OutcomeUnknown: a.maybe,
 		Cause:          cause,
 	}
-}
-
-// plain takes gRPC's wrapping off an error's text.
-func plain(err error) string {
-	if err == nil {
-		return "no reason known"
+	timeIsUp := errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, context.Canceled)
+	if !timeIsUp && e.Code != kvpb.ErrorCode_REPLICA_DAMAGED {
+		return e
 	}
-	var wrapped interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &wrapped) {
-		if st := wrapped.GRPCStatus(); st != nil && st.Message() != "" {
-			return st.Message()
+	damaged, silent := a.lost()
+	e.Damaged = len(damaged) > 0
+	gone := len(damaged) + len(silent)
+	switch {
+	case gone == 0:
+		return e
+	case a.at.survives(gone):
+		if len(silent) > 0 {
+			e.Message += "; cannot reach " + strings.Join(silent, ", ")
+		}
+	default:
+		// Whatever was said last, this is why.
+		e.Code, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM, a.at.ID, 0
+		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID, howMany(gone, len(a.at.voters)))
+		if len(silent) > 0 {
+			e.Message += "; no answer from " + strings.Join(silent, ", ")
 		}
 	}
-	return err.Error()
+	if len(damaged) > 0 {
+		e.Message += "; " + strings.Join(damaged, "; ")
+	}
+	return e
 }

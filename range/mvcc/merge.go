@@ -1,0 +1,208 @@
+package mvcc
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
+)
+
+// Source is one of the spans that Merge reads.
+type Source struct {
+	Reader engine.Reader
+	// Span is of internal keys.
+	Span keys.Span
+	// Prefix is how many bytes of the internal keys do not count: keys are compared, emitted, and named in the result without.
+	Prefix int
+	// UncertainUntil is as in ScanOptions, for this source.
+	UncertainUntil hlc.Timestamp
+	// Kept, if set, is where the iterator is taken from, and left for the next read of the same reader.
+	Kept *Kept
+}
+
+// Kept is an iterator that several reads use, one after the other. Opening one costs as much as reading a few rows. It sees what its
+// reader held when it was first used, so it must not be used for reads that begin later. The zero Kept is ready. Close it.
+type Kept struct{ iter *pebble.Iterator }
+
+// Close closes the iterator. Errors of reading have been told by the reads.
+func (k *Kept) Close() {
+	if k.iter != nil {
+		_ = k.iter.Close()
+		k.iter = nil
+	}
+}
+
+// Merge is Scan over several spans, as if they were one: keys come in the order of what remains of them without their
+// source's prefix. No two sources may hold the same one. The limits are for all sources together. Span and
+// UncertainUntil of the options are not used.
+//
+// Every source has an iterator open for as long as Merge runs. Keys are looked at in the order in which they come, so that
+// where a limit ends the page, all sources have been read up to the same key, and no further.
+func Merge(sources []Source, o ScanOptions, emit func(key []byte, v Version) error) (ScanResult, error) {
+	if o.At.Wall < 0 || o.At.IsZero() {
+		return ScanResult{}, nil
+	}
+	m := merge{o: o, emit: emit}
+	err := m.open(sources)
+	if err == nil {
+		err = m.run()
+	}
+	for _, c := range m.cursors {
+		if closeErr := c.close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("scan: %w", closeErr)
+		}
+	}
+	if err != nil {
+		return ScanResult{}, err
+	}
+	return m.result, nil
+}
+
+// merge is a running Merge.
+type merge struct {
+	o    ScanOptions
+	emit func(key []byte, v Version) error
+	// cursors are all that were opened; heap are those that stand on a key, the first key first.
+	cursors []*cursor
+	heap    []*cursor
+	result  ScanResult
+	skipped int
+}
+
+func (m *merge) open(sources []Source) error {
+	m.cursors = make([]*cursor, 0, 2*len(sources))
+	m.heap = m.cursors[len(sources):len(sources)]
+	for i := range sources {
+		s := &sources[i]
+		if s.Span.Empty() {
+			continue
+		}
+		c, err := openCursor(s, hlc.Max(m.o.At, s.UncertainUntil), m.o.Reverse)
+		if err != nil {
+			return err
+		}
+		m.cursors = append(m.cursors, c)
+		if c.on {
+			if err := c.look(); err != nil {
+				return err
+			}
+			m.heap = append(m.heap, c)
+		}
+	}
+	for i := len(m.heap)/2 - 1; i >= 0; i-- {
+		m.sink(i)
+	}
+	return nil
+}
+
+// run goes from key to key.
+func (m *merge) run() error {
+	for len(m.heap) > 0 {
+		c := m.heap[0]
+		if m.full() {
+			m.more(c.user)
+			if planted.Active == planted.PageBoundaryMissed && !m.o.Reverse {
+				m.result.Resume = append(m.result.Resume, 0)
+			}
+			return nil
+		}
+		found, err := c.resolve()
+		if err != nil {
+			return err
+		}
+		if found {
+			done, err := m.show(c)
+			if done || err != nil {
+				return err
+			}
+		} else {
+			m.skipped++
+		}
+		if c.advance(); c.on {
+			if err := c.look(); err != nil {
+				return err
+			}
+		} else {
+			// An error of its iterator, if that is the reason, comes to light when it is closed.
+			last := len(m.heap) - 1
+			m.heap[0] = m.heap[last]
+			m.heap = m.heap[:last]
+		}
+		m.sink(0)
+	}
+	return nil
+}
+
+// full reports whether a limit is reached before the next key.
+func (m *merge) full() bool {
+	return (m.o.MaxRows > 0 && m.result.Rows >= m.o.MaxRows) || (m.o.MaxSkipped > 0 && m.skipped >= m.o.MaxSkipped)
+}
+
+// more ends the page before a key.
+func (m *merge) more(key []byte) {
+	m.result.More = true
+	if m.o.Reverse {
+		m.result.Resume = keys.Next(key)
+	} else {
+		m.result.Resume = bytes.Clone(key)
+	}
+}
+
+// show emits the newest version that matters of the key on which a cursor stands. done: the page is over.
+func (m *merge) show(c *cursor) (done bool, err error) {
+	v := c.version
+	if m.o.At.Less(v.Timestamp) {
+		return true, &UncertaintyError{Key: bytes.Clone(c.key()), Timestamp: v.Timestamp}
+	}
+	if v.Kind == KindTombstone {
+		m.skipped++
+		return false, nil
+	}
+	if m.o.KeysOnly {
+		v.Value = nil
+	}
+	size := int64(len(c.user) + len(v.Value))
+	if m.o.MaxBytes > 0 && m.result.Rows > 0 && m.result.Bytes+size > m.o.MaxBytes {
+		m.more(c.user)
+		return true, nil
+	}
+	if m.emit != nil {
+		if err := m.emit(c.user, v); err != nil {
+			return true, err
+		}
+	}
+	m.result.Rows++
+	m.result.Bytes += size
+	return false, nil
+}
+
+// before orders cursors by their keys.
+func (m *merge) before(i, j int) bool {
+	c := bytes.Compare(m.heap[i].user, m.heap[j].user)
+	if m.o.Reverse {
+		return c > 0
+	}
+	return c < 0
+}
+
+// sink restores the order of the heap when the key at i has become a later one.
+func (m *merge) sink(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(m.heap) {
+			return
+		}
+		if child+1 < len(m.heap) && m.before(child+1, child) {
+			child++
+		}
+		if !m.before(child, i) {
+			return
+		}
+		m.heap[i], m.heap[child] = m.heap[child], m.heap[i]
+		i = child
+	}
+}

@@ -1,0 +1,74 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// measureFor is for how many election timeouts after its start a node waits at most for measurements of clocks that do not come.
+const measureFor = 3
+
+// doubt is why this node does not know whether its clock is right. Of the health goroutine, once that runs.
+type doubt struct {
+	// jump is by how much the clock jumped last; zero if this is about the start.
+	jump time.Duration
+	// until is when the doubt of a start is over in any case, of Node.now.
+	until int64
+}
+
+func (d *doubt) refusal(n *Node) *refusal {
+	if d.jump == 0 {
+		return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("node %s has just started, and has not compared its clock with those of its peers yet", n.config.ID)}
+	}
+	return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s jumped by %v, and most of its peers have not confirmed that it is right; "+
+		"check its time synchronisation", n.config.ID, d.jump.Round(time.Millisecond))}
+}
+
+// doubtAtStart: what the clock of the machine shows is not believed before it has been compared. A node without peers believes it.
+func (n *Node) doubtAtStart() {
+	if peers, _ := n.host.Peers(); peers > 0 {
+		n.doubt = &doubt{until: n.now() + measureFor*int64(n.config.electionTimeout())}
+	}
+}
+
+// lookAtClock notices jumps of the clock, and the end of doubts. It says whether something has changed. Until a doubt is over this node
+// goes by the time before the jump, so nobody ever sees another one; it serves nothing all the same, since a clock that seems to have
+// jumped forward may have been right, and the machine have stood still.
+func (n *Node) lookAtClock() (changed bool) {
+	steady := n.config.Clock.Steady()
+	if steady != nil {
+		if jump := steady.Look(); jump != 0 {
+			changed = true
+			n.metrics.clockJumps.Inc()
+			n.skew.restart()
+			n.doubt = &doubt{jump: jump}
+			n.log.Error("THE CLOCK OF THIS SERVER HAS JUMPED: nothing is served until the clocks of its peers confirm it", "by", jump.Round(time.Millisecond))
+		}
+	}
+	if n.doubt == nil || !n.clockConfirmed() {
+		return changed
+	}
+	if n.doubt.jump != 0 {
+		n.log.Warn("the clock is believed again", "goes_on_by", steady.Trust().Round(time.Millisecond))
+	}
+	n.doubt = nil
+	return true
+}
+
+// clockConfirmed says whether a doubt is over.
+func (n *Node) clockConfirmed() bool {
+	peers, silent := n.host.Peers()
+	switch {
+	case peers == 0:
+		return true // there is nobody to ask, and nobody to disagree with
+	case peers > silent:
+		if n.skew.confirmed(n.now(), (peers-silent)/2+1) {
+			return true
+		}
+	case n.doubt.jump == 0:
+		return true
+	}
+	return n.doubt.jump == 0 && n.now() >= n.doubt.until && !n.skew.unhealthy.Load()
+}

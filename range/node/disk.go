@@ -1,0 +1,77 @@
+package node
+
+import "time"
+
+const (
+	// stallTicks is how many ticks in a row must find the log standing still: a process that was stopped finds one such write when it goes on.
+	stallTicks = 2
+	// reluctantFor is for how many election timeouts a node does not want to lead after its disk was full or stood still, so that
+	// leaderships do not go to and fro with a disk that is full every other moment.
+	reluctantFor = 10
+)
+
+// disk is whether this node's disks are good enough to lead. A leader whose log cannot be written answers nothing, and one without room
+// refuses writes, while the followers have all it takes. So it hands over to nodes that say in their pings that they are better off. If none
+// is, it keeps what it leads: with a full disk reads go on.
+type disk struct {
+	// Of the health goroutine.
+	stalledTicks int
+	// reluctantUntil is until when this node leaves the lead to others, of Node.now.
+	reluctantUntil int64
+	trouble        diskTrouble
+}
+
+type diskTrouble int
+
+const (
+	diskGood diskTrouble = iota
+	diskHasNoRoom
+	diskStandsStill
+)
+
+// considerDisk is called with every tick.
+func (n *Node) considerDisk() {
+	d, now := &n.disk, n.now()
+	trouble := n.diskTrouble()
+	if trouble != diskGood {
+		d.reluctantUntil = now + reluctantFor*int64(n.config.electionTimeout())
+	}
+	n.host.SetReluctant(now < d.reluctantUntil || !n.health.fit())
+	if was := d.trouble; trouble != was {
+		d.trouble = trouble
+		switch {
+		case trouble == diskStandsStill:
+			n.log.Warn("the Raft log cannot be written; leaderships go to other nodes", "for", n.host.Log().Writing().Round(time.Millisecond))
+		case was == diskStandsStill:
+			n.log.Info("the Raft log can be written again")
+		}
+	}
+	if trouble == diskGood || !n.health.fit() {
+		return
+	}
+	budget := abdicationsPerCheck
+	for _, h := range n.leaders.led() {
+		if budget == 0 {
+			return
+		}
+		// What sleeps waits for no disk. What was given away and is here still waits for the transfer to end.
+		if (trouble == diskStandsStill && !h.group.Awake()) || now < h.yielding {
+			continue
+		}
+		h.yielding = now + int64(n.config.electionTimeout())
+		budget--
+		n.giveAway(h, func(host uint64) bool { return !n.host.PeerReluctant(host) && n.skew.agrees(host, n.now()) }, h.replica.TransferLeader)
+	}
+}
+
+func (n *Node) diskTrouble() diskTrouble {
+	if n.host.Log().Writing() < n.config.electionTimeout() {
+		n.disk.stalledTicks = 0
+	} else if n.disk.stalledTicks++; n.disk.stalledTicks >= stallTicks {
+		return diskStandsStill
+	}
+	if n.diskFull() {
+		return diskHasNoRoom
+	}
+	return diskGood
+}

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Take takes over a batch of requests of one client; it is rpc.BatchServerConfig.Take. The requests belong to the node from here
+// on, the slice stays the caller's. Each request is answered once, from any goroutine, possibly before Take returns. The writes of
+// a batch reach their partitions in their order, and before Take returns; what may wait for the disk is in the Work that it returns.
+func (n *Node) Take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
+	if r := n.health.refusal.Load(); r != nil {
+		for _, q := range batch {
+			n.refuse(q, r.code, r.message, reply)
+		}
+		return nil
+	}
+	now := time.Now()
+	s := sortings.Get().(*sorting)
+	if len(batch) == 1 {
+		if h := n.route(client, batch[0], now, reply); h != nil {
+			s.groups = append(s.groups, sorted{h: h})
+			s.pending = append(s.pending[:0], replica.Pending{Client: client, Request: batch[0], Reply: reply, Arrived: now})
+			s.groups[0].requests = s.pending
+		}
+	} else {
+		s.begin(len(batch))
+		for i, q := range batch {
+			if h := n.route(client, q, now, reply); h != nil {
+				s.add(h, int32(i))
+			}
+		}
+		s.pending = slices.Grow(s.pending[:0], len(batch))
+		for i := range s.groups {
+			g := &s.groups[i]
+			from := len(s.pending)
+			for at := g.first; at >= 0; at = s.next[at] {
+				s.pending = append(s.pending, replica.Pending{Client: client, Request: batch[at], Reply: reply, Arrived: now})
+			}
+			g.requests = s.pending[from:]
+		}
+	}
+	left := false
+	for i := range s.groups {
+		g := &s.groups[i]
+		g.queued, g.open = g.h.replica.Take(g.requests)
+		left = left || g.open
+	}
+	if !left {
+		s.release()
+		return nil
+	}
+	s.begun.Store(0)
+	return s
+}
+
+// Handle takes over a batch and does what is left.
+func (n *Node) Handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	if work := n.Take(client, batch, reply); work != nil {
+		work.Run()
+		work.Done()
+	}
+}
+
+// Run implements rpc.Work: a piece of work is the requests to one replica.
+func (s *sorting) Run() {
+	for {
+		i := int(s.begun.Add(1)) - 1
+		if i >= len(s.groups) {
+			return
+		}
+		if g := &s.groups[i]; g.open {
+			g.h.replica.Serve(g.requests, g.queued)
+		}
+	}
+}
+
+// Done implements rpc.Work.
+func (s *sorting) Done() { s.release() }
+
+// sorting groups the requests of a batch by replica: lists of indexes, and a small open-addressed table of the lists.
+type sorting struct {
+	groups  []sorted
+	next    []int32
+	slots   []int32 // 1 + index into groups
+	pending []replica.Pending
+	// begun is how many groups somebody serves, or has.
+	begun atomic.Int32
+}
+
+// sorted is one replica's requests: the list of their indexes, and then they themselves, in pending.
+type sorted struct {
+	h           *hosted
+	first, last int32
+	requests    []replica.Pending
+	// open: the replica has taken them and is to serve them; queued: with writes.
+	queued, open bool
+}
+
+var sortings = sync.Pool{New: func() any { return new(sorting) }}
+
+// begin makes room for n requests.
+func (s *sorting) begin(n int) {
+	slots := 8
+	for slots < 2*n {
+		slots *= 2
+	}
+	if cap(s.slots) < slots {
+		s.slots = make([]int32, slots)
+	}
+	s.slots = s.slots[:slots]
+	if cap(s.next) < n {
+		s.next = make([]int32, n)
+	}
+	s.next = s.next[:n]
+}
+
+// add appends a request to its replica's list.
+func (s *sorting) add(h *hosted, index int32) {
+	s.next[index] = -1
+	mask := uint64(len(s.slots) - 1)
+	for at := uint64(h.id) * 0x9e3779b97f4a7c15 >> 32 & mask; ; at = (at + 1) & mask {
+		slot := s.slots[at]
+		if slot == 0 {
+			s.groups = append(s.groups, sorted{h: h, first: index, last: index})
+			s.slots[at] = int32(len(s.groups))
+			return
+		}
+		if g := &s.groups[slot-1]; g.h == h {
+			s.next[g.last] = index
+			g.last = index
+			return
+		}
+	}
+}
+
+// maxKeptSorting bounds what is kept for the next batch.
+const maxKeptSorting = 4096
+
+func (s *sorting) release() {
+	clear(s.slots)
+	clear(s.groups)
+	clear(s.pending)
+	s.groups, s.pending = s.groups[:0], s.pending[:0]
+	if cap(s.next) <= maxKeptSorting && cap(s.pending) <= maxKeptSorting {
+		sortings.Put(s)
+	}
+}

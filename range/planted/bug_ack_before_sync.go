@@ -1,0 +1,5 @@
+//go:build planted && planted_ack_before_sync
+
+package planted
+
+const active = AckBeforeSync

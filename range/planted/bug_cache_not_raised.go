@@ -1,0 +1,5 @@
+//go:build planted && planted_cache_not_raised
+
+package planted
+
+const active = CacheNotRaised

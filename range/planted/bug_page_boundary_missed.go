@@ -1,0 +1,5 @@
+//go:build planted && planted_page_boundary_missed
+
+package planted
+
+const active = PageBoundaryMissed

@@ -1,0 +1,5 @@
+//go:build planted && planted_session_dropped
+
+package planted
+
+const active = SessionDropped

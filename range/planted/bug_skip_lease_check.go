@@ -1,0 +1,5 @@
+//go:build planted && planted_skip_lease_check
+
+package planted
+
+const active = SkipLeaseCheck

@@ -1,0 +1,5 @@
+//go:build planted && planted_truncate_above_durable
+
+package planted
+
+const active = TruncateAboveDurable

@@ -1,0 +1,5 @@
+//go:build planted && planted_vote_at_once
+
+package planted
+
+const active = VoteAtOnce

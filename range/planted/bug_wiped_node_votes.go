@@ -1,0 +1,5 @@
+//go:build planted && planted_wiped_node_votes
+
+package planted
+
+const active = WipedNodeVotes

@@ -1,0 +1,211 @@
+package replica
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// How several partitions of a node are read in one request.
+//
+// Each partition is asked as for a scan of its own (see read): it proves its leadership, notes the span in its timestamp cache, and
+// waits for the writes in flight at or below the timestamp. A partition that refuses is left out, and named in the answer.
+// When all others are ready, which may be at once, one function of the pool reads them together (see mergeQueue). From the moment a
+// partition is ready until then nothing holds it: what there is to read at the timestamp stays as it is for ever, in this
+// replica or in none. A replica that is closed meanwhile counts as one that refused.
+
+// MaxMerged is how many partitions one MergeScan reads: each has an iterator open for as long as the page takes.
+const MaxMerged = 256
+
+// Merged is one partition of a MergeScan, and how it was routed.
+type Merged struct {
+	// Replica is nil if this node has none to ask; then Refusal says why.
+	Replica *Replica
+	Refusal *kvpb.Error
+	Route   *kvpb.PartitionRoute
+}
+
+// MergeScan reads a page of several partitions, and answers once. The caller has checked that the request has a timestamp, and that
+// the partitions are of one keyspace and no more than MaxMerged.
+func (n *Node) MergeScan(pending Pending, partitions []Merged) {
+	m := mergedScans.Get().(*mergedScan)
+	m.node, m.pending = n, pending
+	m.parts = slices.Grow(m.parts, len(partitions))[:len(partitions)]
+	q, c := pending.Request, pending.Request.GetMergeScan()
+	// Every partition is asked with a Scan, of which only the span and the times count.
+	command := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At, UncertainUntil: c.UncertainUntil}}
+	m.open.Store(int32(len(partitions)) + 1)
+	for i := range partitions {
+		p, given := &m.parts[i], &partitions[i]
+		p.scan, p.replica, p.refusal = m, given.Replica, given.Refusal
+		p.request = kvpb.Request{
+			Partition: given.Route.GetPartition(), Generation: given.Route.GetGeneration(), Term: given.Route.GetTerm(),
+			Session: q.Session, TimeoutMicros: q.TimeoutMicros, Command: command,
+		}
+		if p.replica == nil {
+			m.settled()
+			continue
+		}
+		p.read = read{part: p, command: commandScan, pending: Pending{
+			Client: pending.Client, Request: &p.request, Arrived: pending.Arrived,
+		}}
+		if !p.replica.enter() {
+			p.refused(p.replica.goneError(&p.request))
+			continue
+		}
+		p.replica.startRead(&p.read)
+		p.replica.exit()
+	}
+	m.settled()
+}
+
+// mergedScan is one MergeScan under way. It is used again when it has been answered: then no part is referred to any more.
+type mergedScan struct {
+	node    *Node
+	pending Pending
+	parts   []mergedPart
+	// read are the parts that are read, sources what is read of them.
+	read    []*mergedPart
+	sources []mvcc.Source
+	// open counts the parts that are neither ready nor refused, and the loop that asks them.
+	open atomic.Int32
+}
+
+var mergedScans = sync.Pool{New: func() any { return new(mergedScan) }}
+
+// release gives the memory back, without what belongs to others.
+func (m *mergedScan) release() {
+	clear(m.parts)
+	clear(m.read)
+	clear(m.sources)
+	m.parts, m.read, m.sources = m.parts[:0], m.read[:0], m.sources[:0]
+	m.node, m.pending = nil, Pending{}
+	mergedScans.Put(m)
+}
+
+// mergedPart is one partition of it. Whoever settles it has it until then.
+type mergedPart struct {
+	scan    *mergedScan
+	replica *Replica
+	read    read
+	request kvpb.Request
+	// refusal is why it is not read; nil: it is.
+	refusal *kvpb.Error
+}
+
+// refused takes the answer of a partition that is not read.
+func (p *mergedPart) refused(response *kvpb.Response) {
+	p.refusal = response.Error
+	p.scan.settled()
+}
+
+// ready says that the partition can be read.
+func (p *mergedPart) ready() {
+	p.replica.exit()
+	p.scan.settled()
+}
+
+// settled counts a part; the last has the page read.
+func (m *mergedScan) settled() {
+	if m.open.Add(-1) == 0 {
+		m.node.merges.add(m)
+	}
+}
+
+// serve reads the page and answers.
+func (m *mergedScan) serve(open *openReplicas) {
+	if m.pending.Request.TimeoutMicros != 0 && expired(&m.pending, time.Now()) {
+		m.answer(newError(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED, "the request waited longer than its timeout, and did not run"), hlc.Timestamp{})
+		return
+	}
+	for i := range m.parts {
+		p := &m.parts[i]
+		if p.refusal != nil {
+			continue
+		}
+		kept := open.enter(p.replica)
+		if kept == nil {
+			p.refusal = p.replica.goneError(&p.request).Error
+			continue
+		}
+		m.read = append(m.read, p)
+		m.sources = append(m.sources, mvcc.Source{
+			Reader: p.replica.state, Span: p.read.span, Prefix: int(p.read.descriptor.PrefixLength), UncertainUntil: p.read.uncertainUntil(), Kept: kept,
+		})
+	}
+	response := m.page()
+	var at hlc.Timestamp
+	if len(m.read) > 0 {
+		at = m.read[0].read.timestamp
+	}
+	m.answer(response, at)
+}
+
+// page reads the page.
+func (m *mergedScan) page() *kvpb.Response {
+	c := m.pending.Request.GetMergeScan()
+	out := &kvpb.MergeScanResponse{}
+	if len(m.read) > 0 {
+		rows := newRows()
+		result, err := mvcc.Merge(m.sources, mvcc.ScanOptions{
+			At: m.read[0].read.timestamp, Reverse: c.Reverse, KeysOnly: c.KeysOnly,
+			MaxRows: pageRows(c.MaxRows), MaxBytes: pageBytes(c.MaxBytes), MaxSkipped: maxSkipped,
+		}, func(key []byte, v mvcc.Version) error {
+			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp)
+			return nil
+		})
+		out.Rows, out.More, out.Resume = rows, result.More, result.Resume
+		// Garbage collection may have overtaken the timestamp in any of them.
+		for _, p := range m.read {
+			if refusal := p.replica.checkThreshold(&p.read, p.read.timestamp); refusal != nil {
+				releaseRows(rows)
+				return refusal
+			}
+		}
+		if err != nil {
+			releaseRows(rows)
+			return m.failed(err)
+		}
+		for _, p := range m.read {
+			if p.read.term == 0 {
+				m.node.Metrics.readsLease.Inc()
+			} else {
+				m.node.Metrics.readsReadIndex.Inc()
+			}
+		}
+	}
+	for i := range m.parts {
+		if p := &m.parts[i]; p.refusal != nil {
+			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
+		}
+	}
+	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}
+}
+
+// failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so the partition.
+func (m *mergedScan) failed(err error) *kvpb.Response {
+	at := m.read[0]
+	if key, ok := uncertainKey(err); ok {
+		if i := slices.IndexFunc(m.read, func(p *mergedPart) bool { return p.read.span.Contains(key) }); i >= 0 {
+			at = m.read[i]
+		}
+	}
+	return at.replica.failedRead(&at.read, err)
+}
+
+// answer answers, after what was read at a timestamp, and ends the scan.
+func (m *mergedScan) answer(response *kvpb.Response, at hlc.Timestamp) {
+	response.Id = m.pending.Request.Id
+	response.Now = &kvpb.Timestamp{}
+	setTimestamp(response.Now, hlc.Max(m.node.Clock.Now(), at))
+	m.node.Metrics.answered(commandMergeScan, response)
+	m.pending.Reply(response)
+	releaseRows(response.GetMergeScan().GetRows())
+	m.release()
+}
