@@ -182,7 +182,7 @@ func (m *machine) obstacle() string {
 		names[h.Server] = address
 	}
 	if len(silent) > 0 {
-		return fmt.Sprintf("waits for %s, to form the core of %s", strings.Join(silent, ", "), strings.Join(m.core, ", "))
+		return fmt.Sprintf("it waits for %s; all of %s have to run at the same time for that", strings.Join(silent, ", "), strings.Join(m.core, ", "))
 	}
 	if f := fromDisk(m.disk.Accepted); f != nil {
 		for _, member := range f.Members {

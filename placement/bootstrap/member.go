@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -149,7 +150,7 @@ func (m *Member) WaitingFor() string {
 	if s := m.mu.machine.obstacle(); s != "" {
 		for _, address := range m.mu.machine.core {
 			if err := m.mu.unreachable[address]; err != nil && m.mu.machine.heard[address] == nil {
-				s += fmt.Sprintf(" (%s: %v)", address, err)
+				s += fmt.Sprintf(" (%s: %s)", address, rpc.Reason(err))
 			}
 		}
 		return s
@@ -157,17 +158,33 @@ func (m *Member) WaitingFor() string {
 	return "the members are about to form the core"
 }
 
+// Silent lists the members that do not answer.
+func (m *Member) Silent() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var silent []string
+	for _, address := range m.config.Core {
+		if m.mu.unreachable[address] != nil {
+			silent = append(silent, address)
+		}
+	}
+	return silent
+}
+
+// quietStart is how long the members may take to find one another before the log says so: they are started one after the other.
+const quietStart = 10 * time.Second
+
 // Run returns when the core is formed: at once if the disk knows it. It ends with an error if this server cannot be part of
 // the core, whatever happens, or if ctx ends.
 func (m *Member) Run(ctx context.Context) (*clusterpb.Founding, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	told := ""
+	told, began := "", time.Now()
 	for {
 		if f, err := m.result(); f != nil || err != nil {
 			return f, err
 		}
-		if s := m.WaitingFor(); s != told {
+		if s := m.WaitingFor(); s != told && time.Since(began) >= quietStart {
 			m.config.Logger.Info("the core is not formed yet", "self", m.config.Self, "reason", s)
 			told = s
 		}
@@ -253,7 +270,7 @@ func (m *Member) propose() *clusterpb.Founding {
 		return nil
 	}
 	if next != nil {
-		m.config.Logger.Info("proposes to form the core", "cluster", fmt.Sprintf("%016x", f.Cluster), "members", memberAddresses(f))
+		m.config.Logger.Debug("proposes to form the core", "cluster", fmt.Sprintf("%016x", f.Cluster), "members", memberAddresses(f))
 	}
 	// A core of one is complete now.
 	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.conclude() })

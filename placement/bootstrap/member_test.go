@@ -136,13 +136,25 @@ func (w *world) wipe(address string) {
 	if err := errors.Join(root.Sync(), root.Close()); err != nil {
 		w.t.Fatal(err)
 	}
+	w.setDisk(address, fs)
+}
+
+func (w *world) disk(address string) *vfs.MemFS {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.disks[address]
+}
+
+func (w *world) setDisk(address string, fs *vfs.MemFS) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.disks[address] = fs
 }
 
 // start opens a server on its disk, once more if it crashes while it opens.
 func (w *world) start(address string) (*proc, error) {
 	for {
-		p := &proc{world: w, address: address, fs: w.disks[address]}
+		p := &proc{world: w, address: address, fs: w.disk(address)}
 		p.ctx, p.kill = context.WithTimeout(w.t.Context(), time.Minute)
 		member, err := Open(Config{Disk: p, Self: address, Core: w.core, Peers: p})
 		if errors.Is(err, errCrash) {
@@ -162,7 +174,10 @@ func (w *world) start(address string) (*proc, error) {
 
 // power is what a power failure leaves of the disk of a server that died.
 func (w *world) power(p *proc) {
-	w.disks[p.address] = p.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(1, uint64(w.points)))})
+	w.mu.Lock()
+	points := w.points
+	w.mu.Unlock()
+	w.setDisk(p.address, p.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(1, uint64(points)))}))
 }
 
 // form runs all servers until the core is formed, starting those again that crash.
@@ -314,7 +329,7 @@ func TestWipedWhileForming(t *testing.T) {
 			if i == 0 {
 				state.Proposed = state.Accepted
 			}
-			if err := (FileDisk{w.disks[address], "d"}).Store(state); err != nil {
+			if err := (FileDisk{w.disk(address), "d"}).Store(state); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -26,43 +26,8 @@ const forwardedHeader = "tidemark-forwarded"
 // maxAttempt is the longest that one member is waited for before another is asked.
 const maxAttempt = 8 * time.Second
 
-// ErrCoreUnavailable matches a CoreUnavailableError.
-var ErrCoreUnavailable = errors.New("the core is unavailable")
-
-// CoreUnavailableError says that the time was up before a leader of the core had answered.
-type CoreUnavailableError struct {
-	// Core lists all members that were asked; Reachable those that answered at all.
-	Core, Reachable []string
-	// Last is what went wrong last, and why it ended.
-	Last, Cause error
-}
-
-func (e *CoreUnavailableError) Error() string {
-	last := "no answer in time"
-	if e.Last != nil {
-		last = "the last error was: " + e.Last.Error()
-	}
-	switch n := len(e.Reachable); {
-	case n == 0:
-		return fmt.Sprintf("no member of the core is reachable (%s); %s", strings.Join(e.Core, ", "), last)
-	case 2*n <= len(e.Core):
-		return fmt.Sprintf("the core has no quorum: %d of %d members reachable (%s); %s", n, len(e.Core), strings.Join(e.Reachable, ", "), last)
-	default:
-		return fmt.Sprintf("the core has no leader that answers, though %d of %d members are reachable (%s); %s",
-			n, len(e.Core), strings.Join(e.Reachable, ", "), last)
-	}
-}
-
-// Is makes errors.Is(err, ErrCoreUnavailable) true.
-func (e *CoreUnavailableError) Is(target error) bool { return target == ErrCoreUnavailable }
-
-// Unwrap gives why it ended: the context's error.
-func (e *CoreUnavailableError) Unwrap() error { return e.Cause }
-
-// GRPCStatus makes the error one that can be tried again, when it is returned by a service.
-func (e *CoreUnavailableError) GRPCStatus() *status.Status {
-	return status.New(codes.Unavailable, e.Error())
-}
+// warnAfter is for how long a call may try before the log says so: while servers start and restart it is normal.
+const warnAfter = 10 * time.Second
 
 // ClientConfig is what a Client is made of. Core and Conn must be set.
 type ClientConfig struct {
@@ -91,11 +56,12 @@ type Client struct {
 	core   []string
 	ctx    context.Context
 	cancel context.CancelFunc
+	words  words
 
 	mu struct {
 		sync.Mutex
 		// trouble is why calls that are under way get no answer; nil after an answer.
-		trouble error
+		trouble *CoreUnavailableError
 		// leader is who answered last, or was hinted at; empty: not known.
 		leader string
 		// next is where to go on if no leader is known, and watch where the next stream goes.
@@ -135,18 +101,23 @@ func (c *Client) Close() { c.cancel() }
 
 // WaitingFor says in words what keeps the core from answering; empty if it answered last.
 func (c *Client) WaitingFor() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.trouble == nil {
-		return ""
+	if e := c.Trouble(); e != nil {
+		return e.Error()
 	}
-	return fmt.Sprintf("the core at %s does not answer: %v", strings.Join(c.core, ", "), c.mu.trouble)
+	return ""
 }
 
-func (c *Client) setTrouble(err error) {
+// Trouble is what keeps the core from answering; nil if it answered last.
+func (c *Client) Trouble() *CoreUnavailableError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.trouble = err
+	return c.mu.trouble
+}
+
+func (c *Client) setTrouble(e *CoreUnavailableError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.trouble = e
 }
 
 // Leader is where the core's leader was last; empty if it is not known.
@@ -182,11 +153,18 @@ func (c *Client) learn(from, leader string) {
 
 // attempts is what one call has met so far.
 type attempts struct {
-	reachable map[string]bool
 	// last is what to tell: the last error that is not merely a member's word that it does not lead, if there was one.
 	last    error
 	refused bool
 	tried   int
+}
+
+// reason is the last error that says more than who does not lead.
+func (a *attempts) reason() error {
+	if a.refused {
+		return nil
+	}
+	return a.last
 }
 
 // permanent is an error that is the answer.
@@ -197,15 +175,18 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	a := attempts{reachable: map[string]bool{}}
+	if c.ctx.Err() != nil {
+		cancel() // AfterFunc takes its time
+	}
+	var a attempts
 	if len(c.core) == 0 {
-		return &CoreUnavailableError{Last: errors.New("the list of its members is empty")}
+		return &CoreUnavailableError{}
 	}
 	pause := c.config.MinPause
-	warned := false
+	began, warned := time.Now(), false
 	for {
 		if ctx.Err() != nil {
-			return c.gaveUp(ctx, &a)
+			return c.words.trouble(c.core, a.reason(), ctx.Err())
 		}
 		address := c.target()
 		hinted, err := c.attempt(ctx, address, &a, f)
@@ -215,17 +196,17 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 			return answer.error
 		}
 		if _, refused, _ := hintOf(err); a.last == nil || a.refused || !refused {
-			a.last, a.refused = fmt.Errorf("%s: %w", address, err), refused
+			a.last, a.refused = fmt.Errorf("%s: %s", address, rpc.Reason(err)), refused
 		}
 		a.tried++
-		c.setTrouble(a.last)
+		c.setTrouble(c.words.trouble(c.core, a.reason(), nil))
 		// A hint is followed at once, unless members send one another's hints round and round.
 		if (hinted && a.tried%(len(c.core)+1) != 0) || (!hinted && a.tried%len(c.core) != 0) {
 			continue
 		}
-		if a.tried > 10*len(c.core) && !warned {
+		if !warned && time.Since(began) >= warnAfter {
 			warned = true
-			c.config.Logger.Warn("the core does not answer", "core", c.core, "error", a.last)
+			c.config.Logger.Warn("the core does not answer", "error", c.words.trouble(c.core, a.reason(), nil))
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(c.config.Random()%uint64(pause/2+1)))
 		select {
@@ -242,20 +223,24 @@ func (c *Client) attempt(ctx context.Context, address string, a *attempts, f fun
 	conn, err := c.config.Conn(address)
 	if err != nil {
 		c.learn(address, "")
+		c.words.silent(address, err)
 		return false, err
 	}
+	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.core), 10)))
 	defer cancel()
 	err = f(limited, conn)
 	if err == nil {
 		c.learn(address, address)
+		c.words.heard(address, false)
 		return false, nil
 	}
 	if errors.As(err, new(permanent)) {
+		c.words.heard(address, false)
 		return false, err
 	}
 	if leader, refused, ok := hintOf(err); ok {
-		a.reachable[address] = true
+		c.words.heard(address, refused && leader == "")
 		if refused {
 			c.learn(address, leader)
 			return leader != "" && leader != address, err
@@ -267,21 +252,15 @@ func (c *Client) attempt(ctx context.Context, address string, a *attempts, f fun
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Unimplemented:
 		// The network, or a server that is starting.
 		c.learn(address, "")
+		// One that had no time to answer, because the caller had none left, is not silent.
+		if ctx.Err() == nil || time.Since(began) >= c.config.Attempt/2 {
+			c.words.silent(address, err)
+		}
 		return false, err
 	}
-	a.reachable[address] = true
+	c.words.heard(address, false)
 	c.learn(address, address)
 	return false, permanent{err}
-}
-
-func (c *Client) gaveUp(ctx context.Context, a *attempts) error {
-	e := &CoreUnavailableError{Core: c.core, Last: a.last, Cause: ctx.Err()}
-	for _, address := range c.core {
-		if a.reachable[address] {
-			e.Reachable = append(e.Reachable, address)
-		}
-	}
-	return e
 }
 
 // unary calls a method of the leader.
@@ -312,7 +291,7 @@ func (c *Client) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (
 // ends, which a caller answers by calling again with the last revision; then another member is asked.
 func (c *Client) Watch(ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error) error {
 	if len(c.core) == 0 {
-		return &CoreUnavailableError{Last: errors.New("the list of its members is empty")}
+		return &CoreUnavailableError{}
 	}
 	c.mu.Lock()
 	address := c.core[c.mu.watch%len(c.core)]

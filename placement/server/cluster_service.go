@@ -28,7 +28,8 @@ type ClusterConfig struct {
 	Client *Client
 	// Table gives the node's own copy of the table; nil if there is no node, or none yet. Then the core member's is used.
 	Table func() TableSource
-	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version. It makes a new value every time.
+	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version, core_trouble. It makes a new value
+	// every time.
 	Status func() *clusterpb.StatusResponse
 }
 
@@ -79,8 +80,17 @@ func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clu
 // again: its sender follows the hint.
 func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
 	here func(*Server, context.Context, Request) (Response, error), there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
+	ctx, cancel := sooner(ctx)
+	defer cancel()
 	if core := s.core(); core != nil {
 		response, err := here(core, ctx, r)
+		if status.Code(err) == codes.DeadlineExceeded {
+			// It leads, or did until a moment ago, and the others did not agree in time.
+			if trouble := core.Trouble(); trouble != nil {
+				trouble.Cause = err
+				return response, trouble
+			}
+		}
 		if _, refused, _ := hintOf(err); !refused || isForwarded(ctx) {
 			return response, err
 		}

@@ -137,7 +137,7 @@ func (s *Server) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequ
 // validate is the part of checking a creation that needs no state.
 func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	refuse := func(format string, args ...any) error {
-		return status.Errorf(codes.InvalidArgument, "keyspace %s: %s", keys.Pretty([]byte(r.Name)), fmt.Sprintf(format, args...))
+		return status.Errorf(codes.InvalidArgument, format, args...)
 	}
 	if !validName(r.Name) {
 		return refuse("a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
@@ -217,7 +217,7 @@ func (s *Server) checkRoom(v *store.View, r *clusterpb.CreateKeyspaceRequest, re
 		return s.toStatus(err)
 	}
 	if taken != 0 {
-		return status.Errorf(codes.AlreadyExists, "keyspace %s exists already", r.Name)
+		return status.Errorf(codes.AlreadyExists, "it exists already; choose another name, or drop it first")
 	}
 	nodes, err := count(v, nodePrefix)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *Server) checkRoom(v *store.View, r *clusterpb.CreateKeyspaceRequest, re
 			noun = "node"
 		}
 		return status.Errorf(codes.FailedPrecondition,
-			"keyspace %s is to have %d replicas of each partition, on as many nodes, and the cluster has %d %s; add nodes or ask for fewer replicas", r.Name, replicas, nodes, noun)
+			"it is to have %d replicas of each partition, on as many nodes, and the cluster has %d %s; add nodes or ask for fewer replicas", replicas, nodes, noun)
 	}
 	keyspaces, err := count(v, keyspacePrefix)
 	if err != nil {

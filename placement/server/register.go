@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -50,6 +51,9 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 		return nil, s.toStatus(err)
 	}
 	id := keys.NodeID(known)
+	if id == 0 && planted.Active == planted.WipedNodeVotes {
+		id = nodeAt(v, r.Address)
+	}
 	if r.Node != 0 {
 		if err := s.checkDirectory(v, keys.NodeID(r.Node), r.Server); err != nil {
 			return nil, err
@@ -88,6 +92,17 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 				"node's place. Start the node with its own directory, or this server with an empty one, as a new node", id, owner.Server, server)
 	}
 	return nil
+}
+
+// nodeAt is the node that is registered at an address, or 0.
+func nodeAt(v *store.View, address string) keys.NodeID {
+	for kv := range v.All([]byte(nodePrefix)) {
+		var n clusterpb.Node
+		if err := proto.Unmarshal(kv.Value, &n); err == nil && n.Address == address {
+			return keys.NodeID(n.Id)
+		}
+	}
+	return 0
 }
 
 func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
@@ -180,7 +195,9 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 			continue // the lease ended in between
 		}
 		if err == nil {
-			s.config.Logger.Info("node is alive", "node", id)
+			if s.soft.stats(id) != nil {
+				s.config.Logger.Info("node is alive again", "node", id)
+			}
 		}
 		return err
 	}

@@ -26,6 +26,8 @@ type Config struct {
 	Cluster uint64
 	// Members are the members of the core, as they were founded.
 	Members []*clusterpb.CoreMember
+	// Silent says that nothing has been heard of another member for an election timeout; nil: not known.
+	Silent func(replica uint64) bool
 
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
 	NodeLease time.Duration
@@ -129,6 +131,26 @@ func (s *Server) LeaderAddress() string {
 
 // Members returns the members of the core.
 func (s *Server) Members() []*clusterpb.CoreMember { return slices.Clone(s.config.Members) }
+
+// Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it knows a leader and hears enough
+// of the members.
+func (s *Server) Trouble() *CoreUnavailableError {
+	e := &CoreUnavailableError{Leaderless: s.LeaderAddress() == ""}
+	for _, m := range s.config.Members {
+		e.Core = append(e.Core, m.Address)
+		if s.config.Silent != nil && s.config.Silent(m.Replica) {
+			e.Silent, e.Reasons = append(e.Silent, m.Address), append(e.Reasons, errNothingHeard)
+		} else {
+			e.Reachable = append(e.Reachable, m.Address)
+		}
+	}
+	if !e.NoQuorum() {
+		return nil
+	}
+	return e
+}
+
+var errNothingHeard = errors.New("nothing is heard of it")
 
 // Cluster returns the cluster's id.
 func (s *Server) Cluster() uint64 { return s.config.Cluster }

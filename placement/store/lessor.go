@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -21,7 +22,9 @@ const (
 
 // lessor knows which leases exist, and on the leader how long each has left. It counts on the monotonic clock.
 type lessor struct {
-	mu struct {
+	// now is a time that ascends like the monotonic clock; it shows no wall clock's time.
+	now func() time.Time
+	mu  struct {
 		sync.Mutex
 		leases map[int64]*countdown
 		// active: this member leads, and has applied everything that was committed before its term.
@@ -38,8 +41,8 @@ type countdown struct {
 	ending time.Time
 }
 
-func newLessor() *lessor {
-	l := &lessor{}
+func newLessor(clock hlc.Monotonic) *lessor {
+	l := &lessor{now: func() time.Time { return time.Unix(0, clock()) }}
 	l.mu.leases = map[int64]*countdown{}
 	return l
 }
@@ -63,7 +66,7 @@ func (l *lessor) changed(changes []leaseChange) {
 }
 
 func (l *lessor) changedLocked(changes []leaseChange) {
-	now := time.Now()
+	now := l.now()
 	for _, c := range changes {
 		if c.ttlMillis == 0 {
 			delete(l.mu.leases, c.id)
@@ -82,7 +85,7 @@ func (l *lessor) activate(active bool) {
 		return
 	}
 	l.mu.active = active
-	l.mu.ticked = time.Now()
+	l.mu.ticked = l.now()
 	if active {
 		l.refreshLocked(l.mu.ticked)
 	}
@@ -105,7 +108,7 @@ func (l *lessor) renew(id int64) (time.Duration, error) {
 	case c == nil || !c.ending.IsZero():
 		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
 	}
-	c.deadline = time.Now().Add(c.term)
+	c.deadline = l.now().Add(c.term)
 	return c.term, nil
 }
 
@@ -117,7 +120,7 @@ func (l *lessor) expired() (ids []int64, paused bool) {
 	if !l.mu.active {
 		return nil, false
 	}
-	now := time.Now()
+	now := l.now()
 	paused = now.Sub(l.mu.ticked) > lessorTick+pauseTolerance
 	l.mu.ticked = now
 	if paused {
@@ -143,7 +146,7 @@ func (l *lessor) counting() bool {
 	if l.mu.active && len(l.mu.leases) > 0 {
 		return true
 	}
-	l.mu.ticked = time.Now() // not a pause
+	l.mu.ticked = l.now() // not a pause
 	return false
 }
 
@@ -154,7 +157,7 @@ func (l *lessor) remaining(id int64) (term, left time.Duration, ok bool) {
 	if c == nil {
 		return 0, 0, false
 	}
-	return c.term, max(0, time.Until(c.deadline)), true
+	return c.term, max(0, c.deadline.Sub(l.now())), true
 }
 
 func (l *lessor) ids() []int64 {

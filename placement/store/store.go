@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	// MaxWatchers bounds the watchers. Default 10,000.
 	MaxWatchers int
 
+	// Monotonic counts leases down. Default: the runtime's clock.
+	Monotonic hlc.Monotonic
 	// Random seeds the name by which this process knows its own commands.
 	Random     io.Reader
 	Logger     *slog.Logger
@@ -63,6 +66,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.MaxWatchers <= 0 {
 		c.MaxWatchers = 10_000
+	}
+	if c.Monotonic == nil {
+		c.Monotonic = hlc.SystemMonotonic()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -118,7 +124,7 @@ func New(config Config) (*Store, error) {
 	s := &Store{
 		config: config,
 		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of nobody
-		lessor: newLessor(),
+		lessor: newLessor(config.Monotonic),
 		wake:   make(chan struct{}, 1),
 		slots:  make(chan struct{}, config.MaxPending),
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -281,7 +282,7 @@ func TestNoRenewalWithoutQuorum(t *testing.T) {
 // A process that stood still does not end the leases whose owners it did not hear.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLessor()
+		l := newLessor(hlc.SystemMonotonic())
 		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}})
 		l.activate(true)
 		time.Sleep(15 * time.Second)

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// ErrCoreUnavailable matches a CoreUnavailableError.
+var ErrCoreUnavailable = errors.New("the core is unavailable")
+
+// CoreUnavailableError says that the time was up before a leader of the core had answered.
+type CoreUnavailableError struct {
+	// Core lists all members.
+	Core []string
+	// Reachable are those that answered, Silent those that did not, and Reasons why not, in the order of Silent. A member in
+	// neither list was not asked lately.
+	Reachable, Silent []string
+	Reasons           []error
+	// Leaderless: a member that answered knows of no leader.
+	Leaderless bool
+	// Last is what went wrong last, if that was no member's word that it does not lead; Cause is why it ended.
+	Last, Cause error
+}
+
+// NoQuorum says that too few members can reach one another: a majority is silent, or those that answer have no leader.
+func (e *CoreUnavailableError) NoQuorum() bool {
+	return len(e.Core) > 0 && (e.Leaderless || 2*len(e.Silent) >= len(e.Core))
+}
+
+func (e *CoreUnavailableError) Error() string {
+	n, all := len(e.Reachable), len(e.Core)
+	answer := fmt.Sprintf("%d of %d members answer", n, all)
+	if n > 0 {
+		answer += " (" + strings.Join(e.Reachable, ", ") + ")"
+	}
+	var text string
+	switch {
+	case all == 0:
+		return "the core is not known: the list of its members is empty"
+	case 2*len(e.Silent) >= all:
+		text = "the core has no quorum: " + answer
+	case e.Leaderless:
+		text = "the core has no leader: " + answer + " and know of none"
+	case e.Last != nil && len(e.Silent) == 0:
+		return "the core cannot do it at present: " + e.Last.Error()
+	case n == 0:
+		text = "the core has not answered in time: none of " + strings.Join(e.Core, ", ")
+	default:
+		text = "no leader of the core answers, though " + answer
+	}
+	for i, address := range e.Silent {
+		separator := "; "
+		if i > 0 {
+			separator = ", "
+		}
+		text += fmt.Sprintf("%s%s does not (%s)", separator, address, rpc.Reason(e.Reasons[i]))
+	}
+	return text
+}
+
+// Is makes errors.Is(err, ErrCoreUnavailable) true.
+func (e *CoreUnavailableError) Is(target error) bool { return target == ErrCoreUnavailable }
+
+// Unwrap gives why it ended: the context's error.
+func (e *CoreUnavailableError) Unwrap() error { return e.Cause }
+
+// Trouble is the error as it travels.
+func (e *CoreUnavailableError) Trouble() *clusterpb.CoreTrouble {
+	return &clusterpb.CoreTrouble{NoQuorum: e.NoQuorum(), Silent: e.Silent}
+}
+
+// GRPCStatus makes the error one that can be tried again, when it is returned by a service.
+func (e *CoreUnavailableError) GRPCStatus() *status.Status {
+	st := status.New(codes.Unavailable, e.Error())
+	if detailed, err := st.WithDetails(e.Trouble()); err == nil {
+		st = detailed
+	}
+	return st
+}
+
+// wordAge is how long what a member said, or that it was silent, speaks for calls that had no time to ask it.
+const wordAge = 10 * time.Second
+
+// word is how a member answered last.
+type word struct {
+	// silent is why there was no answer; nil if there was one.
+	silent error
+	// leaderless: it does not lead and knows nobody who does.
+	leaderless bool
+	at         time.Time
+}
+
+// words are the latest of each member, for all calls of a Client together.
+type words struct {
+	mu  sync.Mutex
+	all map[string]word
+}
+
+func (w *words) heard(address string, leaderless bool) {
+	w.note(address, word{leaderless: leaderless, at: time.Now()})
+}
+
+func (w *words) silent(address string, why error) {
+	w.note(address, word{silent: why, at: time.Now()})
+}
+
+func (w *words) note(address string, said word) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = make(map[string]word)
+	}
+	w.all[address] = said
+}
+
+// trouble puts the words together, and the last error of a call with them.
+func (w *words) trouble(core []string, last, cause error) *CoreUnavailableError {
+	e := &CoreUnavailableError{Core: core, Last: last, Cause: cause}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, address := range core {
+		said, ok := w.all[address]
+		switch {
+		case !ok || time.Since(said.at) > wordAge:
+		case said.silent != nil:
+			e.Silent, e.Reasons = append(e.Silent, address), append(e.Reasons, said.silent)
+		default:
+			e.Reachable = append(e.Reachable, address)
+			e.Leaderless = e.Leaderless || said.leaderless
+		}
+	}
+	return e
+}
+
+// answerMargin is how much sooner than its caller a server gives up, so that the caller hears why: a quarter of the time
+// that is left, but no more than this.
+const answerMargin = 250 * time.Millisecond
+
+// sooner ends before the context of a call does.
+func sooner(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/4)))
+}
