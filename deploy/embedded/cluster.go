@@ -88,7 +88,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		c.configs = append(c.configs, s)
 	}
 	if config.HTTP != "" {
-		if c.http, err = startHTTP(config.HTTP, gatherers, c.Ready, func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
+		if c.http, err = startHTTP(config.HTTP, serveHTTP(gatherers, c.Ready, nil), func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
 			return nil, err
 		}
 	}

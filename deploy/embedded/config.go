@@ -73,9 +73,12 @@ type ServerConfig struct {
 	// For tests and embedding: where the outside world comes in.
 	FS          vfs.FS
 	Physical    hlc.Physical
+	Monotonic   hlc.Monotonic
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
+	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it. Default: none.
+	PeerFilter PeerFilter
 }
 
 func (c *ServerConfig) ensureDefaults() error {
@@ -142,6 +145,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	if c.Physical == nil {
 		c.Physical = hlc.System()
 	}
+	if c.Monotonic == nil {
+		c.Monotonic = hlc.SystemMonotonic()
+	}
 	if c.NewListener == nil {
 		c.NewListener = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
 	}
@@ -153,11 +159,17 @@ func (c *ServerConfig) ensureDefaults() error {
 
 func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// clock makes the hybrid clock of one part of the server.
-func (c *ServerConfig) clock() *hlc.Clock {
-	var bound hlc.BoundSource = hlc.FixedBound(c.MaxOffset)
+// nodeClock makes the hybrid clock of the data node, which looks for jumps of the physical one.
+func (c *ServerConfig) nodeClock() *hlc.Clock {
+	return hlc.NewClock(hlc.NewSteady(c.Physical, c.Monotonic, c.MaxOffset), c.bound())
+}
+
+// coreClock makes the hybrid clock of the core's member, which nothing depends on.
+func (c *ServerConfig) coreClock() *hlc.Clock { return hlc.NewClock(c.Physical, c.bound()) }
+
+func (c *ServerConfig) bound() hlc.BoundSource {
 	if c.KernelBound {
-		bound = hlc.KernelBound(c.MaxOffset)
+		return hlc.KernelBound(c.MaxOffset)
 	}
-	return hlc.NewClock(c.Physical, bound)
+	return hlc.FixedBound(c.MaxOffset)
 }

@@ -56,7 +56,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	p := &corePart{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.close())
+			err = damaged(&s.config, s.directory, "core", errors.Join(err, p.close()))
 		}
 	}()
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"}, s.config.Registry)
@@ -64,14 +64,15 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		return nil, err
 	}
 	p.store, err = store.New(store.Config{
-		State: p.databases.state, Random: randomReader(s.config.Random), Logger: s.config.Logger, Registerer: registerer,
+		State: p.databases.state, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic, Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.host, err = host.New(host.Config{
-		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
+		Self: uint64(self), Log: p.databases.log, Clock: s.config.coreClock(), Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
+		Monotonic: s.config.Monotonic,
 		OnFailed: func(_ keys.PartitionID, err error) {
 			s.failed(fmt.Errorf("the consistent core's member failed: %w", err))
 		},
@@ -79,10 +80,10 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if err != nil {
 		return nil, err
 	}
+	resolve := func(h uint64) (string, bool) { a, ok := addresses[h]; return a, ok }
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmCore, Self: uint64(self), Cluster: func() uint64 { return founding.GetCluster() },
-		Resolve: func(h uint64) (string, bool) { a, ok := addresses[h]; return a, ok },
-		Dialer:  s.dialer, Handler: p.host, Logger: s.config.Logger, Registerer: registerer,
+		Resolve: resolve, Dialer: s.dialer, Lanes: s.lanes, Handler: p.host, Logger: s.config.Logger, Registerer: registerer,
 	})
 	known, err := p.host.Log().Identities()
 	if err != nil {
@@ -99,10 +100,11 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if err != nil {
 		return nil, err
 	}
-	p.host.Start(p.transport)
+	p.host.Start(s.config.filtered(realmCore, p.transport, resolve))
 	g.Wake()
 	p.server, err = server.New(server.Config{
-		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(), Logger: s.config.Logger, Registerer: registerer,
+		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(), Silent: p.host.PeerDown,
+		Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -145,6 +147,7 @@ func (r randomReader) Read(b []byte) (int, error) {
 
 // formCore waits until the core that this server is listed in is founded, and starts its member.
 func (s *Server) formCore(ctx context.Context) error {
+	again := s.bootstrap.Founded() != nil
 	founding, err := s.bootstrap.Run(ctx)
 	if err != nil {
 		return err
@@ -157,5 +160,8 @@ func (s *Server) formCore(ctx context.Context) error {
 	s.parts.core = p
 	s.parts.Unlock()
 	s.services.setCore(p.server)
+	if again {
+		s.config.Logger.Info("takes part in the core again", "cluster", hexID(founding.GetCluster()), "members", s.config.Core)
+	}
 	return nil
 }

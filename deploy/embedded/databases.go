@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,13 +23,32 @@ func openDatabases(c *ServerConfig, d *directory, part string, memTable uint64, 
 	options.Dir, options.MemTableBytes = d.sub(part, "log"), c.LogMemTableBytes
 	var err error
 	if dbs.log, err = engine.OpenLog(options); err != nil {
-		return nil, err
+		return nil, damaged(c, d, part, err)
 	}
 	options.Dir, options.MemTableBytes, options.Cache = d.sub(part, "state"), memTable, cache
 	if dbs.state, err = engine.OpenState(options); err != nil {
-		return nil, errors.Join(err, dbs.log.Close())
+		return nil, damaged(c, d, part, errors.Join(err, dbs.log.Close()))
 	}
 	return dbs, nil
+}
+
+// errDamaged is returned for a directory with a damaged file that it cannot do without.
+var errDamaged = errors.New("this server cannot start")
+
+// damaged says what can be done if a database does not open because one of its files is damaged.
+func damaged(c *ServerConfig, d *directory, part string, err error) error {
+	if !engine.IsCorruption(err) || errors.Is(err, errDamaged) {
+		return err
+	}
+	text := "its partitions go on where other servers hold a majority of their replicas; what had its only replica here has to come from a dump"
+	if part == "core" {
+		text = "the core goes on with a majority of its other members"
+	}
+	next := "put the directory aside and start with an empty one: the server joins as a new node, and serves keyspaces that are created from then on"
+	if c.has(RoleCore) {
+		next = "keep the directory as it is: a member of the core cannot be replaced yet"
+	}
+	return fmt.Errorf("%s; %w from %s: %s; %s", engine.Explain(err), errDamaged, d.path, text, next)
 }
 
 func (d *databases) close() error { return errors.Join(d.state.Close(), d.log.Close()) }

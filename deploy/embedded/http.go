@@ -21,7 +21,9 @@ import (
 //	/livez        200 as long as the process answers
 //	/readyz       200 when it serves, 503 with the reason otherwise
 //	/debug/pprof  profiles
-func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string)) *http.Server {
+//
+// more adds what belongs to one server only; nil for nothing.
+func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux)) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -38,6 +40,9 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string)) *http.S
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	if more != nil {
+		more(mux)
+	}
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 }
 
@@ -54,12 +59,12 @@ type httpServer struct {
 	done   chan error
 }
 
-func startHTTP(addr string, metrics prometheus.Gatherer, ready func() (bool, string), listen func(string) (net.Listener, error)) (*httpServer, error) {
+func startHTTP(addr string, handler *http.Server, listen func(string) (net.Listener, error)) (*httpServer, error) {
 	l, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("the HTTP address: %w", err)
 	}
-	h := &httpServer{server: serveHTTP(metrics, ready), done: make(chan error, 1)}
+	h := &httpServer{server: handler, done: make(chan error, 1)}
 	go func() { h.done <- h.server.Serve(l) }()
 	return h, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -51,7 +52,18 @@ type directory struct {
 	fs   vfs.FS
 	path string
 	lock io.Closer
-	id   identity
+
+	// mu is held while the identity is written: the core's member and the data node of one server learn of their cluster at the
+	// same time.
+	mu sync.Mutex
+	id identity // guarded by mu
+}
+
+// identity is who the server is at this moment.
+func (d *directory) identity() identity {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.id
 }
 
 // openDirectory locks a data directory, which it makes if it is not there, and reads who it belongs to.
@@ -62,7 +74,10 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 	}
 	d.lock, err = fs.Lock(fs.PathJoin(path, "LOCK"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s is in use by another process (%w); a directory belongs to one server, stop that process or choose another directory", ErrDirectory, path, err)
+		if opening := new(os.PathError); errors.As(err, &opening) {
+			return nil, fmt.Errorf("%w: the file LOCK in %s cannot be written: %w", ErrDirectory, path, opening.Err)
+		}
+		return nil, fmt.Errorf("%w: %s is in use by another process; a directory belongs to one server, stop that process or choose another directory", ErrDirectory, path)
 	}
 	defer func() {
 		if err != nil {
@@ -80,8 +95,11 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 	case err != nil:
 		return nil, fmt.Errorf("%w: reading %s in %s: %w", ErrDirectory, identityFile, path, err)
 	}
-	if err := json.Unmarshal(b, &d.id); err != nil || d.id.Server == 0 {
-		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data this is: restore the file, or move the directory away and start with an empty one", ErrDirectory, identityFile, path, errors.Join(err, errors.New("no server id")))
+	if err = json.Unmarshal(b, &d.id); err == nil && d.id.Server == 0 {
+		err = errors.New("no server id")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data this is: restore the file, or move the directory away and start with an empty one", ErrDirectory, identityFile, path, err)
 	}
 	if d.id.Format > directoryFormat {
 		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program knows up to %d); start the newer program again", ErrDirectory, path, d.id.Format, directoryFormat)
@@ -110,8 +128,11 @@ func makeDir(fs vfs.FS, path string) error {
 			err = syncDir(fs, dir)
 		}
 	}
+	if failed := new(os.PathError); errors.As(err, &failed) {
+		err = failed.Err // it names the path once more
+	}
 	if err != nil {
-		return fmt.Errorf("%w: making %s: %w", ErrDirectory, path, err)
+		return fmt.Errorf("%w: %s cannot be made: %w", ErrDirectory, path, err)
 	}
 	return nil
 }
@@ -176,6 +197,8 @@ func (d *directory) save() error {
 
 // join notes the cluster that the server belongs to; it never changes afterwards.
 func (d *directory) join(cluster uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch d.id.Cluster {
 	case hexID(cluster):
 		return nil
@@ -189,6 +212,8 @@ func (d *directory) join(cluster uint64) error {
 
 // becomeNode notes the id that the core gave to the data node, and where.
 func (d *directory) becomeNode(node uint64, address string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.id.Node == node && d.id.Address == address {
 		return nil
 	}

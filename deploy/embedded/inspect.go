@@ -77,9 +77,9 @@ func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 // TransferLeader makes a replica that leads hand over to another one; nothing happens if it does not lead.
 func (s *Server) TransferLeader(partition, to uint64) {
 	if n := s.dataNode(); n != nil {
-		n.Inspect(func(id keys.PartitionID, _ *replica.Replica, g *host.Group) {
+		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
 			if uint64(id) == partition {
-				g.TransferLeader(keys.ReplicaID(to))
+				r.TransferLeader(keys.ReplicaID(to))
 			}
 		})
 	}

@@ -32,7 +32,8 @@ type nodePart struct {
 
 // known says whether this directory is a data node's that was registered at this very address.
 func (s *Server) known() bool {
-	return s.directory.id.Node != 0 && s.directory.id.Address == s.config.Advertise
+	id := s.directory.identity()
+	return id.Node != 0 && id.Address == s.config.Advertise
 }
 
 // startNode joins the cluster if this directory has not, and starts the data node. A node that has joined starts from
@@ -48,7 +49,8 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 			return nil, err
 		}
 	}
-	id, cluster := s.directory.id.Node, uint64(s.directory.id.Cluster)
+	self := s.directory.identity()
+	id, cluster := self.Node, uint64(self.Cluster)
 	s.cluster.Store(cluster)
 	s.node.Store(id)
 	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
@@ -59,23 +61,23 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		return nil, err
 	}
 	p.node, err = node.New(node.Config{
-		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(s.directory.id.Server),
+		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
 		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core,
-		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
+		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic,
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 	})
 	if err != nil {
 		p.cache.Unref()
-		return nil, errors.Join(err, p.databases.close())
+		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.databases.close()))
 	}
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
-		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster }, Resolve: p.node.Resolve, Dialer: s.dialer,
+		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster }, Resolve: p.node.Resolve, Dialer: s.dialer, Lanes: s.lanes,
 		Handler: p.node.Handler(), Logger: s.config.Logger, Registerer: registerer,
 		SnapshotBytesPerSecond: s.config.SnapshotBytesPerSecond,
 	})
-	if err := p.node.Start(p.transport); err != nil {
-		return nil, errors.Join(err, p.close())
+	if err := p.node.Start(s.config.filtered(realmData, p.transport, p.node.Resolve)); err != nil {
+		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.close()))
 	}
 	s.peers.add(realmData, p.transport)
 	return p, nil
@@ -93,14 +95,15 @@ func (p *nodePart) close() error {
 // register has the core give this directory a node id, or confirm the one it has. It tries until the context ends or the
 // core refuses for good.
 func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse, error) {
+	self := s.directory.identity()
 	r, err := s.core.Register(ctx, &clusterpb.RegisterNodeRequest{
-		Cluster: uint64(s.directory.id.Cluster), Node: s.directory.id.Node, Server: uint64(s.directory.id.Server),
+		Cluster: uint64(self.Cluster), Node: self.Node, Server: uint64(self.Server),
 		Address: s.config.Advertise, HttpAddress: s.config.HTTP,
 		Locality: &clusterpb.Locality{Region: s.config.Region, Zone: s.config.Zone},
 		Version:  s.config.Version, StartedUnix: time.Now().Unix(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("joining the cluster: %w", err)
+		return nil, fmt.Errorf("joining the cluster with the directory %s: %w", s.config.Dir, err)
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,6 +28,7 @@ type Server struct {
 	directory *directory
 	clock     *hlc.Clock
 	dialer    *rpc.Dialer
+	lanes     *rpc.Lanes // nil with TLS
 	core      *server.Client
 	bootstrap *bootstrap.Member
 	// cluster is the id of the cluster, 0 until it is known.
@@ -83,8 +85,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
 	}
-	s.cluster.Store(uint64(s.directory.id.Cluster))
-	s.clock = config.clock()
+	s.cluster.Store(uint64(s.directory.identity().Cluster))
+	s.clock = config.nodeClock()
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: clientTLS, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
@@ -95,7 +97,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		}
 		s.bootstrap, err = bootstrap.Open(bootstrap.Config{
 			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")}, Self: config.Advertise, Core: config.Core,
-			Server: uint64(s.directory.id.Server),
+			Server: uint64(s.directory.identity().Server),
 			Peers:  bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random), Logger: config.Logger,
 		})
 		if err != nil {
@@ -103,11 +105,16 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		}
 	}
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
-		return nil, fmt.Errorf("the address %s: %w", config.Listen, err)
+		what := rpc.Reason(err)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			what = "another process listens there already"
+		}
+		return nil, fmt.Errorf("cannot listen on %s: %s", config.Listen, what)
 	}
 	s.serve(serverTLS)
+	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise, "roles", config.Roles)
 	if config.HTTP != "" {
-		if s.http, err = startHTTP(config.HTTP, config.Registry, s.Ready, config.NewListener); err != nil {
+		if s.http, err = startHTTP(config.HTTP, serveHTTP(config.Registry, s.Ready, s.debugPages), config.NewListener); err != nil {
 			return nil, err
 		}
 	}
@@ -130,9 +137,12 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config) {
 	s.services.server = s
-	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig})...)
+	if tlsConfig == nil {
+		s.lanes = rpc.NewLanes()
+	}
+	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig, Lanes: s.lanes})...)
 	kvpb.RegisterKVServer(s.grpc, rpc.NewBatchServer(rpc.BatchServerConfig{
-		Handle: s.services.handle, Cluster: s.cluster.Load, Logger: s.config.Logger, Registerer: s.config.Registry,
+		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger, Registerer: s.config.Registry,
 	}))
 	peerpb.RegisterPeerServer(s.grpc, &s.peers)
 	clusterpb.RegisterCoreServer(s.grpc, &s.services.core)
@@ -160,38 +170,14 @@ func (s *Server) joinAsNode(ctx context.Context) error {
 	s.parts.Unlock()
 	s.services.node.Store(p.node)
 	if !known {
+		s.config.Logger.Info("joined the cluster", "node", p.node.ID(), "cluster", s.directory.identity().Cluster)
 		return nil
 	}
-	_, err = s.register(ctx)
-	return err
-}
-
-// Ready says whether the server is of use, or why not.
-func (s *Server) Ready() (bool, string) {
-	if err := s.Err(); err != nil {
-		return false, err.Error()
+	if _, err = s.register(ctx); err != nil {
+		return err
 	}
-	s.parts.Lock()
-	core, data := s.parts.core, s.parts.node
-	s.parts.Unlock()
-	if s.bootstrap != nil {
-		if core == nil {
-			if why := s.bootstrap.WaitingFor(); why != "" {
-				return false, "the consistent core is forming: " + why
-			}
-			return false, "the consistent core's member is starting"
-		}
-		if core.server.LeaderAddress() == "" {
-			return false, "the consistent core has no leader: a majority of its members is needed"
-		}
-	}
-	if s.config.has(RoleNode) {
-		if data == nil {
-			return false, "joining the cluster: " + s.core.WaitingFor()
-		}
-		return data.node.Ready()
-	}
-	return true, ""
+	s.config.Logger.Info("the core knows this node again", "node", p.node.ID(), "cluster", s.directory.identity().Cluster)
+	return nil
 }
 
 // WaitReady waits until the server is ready, has failed, or the context ends.

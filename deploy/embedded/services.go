@@ -74,11 +74,10 @@ type services struct {
 
 func (s *services) setCore(c *server.Server) { s.core.server.Store(c) }
 
-// handle takes clients' requests.
-func (s *services) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+// take takes clients' requests.
+func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	if n := s.node.Load(); n != nil {
-		n.Handle(client, batch, reply)
-		return
+		return n.Take(client, batch, reply)
 	}
 	text := "this server is starting: it has not joined its cluster yet"
 	if !s.server.config.has(RoleNode) {
@@ -87,6 +86,7 @@ func (s *services) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb
 	for _, r := range batch {
 		reply(&kvpb.Response{Id: r.GetId(), Error: &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: text}})
 	}
+	return nil
 }
 
 // coreSwitch passes the Core service on to the member of the core.

@@ -30,8 +30,53 @@ func (s *Server) clusterService() *server.ClusterService {
 }
 
 func (s *Server) status() *clusterpb.StatusResponse {
-	ready, reason := s.Ready()
+	ready, reason, trouble := s.readiness()
 	return &clusterpb.StatusResponse{
-		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: reason, Version: s.config.Version,
+		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: reason, Version: s.config.Version, CoreTrouble: trouble,
 	}
+}
+
+// Ready says whether the server is of use, or why not.
+func (s *Server) Ready() (bool, string) {
+	ready, reason, _ := s.readiness()
+	return ready, reason
+}
+
+// readiness says whether the server is of use, or why not; and what is wrong with the core, if it is that.
+func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.CoreTrouble) {
+	if err := s.Err(); err != nil {
+		return false, err.Error(), nil
+	}
+	s.parts.Lock()
+	core, data := s.parts.core, s.parts.node
+	s.parts.Unlock()
+	if s.bootstrap != nil {
+		if core == nil {
+			why := s.bootstrap.WaitingFor()
+			if why == "" {
+				return false, "the consistent core's member is starting", nil
+			}
+			return false, "the consistent core is forming: " + why, &clusterpb.CoreTrouble{NoQuorum: true, Silent: s.bootstrap.Silent()}
+		}
+		if core.server.LeaderAddress() == "" {
+			if e := core.server.Trouble(); e != nil {
+				return false, e.Error(), e.Trouble()
+			}
+		}
+	}
+	if s.config.has(RoleNode) {
+		if data == nil {
+			reason = "joining the cluster"
+			if e := s.core.Trouble(); e != nil {
+				reason, trouble = reason+": "+e.Error(), e.Trouble()
+			}
+			return false, reason, trouble
+		}
+		ready, reason = data.node.Ready()
+		if e := s.core.Trouble(); e != nil && !ready && !data.node.Table().Complete {
+			reason, trouble = reason+": "+e.Error(), e.Trouble()
+		}
+		return ready, reason, trouble
+	}
+	return true, "", nil
 }

@@ -1,0 +1,71 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// DebugReplicas is the page /debug/replicas, in JSON: what a server says of its own part in the cluster. It is for tests and
+// for people who look for a fault; its fields may change.
+type DebugReplicas struct {
+	// Node is the data node's id, 0 if there is none.
+	Node uint64 `json:"node"`
+	// LeadsCore says that the server's member leads the consistent core.
+	LeadsCore bool           `json:"leads_core"`
+	Replicas  []DebugReplica `json:"replicas"`
+}
+
+// DebugReplica is one replica on the page /debug/replicas.
+type DebugReplica struct {
+	Partition uint64   `json:"partition"`
+	Replica   uint64   `json:"replica"`
+	Leader    uint64   `json:"leader"`
+	Leads     bool     `json:"leads"`
+	Term      uint64   `json:"term"`
+	Applied   uint64   `json:"applied"`
+	Peers     []uint64 `json:"peers"`
+	// Failed is why the replica does nothing any more; empty if it works.
+	Failed string `json:"failed,omitempty"`
+	// Checksum is over all that is replicated of the partition, at the applied index ChecksumAt. They are there if the page
+	// was asked for with ?checksums=true, which reads all data; ChecksumError says why not.
+	Checksum      uint64 `json:"checksum,omitempty"`
+	ChecksumAt    uint64 `json:"checksum_at,omitempty"`
+	ChecksumError string `json:"checksum_error,omitempty"`
+}
+
+// debugPages adds
+//
+//	/debug/replicas                  the replicas on this server (DebugReplicas)
+//	/debug/replicas?checksums=true   the same with checksums
+func (s *Server) debugPages(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/replicas", func(w http.ResponseWriter, r *http.Request) {
+		text, err := json.MarshalIndent(s.debugReplicas(r.FormValue("checksums") == "true"), "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, "%s\n", text)
+	})
+}
+
+func (s *Server) debugReplicas(checksums bool) DebugReplicas {
+	page := DebugReplicas{Node: s.NodeID(), LeadsCore: s.LeadsCore(), Replicas: []DebugReplica{}}
+	for _, r := range s.Replicas() {
+		d := DebugReplica{
+			Partition: r.Partition, Replica: r.Replica, Leader: r.Leader, Leads: r.Leads, Term: r.Term, Applied: r.Applied, Peers: r.Peers,
+		}
+		if r.Failed != nil {
+			d.Failed = r.Failed.Error()
+		}
+		if checksums {
+			var err error
+			if d.ChecksumAt, d.Checksum, err = s.Checksum(r.Partition); err != nil {
+				d.ChecksumError = err.Error()
+			}
+		}
+		page.Replicas = append(page.Replicas, d)
+	}
+	return page
+}
