@@ -1,0 +1,122 @@
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Report is what Check found.
+type Report struct {
+	Level        Level
+	Transactions int
+	// Committed and Aborted are as recorded; Unknown is how many had an unknown outcome, Observed how many of those left a trace
+	// and count as committed.
+	Committed, Aborted, Unknown, Observed int
+	// Keys and Edges say how much there was to look at.
+	Keys, Edges int
+	// Findings are examples of each anomaly, Counts how often each was found. A strongly connected component of the dependency
+	// graph counts once for each of its most elementary classes.
+	Findings []Finding
+	Counts   map[Anomaly]int
+	// GaveUp says that the bound on steps was met: then there may be shorter cycles than those shown, and a G-single in the place of
+	// a G-nonadjacent. No component is left out for that.
+	GaveUp bool
+}
+
+// Finding is one anomaly.
+type Finding struct {
+	Anomaly Anomaly
+	// Breaks says that the claimed level does not allow it.
+	Breaks bool
+	// Cycle are the dependencies of an anomaly that is a cycle; the last leads back to the first.
+	Cycle []Dependency
+	// Component is how many transactions depend on one another, if it is a cycle.
+	Component int
+	// Text explains it: the transactions, and why each came before the next.
+	Text string
+}
+
+// Dependency says that one transaction must come before another. The numbers are places in the history.
+type Dependency struct {
+	From, To int
+	// Kind is ww, wr, rw, process or realtime.
+	Kind string
+	// Why names the key and the values, or the times.
+	Why string
+}
+
+// Has says whether an anomaly was found, whether or not it breaks the level.
+func (r Report) Has(a Anomaly) bool { return r.Counts[a] > 0 }
+
+// Anomalies are the names of what was found, sorted.
+func (r Report) Anomalies() []Anomaly {
+	names := make([]Anomaly, 0, len(r.Counts))
+	for name := range r.Counts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Err is nil if nothing was found that breaks the claimed level.
+func (r Report) Err() error {
+	var failures []error
+	for _, f := range r.Findings {
+		if f.Breaks {
+			failures = append(failures, errors.New(f.String()))
+		}
+	}
+	if len(failures) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%v\n%w", r, errors.Join(failures...))
+}
+
+// String is one line.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d transactions (%d committed, %d aborted, %d of unknown outcome, of which %d were seen) on %d keys, %d dependencies: ",
+		r.Transactions, r.Committed, r.Aborted, r.Unknown, r.Observed, r.Keys, r.Edges)
+	var broken, allowed []string
+	for _, name := range r.Anomalies() {
+		text := fmt.Sprintf("%s (%d)", name, r.Counts[name])
+		if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Anomaly == name && f.Breaks }) {
+			broken = append(broken, text)
+		} else {
+			allowed = append(allowed, text)
+		}
+	}
+	if len(broken) == 0 {
+		fmt.Fprintf(&b, "nothing contradicts %v", r.Level)
+	} else {
+		fmt.Fprintf(&b, "NOT %v: %s", r.Level, strings.Join(broken, ", "))
+	}
+	if len(allowed) > 0 {
+		fmt.Fprintf(&b, "; allowed: %s", strings.Join(allowed, ", "))
+	}
+	if r.GaveUp {
+		b.WriteString("; the search for shorter cycles was given up")
+	}
+	return b.String()
+}
+
+// String is the anomaly's name and explanation.
+func (f Finding) String() string { return string(f.Anomaly) + ": " + f.Text }
+
+// found reports an anomaly that is not a cycle.
+func (c *checker) found(a Anomaly, format string, arguments ...any) {
+	c.add(Finding{Anomaly: a}, func() string { return fmt.Sprintf(format, arguments...) })
+}
+
+// add counts a finding, and keeps it if there are not enough examples yet.
+func (c *checker) add(f Finding, text func() string) {
+	c.report.Counts[f.Anomaly]++
+	if c.report.Counts[f.Anomaly] > c.options.Examples {
+		return
+	}
+	f.Breaks = c.options.forbids(f.Anomaly)
+	f.Text = text()
+	c.report.Findings = append(c.report.Findings, f)
+}
