@@ -1,0 +1,100 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Duties checks against write skew: of each group at most one may be on duty. Whoever finds nobody on duty, goes; whoever is on
+// duty, leaves. The ones look at every key of the group, the others scan, so that what nobody wrote yet counts as read too
+// (phantoms). Two who both find nobody, and write different keys, are what snapshot isolation allows.
+type Duties struct {
+	Groups, Size, Parallel int
+	Pause                  time.Duration
+}
+
+// Name implements Transactions.
+func (*Duties) Name() string { return "duties" }
+
+// Clients implements Transactions.
+func (d *Duties) Clients() int { return d.Parallel }
+
+// Setup implements Transactions.
+func (*Duties) Setup(context.Context, *Run, Transactor) error { return nil }
+
+func (d *Duties) prefix(group int) []byte { return fmt.Appendf(nil, "duty%02d/", group) }
+
+func (d *Duties) key(group, i int) string { return fmt.Sprintf("%s%d", d.prefix(group), i) }
+
+// onDuty are the keys of a group that are there.
+func (d *Duties) onDuty(ctx context.Context, tx Tx, group int, scan bool) (keys []string, err error) {
+	if scan {
+		for pair, err := range tx.Scan(ctx, d.prefix(group)) {
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, string(pair.Key))
+		}
+		return keys, nil
+	}
+	for i := range d.Size {
+		_, err := tx.Get(ctx, []byte(d.key(group, i)))
+		switch {
+		case err == nil:
+			keys = append(keys, d.key(group, i))
+		case ignoreNotFound(err) != nil:
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// Drive implements Transactions.
+func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
+		attempt, cancel := patience(ctx, random)
+		group, scan := random.IntN(d.Groups), random.IntN(2) == 0
+		if random.IntN(3) == 0 {
+			run.Count("duties read", d.look(attempt, run, db, group, scan))
+		} else {
+			own := d.key(group, random.IntN(d.Size))
+			_, err := db.Update(attempt, func(tx Tx) error {
+				keys, err := d.onDuty(attempt, tx, group, scan)
+				switch {
+				case err != nil:
+					return err
+				case len(keys) == 0:
+					return tx.Put([]byte(own), fmt.Appendf(nil, "%d.%d", number, n))
+				default:
+					return tx.Delete([]byte(keys[0]))
+				}
+			})
+			run.Count("duty", err)
+		}
+		cancel()
+	}
+}
+
+func (d *Duties) look(ctx context.Context, run *Run, db Transactor, group int, scan bool) error {
+	var keys []string
+	at, err := db.View(ctx, func(tx Tx) (err error) {
+		keys, err = d.onDuty(ctx, tx, group, scan)
+		return err
+	})
+	if err == nil && len(keys) > 1 {
+		run.Violation("duties: at %v %d of a group are on duty: %q", at, len(keys), keys)
+	}
+	return err
+}
+
+// Check implements Transactions.
+func (d *Duties) Check(ctx context.Context, run *Run, db Transactor) error {
+	var errs []error
+	for group := range d.Groups {
+		errs = append(errs, d.look(ctx, run, db, group, true))
+	}
+	return errors.Join(errs...)
+}

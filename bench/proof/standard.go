@@ -1,0 +1,70 @@
+package proof
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/isolation"
+)
+
+// Standard is the usual traffic. Every run needs its own.
+func Standard() []Workload {
+	return []Workload{
+		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6, Readers: 4},
+		// Of these partitions most sleep.
+		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3, Readers: 2},
+		// Between an attempt and its retry there is nearly always somebody else's write.
+		&Registers{Keyspace: "contended", Partitions: 1, Keys: 1, Age: 3 * time.Second, Pause: 50 * time.Millisecond, Parallel: 4},
+		&Counters{Keys: 8, Pause: 200 * time.Millisecond, Parallel: 4},
+		&Rings{Keyspace: "rings", Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond, ReadPause: 400 * time.Millisecond},
+		// Here the clocks of leaders are known by what they served, and not by what they wrote.
+		&Rings{Keyspace: "slow-rings", Writers: 2, Readers: 3, Size: 4, Pause: 600 * time.Millisecond, ReadPause: 200 * time.Millisecond},
+		&Batches{Groups: 5, Size: 4, Pause: 200 * time.Millisecond, Parallel: 4},
+		&Watched{Keys: 10, Readers: 4, Pause: 300 * time.Millisecond, ReadPause: 60 * time.Millisecond},
+		&Past{Keys: 8, Readers: 1, Pause: 300 * time.Millisecond, ReadPause: 120 * time.Millisecond},
+		&Sessions{Parallel: 3, Keys: 4, Partitions: 6, Pause: 200 * time.Millisecond},
+		&Lists{Keys: 3, Age: 15 * time.Second, Parallel: 3, Pause: 200 * time.Millisecond},
+		&Sets{Keyspace: "sets", Adders: 2, Scanners: 1, Age: 20 * time.Second, Pause: 300 * time.Millisecond,
+			ScanPause: time.Second, Large: 30_000},
+		&Sets{Keyspace: "hashed-sets", Partitions: 3, Adders: 2, Scanners: 1, Age: 20 * time.Second,
+			Pause: 300 * time.Millisecond, ScanPause: time.Second},
+	}
+}
+
+// Choose is those of Standard that have the given names. An unknown name is an error.
+func Choose(names ...string) ([]Workload, error) {
+	all := Standard()
+	var chosen []Workload
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(w Workload) bool { return w.Name() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no workload is called %q; there are %s", name, strings.Join(Names(all), ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// Names are the workloads' names.
+func Names(workloads []Workload) []string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.Name())
+	}
+	return names
+}
+
+// StandardTransactions is the usual traffic of transactions, for a database that claims what isolation says.
+func StandardTransactions(claim isolation.Options) []Transactions {
+	return []Transactions{
+		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond},
+		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond},
+		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond},
+		&Inserts{Strict: claim.Level == isolation.StrictSerialisable, Age: 10 * time.Second, Parallel: 6, Pause: 300 * time.Millisecond,
+			ReadPause: 100 * time.Millisecond},
+		&Dependencies{Keys: 8, Age: 10 * time.Second, Parallel: 6, Pause: 150 * time.Millisecond, Claim: claim},
+		&Snapshots{Groups: 3, Size: 5, Parallel: 4, Pause: 150 * time.Millisecond},
+	}
+}
