@@ -16,7 +16,7 @@ import (
 
 // Admin asks servers about the cluster, each question over a connection of its own: a fault test must not depend on
 // how well connections survive faults.
-type Admin struct{ cluster *Cluster }
+type Admin struct{ Cluster *Cluster }
 
 // with calls f with the Cluster service of one server.
 func with(ctx context.Context, address string, f func(context.Context, clusterpb.ClusterClient) error) error {
@@ -35,11 +35,11 @@ func with(ctx context.Context, address string, f func(context.Context, clusterpb
 func (a *Admin) any(ctx context.Context, what string, f func(context.Context, clusterpb.ClusterClient) error) error {
 	return process.Until(ctx, what, 100*time.Millisecond, func(ctx context.Context) error {
 		var failures []error
-		for _, s := range a.cluster.All() {
+		for _, s := range a.Cluster.All() {
 			if p := s.Process(); p == nil || !p.Running() {
 				continue
 			}
-			err := with(ctx, s.Listen, f)
+			err := with(ctx, s.Address(), f)
 			if err == nil {
 				return nil
 			}
@@ -136,14 +136,14 @@ func (a *Admin) NodeOf(ctx context.Context) (map[uint64]*Server, error) {
 			return err
 		}
 		for _, node := range list.Nodes {
-			for _, s := range a.cluster.All() {
-				if s.Listen == node.Address {
+			for _, s := range a.Cluster.All() {
+				if s.Address() == node.Address {
 					servers[node.Id] = s
 				}
 			}
 		}
-		if len(servers) < len(a.cluster.Nodes) {
-			return fmt.Errorf("%d of %d nodes are registered", len(servers), len(a.cluster.Nodes))
+		if len(servers) < len(a.Cluster.Nodes) {
+			return fmt.Errorf("%d of %d nodes are registered", len(servers), len(a.Cluster.Nodes))
 		}
 		return nil
 	})

@@ -20,8 +20,13 @@ type Server struct {
 	Dir    string
 	Listen string
 	HTTP   string
-	// Roles is the value of --roles; Core that of --core.
+	// Advertise is how others reach it, if that is not Listen.
+	Advertise string
+	// Roles is the value of --roles; Core that of --core. Flags come after those.
 	Roles, Core string
+	Flags       []string
+	// Command, if set, says what to run instead of a program with its arguments.
+	Command func(path string, args []string) (string, []string)
 
 	binary, log string
 
@@ -45,6 +50,8 @@ type Layout struct {
 	Cores, Nodes int
 	// NodeDir, if set, gives the directory of a node (counted from 0) instead of one below Dir.
 	NodeDir func(i int) string
+	// Configure, if set, may change each server (the core first, counted from 0) before anything is made of it.
+	Configure func(i int, s *Server)
 }
 
 // NewCluster chooses addresses and directories; it starts nothing.
@@ -55,10 +62,10 @@ func NewCluster(l Layout) (*Cluster, error) {
 		return nil, err
 	}
 	listen, admin := addresses[:n], addresses[n:]
-	core := strings.Join(listen[:l.Cores], ",")
 	cluster := &Cluster{}
+	var core []string
 	for i := range n {
-		s := &Server{Listen: listen[i], HTTP: admin[i], Core: core, binary: l.Binary}
+		s := &Server{Listen: listen[i], HTTP: admin[i], binary: l.Binary}
 		if i < l.Cores {
 			s.Name, s.Roles = fmt.Sprintf("core%d", i+1), "core"
 			s.Dir = filepath.Join(l.Dir, s.Name)
@@ -72,6 +79,15 @@ func NewCluster(l Layout) (*Cluster, error) {
 			cluster.Nodes = append(cluster.Nodes, s)
 		}
 		s.log = filepath.Join(l.Dir, s.Name+".log")
+		if l.Configure != nil {
+			l.Configure(i, s)
+		}
+		if i < l.Cores {
+			core = append(core, s.Address())
+		}
+	}
+	for _, s := range cluster.All() {
+		s.Core = strings.Join(core, ",")
 	}
 	return cluster, nil
 }
@@ -85,10 +101,21 @@ func (c *Cluster) All() []*Server {
 func (c *Cluster) Endpoints() []string {
 	var endpoints []string
 	for _, s := range c.Nodes {
-		endpoints = append(endpoints, s.Listen)
+		endpoints = append(endpoints, s.Address())
 	}
 	return endpoints
 }
+
+// Address is how others reach the server.
+func (s *Server) Address() string {
+	if s.Advertise != "" {
+		return s.Advertise
+	}
+	return s.Listen
+}
+
+// LogPath is where the server's processes write, one after the other.
+func (s *Server) LogPath() string { return s.log }
 
 // Start starts every server and waits until all are ready.
 func (c *Cluster) Start(ctx context.Context) error {
@@ -140,7 +167,11 @@ func (c *Cluster) KillAll() error {
 
 // Arguments are those of the server's command line.
 func (s *Server) Arguments() []string {
-	return []string{"start", "--dir", s.Dir, "--listen", s.Listen, "--core", s.Core, "--roles", s.Roles, "--http", s.HTTP}
+	args := []string{"start", "--dir", s.Dir, "--listen", s.Listen, "--core", s.Core, "--roles", s.Roles, "--http", s.HTTP}
+	if s.Advertise != "" {
+		args = append(args, "--advertise", s.Advertise)
+	}
+	return append(args, s.Flags...)
 }
 
 // Start starts a process on the server's directory. The one before must have ended.
@@ -150,7 +181,11 @@ func (s *Server) Start() error {
 	if s.mu.process != nil && s.mu.process.Running() {
 		return fmt.Errorf("%s runs already", s.Name)
 	}
-	started, err := process.Start(process.Config{Name: s.Name, Path: s.binary, Args: s.Arguments(), Log: s.log})
+	path, args := s.binary, s.Arguments()
+	if s.Command != nil {
+		path, args = s.Command(path, args)
+	}
+	started, err := process.Start(process.Config{Name: s.Name, Path: path, Args: args, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -183,7 +218,7 @@ func (s *Server) Stop(patience time.Duration) error {
 
 // Ready asks /readyz once.
 func (s *Server) Ready(ctx context.Context) error {
-	_, err := s.ask(ctx, "/readyz")
+	_, err := s.Page(ctx, "/readyz")
 	return err
 }
 
@@ -195,8 +230,8 @@ func (s *Server) WaitReady(ctx context.Context) error {
 // adminClient has no connection to a server that was killed: each request makes its own.
 var adminClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// ask gets a page of the server's administrative address.
-func (s *Server) ask(ctx context.Context, path string) (string, error) {
+// Page gets a page of the server's administrative address.
+func (s *Server) Page(ctx context.Context, path string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.HTTP+path, nil)
 	if err != nil {
 		return "", err

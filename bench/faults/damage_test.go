@@ -95,7 +95,7 @@ func TestDamage(t *testing.T) {
 
 // speaksOfDamage looks for the words of checksums and sizes in a log.
 func speaksOfDamage(log string) bool {
-	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk"})
+	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk", "damaged"})
 }
 
 // mostFiles is how many files are damaged at most: enough to be met, few enough that most values can still be read.

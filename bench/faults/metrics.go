@@ -31,7 +31,7 @@ type Sample struct {
 
 // Metrics reads the server's /metrics.
 func (s *Server) Metrics(ctx context.Context) ([]Sample, error) {
-	page, err := s.ask(ctx, "/metrics")
+	page, err := s.Page(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}

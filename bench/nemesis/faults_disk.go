@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+func fillOne(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	return fillThese(w, []int{anyServer(random)})
+}
+
+func fillAll(w *world, _ *rand.Rand, _ time.Duration) (*fault, error) {
+	return fillThese(w, allServers()[cores:])
+}
+
+// fillThese fills disks. Their servers refuse to write until they have handed over what they lead to others that have room; so clients may be refused.
+func fillThese(w *world, list []int) (*fault, error) {
+	empty := func() error {
+		var failures []error
+		for _, i := range list {
+			failures = append(failures, w.disks[i].empty())
+		}
+		return errors.Join(failures...)
+	}
+	for _, i := range list {
+		if err := w.disks[i].fill(); err != nil {
+			return nil, err
+		}
+	}
+	return &fault{what: "the disk is full of " + w.names(list), effect: effect{apart: servers(list...)}, end: empty}, nil
+}
+
+func stopDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
+	return stutterOf(w, anyServer(random), stutter{still: hold}, hold)
+}
+
+func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
+	return stutterOf(w, anyServer(random), stutter{still: between(random, 20*ms, 500*ms), works: between(random, ms, 50*ms)}, hold)
+}
+
+// stutterOf has a disk stand still by a goroutine of its own, so that it works again in any case: a process that waits for
+// a disk cannot even be killed.
+func stutterOf(w *world, server int, s stutter, hold time.Duration) (*fault, error) {
+	what := fmt.Sprintf("the disk of %s stands still", w.servers[server].Name)
+	if s.works > 0 {
+		what += fmt.Sprintf(" for %v, works for %v, and so on", s.still.Round(ms), s.works.Round(ms))
+	}
+	done, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { stopped <- w.disks[server].stop(s, hold, done) }()
+	return &fault{what: what, effect: effect{gone: servers(server)}, end: func() error {
+		close(done)
+		return <-stopped
+	}}, nil
+}
