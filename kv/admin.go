@@ -131,13 +131,19 @@ func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name str
 			})
 		}
 		if ctx.Err() != nil || err != nil {
-			if cause := ctx.Err(); cause != nil {
-				err = cause
-			}
 			if waiting == "" {
 				waiting = "the partition table to show its partitions"
 			}
-			return &route.Error{Cause: err, Message: "the keyspace exists but cannot be used yet; it is waiting for " + waiting}
+			ended := &route.Error{Cause: err, Message: "the keyspace exists but cannot be used yet; it is waiting for " + waiting}
+			if reason := new(route.Error); errors.As(err, &reason) {
+				// No server could answer any more.
+				ended.Cause, ended.Code = reason.Cause, reason.Code
+				ended.Message += ", and " + reason.Message
+			}
+			if cause := ctx.Err(); cause != nil {
+				ended.Cause = cause
+			}
+			return ended
 		}
 	}
 }

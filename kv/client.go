@@ -61,7 +61,13 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	}
 	if _, err = c.sender.AwaitTable(ctx); err != nil {
 		c.sender.Close()
+		if ended := new(route.Error); errors.As(err, &ended) {
+			return nil, wrap("open", "", nil, err)
+		}
 		e := &Error{Op: "open", Message: err.Error(), wraps: append(causes(err), err)}
+		if unreachable := new(route.UnreachableError); errors.As(err, &unreachable) {
+			e.Message += "; check that the servers run, and the endpoints"
+		}
 		if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 			e.wraps = append(e.wraps, ErrUnavailable)
 		}

@@ -30,7 +30,8 @@ var (
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: what is needed could not be reached in time.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one another.
+	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one another; the message says which do not
+	// answer. A write can end with ErrOutcomeUnknown as well.
 	ErrNoQuorum = errors.New("no quorum")
 	// ErrOverloaded: the node had no room for the request until the context ended.
 	ErrOverloaded = errors.New("overloaded")
@@ -43,7 +44,8 @@ var (
 	// ErrSnapshotUncertain: during a scan over several partitions a leader changed in such a way that the next rows could miss a
 	// write that was acknowledged before the scan began. What was yielded is good; scan again, or from there.
 	ErrSnapshotUncertain = errors.New("snapshot uncertain")
-	// ErrCorruption: a node read data from its disk that does not match its checksum.
+	// ErrCorruption: a node read data from its disk that does not match its checksum; or, together with ErrNoQuorum, a partition is not
+	// served because replicas of it are damaged.
 	ErrCorruption = errors.New("data corruption")
 	// ErrWrongCluster: a server belongs to another cluster than the one the client first met.
 	ErrWrongCluster = errors.New("wrong cluster")
@@ -114,7 +116,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_KEY_OUT_OF_SPAN:     {ErrUnavailable, ""},
 	kvpb.ErrorCode_OVERLOADED:          {ErrOverloaded, "send less at a time, or add nodes"},
 	kvpb.ErrorCode_NO_QUORUM:           {ErrNoQuorum, "bring back the nodes that are down"},
-	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "make room on the node's disk; reads go on meanwhile"},
+	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "make room on that node's disk"},
 	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
 	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "synchronise the node's clock"},
 	kvpb.ErrorCode_WRONG_CLUSTER:       {ErrWrongCluster, "check the endpoints"},
@@ -122,9 +124,13 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: {ErrTimestampInFuture, "read an earlier moment"},
 	kvpb.ErrorCode_UNCERTAIN:           {ErrSnapshotUncertain, "repeat the read"},
 	kvpb.ErrorCode_OUTCOME_UNKNOWN:     {ErrOutcomeUnknown, ""},
-	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, "the node's data is damaged: see its log, and replace the node"},
+	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
+	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
 }
+
+// damageAdvice is what can be done about a damaged replica.
+const damageAdvice = "a partition serves as long as a majority of its replicas is intact; without one, load a dump into a new keyspace"
 
 // wrap turns what the router says into an *Error.
 func wrap(op, keyspace string, key []byte, err error) error {
@@ -141,6 +147,9 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
 	var parts []string
 	kind := kinds[r.Code]
+	if r.Code == kvpb.ErrorCode_NO_QUORUM && r.Partition == 0 {
+		kind.advice = "start the core's members that do not answer, or see what keeps them from one another"
+	}
 	if r.OutcomeUnknown {
 		parts = append(parts, "the write may or may not have been executed, or may be yet; read the key to find out")
 		e.wraps = append(e.wraps, ErrOutcomeUnknown)
@@ -156,10 +165,15 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	if r.Message != "" {
 		parts = append(parts, r.Message)
 	}
-	if kind.kind != nil && !r.OutcomeUnknown && !errors.Is(e, kind.kind) {
+	// That there is no quorum tells nothing about what became of the write, and is worth to know beside it.
+	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) && !errors.Is(e, kind.kind) {
 		e.wraps = append(e.wraps, kind.kind)
 	}
-	if kind.advice != "" && !r.OutcomeUnknown {
+	if r.Damaged && !errors.Is(e, ErrCorruption) {
+		e.wraps = append(e.wraps, ErrCorruption)
+		kind.advice = damageAdvice
+	}
+	if kind.advice != "" && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
 		parts = append(parts, kind.advice)
 	}
 	e.Message = strings.Join(parts, "; ")

@@ -46,6 +46,8 @@ type fakeCluster struct {
 	// noLeaders keeps leaders out of the table.
 	noLeaders bool
 	requests  map[string]int
+	// noMerges refuses scans of several partitions, as servers do that are older than the command.
+	noMerges bool
 	// pageRows caps every page, as a server's own limits would.
 	pageRows int
 }

@@ -65,7 +65,12 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 		go c.network.Drop("client", n.host)
 		return nil
 	}
-	response := n.routeLocked(client, r)
+	var response *kvpb.Response
+	if r.GetMergeScan() != nil {
+		response = n.mergeLocked(client, r)
+	} else {
+		response = n.routeLocked(client, r)
+	}
 	response.Now = rpc.ToTimestamp(n.nowLocked())
 	switch {
 	case f.breakAfter:
@@ -284,7 +289,7 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 		}
 		out, size := &kvpb.ScanResponse{At: rpc.ToTimestamp(at)}, 0
 		for i, key := range found {
-			if len(out.Pairs) > 0 && (len(out.Pairs) == min(int(c.Scan.MaxRows), n.cluster.pageRows) || size >= int(c.Scan.MaxBytes)) {
+			if i > 0 && (i == min(int(c.Scan.MaxRows), n.cluster.pageRows) || size >= int(c.Scan.MaxBytes)) {
 				out.More, out.Resume = true, []byte(key)
 				if c.Scan.Reverse {
 					out.Resume = []byte(found[i-1])
@@ -292,12 +297,12 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 				break
 			}
 			v := p.live(key, at)
-			pair := &kvpb.Pair{Key: []byte(key), Version: rpc.ToTimestamp(v.at)}
+			var value []byte
 			if !c.Scan.KeysOnly {
-				pair.Value = v.value
+				value = v.value
 			}
-			size += len(key) + len(pair.Value)
-			out.Pairs = append(out.Pairs, pair)
+			size += len(key) + len(value)
+			out.Rows = rpc.AppendRow(out.Rows, []byte(key), value, v.at)
 		}
 		return &kvpb.Response{Result: &kvpb.Response_Scan{Scan: out}}
 	case *kvpb.Request_Count:
@@ -313,6 +318,73 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 		return &kvpb.Response{Result: &kvpb.Response_Count{Count: out}}
 	}
 	return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "no such read")
+}
+
+// mergeLocked scans several partitions one by one, sorts, and cuts the page off. The script is asked about each.
+func (n *fakeNode) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
+	c, m := n.cluster, r.GetMergeScan()
+	if len(m.Partitions) == 0 || len(m.Partitions) > 256 || m.At == nil || m.MaxRows == 0 || m.MaxBytes == 0 {
+		c.t.Errorf("a scan of several partitions that makes no sense: %v", m)
+	}
+	if c.noMerges {
+		return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "this server does not know that command")
+	}
+	pageRows := c.pageRows
+	defer func() { c.pageRows = pageRows }()
+	c.pageRows = 1 << 30
+	out := &kvpb.MergeScanResponse{}
+	var last uint64
+	var rows []rpc.Row
+	for _, route := range m.Partitions {
+		if route.Partition <= last || route.Term == 0 {
+			c.t.Errorf("partition %d at term %d after partition %d", route.Partition, route.Term, last)
+		}
+		last = route.Partition
+		one := &kvpb.Request{Partition: route.Partition, Generation: route.Generation, Term: route.Term, Session: r.Session, TimeoutMicros: r.TimeoutMicros,
+			Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: m.Start, End: m.End, KeysOnly: m.KeysOnly,
+				MaxRows: 1 << 30, MaxBytes: 1 << 30, At: m.At, UncertainUntil: m.UncertainUntil}}}
+		var answer *kvpb.Response
+		var f fault
+		if c.script != nil {
+			f = c.script(n, one)
+		}
+		if f.code != 0 {
+			answer = failed(f.code, "scripted "+f.code.String())
+		} else {
+			answer = n.routeLocked(client, one)
+		}
+		switch {
+		case answer.Error.GetCode() == kvpb.ErrorCode_UNCERTAIN:
+			return answer
+		case answer.Error != nil:
+			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: route.Partition, Error: answer.Error})
+		default:
+			page, err := rpc.DecodeRows(answer.GetScan().Rows)
+			if err != nil {
+				c.t.Error(err)
+			}
+			rows = append(rows, page...)
+		}
+	}
+	slices.SortFunc(rows, func(a, b rpc.Row) int {
+		if m.Reverse {
+			return bytes.Compare(b.Key, a.Key)
+		}
+		return bytes.Compare(a.Key, b.Key)
+	})
+	size := 0
+	for i, pair := range rows {
+		if i > 0 && (i >= min(int(m.MaxRows), pageRows) || size >= int(m.MaxBytes)) {
+			out.More, out.Resume = true, pair.Key
+			if m.Reverse {
+				out.Resume = rows[i-1].Key
+			}
+			break
+		}
+		size += len(pair.Key) + len(pair.Value)
+		out.Rows = rpc.AppendRow(out.Rows, pair.Key, pair.Value, pair.Version)
+	}
+	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}
 }
 
 // uncertain refuses a read that meets a version which an earlier leader may have acknowledged before the read began.

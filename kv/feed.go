@@ -5,49 +5,62 @@ import (
 	"context"
 
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc"
 )
 
-// feed is a track with a page in hand, and possibly the next one on its way.
+// feed is a track or a bundle with a page in hand, and possibly the next one on its way.
 type feed struct {
 	scan     *scan
-	track    *track
 	snapshot *snapshot
-	// share is how many feeds share the scan's memory.
-	share int
+	// One of these is set. While a page is on its way it belongs to the fetching goroutine.
+	track  *track
+	bundle *bundle
+	// parts is how many of the scan's partitions it reads.
+	parts int
 	// rows is the size of the last page asked for.
 	rows int
 
 	// pairs is the page in hand, from next on.
-	pairs []*kvpb.Pair
+	pairs []rpc.Row
 	next  int
-	// pending brings the page on its way; nil if there is none. While it is not nil the track belongs to the fetching
-	// goroutine.
+	// scattered are feeds of partitions that have left the bundle, each with its page in hand. No pair that came after they had left
+	// is yielded before they are taken into account.
+	scattered []*feed
+	// pending brings the page on its way; nil if there is none.
 	pending chan fetched
 }
 
+// fetched is what became of fetching a page.
 type fetched struct {
-	page page
-	err  error
+	pairs     []rpc.Row
+	scattered []*feed
+	err       error
+}
+
+// over says that there is no further page.
+func (f *feed) over() bool {
+	if f.bundle != nil {
+		return f.bundle.over
+	}
+	return f.track.over
 }
 
 // head returns the next pair without taking it; nil at the end.
-func (f *feed) head(ctx context.Context) (*kvpb.Pair, error) {
+func (f *feed) head(ctx context.Context) (*rpc.Row, error) {
 	for f.next == len(f.pairs) {
 		f.pairs, f.next = nil, 0
-		if f.pending == nil && f.track.over {
+		if f.pending == nil && f.over() {
 			return nil, nil
 		}
 		if err := f.fill(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return f.pairs[f.next], nil
+	return &f.pairs[f.next], nil
 }
 
 // pop takes the pair that head returned. From the middle of a page on, the next one is sent for.
 func (f *feed) pop(ctx context.Context) {
-	f.pairs[f.next] = nil
 	f.next++
 	if f.pending == nil && f.next >= len(f.pairs)/2 {
 		f.prefetch(ctx)
@@ -61,39 +74,62 @@ func (f *feed) fill(ctx context.Context) error {
 		got = <-f.pending // comes soon after ctx ends, too
 		f.pending = nil
 	} else {
-		got.page, got.err = f.fetch(ctx)
+		got = f.fetch(ctx)
 	}
 	if got.err != nil {
 		return got.err
 	}
-	f.pairs, f.next = got.page.pairs, 0
+	f.pairs, f.next = got.pairs, 0
+	f.scattered = append(f.scattered, got.scattered...)
 	return nil
 }
 
 // fetch reads the next page.
-func (f *feed) fetch(ctx context.Context) (page, error) {
+func (f *feed) fetch(ctx context.Context) (got fetched) {
 	q := f.scan.q
 	if f.rows == 0 {
-		f.rows = f.scan.rows(f.share)
+		f.rows = f.scan.rows(f.parts)
 	} else {
 		f.rows = min(max(f.rows, 1)*pageGrowth, maxRows)
 		if q.pageSize > 0 {
 			f.rows = min(f.rows, q.pageSize)
 		}
 	}
-	return f.track.scanPage(ctx, f.snapshot, q.keysOnly, f.rows, f.scan.bytes(f.share))
+	if f.bundle != nil {
+		return f.fetchBundle(ctx)
+	}
+	p, err := f.track.scanPage(ctx, f.snapshot, q.keysOnly, f.rows, f.scan.bytes(f.parts))
+	return fetched{pairs: p.pairs, err: err}
+}
+
+// fetchBundle reads the next page of a bundle, and of each partition that leaves it.
+func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
+	from := f.bundle.rest
+	pairs, left, err := f.bundle.scanPage(ctx, f.snapshot, f.scan.q.keysOnly, f.rows, f.scan.bytes(f.parts))
+	if err != nil {
+		return fetched{err: err}
+	}
+	got.pairs = pairs
+	f.parts -= len(left)
+	for _, p := range left {
+		one := f.scan.feedOf(p, f.snapshot)
+		one.track.rest = from
+		got.scattered = append(got.scattered, one)
+	}
+	got.err = f.scan.fillAll(ctx, got.scattered)
+	return got
 }
 
 // prefetch sends for the next page, unless it is not needed as far as can be told.
 func (f *feed) prefetch(ctx context.Context) {
 	s := f.scan
-	if f.track.over || ctx.Err() != nil {
+	if f.over() || ctx.Err() != nil {
 		return
 	}
-	if s.q.limit > 0 && s.q.limit-s.yielded <= (len(f.pairs)-f.next)*f.share {
+	if s.q.limit > 0 && (s.q.limit-s.yielded)*f.parts <= (len(f.pairs)-f.next)*s.total {
 		return // what is in hand will do, or nearly
 	}
-	if f.share > 1 {
+	if s.slots != nil {
 		select {
 		case s.slots <- struct{}{}:
 		default:
@@ -103,27 +139,34 @@ func (f *feed) prefetch(ctx context.Context) {
 	f.pending = make(chan fetched, 1)
 	pending := f.pending
 	s.fetching.Go(func() {
-		p, err := f.fetch(ctx)
-		pending <- fetched{p, err}
-		if f.share > 1 {
+		pending <- f.fetch(ctx)
+		if s.slots != nil {
 			<-s.slots
 		}
 	})
 }
 
-// merge yields the feeds of all partitions of a hash keyspace in key order.
+// feedOf reads one hash partition.
+func (s *scan) feedOf(p *route.Partition, snap *snapshot) *feed {
+	return &feed{scan: s, snapshot: snap, track: s.track(p.Hash), parts: 1}
+}
+
+// fillAll brings the first pages of several feeds into hand.
+func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
+	return inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error { return feeds[i].fill(ctx) })
+}
+
+// merge yields all partitions of a hash keyspace in key order. Those that one node leads come merged by it, as one feed.
 func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
-	feeds := make([]*feed, len(parts))
-	for i, p := range parts {
-		feeds[i] = &feed{scan: s, track: s.track(p.Hash), snapshot: snap, share: len(parts)}
+	bundles, rest := s.keyspace.client.sender.Bundles(parts, snap.holds)
+	feeds := make([]*feed, 0, len(bundles)+len(rest))
+	for _, b := range bundles {
+		feeds = append(feeds, &feed{scan: s, snapshot: snap, bundle: s.bundle(b), parts: len(b.Partitions)})
 	}
-	err := inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error {
-		f := feeds[i]
-		p, err := f.fetch(ctx)
-		f.pairs = p.pairs
-		return err
-	})
-	if err != nil {
+	for _, p := range rest {
+		feeds = append(feeds, s.feedOf(p, snap))
+	}
+	if err := s.fillAll(ctx, feeds); err != nil {
 		return err
 	}
 	s.slots = make(chan struct{}, parallelRequests)
@@ -136,9 +179,9 @@ func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapsh
 	h.arrange()
 	for len(h.feeds) > 0 {
 		f := h.feeds[0]
-		p := f.pairs[f.next]
+		p := pairOf(&f.pairs[f.next])
 		f.pop(ctx)
-		if !s.emit(pairOf(p)) {
+		if !s.emit(p) {
 			return nil
 		}
 		if err := h.settle(ctx); err != nil {
@@ -154,13 +197,28 @@ type heads struct {
 	reverse bool
 }
 
-// add takes a feed in, unless it is at its end. arrange comes before the heap is used.
+// add takes a feed in, unless it is at its end, and what was scattered from it. arrange comes before the heap is used.
 func (h *heads) add(ctx context.Context, f *feed) error {
 	head, err := f.head(ctx)
 	if err == nil && head != nil {
 		h.feeds = append(h.feeds, f)
 	}
+	if err == nil {
+		err = h.addScattered(ctx, f)
+	}
 	return err
+}
+
+// addScattered takes in what was scattered from a feed.
+func (h *heads) addScattered(ctx context.Context, f *feed) error {
+	scattered := f.scattered
+	f.scattered = nil
+	for _, one := range scattered {
+		if err := h.add(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *heads) arrange() {
@@ -171,7 +229,8 @@ func (h *heads) arrange() {
 
 // settle restores the order after the first feed's head was taken.
 func (h *heads) settle(ctx context.Context) error {
-	head, err := h.feeds[0].head(ctx)
+	first := h.feeds[0]
+	head, err := first.head(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,6 +239,13 @@ func (h *heads) settle(ctx context.Context) error {
 		h.feeds[0] = h.feeds[last]
 		h.feeds[last] = nil
 		h.feeds = h.feeds[:last]
+	}
+	if len(first.scattered) > 0 {
+		if err := h.addScattered(ctx, first); err != nil {
+			return err
+		}
+		h.arrange()
+		return nil
 	}
 	h.sink(0)
 	return nil

@@ -77,6 +77,8 @@ type NodeInfo struct {
 	DiskFree       uint64
 	DiskFull       bool
 	ClockUnhealthy bool
+	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and serve nothing.
+	FailedReplicas uint64
 }
 
 func nodeInfo(n *clusterpb.Node) NodeInfo {
@@ -87,6 +89,7 @@ func nodeInfo(n *clusterpb.Node) NodeInfo {
 		Replicas: int(n.GetStats().GetReplicas()), Leaders: int(n.GetStats().GetLeaders()),
 		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
 		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
+		FailedReplicas: n.GetStats().GetFailedReplicas(),
 	}
 	if n.StartedUnix > 0 {
 		info.Started = time.Unix(n.StartedUnix, 0)

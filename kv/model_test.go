@@ -81,6 +81,7 @@ func runModel(t *testing.T, rt *rapid.T) {
 	}
 	ranged := c.keyspaces[id].Partitioning == clusterpb.Partitioning_RANGE // no client yet
 	c.set(func() { c.pageRows = rapid.SampledFrom([]int{1, 2, 3, 1 << 20}).Draw(rt, "page rows") })
+	c.set(func() { c.noMerges = rapid.IntRange(0, 3).Draw(rt, "no merges") == 0 })
 	c.set(func() { c.noLeaders = rapid.Bool().Draw(rt, "table without leaders") })
 	random := rapid.Uint64()
 	client := c.open(WithRequestTimeout(0), WithConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))

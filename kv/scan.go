@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"iter"
+	"math"
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -57,7 +58,7 @@ func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pa
 		}
 		// Whatever is in flight when the loop ends is cancelled, and waited for.
 		inner, cancel := context.WithCancel(ctx)
-		s := &scan{keyspace: k, id: ks.ID, hashed: ks.Hashed(), q: &q, yield: yield}
+		s := &scan{keyspace: k, id: ks.ID, hashed: ks.Hashed(), q: &q, yield: yield, total: 1}
 		defer s.fetching.Wait()
 		defer cancel()
 		if err := s.run(inner); err != nil && !s.left {
@@ -85,7 +86,9 @@ type scan struct {
 	left    bool
 	yielded int
 
-	// slots bounds the pages on their way in a merge.
+	// total is how many partitions the scan reads side by side: they share its memory.
+	total int
+	// slots bounds the pages on their way in a merge; nil before its first pages are in hand, and where there is no merge.
 	slots chan struct{}
 	// fetching counts the goroutines.
 	fetching sync.WaitGroup
@@ -134,14 +137,14 @@ func (s *scan) firstPartition(ctx context.Context, only bool) (done bool, err er
 		return false, nil
 	}
 	if enough {
-		for _, p := range first.pairs {
-			if !s.emit(pairOf(p)) {
+		for i := range first.pairs {
+			if !s.emit(pairOf(&first.pairs[i])) {
 				break
 			}
 		}
 		return true, nil
 	}
-	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: s.rows(1), share: 1, pairs: first.pairs}
+	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: s.rows(1), parts: 1, pairs: first.pairs}
 	return true, s.sequential(ctx, f)
 }
 
@@ -150,18 +153,16 @@ func (s *scan) track(hash uint32) *track {
 	return &track{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash, reverse: s.q.reverse, rest: s.q.span}
 }
 
-// rows is the first page's size when so many feeds share the scan.
-func (s *scan) rows(share int) int {
-	rows := firstRows
-	if s.q.limit > 0 {
-		// A little more than the fair share, so that most feeds need no second page.
-		rows = s.q.limit
-		if share > 1 {
-			rows = min(rows, s.q.limit/share+s.q.limit/(2*share)+8)
-		}
-		rows = min(rows, maxRows)
-	} else if share > 1 {
-		rows = firstRows / 4
+// rows is the first page's size of a feed that reads so many of the partitions.
+func (s *scan) rows(parts int) int {
+	var rows int
+	switch {
+	case s.q.limit > 0:
+		rows = min(expectedRows(s.q.limit, parts, s.total), maxRows)
+	case s.total > 1:
+		rows = min(firstRows/4*parts, firstRows*pageGrowth)
+	default:
+		rows = firstRows
 	}
 	if s.q.pageSize > 0 {
 		rows = min(rows, s.q.pageSize)
@@ -169,15 +170,26 @@ func (s *scan) rows(share int) int {
 	return rows
 }
 
-// bytes is the greatest page when so many feeds share the scan: each may have one in hand and one on its way.
-func (s *scan) bytes(share int) int { return min(maxPageBytes, scanBytes/2/share) }
+// expectedRows is how many of the next `limit` rows of all partitions lie in so many of them: so many that two and a half
+// standard deviations are covered, and few feeds need a second page.
+func expectedRows(limit, parts, total int) int {
+	if parts >= total {
+		return limit
+	}
+	mean, part := float64(limit)*float64(parts)/float64(total), float64(parts)/float64(total)
+	return min(limit, int(math.Ceil(mean+2.5*math.Sqrt(mean*(1-part))))+1)
+}
+
+// bytes is the greatest page of a feed that reads so many of the partitions: each feed may have one in hand and one on its way.
+func (s *scan) bytes(parts int) int { return min(maxPageBytes, max(1, scanBytes/2/s.total*parts)) }
 
 // read yields everything at the snapshot.
 func (s *scan) read(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
 	if s.hashed && len(parts) > 1 {
+		s.total = len(parts)
 		return s.merge(ctx, parts, snap)
 	}
-	f := &feed{scan: s, track: s.track(0), snapshot: snap, share: 1}
+	f := &feed{scan: s, track: s.track(0), snapshot: snap, parts: 1}
 	if s.hashed {
 		f.track.hash = parts[0].Hash
 	}
@@ -191,8 +203,9 @@ func (s *scan) sequential(ctx context.Context, f *feed) error {
 		if err != nil || head == nil {
 			return err
 		}
+		p := pairOf(head)
 		f.pop(ctx)
-		if !s.emit(pairOf(head)) {
+		if !s.emit(p) {
 			return nil
 		}
 	}

@@ -315,6 +315,81 @@ func TestShortScanIsOneRequest(t *testing.T) {
 	})
 }
 
+// A scan of a hash keyspace takes one request to each node that leads something, and one for its clock.
+func TestHashScanAsksEachNodeOnce(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		c.addKeyspace("k", 32)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("k")
+		want := fill(t, ks, 200)
+		must[[]Pair](t)(drain(ks.Scan(t.Context()))) // leaders are known from here on
+		asked := func() [3]int { return [3]int{c.requestsOf("mergescan"), c.requestsOf("scan"), c.requestsOf("now")} }
+		before := asked()
+		got := must[[]Pair](t)(drain(ks.Scan(t.Context(), From([]byte("key00050")), Limit(30))))
+		if !slices.Equal(keysOf(got), want[50:80]) {
+			t.Fatalf("read %q", keysOf(got))
+		}
+		after := asked()
+		if n := [3]int{after[0] - before[0], after[1] - before[1], after[2] - before[2]}; n != [3]int{3, 0, 3} {
+			t.Errorf("%d scans of a node's partitions, %d of one partition, %d clocks; want 3, 0, 3", n[0], n[1], n[2])
+		}
+	})
+}
+
+// Partitions that leave a node's scan, at its beginning or in the middle, are read by themselves from where the page began that they
+// are missing in; so are all when the node knows no such scans.
+func TestPartitionsLeaveABundle(t *testing.T) {
+	for _, reverse := range []bool{false, true} {
+		for name, refuse := range map[string]func(request int, partition uint64) bool{
+			"none":          func(int, uint64) bool { return false },
+			"all":           func(int, uint64) bool { return true },
+			"at once":       func(_ int, partition uint64) bool { return partition%3 == 0 },
+			"in the middle": func(request int, partition uint64) bool { return request > 3 && partition%4 == 1 },
+			"one by one":    func(request int, partition uint64) bool { return partition%8 < uint64(request)/2 },
+		} {
+			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+				c.addKeyspace("k", 24)
+				client := c.open()
+				defer client.Close()
+				ks := client.Keyspace("k")
+				want := fill(t, ks, 300)
+				var options []ScanOption
+				if reverse {
+					options = append(options, Reverse())
+					slices.Reverse(want)
+				}
+				c.set(func() { c.pageRows = 7 })
+				requests := 0
+				c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+					switch {
+					case r.GetMergeScan() != nil:
+						requests++
+					case r.GetScan() != nil && r.Sequence == 0 && refuse(requests, r.Partition): // as a part of another request
+						return fault{code: kvpb.ErrorCode_NO_QUORUM}
+					}
+					return fault{}
+				})
+				got := must[[]Pair](t)(drain(ks.Scan(t.Context(), options...)))
+				if !slices.Equal(keysOf(got), want) {
+					t.Errorf("%s, reverse %t: %d rows, want %d: %q", name, reverse, len(got), len(want), keysOf(got))
+				}
+			})
+		}
+	}
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		c.addKeyspace("k", 24)
+		c.set(func() { c.noMerges = true })
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("k")
+		want := fill(t, ks, 100)
+		if got := must[[]Pair](t)(drain(ks.Scan(t.Context()))); !slices.Equal(keysOf(got), want) {
+			t.Errorf("%q", keysOf(got))
+		}
+	})
+}
+
 func TestDeleteRange(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, _ uint32) {
 		ctx := t.Context()

@@ -102,6 +102,29 @@ func (s *snapshot) prepare(p *route.Partition, l route.Leader) (*kvpb.Timestamp,
 	return toWire(s.limit), nil
 }
 
+// holds says whether leader l of partition p may be asked as it is: the moment needs no proof, or l is pinned.
+func (s *snapshot) holds(p *route.Partition, l route.Leader) bool {
+	if s.exact {
+		return true
+	}
+	pin, known := s.pins[p.ID]
+	return known && pin.node == l.Node && pin.term == l.Term
+}
+
+// answeredBy notes that the partitions' pinned leaders answered a page.
+func (s *snapshot) answeredBy(partitions []*route.Partition) {
+	if s.exact {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range partitions {
+		if _, before := s.mu.proved[p.ID]; !before {
+			s.mu.proved[p.ID] = proof{span: keys.PartitionSpan(p.Descriptor), old: s.pins[p.ID].old}
+		}
+	}
+}
+
 // proofOf finds what proves the partition: a page of its own, or of the partition that it was split off.
 func (s *snapshot) proofOf(p *route.Partition) (proof, bool) {
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -58,7 +59,7 @@ func (t *track) advance(p *route.Partition, more bool, resume []byte) {
 
 // page is a page of rows, as it came.
 type page struct {
-	pairs []*kvpb.Pair
+	pairs []rpc.Row
 	// at is when it was read; partition, who answered.
 	at     Timestamp
 	answer route.Answer
@@ -90,8 +91,12 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
 		return page{}, err
 	}
+	decoded, err := rpc.DecodeRows(r.GetRows())
+	if err != nil {
+		return page{}, &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: err.Error()}
+	}
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
-	return page{pairs: r.GetPairs(), at: fromWire(r.GetAt()), answer: answer}, nil
+	return page{pairs: decoded, at: fromWire(r.GetAt()), answer: answer}, nil
 }
 
 // countPage counts the next keys. p is the partition that answered.
@@ -129,14 +134,19 @@ func (t *track) sane(a route.Answer, more bool, resume []byte) error {
 	if !more {
 		return nil
 	}
-	ahead := len(resume) > 0
-	if t.reverse {
-		ahead = ahead && (len(t.rest.End) == 0 || bytes.Compare(resume, t.rest.End) < 0)
-	} else {
-		ahead = ahead && bytes.Compare(resume, t.rest.Start) > 0
-	}
-	if ahead {
+	if leadsOn(t.rest, t.reverse, resume) {
 		return nil
 	}
 	return &route.Error{Partition: a.Partition.ID, Node: a.Node, Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
+}
+
+// leadsOn says whether a resume key leads on within what is left to read.
+func leadsOn(rest keys.Span, reverse bool, resume []byte) bool {
+	if len(resume) == 0 {
+		return false
+	}
+	if reverse {
+		return len(rest.End) == 0 || bytes.Compare(resume, rest.End) < 0
+	}
+	return bytes.Compare(resume, rest.Start) > 0
 }

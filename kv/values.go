@@ -24,12 +24,12 @@ func clone(b []byte) []byte { return bytes.Clone(b) }
 
 // pairOf copies a pair out of the message that brought it, so that a kept pair does not keep the message; with one
 // allocation, and capacities that keep appends to one slice from running into the other.
-func pairOf(p *kvpb.Pair) Pair {
+func pairOf(p *rpc.Row) Pair {
 	k, n := len(p.Key), len(p.Key)+len(p.Value)
 	buf := make([]byte, n)
 	copy(buf, p.Key)
 	copy(buf[k:], p.Value)
-	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: rpc.FromTimestamp(p.Version)}
+	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: p.Version}
 }
 
 // owned copies a value out of the message that brought it. It is never nil: an empty value is a value.

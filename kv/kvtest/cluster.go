@@ -22,6 +22,8 @@ type Cluster struct {
 	servers []*server
 	logger  *slog.Logger
 	tail    *tail // nil if the test gave a logger
+	// messages is what happens to Raft messages between the servers.
+	messages *Messages
 
 	mu struct {
 		sync.Mutex
@@ -41,8 +43,9 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	c.network.SetDefaultLatency(o.Latency)
 	for i := range o.servers() {
-		c.servers = append(c.servers, &server{cluster: c, index: i, host: "server-" + strconv.Itoa(i), disk: newDisk(), clock: newClock()})
+		c.servers = append(c.servers, &server{cluster: c, index: i, host: "server-" + strconv.Itoa(i), disk: newDisk(c.random()), clock: newClock()})
 	}
+	c.messages = newMessages(c)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("closing the cluster: %v", err)
@@ -138,6 +141,9 @@ func (c *Cluster) Open(ctx context.Context, options ...kv.Option) (*kv.Client, e
 
 // Network is the network between the servers and clients; Host and "client-N" are the names in it.
 func (c *Cluster) Network() *memnet.Network { return c.network }
+
+// Messages is what happens to the Raft messages between the servers.
+func (c *Cluster) Messages() *Messages { return c.messages }
 
 // Host is a server's name in the network.
 func (c *Cluster) Host(server int) string { return c.servers[server].host }

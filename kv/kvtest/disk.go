@@ -27,15 +27,114 @@ type Disk struct {
 	syncDelay atomic.Int64
 	// closing: the server's process is being closed, and nothing takes time.
 	closing atomic.Bool
+	// reads is what reads of tables wait for; nil if they do not.
+	reads atomic.Pointer[chan struct{}]
+	// low: it reports no room.
+	low atomic.Bool
+	// failing counts, by DiskOp, the operations that are still to fail; negative: all of them.
+	failing [diskOps]atomic.Int64
 
 	mu  sync.Mutex
 	mem *vfs.MemFS // what is on it, guarded by mu
+	// random gives the times of syncs. Guarded by mu.
+	random *rand.Rand
+	// hold is what syncs of log files wait for; nil if they do not. Guarded by mu.
+	hold chan struct{}
+	// paused, stalled: why there is a hold. Guarded by mu.
+	paused, stalled bool
 }
 
-func newDisk() *Disk { return &Disk{mem: vfs.NewCrashableMem()} }
+// DiskOp is a kind of operation of a disk.
+type DiskOp int
+
+// What can be made to fail.
+const (
+	DiskRead DiskOp = iota
+	DiskWrite
+	DiskSync
+	diskOps
+)
+
+func newDisk(random *rand.Rand) *Disk { return &Disk{mem: vfs.NewCrashableMem(), random: random} }
 
 // SetFull makes the disk full, or gives it room again: writes fail with ENOSPC, and the free space it reports is none.
 func (d *Disk) SetFull(full bool) { d.full.Store(full) }
+
+// SetLow makes the disk report that it has no room left, while what is written still fits: as a disk does whose reserve is used.
+func (d *Disk) SetLow(low bool) { d.low.Store(low) }
+
+// Fail makes the next n operations of a kind fail with ErrDisk; a negative n all from now on, 0 none any more.
+func (d *Disk) Fail(op DiskOp, n int) { d.failing[op].Store(int64(n)) }
+
+// fails says whether an operation of a kind is one of those that Fail meant.
+func (d *Disk) fails(op DiskOp) bool {
+	for {
+		n := d.failing[op].Load()
+		if n == 0 {
+			return false
+		}
+		if n < 0 || d.failing[op].CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// Heal ends all that was done to the disk, but not its contents nor the delay of syncs.
+func (d *Disk) Heal() {
+	for op := range diskOps {
+		d.Fail(op, 0)
+	}
+	d.SetBroken(false)
+	d.SetFull(false)
+	d.SetLow(false)
+	d.SetStalled(false)
+}
+
+// SetStalled has syncs of the logs' files stand still from now on, or lets them go on: what a disk does that is out of order, or that others
+// use too much. Closing or killing the server ends it.
+func (d *Disk) SetStalled(stalled bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stalled = stalled
+	d.holdLocked()
+}
+
+func (d *Disk) setPaused(paused bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.paused = paused
+	d.holdLocked()
+}
+
+// release ends everything that keeps syncs from ending.
+func (d *Disk) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.paused, d.stalled = false, false
+	d.holdLocked()
+}
+
+func (d *Disk) holdLocked() {
+	switch hold := d.paused || d.stalled; {
+	case hold && d.hold == nil:
+		d.hold = make(chan struct{})
+	case !hold && d.hold != nil:
+		close(d.hold)
+		d.hold = nil
+	}
+}
+
+func (d *Disk) upTo(n int64) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Duration(d.random.Int64N(n + 1))
+}
+
+func (d *Disk) held() chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hold
+}
 
 // SetBroken makes everything that changes the disk fail with ErrDisk, or mends it.
 func (d *Disk) SetBroken(broken bool) { d.broken.Store(broken) }
@@ -71,7 +170,7 @@ func (d *Disk) wipe() {
 // err is what an operation that changes the disk fails with at the moment.
 func (d *Disk) err(op, name string) error {
 	switch {
-	case d.broken.Load():
+	case d.broken.Load(), d.fails(DiskWrite):
 		return &os.PathError{Op: op, Path: name, Err: ErrDisk}
 	case d.full.Load():
 		return &os.PathError{Op: op, Path: name, Err: syscall.ENOSPC}
@@ -114,6 +213,15 @@ func (m *mountedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, options 
 	return m.file("open", name, func() (vfs.File, error) { return m.FS.OpenReadWrite(name, c, options...) })
 }
 
+// Open opens a file for reading.
+func (m *mountedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	f, err := m.FS.Open(name, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &mountedFile{File: f, disk: m.disk, name: name}, nil
+}
+
 // OpenDir is for syncing a directory, which takes no room.
 func (m *mountedFS) OpenDir(name string) (vfs.File, error) {
 	f, err := m.FS.OpenDir(name)
@@ -145,7 +253,7 @@ func (m *mountedFS) MkdirAll(dir string, perm os.FileMode) error {
 
 func (m *mountedFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	usage := vfs.DiskUsage{TotalBytes: diskBytes, AvailBytes: diskBytes}
-	if m.disk.full.Load() {
+	if m.disk.full.Load() || m.disk.low.Load() {
 		usage.AvailBytes, usage.UsedBytes = 0, diskBytes
 	}
 	return usage, nil
@@ -153,11 +261,33 @@ func (m *mountedFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 func (m *mountedFS) Lock(name string) (io.Closer, error) { return m.FS.Lock(name) }
 
-// mountedFile puts the disk's faults before a file that was opened for writing.
+// mountedFile puts the disk's faults before an open file.
 type mountedFile struct {
 	vfs.File
 	disk *Disk
 	name string
+}
+
+func (f *mountedFile) readErr() error {
+	if f.disk.fails(DiskRead) {
+		return &os.PathError{Op: "read", Path: f.name, Err: ErrDisk}
+	}
+	return nil
+}
+
+func (f *mountedFile) Read(p []byte) (int, error) {
+	if err := f.readErr(); err != nil {
+		return 0, err
+	}
+	return f.File.Read(p)
+}
+
+func (f *mountedFile) ReadAt(p []byte, at int64) (int, error) {
+	if err := f.readErr(); err != nil {
+		return 0, err
+	}
+	f.disk.awaitRead(f.name)
+	return f.File.ReadAt(p, at)
 }
 
 func (f *mountedFile) Write(p []byte) (int, error) {
@@ -183,7 +313,7 @@ func (f *mountedFile) Preallocate(at, length int64) error {
 
 // syncErr: a sync needs no room, only a disk that works.
 func (f *mountedFile) syncErr() error {
-	if f.disk.broken.Load() {
+	if f.disk.broken.Load() || f.disk.fails(DiskSync) {
 		return &os.PathError{Op: "sync", Path: f.name, Err: ErrDisk}
 	}
 	return nil
@@ -197,8 +327,13 @@ func (f *mountedFile) Sync() error {
 }
 
 func (f *mountedFile) SyncData() error {
-	if d := f.disk.syncDelay.Load(); d > 0 && !f.disk.closing.Load() && strings.HasSuffix(f.name, ".log") {
-		time.Sleep(time.Duration(rand.Int64N(d + 1)))
+	if !f.disk.closing.Load() && strings.HasSuffix(f.name, ".log") {
+		if d := f.disk.syncDelay.Load(); d > 0 {
+			time.Sleep(f.disk.upTo(d))
+		}
+		if hold := f.disk.held(); hold != nil {
+			<-hold
+		}
 	}
 	if err := f.syncErr(); err != nil {
 		return err

@@ -23,8 +23,9 @@ type server struct {
 	disk    *Disk
 	clock   *Clock
 	process atomic.Pointer[embedded.Server] // nil while it is down
-	// isolated: the test cut it off; see Cluster.Isolate.
+	// isolated: the test cut it off; see Cluster.Isolate. paused: see Cluster.Pause.
 	isolated atomic.Int32
+	paused   atomic.Bool
 }
 
 func (s *server) address() string { return s.host + ":7400" }
@@ -38,9 +39,9 @@ func (s *server) config() embedded.ServerConfig {
 	c := s.cluster
 	config := embedded.ServerConfig{
 		Dir: dataDir, Listen: s.address(), Core: c.core(), Roles: c.options.roles(s.index),
-		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock,
+		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock, Monotonic: s.clock.Monotonic,
 		NewListener: func(a string) (net.Listener, error) { return c.network.Listen(a) },
-		Dial:        c.network.Dialer(s.host), Random: c.source(),
+		Dial:        c.network.Dialer(s.host), Random: c.source(), PeerFilter: c.messages.filter(s.index),
 		// Many servers share the memory of a test; and a sync on such a disk copies the whole file.
 		CacheBytes: 8 << 20, MemTableBytes: 1 << 20, LogMemTableBytes: 256 << 10,
 	}
@@ -82,12 +83,14 @@ func (c *Cluster) Stop(server int) error {
 	if process == nil {
 		return nil
 	}
+	c.Resume(server)
 	return c.servers[server].close(process)
 }
 
 // close closes a process over a disk that takes no time: see Disk.SetSyncDelay.
 func (s *server) close(process *embedded.Server) error {
 	s.disk.closing.Store(true)
+	s.disk.release()
 	defer s.disk.closing.Store(false)
 	return process.Close(context.Background())
 }
@@ -103,12 +106,24 @@ func (c *Cluster) Kill(server, unsyncedPercent int) {
 	// The network first: what was said until now was true on the disk that is copied afterwards.
 	c.network.Isolate(s.host, memnet.Break)
 	c.network.DropHost(s.host)
+	s.paused.Store(false)
 	s.disk.crash(unsyncedPercent, c.random())
 	// What the former process finds wrong with the world that was taken from it is of no interest.
+	s.clock.pause(false)
 	_ = s.close(process)
-	c.network.Rejoin(s.host)
-	if mode := memnet.Mode(s.isolated.Load()); mode != 0 {
-		c.network.Isolate(s.host, mode)
+	s.follow()
+}
+
+// follow gives the server's host in the network what was done to the server.
+func (s *server) follow() {
+	mode := memnet.Mode(s.isolated.Load())
+	if s.paused.Load() {
+		mode = max(mode, memnet.Stall)
+	}
+	if mode == 0 {
+		s.cluster.network.Rejoin(s.host)
+	} else {
+		s.cluster.network.Isolate(s.host, mode)
 	}
 }
 
@@ -141,14 +156,14 @@ func (c *Cluster) random() *rand.Rand {
 func (c *Cluster) Isolate(server int, mode memnet.Mode) {
 	s := c.servers[server]
 	s.isolated.Store(int32(mode))
-	c.network.Isolate(s.host, mode)
+	s.follow()
 }
 
 // Rejoin ends Isolate.
 func (c *Cluster) Rejoin(server int) {
 	s := c.servers[server]
 	s.isolated.Store(0)
-	c.network.Rejoin(s.host)
+	s.follow()
 }
 
 // Cut cuts the direction between two servers.
@@ -156,12 +171,13 @@ func (c *Cluster) Cut(from, to int, mode memnet.Mode) {
 	c.network.Cut(c.Host(from), c.Host(to), mode)
 }
 
-// HealAll ends all cuts and isolations.
+// HealAll ends all cuts, isolations and pauses.
 func (c *Cluster) HealAll() {
-	for i := range c.servers {
-		c.servers[i].isolated.Store(0)
-	}
 	c.network.HealAll()
+	for i := range c.servers {
+		c.Resume(i)
+		c.Rejoin(i)
+	}
 }
 
 // Heal ends the cuts between two servers, in both directions.

@@ -6,18 +6,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// coverage adds up the servers' counters over all of their processes: a run in which nothing was elected has shown nothing.
+// coverage adds up the servers' counters over all of their processes: a run in which nothing was elected has shown nothing. And it
+// compares their gauges with what they may be.
 type coverage struct {
 	mu         sync.Mutex
 	registries []*prometheus.Registry
+	// current are the registries of the servers' last processes.
+	current map[int]*prometheus.Registry
 }
 
-// registry is for one more process.
-func (c *coverage) registry() *prometheus.Registry {
+// registry is for one more process of a server.
+func (c *coverage) registry(server int) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registries = append(c.registries, r)
+	if c.current == nil {
+		c.current = make(map[int]*prometheus.Registry)
+	}
+	c.current[server] = r
 	return r
 }
 
@@ -27,7 +34,9 @@ var covered = map[string]string{
 	"tidemark_host_snapshots_installed_total": "snapshots installed",
 	"tidemark_host_snapshots_failed_total":    "snapshots failed",
 	"tidemark_host_dropped_proposals_total":   "proposals dropped",
+	"tidemark_host_pauses_total":              "pauses noticed",
 	"tidemark_replica_duplicates_total":       "retries recognised",
+	"tidemark_replica_rejected_entries_total": "entries rejected",
 }
 
 // sum is called when all processes have ended, or nearly so.
@@ -49,4 +58,75 @@ func (c *coverage) sum() map[string]int {
 		}
 	}
 	return sums
+}
+
+// limit is what a gauge may be at most, for each partition that the server has or (each false) at all. rest is what it may be when
+// nobody has asked for anything for a while; negative: anything.
+type limit struct {
+	most float64
+	each bool
+	rest float64
+}
+
+// limits are the gauges of everything that queues, waits or is held, with the defaults of the configuration that bounds it.
+var limits = map[string]limit{
+	"tidemark_replica_proposals_in_flight": {most: 2, each: true, rest: 0},
+	"tidemark_replica_queued_writes":       {most: 4096, each: true, rest: 0},
+	"tidemark_replica_overlay_versions":    {most: 2 * 100_000, each: true, rest: 0},
+	"tidemark_rpc_sending_snapshots":       {most: 4, rest: 0},
+	"tidemark_rpc_receiving_snapshots":     {most: 4, rest: 0},
+	"tidemark_rpc_client_streams":          {most: 1024, rest: -1},
+	"tidemark_placement_table_streams":     {most: 1024, rest: -1},
+	"tidemark_placement_store_watchers":    {most: 10_000, rest: -1},
+	"tidemark_placement_store_leases":      {most: 1000, rest: -1},
+	"tidemark_node_gc_waiting":             {most: 1, each: true, rest: -1},
+}
+
+// checkGauges compares the gauges with their limits.
+func (c *coverage) checkGauges(w *World) {
+	c.gauges(w, func(server int, name string, l limit, value, most float64) {
+		if value > most || value < 0 {
+			w.Violation("%s of server %d is %v; its limit is %v", name, server, value, most)
+		}
+	})
+}
+
+// checkRest compares the gauges with what they are when nothing is under way.
+func (c *coverage) checkRest(w *World) {
+	c.gauges(w, func(server int, name string, l limit, value, _ float64) {
+		if l.rest >= 0 && value > l.rest {
+			w.Violation("%s of server %d is %v although nothing is under way", name, server, value)
+		}
+	})
+}
+
+func (c *coverage) gauges(w *World, visit func(server int, name string, l limit, value, most float64)) {
+	for server := range w.Cluster.Servers() {
+		p := w.Cluster.Process(server)
+		if p == nil {
+			continue
+		}
+		c.mu.Lock()
+		r := c.current[server]
+		c.mu.Unlock()
+		families, err := r.Gather()
+		if err != nil {
+			continue // it is starting or ending
+		}
+		partitions := float64(len(p.Replicas()))
+		for _, f := range families {
+			l, ok := limits[f.GetName()]
+			if !ok {
+				continue
+			}
+			most, value := l.most, 0.0
+			if l.each {
+				most *= partitions
+			}
+			for _, m := range f.GetMetric() {
+				value += m.GetGauge().GetValue()
+			}
+			visit(server, f.GetName(), l, value, most)
+		}
+	}
 }

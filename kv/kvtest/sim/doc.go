@@ -3,25 +3,25 @@
 //
 // # How a run goes
 //
-// Run is called inside a testing/synctest bubble. It starts a cluster (kv/kvtest), lets every Workload make its keyspace,
-// and then starts two things beside each other: the workloads' clients, and the schedule, which is a list of faults with the
-// virtual times at which they begin and end. When the time is over everything is healed and started again, the clients
-// end, and the checks come:
+// Draw makes the Schedule of a seed: a list of Faults, each a plain value with its times and parameters, which is text and can be read
+// from text. Run is called inside a testing/synctest bubble. It starts the cluster (kv/kvtest) that the seed gives, lets its
+// workloads (bench/proof) make their keyspaces, and then starts two things beside each other: the workloads' clients, and the
+// schedule. When the time is over everything is healed and started again, the clients end, and the checks come:
 //
 //   - every workload looks at what is there, through a client, within a minute: a cluster that is whole must serve;
-//   - no server and no replica has failed;
+//   - no server and no replica has failed that was not made to;
 //   - all replicas of each partition come to the same applied index, and have the same checksum at it (DESIGN invariant 2);
-//   - the goroutines are as many as they were after the start, give or take what a cluster of this size may have.
+//   - gauges of what queues and waits are within their limits, and at rest when nothing is under way;
+//   - the goroutines are as many as a cluster of this size may have.
 //
 // The histories of single keys are returned and checked outside of the bubble, where the checker's time is real.
 //
-// # Extending it
+// # What is where
 //
-// A Workload is a file here with the interface's four methods; a fault is an entry of the table in faults.go with a function that
-// makes it happen and one that ends it. Both draw what is random from the *rand.Rand they are given, so that a seed stands
-// for a schedule.
+// fault.go has the values and their text, fault_*.go the kinds, themes.go what happens together, shape.go what else a seed decides,
+// schedule.go the schedule, shrink.go what makes it smaller. To add a kind of fault is to add a file: docs/testing.md shows how.
 //
-// What a seed repeats: cluster, workloads, faults and their times, the servers' and clients' random choices. What it does
-// not: the order in which Go runs goroutines that are runnable at the same virtual moment, and Raft's election timeouts,
-// which that library draws by itself. docs/testing.md says what to do with a seed that failed.
+// What a seed repeats: cluster, workloads, schedule; and the random choices of servers, clients and Raft as far as they are asked for in
+// the same order. What it does not: the order in which Go runs goroutines that are runnable at the same virtual moment.
+// docs/testing.md says what to do with a seed that failed.
 package sim

@@ -1,61 +1,111 @@
 package sim_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/tidemarkdb/tidemark/bench/history"
+	"github.com/tidemarkdb/tidemark/bench/proof"
 	"github.com/tidemarkdb/tidemark/kv/kvtest/sim"
 )
 
 var (
-	firstSeed = flag.Uint64("sim.seed", 1, "the first seed")
-	seeds     = flag.Int("sim.seeds", 4, "how many seeds, from the first one on")
-	minutes   = flag.Float64("sim.minutes", 1, "virtual minutes of each seed")
-	events    = flag.Bool("sim.events", false, "print the schedule of seeds that pass too")
+	firstSeed  = flag.Uint64("sim.seed", 1, "the first seed")
+	seeds      = flag.Int("sim.seeds", 6, "how many seeds, from the first one on")
+	minutes    = flag.Float64("sim.minutes", 2, "virtual minutes of each seed")
+	scheduleIn = flag.String("sim.schedule", "", "run the schedule in this file instead of those of seeds")
+	workloads  = flag.String("sim.workloads", "", "run these workloads of bench/proof, with commas between them, instead of the seeds' own")
+	events     = flag.Bool("sim.events", false, "print what happened in runs that pass too")
+	resultTo   = flag.String("sim.result", "", "write the result to this file, for the soak")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSim runs schedules of faults from seeds: go test ./kv/kvtest/sim -run TestSim -sim.seed 7 -sim.seeds 1 -sim.minutes 5
+// TestSim runs schedules of faults, from seeds or from a file: go test ./kv/kvtest/sim -run TestSim -sim.seed 7 -sim.seeds 1 -sim.minutes 5
 func TestSim(t *testing.T) {
+	if *scheduleIn != "" {
+		text, err := os.ReadFile(*scheduleIn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := sim.ParseSchedule(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s)
+		return
+	}
 	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			runSeed(t, sim.Config{Seed: seed, Duration: time.Duration(*minutes * float64(time.Minute))})
+			run(t, sim.Draw(seed, time.Duration(*minutes*float64(time.Minute))))
 		})
 	}
 }
 
-// runSeed runs in a bubble and checks the histories outside of it.
-func runSeed(t *testing.T, c sim.Config) {
+// result is what a process that ran one schedule tells the soak.
+type result struct {
+	Seed       uint64
+	Virtual    time.Duration
+	Violations []string
+	Operations int
+	Covered    map[string]int
+}
+
+// run runs a schedule in a bubble and checks the histories outside of it.
+func run(t *testing.T, s sim.Schedule) {
+	// Raft draws its election timeouts from crypto/rand.
+	cryptotest.SetGlobalRandom(t, s.Seed)
 	began := time.Now()
 	var r sim.Report
-	synctest.Test(t, func(t *testing.T) {
-		r = sim.Run(t, c)
-	})
+	c := sim.Config{Schedule: s}
+	if *workloads != "" {
+		var err error
+		if c.Workloads, err = proof.Choose(strings.Split(*workloads, ",")...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { r = sim.Run(t, c) })
 	checked := history.Check(r.History, 20*time.Second)
 	if err := checked.Err(); err != nil {
-		t.Error(err)
+		r.Violations = append(r.Violations, err.Error())
 	}
 	for _, v := range r.Violations {
 		t.Errorf("VIOLATION %s", v)
 	}
 	if t.Failed() || *events {
-		t.Logf("seed %d, schedule:\n%s", r.Seed, strings.Join(r.Events, "\n"))
+		t.Logf("what happened:\n%s", strings.Join(r.Events, "\n"))
 	}
 	if t.Failed() {
 		t.Logf("the servers' logs at the first violation, or at the end:\n%s", r.Log)
+		t.Logf("the messages between the servers until then:\n%s", r.Trace)
+		t.Logf("the schedule, for make sim SCHEDULE=file, and make sim-shrink SCHEDULE=file:\n%s", r.Schedule)
 	}
-	t.Logf("seed %d: %s, %v virtual in %v real, %d faults, longest standstill %v\n%v\n%s\n%s", r.Seed, r.Cluster, r.Duration.Round(time.Second),
-		time.Since(began).Round(time.Millisecond), len(r.Events), r.Longest, checked, list(r.Covered), list(r.Operations))
+	t.Logf("seed %d: %s; %v virtual in %v real, %d faults, longest standstill %v\n%v\n%s\n%s", s.Seed, r.Cluster, r.Duration.Round(time.Second),
+		time.Since(began).Round(time.Millisecond), len(s.Faults), r.Longest, checked, list(r.Covered), list(r.Operations))
+	if *resultTo != "" {
+		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations, Covered: r.Covered}
+		for _, n := range r.Operations {
+			out.Operations += n
+		}
+		text, err := json.Marshal(out)
+		if err == nil {
+			err = os.WriteFile(*resultTo, text, 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // list is names and numbers in one line.

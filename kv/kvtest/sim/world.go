@@ -2,90 +2,97 @@ package sim
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"sync"
-	"time"
 
-	"github.com/tidemarkdb/tidemark/bench/history"
+	"github.com/tidemarkdb/tidemark/bench/proof"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// Workload is a kind of traffic with its check.
-type Workload interface {
-	// Name is for reports.
-	Name() string
-	// Setup makes what the workload needs, in a cluster that nothing has happened to yet.
-	Setup(ctx context.Context, w *World) error
-	// Clients is how many Drives run at the same time.
-	Clients() int
-	// Drive is one client: it works until the context ends. Violations go to w.Violation.
-	Drive(ctx context.Context, w *World, number int, client *kv.Client, random *rand.Rand)
-	// Check looks at the end, when everything is healed and nobody writes.
-	Check(ctx context.Context, w *World, client *kv.Client) error
-}
-
-// World is what workloads and faults have in common in one run.
+// World is what faults and checks have in common in one run.
 type World struct {
+	*proof.Run
 	Cluster *kvtest.Cluster
-	// History takes operations on single keys; names of keys must not repeat between workloads.
-	History *history.Recorder
+	cores   int
 
-	began time.Time
-	mu    struct {
+	done    chan struct{} // closed when the schedule is over
+	running sync.WaitGroup
+
+	mu struct {
 		sync.Mutex
-		violations []string
-		log        string // the servers' log at the first violation
-		events     []string
-		operations map[string]int
-		lastDone   time.Time
-		longest    time.Duration
+		// log and trace are the servers' log, and the last messages between them, at the first violation.
+		log, trace string
+		turns      int
+		counts     map[string]int
+		// excused servers may have failed because of their disk; it ends when they start again.
+		excused map[int]bool
+		wiped   map[int]bool
 	}
 }
 
-// standstill is how long nothing may succeed without a word about it in the report.
-const standstill = 3 * time.Second
+func newWorld(cluster *kvtest.Cluster, cores int) *World {
+	w := &World{Cluster: cluster, cores: cores, done: make(chan struct{})}
+	w.mu.counts, w.mu.excused, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool)
+	w.Run = proof.NewRun(func(ctx context.Context) (*kv.Client, error) { return cluster.Open(ctx) })
+	w.OnViolation = w.keepLog
+	return w
+}
 
-// maxViolations is how many violations are kept of a run.
-const maxViolations = 20
-
-// Violation records that a guarantee was broken.
-func (w *World) Violation(format string, args ...any) {
+// keepLog keeps the end of the servers' logs and messages as they are now, unless some are kept already.
+func (w *World) keepLog() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.mu.violations) == 0 {
-		w.mu.log = w.Cluster.Log()
-	}
-	if len(w.mu.violations) < maxViolations {
-		w.mu.violations = append(w.mu.violations, fmt.Sprintf("[%v] ", w.elapsed())+fmt.Sprintf(format, args...))
+	if w.mu.log == "" {
+		w.mu.log, w.mu.trace = w.Cluster.Log(), w.Cluster.Messages().Trace()
 	}
 }
 
-// Event records what the schedule did.
-func (w *World) Event(format string, args ...any) {
+// turn counts, so that things are done in turn.
+func (w *World) turn() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.events = append(w.mu.events, fmt.Sprintf("[%v] ", w.elapsed())+fmt.Sprintf(format, args...))
+	w.mu.turns++
+	return w.mu.turns
 }
 
-// Count counts an operation by what it was and how it ended.
-func (w *World) Count(what string, err error) {
+// count counts what happened, for the report.
+func (w *World) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil {
-		what += " " + kindOf(err)
-	} else {
-		now := time.Now()
-		if gap := now.Sub(w.mu.lastDone); !w.mu.lastDone.IsZero() && gap > w.mu.longest {
-			w.mu.longest = gap
-			if gap > standstill {
-				w.mu.events = append(w.mu.events, fmt.Sprintf("[%v] before this nothing succeeded for %v", w.elapsed(), gap))
-			}
-		}
-		w.mu.lastDone = now
-	}
-	w.mu.operations[what]++
+	w.mu.counts[what]++
 }
 
-func (w *World) elapsed() time.Duration { return time.Since(w.began).Round(time.Millisecond) }
+// background does something beside the schedule, until done is closed at the latest.
+func (w *World) background(do func(done <-chan struct{})) {
+	w.running.Go(func() { do(w.done) })
+}
+
+// excuse says that a server may fail because of its disk.
+func (w *World) excuse(server int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.excused[server] = true
+}
+
+func (w *World) isExcused(server int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.excused[server]
+}
+
+// mayWipe says whether this server may lose its disk, and takes it that it does.
+func (w *World) mayWipe(server int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.mu.wiped) > 0 || server < w.cores && w.cores == 1 {
+		return false
+	}
+	w.mu.wiped[server] = true
+	return true
+}
+
+func (w *World) isWiped(server int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.wiped[server]
+}

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Effect is what a fault does. Its type is a struct whose exported fields are all that it depends on: they are drawn when the
+// schedule is made, printed with it and read back. A field is an int, a float64, a bool, a time.Duration, a string without spaces,
+// such as a Target, or a []int.
+type Effect interface {
+	// Begin makes it happen. It returns what it did, in words, and how to end it; nil if there is nothing to end. The schedule calls
+	// Begin and end one at a time. A server that is down, or has another fault, may get one more: real ones do not queue.
+	Begin(w *World) (did string, end func() string)
+}
+
+// Fault is one thing that happens to a cluster: from At on, for a time (0: it has no end).
+type Fault struct {
+	At, For time.Duration
+	Effect  Effect
+}
+
+// kind is a kind of fault.
+type kind struct {
+	name string
+	// weight is how often it is drawn, beside the others'; 0: only where something asks for it.
+	weight int
+	// longest is the longest time between its begin and its end; 0: it has no end.
+	longest time.Duration
+	draw    func(*Dice) Effect
+	effect  reflect.Type
+}
+
+var kinds = map[string]kind{}
+
+// register makes a kind of fault known. Each file of a fault calls it for a package variable.
+func register[E Effect](name string, weight int, longest time.Duration, draw func(*Dice) E) kind {
+	k := kind{name, weight, longest, func(d *Dice) Effect { return draw(d) }, reflect.TypeFor[E]()}
+	if _, twice := kinds[name]; twice || k.effect.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("sim: fault %s is registered twice, or is no struct", name))
+	}
+	kinds[name] = k
+	return k
+}
+
+// Kinds are the names of all kinds of faults.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// at draws a fault of the kind for a time.
+func (k kind) at(d *Dice, at time.Duration) Fault {
+	f := Fault{At: at.Round(time.Millisecond), Effect: k.draw(d)}
+	if k.longest > 0 {
+		f.For = d.Between(20*time.Millisecond, k.longest)
+	}
+	return f
+}
+
+// kindOf is the kind of an effect.
+func kindOf(e Effect) kind {
+	for _, k := range kinds {
+		if k.effect == reflect.TypeOf(e) {
+			return k
+		}
+	}
+	panic(fmt.Sprintf("sim: %T is not registered", e))
+}
+
+// String is the fault in one line, which ParseFault reads: when, for how long, what, and its parameters:
+//
+//	12.5s +8s crash server=2 unsynced=50
+func (f Fault) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v +%v %s", f.At, f.For, kindOf(f.Effect).name)
+	v := reflect.ValueOf(f.Effect)
+	for i := range v.NumField() {
+		fmt.Fprintf(&b, " %s=%s", strings.ToLower(v.Type().Field(i).Name), formatField(v.Field(i)))
+	}
+	return b.String()
+}
+
+func formatField(v reflect.Value) string {
+	if list, ok := v.Interface().([]int); ok {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// ParseFault reads what Fault.String wrote.
+func ParseFault(line string) (Fault, error) {
+	bad := func(format string, args ...any) (Fault, error) {
+		return Fault{}, fmt.Errorf("fault %q: "+format, append([]any{line}, args...)...)
+	}
+	words := strings.Fields(line)
+	if len(words) < 3 || !strings.HasPrefix(words[1], "+") {
+		return bad("want a time, +duration, a kind, and parameters")
+	}
+	var f Fault
+	var err error
+	if f.At, err = time.ParseDuration(words[0]); err != nil {
+		return bad("%w", err)
+	}
+	if f.For, err = time.ParseDuration(words[1][1:]); err != nil {
+		return bad("%w", err)
+	}
+	k, ok := kinds[words[2]]
+	if !ok {
+		return bad("no such kind; there are %v", Kinds())
+	}
+	v := reflect.New(k.effect).Elem()
+	for _, word := range words[3:] {
+		name, value, _ := strings.Cut(word, "=")
+		field := v.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
+		if !field.IsValid() {
+			return bad("a %s has no parameter %q", k.name, name)
+		}
+		if err := parseField(field, value); err != nil {
+			return bad("%s: %w", name, err)
+		}
+	}
+	f.Effect = v.Interface().(Effect)
+	return f, nil
+}
+
+func parseField(field reflect.Value, text string) (err error) {
+	switch p := field.Addr().Interface().(type) {
+	case *time.Duration:
+		*p, err = time.ParseDuration(text)
+		return err
+	case *int:
+		*p, err = strconv.Atoi(text)
+		return err
+	case *float64:
+		*p, err = strconv.ParseFloat(text, 64)
+		return err
+	case *bool:
+		*p, err = strconv.ParseBool(text)
+		return err
+	case *[]int:
+		for part := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(part)
+			if err != nil && text != "" {
+				return err
+			} else if err == nil {
+				*p = append(*p, n)
+			}
+		}
+		return nil
+	}
+	if field.Kind() != reflect.String {
+		return fmt.Errorf("a parameter of type %s cannot be read", field.Type())
+	}
+	field.SetString(text)
+	return nil
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// maxClock is how far clocks are off at most from the true time; two of them stay within the configured bound of 250 ms.
+const maxClock = 120 * time.Millisecond
+
+// clockSet sets a server's wall clock off from the true time, which makes it jump.
+type clockSet struct {
+	Server Target
+	Offset time.Duration
+}
+
+var _ = register("clock", 10, 0, func(d *Dice) clockSet {
+	return clockSet{d.Server(), d.Between(-maxClock, maxClock)}
+})
+
+// Begin implements Effect.
+func (f clockSet) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	before := w.Cluster.Clock(server).Offset()
+	w.Cluster.Clock(server).SetOffset(f.Offset)
+	return fmt.Sprintf("the clock of server %d, %v off, is now %v off", server, before.Round(time.Millisecond), f.Offset), nil
+}
+
+// clockDrift makes a server's wall clock run too fast or too slowly; it stops at the bound.
+type clockDrift struct {
+	Server Target
+	// PPM is how many millionths of a second it gains in each second.
+	PPM int
+}
+
+var _ = register("clock-drift", 4, 60*time.Second, func(d *Dice) clockDrift {
+	return clockDrift{d.Server(), d.Of(-5000, -500, -50, 50, 500, 5000)}
+})
+
+// Begin implements Effect.
+func (f clockDrift) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	w.Cluster.Clock(server).SetDrift(float64(f.PPM) / 1e6)
+	return fmt.Sprintf("the clock of server %d drifts", server), func() string {
+		w.Cluster.Clock(server).SetDrift(0)
+		return fmt.Sprintf("the clock of server %d drifts no more", server)
+	}
+}
+
+// clockWrong sets a server's wall clock off beyond the bound. Nothing that involves timestamps is promised then; single keys stay
+// linearisable all the same, so only seeds with workloads of single keys have this fault.
+type clockWrong struct {
+	Server Target
+	Offset time.Duration
+}
+
+var clocksWrong = register("clock-wrong", 0, 15*time.Second, func(d *Dice) clockWrong {
+	return clockWrong{d.Server(), d.Between(300*time.Millisecond, 5*time.Second) * time.Duration(d.Of(-1, 1))}
+})
+
+// Begin implements Effect.
+func (f clockWrong) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	c := w.Cluster.Clock(server)
+	c.SetLimit(0)
+	c.SetOffset(f.Offset)
+	return fmt.Sprintf("the clock of server %d is %v off, beyond the bound", server, f.Offset), func() string {
+		c.SetOffset(0)
+		c.SetLimit(maxClock)
+		return fmt.Sprintf("the clock of server %d is right", server)
+	}
+}

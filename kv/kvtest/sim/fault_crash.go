@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// crash takes the power from a server; each block that was not synced survives with a probability in percent.
+type crash struct {
+	Server   Target
+	Unsynced int
+}
+
+var _ = register("crash", 20, 12*time.Second, func(d *Dice) crash {
+	return crash{d.Server(), d.Of(0, 50, 100)}
+})
+
+// Begin implements Effect.
+func (f crash) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	w.kill(server, f.Unsynced)
+	return fmt.Sprintf("server %d crashed", server), func() string {
+		w.start(server)
+		return fmt.Sprintf("server %d started", server)
+	}
+}
+
+// powerCut takes the power from all servers at once. They are not started at the same moment.
+type powerCut struct {
+	Unsynced int
+	Apart    time.Duration
+}
+
+var _ = register("power-cut", 2, 3*time.Second, func(d *Dice) powerCut {
+	return powerCut{d.Of(0, 50, 100), d.Between(0, 100*time.Millisecond)}
+})
+
+// Begin implements Effect.
+func (f powerCut) Begin(w *World) (string, func() string) {
+	for i := range w.Cluster.Servers() {
+		w.kill(i, f.Unsynced)
+	}
+	return "all servers crashed", func() string {
+		for i := range w.Cluster.Servers() {
+			time.Sleep(f.Apart)
+			w.start(i)
+		}
+		return "all servers started"
+	}
+}
+
+// stop ends a server as its operator would.
+type stop struct{ Server Target }
+
+var _ = register("stop", 5, 10*time.Second, func(d *Dice) stop { return stop{d.Server()} })
+
+// Begin implements Effect.
+func (f stop) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	w.checkHealthy(server)
+	if err := w.Cluster.Stop(server); err != nil {
+		w.Violation("stopping server %d: %v", server, err)
+	}
+	return fmt.Sprintf("server %d stopped", server), func() string {
+		w.start(server)
+		return fmt.Sprintf("server %d started", server)
+	}
+}
+
+// kill takes the power from a server.
+func (w *World) kill(server, unsynced int) {
+	w.checkHealthy(server)
+	if w.Cluster.Process(server) != nil {
+		w.count("crashes")
+	}
+	w.Cluster.Kill(server, unsynced)
+}
+
+// start starts a server that is down.
+func (w *World) start(server int) {
+	if w.Cluster.Process(server) != nil {
+		return
+	}
+	if err := w.Cluster.Run(server); err != nil {
+		w.Violation("server %d does not start: %v", server, err)
+	}
+}

@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// transfer has a leader hand over to one of its followers, several times, each time to another.
+type transfer struct {
+	// Partition is a place among the partitions, counted around.
+	Partition int
+	Times     int
+	Every     time.Duration
+}
+
+var _ = register("transfer", 14, 0, func(d *Dice) transfer {
+	return transfer{d.IntN(100), d.Of(1, 1, 2, 4, 8), d.Between(20*time.Millisecond, time.Second)}
+})
+
+// Begin implements Effect. Repeated transfers go on while other faults happen.
+func (f transfer) Begin(w *World) (string, func() string) {
+	did := w.handOver(f.Partition)
+	if f.Times > 1 {
+		w.background(func(done <-chan struct{}) {
+			for range f.Times - 1 {
+				select {
+				case <-done:
+					return
+				case <-time.After(f.Every):
+				}
+				w.Event("%s", w.handOver(f.Partition))
+			}
+		})
+	}
+	return did, nil
+}
+
+// handOver has the leader of the partition in a place hand over to the follower whose turn it is.
+func (w *World) handOver(at int) string {
+	id, leader, followers, ok := w.partition(at)
+	if !ok {
+		return "nobody leads, and nobody hands over"
+	}
+	p := w.Cluster.Process(leader)
+	if p == nil {
+		return "the leader is gone"
+	}
+	to := followers[w.turn()%len(followers)]
+	q := w.Cluster.Process(to)
+	if q == nil {
+		return "the follower is gone"
+	}
+	for _, r := range q.Replicas() {
+		if r.Partition == id {
+			p.TransferLeader(id, r.Replica)
+		}
+	}
+	return fmt.Sprintf("server %d hands partition %d over to server %d", leader, id, to)
+}
+
+// leaderApart cuts a leader off from the other servers and from some of the clients. The other clients go on reaching it, and must get nothing
+// stale while the first find its successor.
+type leaderApart struct {
+	Server  Target
+	Clients []int
+	Mode    string
+}
+
+var leadersApart = register("leader-apart", 10, 12*time.Second, func(d *Dice) leaderApart {
+	f := leaderApart{Server: d.Leader(), Mode: d.Mode()}
+	for i := range d.Clients {
+		if d.IntN(2) == 0 {
+			f.Clients = append(f.Clients, i+1)
+		}
+	}
+	return f
+})
+
+// Begin implements Effect.
+func (f leaderApart) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	w.count("cuts")
+	each := func(do func(host string)) {
+		for other := range w.Cluster.Servers() {
+			if other != server {
+				do(w.Cluster.Host(other))
+			}
+		}
+		for _, c := range f.Clients {
+			do(fmt.Sprintf("client-%d", c))
+		}
+	}
+	n, host := w.Cluster.Network(), w.Cluster.Host(server)
+	each(func(other string) { n.CutBoth(host, other, mode(f.Mode)) })
+	return fmt.Sprintf("server %d, a leader, cut off from all servers and some clients", server), func() string {
+		each(func(other string) { n.Heal(host, other) })
+		return fmt.Sprintf("server %d reaches the others", server)
+	}
+}

@@ -1,0 +1,24 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// pause stops a process and lets it go on, as SIGSTOP and SIGCONT do; see kvtest.Cluster.Pause for what is different.
+type pause struct{ Server Target }
+
+var _ = register("pause", 10, 8*time.Second, func(d *Dice) pause { return pause{d.Server()} })
+
+// Begin implements Effect.
+func (f pause) Begin(w *World) (string, func() string) {
+	server, ok := w.find(f.Server)
+	if !ok {
+		return absent(f.Server)
+	}
+	w.Cluster.Pause(server)
+	return fmt.Sprintf("server %d paused", server), func() string {
+		w.Cluster.Resume(server)
+		return fmt.Sprintf("server %d goes on", server)
+	}
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof"
+)
+
+// Schedule is all that happens to a cluster in one run, known before it begins.
+type Schedule struct {
+	// Seed gives the cluster and the workloads.
+	Seed uint64
+	// Duration is how much virtual time faults and load have.
+	Duration time.Duration
+	// Faults are in the order of their times.
+	Faults []Fault
+}
+
+// String is the schedule as text, which ParseSchedule reads: a line each for seed, duration and the faults.
+func (s Schedule) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d\nduration %v\n", s.Seed, s.Duration)
+	for _, f := range s.Faults {
+		fmt.Fprintln(&b, f)
+	}
+	return b.String()
+}
+
+// ParseSchedule reads what Schedule.String wrote. Empty lines, and what follows a #, are left out.
+func ParseSchedule(text string) (s Schedule, err error) {
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch word {
+		case "":
+		case "seed":
+			s.Seed, err = strconv.ParseUint(rest, 10, 64)
+		case "duration":
+			s.Duration, err = time.ParseDuration(rest)
+		default:
+			var f Fault
+			f, err = ParseFault(strings.TrimSpace(line))
+			s.Faults = append(s.Faults, f)
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	s.sort()
+	return s, lines.Err()
+}
+
+func (s *Schedule) sort() {
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// Draw makes the schedule of a seed: storms, with calm between them. A storm is one of the themes; the seed decides how far
+// apart they are.
+func Draw(seed uint64, duration time.Duration) Schedule {
+	s := Schedule{Seed: seed, Duration: duration}
+	random := rand.New(rand.NewPCG(seed, 1))
+	d := &Dice{Rand: random}
+	shapeOf(seed).tell(d)
+	apart := time.Duration(d.Of(15, 30, 40, 60)) * time.Second
+	possible := themesFor(d)
+	total := 0
+	for _, t := range possible {
+		total += t.weight
+	}
+	// The first storm comes soon: a short run has one too.
+	for at := d.Between(time.Second, 5*time.Second); at < duration; at += 3*time.Second + time.Duration(random.ExpFloat64()*float64(apart)) {
+		n := d.IntN(total)
+		for _, t := range possible {
+			if n -= t.weight; n < 0 {
+				s.Faults = append(s.Faults, t.draw(d, at)...)
+				break
+			}
+		}
+	}
+	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
+	s.sort()
+	return s
+}
+
+// storms are the times at which something begins or ends: clients are busy then.
+func (s Schedule) storms() []proof.Storm {
+	const before, after = 300 * time.Millisecond, 1700 * time.Millisecond
+	var all []proof.Storm
+	for _, f := range s.Faults {
+		all = append(all, proof.Storm{From: f.At - before, Until: f.At + after})
+		if t, ok := f.Effect.(transfer); ok {
+			all[len(all)-1].Until += min(time.Duration(t.Times)*t.Every, 10*time.Second)
+		}
+		if f.For > 0 {
+			all = append(all, proof.Storm{From: f.At + f.For - before, Until: f.At + f.For + after})
+		}
+	}
+	slices.SortFunc(all, func(a, b proof.Storm) int { return cmp.Compare(a.From, b.From) })
+	var merged []proof.Storm
+	for _, storm := range all {
+		if n := len(merged); n > 0 && storm.From <= merged[n-1].Until {
+			merged[n-1].Until = max(merged[n-1].Until, storm.Until)
+			continue
+		}
+		merged = append(merged, storm)
+	}
+	return merged
+}

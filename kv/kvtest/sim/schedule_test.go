@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A schedule is what its text says.
+func TestScheduleIsText(t *testing.T) {
+	seen := make(map[string]bool)
+	for seed := range uint64(300) {
+		s := Draw(seed, 10*time.Minute)
+		if !reflect.DeepEqual(s, Draw(seed, 10*time.Minute)) {
+			t.Fatalf("seed %d gives two schedules", seed)
+		}
+		read, err := ParseSchedule("# a comment\n\n" + s.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(read, s) {
+			t.Fatalf("wrote\n%s\nread\n%s", s, read)
+		}
+		for _, f := range s.Faults {
+			seen[kindOf(f.Effect).name] = true
+		}
+	}
+	for _, name := range Kinds() {
+		if !seen[name] {
+			t.Errorf("no schedule has a %s", name)
+		}
+	}
+}
+
+func TestParseFaultRefuses(t *testing.T) {
+	for line, want := range map[string]string{
+		"1s crash":                 "want a time",
+		"soon +1s crash":           "invalid duration",
+		"1s +1s flood":             "no such kind",
+		"1s +1s crash colour=blue": "no parameter",
+		"1s +1s crash unsynced=x":  "invalid syntax",
+	} {
+		if _, err := ParseFault(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+func TestStormsAreApart(t *testing.T) {
+	for seed := range uint64(50) {
+		last := time.Duration(-1 << 62)
+		for _, s := range Draw(seed, 10*time.Minute).storms() {
+			if s.From <= last || s.Until <= s.From {
+				t.Fatalf("seed %d: storm %+v begins before %v", seed, s, last)
+			}
+			last = s.Until
+		}
+	}
+}
+
+// Of twenty faults the three that are needed together remain.
+func TestShrink(t *testing.T) {
+	var faults []Fault
+	for i := range 20 {
+		faults = append(faults, fault(time.Duration(i)*time.Second, 0, stop{"1"}))
+	}
+	runs := 0
+	small := Shrink(faults, func(left []Fault) bool {
+		runs++
+		needed := 0
+		for _, f := range left {
+			if slices.Contains([]time.Duration{2 * time.Second, 9 * time.Second, 10 * time.Second}, f.At) {
+				needed++
+			}
+		}
+		return needed == 3
+	})
+	if len(small) != 3 || runs > 60 {
+		t.Errorf("%d remain after %d runs: %v", len(small), runs, small)
+	}
+	if got := Shrink(faults, func([]Fault) bool { return true }); len(got) != 0 {
+		t.Errorf("none is needed, and %d remain", len(got))
+	}
+}

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof"
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+)
+
+// shape is what a seed decides of cluster and load.
+type shape struct {
+	options kvtest.Options
+	// workloads are made for one run. Unhurried, they do about perSecond operations; what a run may spend is perMinute.
+	workloads []proof.Workload
+	perSecond float64
+	perMinute float64
+	tick      time.Duration
+	// hasty: a leader can be elected sooner than clocks may differ, so that what one has served can lie ahead of its successor's clock.
+	hasty bool
+	// wild: nothing in the workloads depends on clocks, so that they may be wrong.
+	wild bool
+	// speeds are those of the servers' monotonic clocks.
+	speeds []float64
+}
+
+// shapeOf draws the shape of a seed.
+func shapeOf(seed uint64) *shape {
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := &shape{}
+	o := kvtest.Options{Seed: random.Uint64() | 1, Latency: latency, Nodes: 3, Cores: 3}
+	switch random.IntN(5) {
+	case 0:
+		o.Cores = 1
+	case 1:
+		o.Nodes, o.Separate = 4, true
+	case 2:
+		o.Nodes = 5
+	}
+	// Little is kept and much is flushed: a follower that was away for some seconds needs a snapshot.
+	retain, memTable := int64(16<<10)<<random.IntN(4), uint64(64<<10)<<random.IntN(3)
+	sleepAfter := []time.Duration{time.Second, 3 * time.Second, -1}[random.IntN(3)]
+	tick := []time.Duration{50, 50, 100, 100, 100, 100, 200, 200}[random.IntN(8)] * time.Millisecond
+	electionTicks := 10
+	if random.IntN(7) == 0 {
+		tick, electionTicks, s.hasty = 50*time.Millisecond, 3, true
+	}
+	s.tick = tick
+	o.Configure = func(_ int, c *embedded.ServerConfig) {
+		c.RetainLogBytes, c.MemTableBytes, c.SleepAfter, c.Tick = retain, memTable, sleepAfter, tick
+		c.ElectionTicks = electionTicks
+	}
+	s.options = o
+	for range 8 {
+		s.speeds = append(s.speeds, 0.97+0.06*random.Float64())
+	}
+	s.wild = random.IntN(6) == 0
+	s.mix(random)
+	// Most seeds are calm and some are busy: what a run costs is its operations.
+	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
+	return s
+}
+
+// pace spends the operations that a run may have: most of them in the storms.
+func (s *shape) pace(schedule Schedule, began time.Duration) proof.Pace {
+	const inStorms = 0.85
+	var p proof.Pace
+	stormy := time.Second
+	for _, storm := range schedule.storms() {
+		stormy += storm.Until - storm.From
+		p.Storms = append(p.Storms, proof.Storm{From: began + storm.From, Until: began + storm.Until})
+	}
+	calm := max(schedule.Duration-stormy, time.Second)
+	budget := s.perMinute * schedule.Duration.Minutes()
+	p.BurstFactor = min(max(0.3, s.perSecond*stormy.Seconds()/(budget*inStorms)), 20)
+	p.Factor = max(4, s.perSecond*calm.Seconds()/(budget*(1-inStorms)))
+	return p
+}
+
+// perSecond is about how many operations each of the standard workloads does in a second with its own pauses; those that are not here
+// are not run.
+var perSecond = map[string]float64{
+	"registers": 130, "sleepy": 2, "contended": 160, "counters": 80, "rings": 60, "slow-rings": 40, "batches": 50, "watched": 210, "past": 120,
+	"sessions": 60, "lists": 60, "sets": 25, "hashed-sets": 25,
+}
+
+// timeless are the workloads whose checks do not depend on the servers' clocks.
+var timeless = []string{"registers", "contended", "counters", "watched"}
+
+// mix draws the workloads: few of them at a time, so that what a seed may spend is spent on something.
+func (s *shape) mix(random *rand.Rand) {
+	possible := slices.DeleteFunc(proof.Standard(), func(w proof.Workload) bool {
+		return perSecond[w.Name()] == 0 || s.wild && !slices.Contains(timeless, w.Name())
+	})
+	order := random.Perm(len(possible))
+	if i := slices.IndexFunc(possible, func(w proof.Workload) bool { return w.Name() == "past" }); s.hasty && i >= 0 {
+		order = append([]int{i}, slices.DeleteFunc(order, func(n int) bool { return n == i })...)
+	}
+	for _, i := range order[:2+random.IntN(2)] {
+		s.workloads = append(s.workloads, possible[i])
+		s.perSecond += perSecond[possible[i].Name()]
+	}
+	s.workloads = append(s.workloads, &bulk{pause: []time.Duration{500 * time.Millisecond, 2 * time.Second}[random.IntN(2)]})
+}
+
+// choose has the seed run other workloads.
+func (s *shape) choose(workloads []proof.Workload) {
+	s.workloads, s.perSecond = workloads, 1
+	for _, w := range workloads {
+		s.perSecond += perSecond[w.Name()]
+	}
+}
+
+// tell tells the dice what there is.
+func (s *shape) tell(d *Dice) {
+	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores, s.clients(), s.wild
+	d.Hasty = s.hasty
+	if s.options.Separate {
+		d.Servers = s.options.Nodes + s.options.Cores
+	}
+}
+
+// clients is how many there are.
+func (s *shape) clients() (n int) {
+	for _, load := range s.workloads {
+		n += load.Clients()
+	}
+	return n
+}
+
+// String describes the cluster and the load.
+func (s *shape) String() string {
+	d := &Dice{}
+	s.tell(d)
+	text := fmt.Sprintf("%d nodes and %d core members on %d servers, ticks of %v;", s.options.Nodes, s.options.Cores, d.Servers, s.tick)
+	if s.hasty {
+		text += " hasty;"
+	}
+	for _, load := range s.workloads {
+		text += " " + load.Name()
+	}
+	return text
+}

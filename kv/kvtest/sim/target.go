@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// find finds the server that a target names at the moment; false if there is none.
+func (w *World) find(t Target) (server int, ok bool) {
+	if n, err := strconv.Atoi(string(t)); err == nil {
+		return n, n >= 0 && n < w.Cluster.Servers()
+	}
+	if t == "core" {
+		for i := range w.Cluster.Servers() {
+			if p := w.Cluster.Process(i); p != nil && p.LeadsCore() {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	words := strings.Split(string(t), ".")
+	var at, which int
+	for i, n := range []*int{&at, &which} {
+		if len(words) > i+1 {
+			*n, _ = strconv.Atoi(words[i+1])
+		}
+	}
+	_, leader, followers, ok := w.partition(at)
+	if ok && words[0] == "follower" {
+		return followers[which%max(1, len(followers))], true
+	}
+	return leader, ok
+}
+
+// partition finds the partition that comes in a place, counted around, the server that leads it, and those that follow. false if
+// nobody leads it at the moment.
+func (w *World) partition(at int) (id uint64, leader int, followers []int, ok bool) {
+	holders := make(map[uint64][]int)
+	leaders := make(map[uint64]int)
+	terms := make(map[uint64]uint64)
+	for i := range w.Cluster.Servers() {
+		p := w.Cluster.Process(i)
+		if p == nil {
+			continue
+		}
+		for _, r := range p.Replicas() {
+			holders[r.Partition] = append(holders[r.Partition], i)
+			if r.Leads && r.Term >= terms[r.Partition] {
+				leaders[r.Partition], terms[r.Partition] = i, r.Term
+			}
+		}
+	}
+	if len(holders) == 0 {
+		return 0, 0, nil, false
+	}
+	ids := slices.Sorted(maps.Keys(holders))
+	id = ids[at%len(ids)]
+	leader, led := leaders[id]
+	for _, i := range holders[id] {
+		if i != leader {
+			followers = append(followers, i)
+		}
+	}
+	return id, leader, followers, led && len(followers) > 0
+}
+
+// absent is what a fault did whose target is not there.
+func absent(t Target) (string, func() string) { return fmt.Sprintf("there is no %s", t), nil }

@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// theme is a kind of storm: faults that happen at about the same time, and have something to do with each other. What breaks a
+// database is seldom one fault.
+type theme struct {
+	name   string
+	weight int
+	draw   func(d *Dice, at time.Duration) []Fault
+}
+
+// themesFor is the themes that a cluster can have.
+func themesFor(d *Dice) []theme {
+	themes := []theme{
+		{"anything", 40, anything}, {"turnover", 25, turnover}, {"usurpation", 20, usurpation}, {"blackout", 8, blackout},
+		{"straggler", 8, straggler}, {"deposed", 12, deposed},
+	}
+	if d.Hasty {
+		themes = append(themes, theme{"deposed", 60, deposed})
+	}
+	if d.Wild {
+		return append(themes, theme{"wrong clocks", 25, wrongClocks})
+	}
+	return append(themes, theme{"replacement", 3, replacement})
+}
+
+// anything is up to five faults of any kind within some seconds.
+func anything(d *Dice, at time.Duration) (faults []Fault) {
+	names, total := Kinds(), 0
+	for _, name := range names {
+		total += kinds[name].weight
+	}
+	for range d.Of(1, 1, 2, 3, 5) {
+		n := d.IntN(total)
+		for _, name := range names {
+			if n -= kinds[name].weight; n < 0 {
+				faults = append(faults, kinds[name].at(d, at+d.Between(0, 6*time.Second)))
+				break
+			}
+		}
+	}
+	return faults
+}
+
+// fault makes one with parameters that are not drawn.
+func fault(at, lasts time.Duration, e Effect) Fault {
+	return Fault{At: at.Round(time.Millisecond), For: lasts.Round(time.Millisecond), Effect: e}
+}
+
+// turnover is leaderships that change hands many times in a row between servers whose clocks differ as much as they may, while
+// entries take their time to be applied. What one leader served binds the next.
+func turnover(d *Dice, at time.Duration) (faults []Fault) {
+	for i := range d.Servers {
+		offset := []time.Duration{-maxClock, maxClock, d.Between(-maxClock, maxClock)}[d.IntN(3)]
+		faults = append(faults, fault(at, 0, clockSet{Target(fmt.Sprint(i)), offset}))
+		if d.IntN(3) == 0 {
+			faults = append(faults, fault(at, 6*time.Second, slowDisk{Target(fmt.Sprint(i)), d.Between(10*time.Millisecond, 150*time.Millisecond)}))
+		}
+	}
+	for range d.Of(1, 2, 4) {
+		faults = append(faults, fault(at+d.Between(0, time.Second), 0, transfer{d.IntN(100), d.Of(2, 4, 8), d.Between(100*time.Millisecond, 900*time.Millisecond)}))
+	}
+	return faults
+}
+
+// usurpation is a follower that does not hear the leader and campaigns, just when another follower has restarted, and forgotten what it
+// promised the leader; who hears of it too late, if the promise is broken, is the leader, and the clients that reach nobody else. The
+// first follower can win only if nothing was written meanwhile: so all of it is short.
+func usurpation(d *Dice, at time.Duration) []Fault {
+	timeout := time.Second
+	if d.Hasty {
+		timeout = 150 * time.Millisecond
+	}
+	partition := d.IntN(100)
+	follower := d.IntN(2)
+	leader := Target(fmt.Sprintf("leader.%d", partition))
+	campaigns, restarts := Target(fmt.Sprintf("follower.%d.%d", partition, follower)), Target(fmt.Sprintf("follower.%d.%d", partition, 1-follower))
+	apart := leadersApart.at(d, at+d.Between(timeout*3/4, 2*timeout))
+	who := apart.Effect.(leaderApart)
+	who.Server, who.Mode = leader, broken
+	apart.Effect, apart.For = who, d.Between(timeout, 3*timeout)
+	return []Fault{
+		fault(at, apart.At+apart.For-at, between{leader, campaigns, silent}),
+		fault(apart.At, d.Between(0, 30*time.Millisecond), crash{restarts, d.Of(0, 50, 100)}),
+		apart,
+	}
+}
+
+// blackout is a majority, or all, that lose their power one after the other, more than once.
+func blackout(d *Dice, at time.Duration) (faults []Fault) {
+	for range d.Of(1, 2, 3) {
+		unsynced := d.Of(0, 0, 50, 100)
+		if d.IntN(2) == 0 {
+			faults = append(faults, fault(at, d.Between(20*time.Millisecond, 2*time.Second), powerCut{unsynced, d.Between(0, 100*time.Millisecond)}))
+		} else {
+			for _, i := range d.Perm(d.Servers)[:d.Servers/2+1] {
+				faults = append(faults, fault(at+d.Between(0, 300*time.Millisecond), d.Between(20*time.Millisecond, 3*time.Second), crash{Target(fmt.Sprint(i)), unsynced}))
+			}
+		}
+		at += d.Between(3*time.Second, 6*time.Second)
+	}
+	return faults
+}
+
+// straggler is a server that is away for so long that it needs snapshots, and loses its power when it has just got them; then another does.
+func straggler(d *Dice, at time.Duration) []Fault {
+	who, away := d.Number(), d.Between(10*time.Second, 40*time.Second)
+	var faults []Fault
+	switch d.IntN(3) {
+	case 0:
+		faults = append(faults, fault(at, away, crash{who, d.Of(0, 100)}))
+	case 1:
+		faults = append(faults, fault(at, away, isolation{who, d.Mode()}))
+	default:
+		faults = append(faults, fault(at, away, pause{who}))
+	}
+	back := at + away + d.Between(50*time.Millisecond, 3*time.Second)
+	if d.IntN(3) > 0 {
+		faults = append(faults, fault(back, d.Between(20*time.Millisecond, time.Second), crash{who, d.Of(0, 0, 50)}))
+		back += time.Second
+	}
+	if d.IntN(2) == 0 {
+		faults = append(faults, fault(back+d.Between(0, 3*time.Second), d.Between(time.Second, 8*time.Second), crash{d.Leader(), 0}))
+	}
+	return faults
+}
+
+// deposed is a leader that is cut off from the others and not from all clients, or that stands still, with a clock that is set back.
+func deposed(d *Dice, at time.Duration) []Fault {
+	apart := leadersApart.at(d, at)
+	apart.For = d.Between(2*time.Second, 6*time.Second)
+	leader := apart.Effect.(leaderApart).Server
+	faults := []Fault{apart}
+	how := d.IntN(4)
+	if d.Hasty && d.IntN(4) > 0 {
+		how = 3
+	}
+	switch how {
+	case 0:
+		faults = append(faults, fault(at-200*time.Millisecond, d.Between(time.Second, 4*time.Second), pause{leader}))
+	case 1:
+		faults = append(faults, fault(at-time.Second, 0, clockSet{leader, maxClock}), fault(at+d.Between(0, time.Second), 0, clockSet{leader, -maxClock}))
+	case 3:
+		// What it has served until the end lies far ahead of its successor's clock.
+		for i := range d.Servers {
+			faults = append(faults, fault(at-time.Second, 0, clockSet{Target(fmt.Sprint(i)), -maxClock}))
+		}
+		faults = append(faults, fault(at-500*time.Millisecond, 0, clockSet{leader, maxClock}))
+	}
+	return faults
+}
+
+// wrongClocks is clocks beyond the bound while leaderships change.
+func wrongClocks(d *Dice, at time.Duration) []Fault {
+	wrong := clocksWrong.at(d, at+d.Between(0, time.Second))
+	wrong.For = d.Between(500*time.Millisecond, 15*time.Second)
+	faults := []Fault{wrong}
+	apart := leadersApart.at(d, at)
+	who := apart.Effect.(leaderApart)
+	switch d.IntN(3) {
+	case 0:
+		who.Server = wrong.Effect.(clockWrong).Server
+		apart.Effect = who
+		faults = append(faults, apart)
+	case 1:
+		faults = append(faults, turnover(d, at)...)
+	}
+	return faults
+}
+
+// replacement is a server that comes back with an empty disk, and then one after the other crash of those that still know.
+func replacement(d *Dice, at time.Duration) []Fault {
+	w := wipes.at(d, at)
+	w.For = d.Between(20*time.Millisecond, 4*time.Second)
+	back := w.At + w.For
+	faults := []Fault{w}
+	for _, i := range d.Perm(d.Servers) {
+		if who := Target(fmt.Sprint(i)); who != w.Effect.(wipe).Server && d.IntN(2) == 0 {
+			back += d.Between(time.Second, 4*time.Second)
+			faults = append(faults, fault(back, d.Between(time.Second, 5*time.Second), isolation{who, d.Mode()}))
+		}
+	}
+	return slices.Clip(faults)
+}
+
+// between cuts the links between two servers, both ways.
+type between struct {
+	A, B Target
+	Mode string
+}
+
+var _ = register("between", 0, 10*time.Second, func(d *Dice) between { return between{d.Server(), d.Server(), d.Mode()} })
+
+// Begin implements Effect.
+func (f between) Begin(w *World) (string, func() string) {
+	a, ok := w.find(f.A)
+	b, there := w.find(f.B)
+	if !ok || !there || a == b {
+		return absent(f.A + " and " + f.B)
+	}
+	w.count("cuts")
+	w.Cluster.Network().CutBoth(w.Cluster.Host(a), w.Cluster.Host(b), mode(f.Mode))
+	return fmt.Sprintf("servers %d and %d cut off from each other", a, b), func() string {
+		w.Cluster.Heal(a, b)
+		return fmt.Sprintf("servers %d and %d reach each other", a, b)
+	}
+}
