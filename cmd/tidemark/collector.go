@@ -2,17 +2,62 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 )
 
-// serverGCPercent lets a server's heap grow further before it is collected than Go's default of 100. Most of a server's
-// memory is memtables and block cache, which are not on the heap; what is on it is small and short-lived, and collecting it
-// rarely costs little memory and saves processor time.
-const serverGCPercent = 400
+// A server's heap holds its block cache and memtables, some hundred MiB that hardly change, and what requests leave behind,
+// which is small and short-lived. Go's default lets garbage grow to the size of all that is live: too little for a server with nothing
+// in its caches, which would collect all the time, and needlessly much for a full one. So the garbage may have gcHeadroom, whatever is
+// live, as far as the percentage stays within its bounds.
+const (
+	gcHeadroom                      = 384 << 20
+	minGCPercent, maxGCPercent      = 50, 400
+	liveHeap                        = "/gc/heap/live:bytes"
+	smallestChangeOfPercent    uint = 10
+)
 
 // tuneCollector sets the garbage collector for a server, unless the operator has: see GOGC in the documentation of Go.
 func tuneCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(serverGCPercent)
+	if os.Getenv("GOGC") != "" {
+		return
 	}
+	t := &collectorTuner{percent: maxGCPercent, set: func(percent int) { debug.SetGCPercent(percent) }}
+	debug.SetGCPercent(t.percent)
+	t.watch()
+}
+
+// collectorTuner sets the percentage anew after each collection.
+type collectorTuner struct {
+	percent int
+	set     func(percent int)
+}
+
+// watch has adjust called after the next collection, by a finalizer: the runtime's own goroutine runs it.
+func (t *collectorTuner) watch() {
+	// Not a tiny object: those share their finalizer with neighbours.
+	mark := new([64]byte)
+	runtime.SetFinalizer(mark, func(*[64]byte) {
+		sample := []metrics.Sample{{Name: liveHeap}}
+		metrics.Read(sample)
+		if sample[0].Value.Kind() == metrics.KindUint64 {
+			t.adjust(sample[0].Value.Uint64())
+		}
+		t.watch()
+	})
+}
+
+// adjust sets the percentage for so many live bytes, if it is not much the same.
+func (t *collectorTuner) adjust(live uint64) {
+	percent := percentFor(live)
+	if diff := percent - t.percent; max(diff, -diff) >= int(smallestChangeOfPercent) || (diff != 0 && (percent == minGCPercent || percent == maxGCPercent)) {
+		t.percent = percent
+		t.set(percent)
+	}
+}
+
+// percentFor is the percentage that gives gcHeadroom above so many live bytes.
+func percentFor(live uint64) int {
+	return int(min(max(100*gcHeadroom/max(1, live), minGCPercent), maxGCPercent))
 }

@@ -24,14 +24,16 @@ var may = []struct {
 	imports []string
 }{
 	{"hlc", nil},
+	// Constants that say which mistake a build makes on purpose; none, in every proper build.
+	{"range/planted", nil},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
 	{"rpc/...", []string{"hlc", "rpc/...", "range/keys"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
-	{"range/engine", []string{"hlc", "range/keys"}},
-	{"range/mvcc", []string{"hlc", "range/keys", "range/engine"}},
-	{"range/raftlog", []string{"hlc", "range/keys", "range/engine"}},
-	{"range/group", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/raftlog"}},
+	{"range/engine", []string{"hlc", "range/keys", "range/planted"}},
+	{"range/mvcc", []string{"hlc", "range/keys", "range/engine", "range/planted"}},
+	{"range/raftlog", []string{"hlc", "range/keys", "range/engine", "range/planted"}},
+	{"range/group", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/raftlog", "range/planted"}},
 	{"range/host/...", ground},
 
 	{"range/route", ground},
@@ -44,7 +46,7 @@ var may = []struct {
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
-	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "bench/history", "deploy/embedded"}},
+	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "bench/history", "bench/proof", "bench/isolation", "deploy/embedded", "range/planted"}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
@@ -52,13 +54,14 @@ var may = []struct {
 
 	{"bench", nil},
 	{"bench/process", nil},
+	{"bench/proof", []string{"bench/history", "bench/isolation", "kv", "hlc"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "rpc", "range/keys", "deploy/embedded"}},
 }
 
 var ground = []string{
-	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...",
+	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/planted",
 }
 
 func matches(pattern, path string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/kv"
@@ -22,11 +23,24 @@ var wrappings = []struct {
 
 // message is the error as it is read aloud. The SDK's errors begin with its name; run says it once, in front.
 func message(err error) string {
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "tidemark: "), ": tidemark: ", ": ")
+	text := strings.ReplaceAll(strings.TrimPrefix(oneLine(err.Error()), "tidemark: "), ": tidemark: ", ": ")
 	for _, w := range wrappings {
 		text = w.pattern.ReplaceAllString(text, w.rest)
 	}
 	return text
+}
+
+// oneLine puts an error that has several, because errors were joined, into one, without what it says twice.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		said := slices.ContainsFunc(lines, func(earlier string) bool { return strings.HasSuffix(earlier, line) })
+		if line != "" && line != "<corruption detail carrier>" && !said {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // exitCodeOfClient maps the kinds of the SDK's errors.

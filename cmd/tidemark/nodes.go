@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,9 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 		}
 		if node.ClockUnhealthy {
 			notes = append(notes, "clock is off: not serving")
+		}
+		if n := node.FailedReplicas; n > 0 {
+			notes = append(notes, fmt.Sprintf("%s damaged or failed: see its log", plural(int(n), "replica")))
 		}
 		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders, output.Size(node.DiskUsed), output.Size(node.DiskFree),
 			orNone(node.Region), orNone(node.Zone), orNone(node.HTTPAddress), orNone(node.Version), orNone(strings.Join(notes, "; ")))

@@ -38,7 +38,7 @@ func (l *serverLog) logger(out io.Writer) (*slog.Logger, error) {
 // plainErrors logs an error as its sentence: the handlers would print the stack trace that some errors carry.
 func plainErrors(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
-		a.Value = slog.StringValue(err.Error())
+		a.Value = slog.StringValue(message(err))
 	}
 	return a
 }

@@ -8,16 +8,21 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 // screen is a writer that can be read while others write, and waited on.
@@ -70,16 +75,21 @@ func serve(t *testing.T, args ...string) *server {
 	return s
 }
 
-// says waits until the server has said something.
+// says waits until the server has said something on its standard output.
 func (s *server) says(pattern string) []string {
+	s.t.Helper()
+	return s.saysOn(s.out, pattern)
+}
+
+func (s *server) saysOn(where *screen, pattern string) []string {
 	s.t.Helper()
 	limit := time.After(time.Minute)
 	for {
-		if found := regexp.MustCompile(pattern).FindStringSubmatch(s.out.String()); found != nil {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(where.String()); found != nil {
 			return found
 		}
 		select {
-		case <-s.out.changed:
+		case <-where.changed:
 		case code := <-s.ended:
 			s.ended <- code
 			s.t.Fatalf("it ended with code %d before it said %q: %s%s", code, pattern, s.out, s.err)
@@ -137,12 +147,21 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 	second.end()
 }
 
+// A server whose core cannot form says who is missing, without being asked.
+func TestAServerThatIsNotReadySaysWhy(t *testing.T) {
+	address, second, third := freeAddress(t), freeAddress(t), freeAddress(t)
+	s := serve(t, "start", "--dir", t.TempDir(), "--listen", address, "--core", strings.Join([]string{address, second, third}, ","))
+	missing := []string{second, third}
+	slices.Sort(missing)
+	s.saysOn(s.err, `tidemark: not ready yet: the consistent core is forming: it waits for `+regexp.QuoteMeta(strings.Join(missing, ", ")))
+}
+
 func TestOneServer(t *testing.T) {
 	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
 	start := []string{"start", "--dir", dir, "--listen", address, "--core", address, "--http", http}
 	s := serve(t, start...)
 	s.says(`^tidemark: ready on ` + regexp.QuoteMeta(address) + "\n$")
-	if s.err.String() != "" {
+	if strings.Contains(s.err.String(), "level=") {
 		t.Errorf("logs are quiet by default, but: %s", s.err)
 	}
 	environment := map[string]string{endpointsEnv: address}
@@ -160,11 +179,32 @@ func TestOneServer(t *testing.T) {
 			t.Errorf("%s: %+v", c.args, got)
 		}
 	}
+	var page embedded.DebugReplicas
+	if err := getJSON("http://"+http+"/debug/replicas?checksums=true", &page); err != nil {
+		t.Error(err)
+	}
+	if page.Node == 0 || !page.LeadsCore || len(page.Replicas) != 2 {
+		t.Fatalf("/debug/replicas: %+v, want a node that leads the core and has 2 replicas", page)
+	}
+	for _, r := range page.Replicas {
+		if !r.Leads || r.Failed != "" || r.Applied == 0 || r.ChecksumAt == 0 || r.ChecksumError != "" || len(r.Peers) != 1 {
+			t.Errorf("/debug/replicas: %+v", r)
+		}
+	}
 	got := command(t, "", nil, "start", "--dir", dir, "--listen", freeAddress(t), "--core", address)
 	if got.code == exitOK || !strings.Contains(got.err, dir) || !strings.Contains(got.err, "in use") {
 		t.Errorf("a second process on the same directory: %+v", got)
 	}
 	s.end()
+}
+
+func getJSON(url string, into any) error {
+	response, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into)
 }
 
 // With certificates on both sides everything goes through; without them nothing does.

@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/hlc"
 )
 
 // stopTimeout bounds a clean stop; what is not done by then a restart repairs.
@@ -26,6 +29,7 @@ type startFlags struct {
 	maxOffset, tick, sleepAfter, gcInterval time.Duration
 	electionTicks                           int
 	kernelBound                             bool
+	clockOffsetFile                         string
 	cache, memTable, logMemTable, minFree,
 	retainLog, snapshotRate size
 }
@@ -76,6 +80,8 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.maxOffset, "max-offset", 0, "how far the clocks of the cluster may be apart; the same on all servers (default 250ms)")
 	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false, "believe the kernel's estimate of the clock's error while it says that the clock is synchronised")
+	flags.StringVar(&f.clockOffsetFile, "clock-offset-file", "", "for fault tests: set this server's clock off by the duration that stands in the file, read again and again")
+	_ = flags.MarkHidden("clock-offset-file")
 	flags.DurationVar(&f.tick, "tick", 0, "interval of Raft heartbeats; the same on all servers (default 100ms)")
 	flags.IntVar(&f.electionTicks, "election-ticks", 0, "shortest election timeout, in ticks; the same on all servers (default 10)")
 	flags.DurationVar(&f.sleepAfter, "sleep-after", 0, "how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
@@ -155,6 +161,9 @@ func (f *startFlags) check() error {
 	return nil
 }
 
+// startPatience is how often a server that is not ready yet says what it waits for, if that has changed.
+const startPatience = 3 * time.Second
+
 func (a *app) start(ctx context.Context, f startFlags) error {
 	if err := f.check(); err != nil {
 		return err
@@ -168,12 +177,23 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		return err
 	}
 	tuneCollector()
+	var clock hlc.Physical // nil is the system's
+	if f.clockOffsetFile != "" {
+		offset := newOffsetClock(f.clockOffsetFile, logger)
+		following, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var follower sync.WaitGroup
+		follower.Go(func() { offset.follow(following, logger) })
+		defer follower.Wait()
+		defer stop()
+		clock = offset
+	}
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles, Region: region, Zone: zone,
 		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick, ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable), MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate), GCInterval: f.gcInterval,
+		Physical: clock,
 	})
 	if err != nil {
 		return err
@@ -182,8 +202,16 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	waiting, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
 	go func() { ready <- server.WaitReady(waiting) }()
+	patience := time.NewTicker(startPatience)
+	defer patience.Stop()
+	told := ""
 	for {
 		select {
+		case <-patience.C:
+			if ok, reason := server.Ready(); !ok && ready != nil && reason != told {
+				fmt.Fprintf(a.err, "tidemark: not ready yet: %s\n", message(errors.New(reason)))
+				told = reason
+			}
 		case err := <-ready:
 			if err == nil {
 				fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)

@@ -239,8 +239,16 @@ func Check(ctx context.Context, next func() (records.Record, error), progress fu
 			return count, nil
 		}
 		if err != nil {
-			return count, fmt.Errorf("after %d good records: %w", count, err)
+			return count, fmt.Errorf("after %s: %w", good(count), err)
 		}
 		count++
 	}
+}
+
+// good counts records in words.
+func good[N int | int64 | uint64](count N) string {
+	if count == 1 {
+		return "1 good record"
+	}
+	return fmt.Sprintf("%d good records", count)
 }
