@@ -7,7 +7,7 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint bench bench-compare faults sim generate clean
+.PHONY: help build demo test race lint bench bench-compare faults nemesis sim sim-soak sim-shrink generate clean planted
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -43,8 +43,31 @@ faults: build ## break real processes under load and check what clients were tol
 SEED ?= 1
 SEEDS ?= 1
 MINUTES ?= 1
-sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1 (docs/testing.md)
-	$(GO) test ./kv/kvtest/sim -run TestSim -v -count 1 -timeout 0 -sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES)
+SIM := bin/sim.test
+SIM_BUILD := $(GO) test -c -o $(SIM) ./kv/kvtest/sim
+sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1, or SCHEDULE=file (docs/testing.md)
+	$(SIM_BUILD)
+	$(SIM) -test.run '^TestSim$$' -test.v $(if $(SCHEDULE),-sim.schedule $(SCHEDULE),-sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES))
+
+HOURS ?= 1
+sim-soak: ## run seed after seed of the simulated cluster on all processors: HOURS=1 of virtual time, SEED=1 the first (docs/testing.md)
+	$(SIM_BUILD)
+	$(SIM) -test.run '^TestSoak$$' -test.timeout 0 -sim.hours $(HOURS) -sim.seed $(SEED) -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),6)
+
+sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=file (docs/testing.md)
+	$(SIM_BUILD)
+	$(SIM) -test.run TestShrinkSchedule -test.v -test.timeout 0 -sim.schedule $(SCHEDULE)
+
+PLANTED ?= $(patsubst range/planted/bug_%.go,%,$(sort $(wildcard range/planted/bug_*.go)))
+planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another" (docs/testing.md)
+	@mkdir -p bin; failed=; for bug in $(PLANTED); do \
+		$(GO) test -c -tags planted,planted_$$bug -o bin/planted.test ./kv/kvtest/sim || exit 1; \
+		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),3) \
+			| grep "PLANTED |.*| seed" || failed="$$failed $$bug"; \
+	done; if [ -n "$$failed" ]; then echo "not noticed:$$failed"; exit 1; fi
+
+nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1, best as root (NEMESIS_FLAGS; docs/testing.md)
+	GO="$(GO)" bench/nemesis/run.sh -duration $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),10)m $(if $(filter command line environment,$(origin SEED)),-seed $(SEED)) $(NEMESIS_FLAGS)
 
 generate: ## generate the protobuf code again
 	$(TOOL) buf generate
