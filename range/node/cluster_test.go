@@ -58,10 +58,13 @@ func (n *network) attach(id uint64, h rpc.PeerHandler) {
 	}
 }
 
-func (n *network) setCut(id uint64, cut bool) {
+// setCut cuts a node off, or not, and returns whether it was before.
+func (n *network) setCut(id uint64, cut bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	was := n.cut[id]
 	n.cut[id] = cut
+	return was
 }
 
 func (n *network) handler(from, to uint64) rpc.PeerHandler {
@@ -401,9 +404,12 @@ func (m *member) stop() {
 
 // crash ends the node and takes from its disk what was not synced.
 func (m *member) crash() {
+	// Not a word leaves the node from before the moment whose disk it keeps: it would speak of what that disk never had.
+	was := m.cluster.network.setCut(m.id, true)
 	left := m.fs.CrashClone(vfs.CrashCloneCfg{})
 	m.stop()
 	m.fs = left
+	m.cluster.network.setCut(m.id, was)
 }
 
 // createHash makes a hash keyspace and assigns its partitions to all nodes, preferred leaders in turn.
