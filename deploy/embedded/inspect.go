@@ -18,7 +18,10 @@ type ReplicaState struct {
 	// Leader is the replica that leads as far as this one knows, 0 if it knows none; Leads says that it is this one.
 	Leader, Term uint64
 	Leads        bool
-	Applied      uint64
+	// Leased says that its leader lease, of the term LeaseTerm, stands at this moment.
+	Leased    bool
+	LeaseTerm uint64
+	Applied   uint64
 	// Failed is why the replica does nothing any more.
 	Failed error
 	// Peers are the ids of all replicas of the partition.
@@ -53,6 +56,7 @@ func (s *Server) Replicas() []ReplicaState {
 			Partition: uint64(id), Replica: uint64(g.Self()), Node: uint64(n.ID()), Leader: uint64(leader), Term: term,
 			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(),
 		}
+		r.LeaseTerm, r.Leased = g.Lease()
 		for _, v := range g.Identity().Voters {
 			r.Peers = append(r.Peers, uint64(v))
 		}

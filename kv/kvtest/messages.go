@@ -30,10 +30,31 @@ type Messages struct {
 
 	mu struct {
 		sync.Mutex
-		random *rand.Rand
-		faults map[[2]int]MessageFaults
-		traces map[[2]int]*trace
+		observe func(Sent)
+		random  *rand.Rand
+		faults  map[[2]int]MessageFaults
+		traces  map[[2]int]*trace
 	}
+}
+
+// Sent is a Raft message that a server has sent to another one.
+type Sent struct {
+	From, To int
+	// Process counts the processes that From has had, from 1; Started is when this one was.
+	Process int
+	Started time.Time
+	// Realm is "data" or "core"; groups and replicas of the two have nothing to do with each other.
+	Realm string
+	// Message is the sender's: nothing of it is kept.
+	Message *peerpb.RaftMessage
+}
+
+// Observe has a function called with every message before it is sent, and before it gets lost, by whatever goroutine sends it: it
+// must be quick and must not block. What a server says whose power was taken reaches nobody, and is not told.
+func (m *Messages) Observe(f func(Sent)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.observe = f
 }
 
 // traced is how many messages are remembered of each link.
@@ -86,13 +107,23 @@ func (m *Messages) Heal() {
 	clear(m.mu.faults)
 }
 
-// filter is the filter of a server.
-func (m *Messages) filter(server int) embedded.PeerFilter {
+// filter is the filter of a server's process.
+func (m *Messages) filter(server int, l *life) embedded.PeerFilter {
 	return func(to embedded.PeerLink, messages []*peerpb.RaftMessage, send func([]*peerpb.RaftMessage)) {
 		receiver, known := m.server[to.Address]
 		if !known {
 			send(messages)
 			return
+		}
+		m.mu.Lock()
+		observe := m.mu.observe
+		m.mu.Unlock()
+		if observe != nil {
+			for _, r := range messages {
+				if !l.over.Load() {
+					observe(Sent{server, receiver, l.number, l.began, to.Realm, r})
+				}
+			}
 		}
 		if now := m.pass([2]int{server, receiver}, to.Realm, messages, send); len(now) > 0 {
 			send(now)

@@ -23,10 +23,15 @@ func (c *Cluster) Pause(server int) {
 // Resume ends Pause.
 func (c *Cluster) Resume(server int) {
 	s := c.servers[server]
-	if !s.paused.Swap(false) {
+	if !s.paused.Load() {
 		return
 	}
+	// The clocks first: who finds the server not paused finds them going.
 	s.clock.pause(false)
+	s.paused.Store(false)
 	s.disk.setPaused(false)
 	s.follow()
 }
+
+// Paused says whether a server stands still. Its clocks do not go then, and what it believes by them is not the truth.
+func (c *Cluster) Paused(server int) bool { return c.servers[server].paused.Load() }

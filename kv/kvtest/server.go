@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -26,6 +27,26 @@ type server struct {
 	// isolated: the test cut it off; see Cluster.Isolate. paused: see Cluster.Pause.
 	isolated atomic.Int32
 	paused   atomic.Bool
+	// life is of the process that was started last.
+	life atomic.Pointer[life]
+}
+
+// life is one process of a server, as the others see it.
+type life struct {
+	number int
+	began  time.Time
+	// over: its power was taken, and nothing that it says reaches anybody.
+	over atomic.Bool
+}
+
+// born begins the next life.
+func (s *server) born() *life {
+	l := &life{number: 1, began: time.Now()}
+	if last := s.life.Load(); last != nil {
+		l.number = last.number + 1
+	}
+	s.life.Store(l)
+	return l
 }
 
 func (s *server) address() string { return s.host + ":7400" }
@@ -41,7 +62,7 @@ func (s *server) config() embedded.ServerConfig {
 		Dir: dataDir, Listen: s.address(), Core: c.core(), Roles: c.options.roles(s.index),
 		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock, Monotonic: s.clock.Monotonic,
 		NewListener: func(a string) (net.Listener, error) { return c.network.Listen(a) },
-		Dial:        c.network.Dialer(s.host), Random: c.source(), PeerFilter: c.messages.filter(s.index),
+		Dial:        c.network.Dialer(s.host), Random: c.source(), PeerFilter: c.messages.filter(s.index, s.born()),
 		// Many servers share the memory of a test; and a sync on such a disk copies the whole file.
 		CacheBytes: 8 << 20, MemTableBytes: 1 << 20, LogMemTableBytes: 256 << 10,
 	}
@@ -104,6 +125,9 @@ func (c *Cluster) Kill(server, unsyncedPercent int) {
 		return
 	}
 	// The network first: what was said until now was true on the disk that is copied afterwards.
+	if l := s.life.Load(); l != nil {
+		l.over.Store(true)
+	}
 	c.network.Isolate(s.host, memnet.Break)
 	c.network.DropHost(s.host)
 	s.paused.Store(false)

@@ -130,6 +130,14 @@ func (c *Config) leaseDuration() time.Duration {
 	return time.Duration(float64(time.Duration(c.ElectionTicks-1)*c.Tick) * (1 - c.DriftMargin))
 }
 
+// reading is the clock that leases and ticks are measured with.
+func (c *Config) reading() int64 {
+	if planted.Active == planted.LeaseOnWallClock {
+		return c.Clock.Reading()
+	}
+	return c.Monotonic()
+}
+
 func (c *Config) electionTimeout() time.Duration { return time.Duration(c.ElectionTicks) * c.Tick }
 
 // Host runs the groups of one process.
@@ -174,7 +182,7 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: c.Monotonic(), snapshotSlots: make(chan struct{}, maxSnapshots)}
+	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots)}
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) })
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()
@@ -236,12 +244,7 @@ func (h *Host) Close() {
 }
 
 // now is the monotonic clock in nanoseconds.
-func (h *Host) now() int64 {
-	if planted.Active == planted.LeaseOnWallClock {
-		return h.config.Clock.Reading()
-	}
-	return h.config.Monotonic() - h.epoch
-}
+func (h *Host) now() int64 { return h.config.reading() - h.epoch }
 
 // votesWithheld says whether this process is so young that its restarted groups may owe a promise to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }

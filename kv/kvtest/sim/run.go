@@ -76,6 +76,7 @@ func Run(t testing.TB, c Config) Report {
 		w.Cluster.Clock(i).SetLimit(maxClock)
 		w.Cluster.Clock(i).SetSpeed(shape.speeds[i%len(shape.speeds)])
 	}
+	stopWatching := watchElections(w, shape.electionTimeout())
 	ctx := context.Background()
 	for _, load := range shape.workloads {
 		setup, cancel := context.WithTimeout(ctx, recovery)
@@ -91,6 +92,7 @@ func Run(t testing.TB, c Config) Report {
 	w.heal()
 	stopLoad()
 	w.check(t, shape.workloads, &counters)
+	stopWatching()
 
 	w.keepLog()
 	covered := counters.sum()

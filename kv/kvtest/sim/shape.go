@@ -19,6 +19,8 @@ type shape struct {
 	perSecond float64
 	perMinute float64
 	tick      time.Duration
+	// electionTicks is the shortest election timeout.
+	electionTicks int
 	// hasty: a leader can be elected sooner than clocks may differ, so that what one has served can lie ahead of its successor's clock.
 	hasty bool
 	// wild: nothing in the workloads depends on clocks, so that they may be wrong.
@@ -48,14 +50,14 @@ func shapeOf(seed uint64) *shape {
 	if random.IntN(7) == 0 {
 		tick, electionTicks, s.hasty = 50*time.Millisecond, 3, true
 	}
-	s.tick = tick
+	s.tick, s.electionTicks = tick, electionTicks
 	o.Configure = func(_ int, c *embedded.ServerConfig) {
 		c.RetainLogBytes, c.MemTableBytes, c.SleepAfter, c.Tick = retain, memTable, sleepAfter, tick
 		c.ElectionTicks = electionTicks
 	}
 	s.options = o
 	for range 8 {
-		s.speeds = append(s.speeds, 0.97+0.06*random.Float64())
+		s.speeds = append(s.speeds, 2-fastest+2*(fastest-1)*random.Float64())
 	}
 	s.wild = random.IntN(6) == 0
 	s.mix(random)
@@ -63,6 +65,9 @@ func shapeOf(seed uint64) *shape {
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	return s
 }
+
+// electionTimeout is the shortest time after which a follower campaigns.
+func (s *shape) electionTimeout() time.Duration { return time.Duration(s.electionTicks) * s.tick }
 
 // pace spends the operations that a run may have: most of them in the storms.
 func (s *shape) pace(schedule Schedule, began time.Duration) proof.Pace {
