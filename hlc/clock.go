@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrTooFarAhead is returned by Update for a timestamp further ahead of the physical clock than MaxOffset.
+// ErrTooFarAhead is returned by Update for a timestamp further ahead of the physical clock than any of the cluster can be.
 var ErrTooFarAhead = errors.New("timestamp too far ahead of this clock")
 
 // Clock gives out hybrid timestamps. It is safe for concurrent use; a call holds the lock for a few instructions.
@@ -54,9 +54,10 @@ func (c *Clock) Now() Timestamp {
 	return c.mu.last
 }
 
-// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than MaxOffset
+// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than twice MaxOffset
 // ahead of the physical clock is refused with ErrTooFarAhead and leaves the clock unchanged, unless this clock has
-// already been that far (its physical clock jumped back since), in which case there is nothing to merge.
+// already been that far (its physical clock jumped back since), in which case there is nothing to merge. Twice, because a
+// leader's first timestamps are up to one MaxOffset ahead of its own physical clock, and that may be one ahead of this one.
 func (c *Clock) Update(t Timestamp) error {
 	wall := c.physical.Now()
 	c.mu.Lock()
@@ -65,9 +66,9 @@ func (c *Clock) Update(t Timestamp) error {
 		return nil
 	}
 	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
-	if ahead := t.Wall - wall; ahead > int64(c.offset) {
+	if ahead, allowed := t.Wall-wall, 2*c.offset; ahead > int64(allowed) {
 		return fmt.Errorf("%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server and of the sender",
-			ErrTooFarAhead, t, time.Duration(ahead), c.offset)
+			ErrTooFarAhead, t, time.Duration(ahead), allowed)
 	}
 	c.mu.last = t
 	return nil

@@ -23,13 +23,14 @@ import (
 // asked, nobody else had led before. Then the partition is proved. If another leader turns up first, the read begins anew.
 //
 // What is left is writes of still earlier leaders, which can lie above the pinned leader's clock if that leads since less than
-// the maximum offset. A read carries the uncertainty interval (T, T + maximum offset]; the leader knows up to where
+// twice the maximum offset: their clocks may have been one ahead of its own, and the first timestamps of a leader are one ahead
+// of its clock. A read carries the uncertainty interval (T, T + twice the maximum offset]; the leader knows up to where
 // earlier leaders can have written, looks no further, and refuses with UNCERTAIN if it meets a version there. The read then
 // begins anew, above that version.
 //
 // Once a partition is proved, a later leader may answer its further pages. It cannot tell what the pinned leader wrote
 // after the read began from what was acknowledged before. So it is asked to read exactly at T, provided that the
-// pinned leader had been known for the maximum offset already: nothing of still earlier leaders lies above T then.
+// pinned leader had been known for twice the maximum offset already: nothing of still earlier leaders lies above T then.
 //
 // A merge over hash partitions has all first pages before it yields anything, so it can always begin anew. A scan of a range
 // keyspace proves the partitions beforehand, the nearest maxProved of them.
@@ -75,7 +76,7 @@ type proof struct {
 type pin struct {
 	node keys.NodeID
 	term uint64
-	// old: it had been known for the maximum offset when its clock was asked.
+	// old: it had been known for twice the maximum offset when its clock was asked.
 	old bool
 }
 
@@ -157,7 +158,7 @@ func (s *snapshot) answered(a route.Answer) {
 
 // begin finds a moment for reading the partitions, at or above floor.
 func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, floor Timestamp) (*snapshot, error) {
-	s, offset := k.client.sender, k.client.cfg.maxClockOffset
+	s, ahead := k.client.sender, 2*k.client.cfg.maxClockOffset
 	for {
 		if err := k.findLeaders(ctx, id, parts); err != nil {
 			return nil, err
@@ -166,7 +167,7 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 		pins := make(map[keys.PartitionID]pin, len(parts))
 		for _, p := range parts {
 			if l, ok := p.Leader(); ok && l.Term != 0 {
-				pins[p.ID] = pin{node: l.Node, term: l.Term, old: began.Sub(l.Since) >= offset}
+				pins[p.ID] = pin{node: l.Node, term: l.Term, old: began.Sub(l.Since) >= ahead}
 			}
 		}
 		clock, answered := s.Clocks(ctx, parts, clockWait)
@@ -185,7 +186,7 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 			}
 		}
 		at := hlc.Max(hlc.Max(clock, floor), s.Session())
-		snap := &snapshot{at: at, limit: at.Add(offset), pins: pins}
+		snap := &snapshot{at: at, limit: at.Add(ahead), pins: pins}
 		snap.mu.proved = make(map[keys.PartitionID]proof, len(parts))
 		return snap, nil
 	}

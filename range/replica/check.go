@@ -108,24 +108,9 @@ func (r *Replica) checkSpan(start, end []byte) *problem {
 	return nil
 }
 
-// checkAhead refuses a timestamp from so far ahead that no clock of the cluster can have given it.
-//
-// The clock itself merges what is up to one maximum offset ahead. Twice that is accepted here, because a leader's first
-// timestamps are up to one maximum offset ahead of its own clock (LeadershipChanged), and that clock may be one ahead of
-// this one. Nothing depends on the clock having merged it: writes go above their session's timestamp, reads are remembered
-// in the timestamp cache.
+// checkAhead refuses a timestamp from so far ahead that no clock of the cluster can have given it, and merges it otherwise.
 func (r *Replica) checkAhead(t, now hlc.Timestamp) bool {
-	if t.LessEq(now) {
-		return true
-	}
-	clock := r.node.Clock
-	if t.Wall-clock.Physical() > 2*int64(clock.MaxOffset()) {
-		return false
-	}
-	if err := clock.Update(t); err != nil {
-		r.node.Logger.Debug("timestamp ahead of this server's clock", "partition", r.id, "error", err)
-	}
-	return true
+	return t.LessEq(now) || r.node.Clock.Update(t) == nil
 }
 
 // internalSpan is the part of a span of user keys that lies in the partition, in internal keys.

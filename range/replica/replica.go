@@ -142,8 +142,8 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	r.mu.Unlock()
 }
 
-// observe brings the clock above a timestamp that is in the state. A clock that refuses it does no harm: timestamps of writes and
-// reads follow the state as well as the clock.
+// observe brings the clock above a timestamp that is in the state: whoever asks this node for its clock, and then reads at that, is
+// to see what it has acknowledged. The clock refuses only what a wrong one has given.
 func (r *Replica) observe(ts hlc.Timestamp) {
 	if ts.IsZero() {
 		return
