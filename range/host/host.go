@@ -183,7 +183,10 @@ func New(c Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots)}
-	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) })
+	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) }, func() float64 {
+		all, _ := h.Peers()
+		return float64(all)
+	})
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()
 	h.ctx, h.cancel = context.WithCancel(context.Background())

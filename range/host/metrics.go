@@ -10,7 +10,7 @@ type metrics struct {
 	applySeconds                                                          prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, awake func() float64) *metrics {
+func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help})
 	}
@@ -35,6 +35,7 @@ func newMetrics(r prometheus.Registerer, awake func() float64) *metrics {
 	}
 	if r != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_awake_groups", Help: "Groups that are awake."}, awake))
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers", Help: "Hosts that share a group with this one, and are pinged."}, peers))
 		r.MustRegister(m.groups, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.pauses, m.appliedEntries,
 			m.snapshotsSent, m.snapshotsFailed, m.snapshotsReceived, m.snapshotsInstalled, m.applySeconds)
 	}

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // coverage adds up the servers' counters over all of their processes: a run in which nothing was elected has shown nothing. And it
@@ -61,11 +63,12 @@ func (c *coverage) sum() map[string]int {
 }
 
 // limit is what a gauge may be at most, for each partition that the server has or (each false) at all. rest is what it may be when
-// nobody has asked for anything for a while; negative: anything.
+// nobody has asked for anything for a while; negative: anything. emptied: it is 0 when there is no keyspace.
 type limit struct {
-	most float64
-	each bool
-	rest float64
+	most    float64
+	each    bool
+	rest    float64
+	emptied bool
 }
 
 // limits are the gauges of everything that queues, waits or is held, with the defaults of the configuration that bounds it.
@@ -79,7 +82,10 @@ var limits = map[string]limit{
 	"tidemark_placement_table_streams":     {most: 1024, rest: -1},
 	"tidemark_placement_store_watchers":    {most: 10_000, rest: -1},
 	"tidemark_placement_store_leases":      {most: 1000, rest: -1},
-	"tidemark_node_gc_waiting":             {most: 1, each: true, rest: -1},
+	"tidemark_node_gc_waiting":             {most: 1, each: true, rest: -1, emptied: true},
+	"tidemark_host_groups":                 {most: 10_000, rest: -1, emptied: true},
+	"tidemark_host_awake_groups":           {most: 10_000, rest: -1, emptied: true},
+	"tidemark_host_peers":                  {most: 16, rest: -1, emptied: true},
 }
 
 // checkGauges compares the gauges with their limits.
@@ -97,6 +103,13 @@ func (c *coverage) checkRest(w *World) {
 		if l.rest >= 0 && value > l.rest {
 			w.Violation("%s of server %d is %v although nothing is under way", name, server, value)
 		}
+	})
+}
+
+// ofCore says whether a metric is of the consistent core's group and not of the data node's.
+func ofCore(m *dto.Metric) bool {
+	return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
+		return l.GetName() == "part" && l.GetValue() == "core"
 	})
 }
 
@@ -124,7 +137,9 @@ func (c *coverage) gauges(w *World, visit func(server int, name string, l limit,
 				most *= partitions
 			}
 			for _, m := range f.GetMetric() {
-				value += m.GetGauge().GetValue()
+				if !ofCore(m) {
+					value += m.GetGauge().GetValue()
+				}
 			}
 			visit(server, f.GetName(), l, value, most)
 		}

@@ -86,12 +86,21 @@ func Run(t testing.TB, c Config) Report {
 			t.Fatalf("setting %s up: %v", load.Name(), err)
 		}
 	}
+	setup, cancel := context.WithTimeout(ctx, recovery)
+	lost, err := newRoutes(setup, w)
+	cancel()
+	if err != nil {
+		t.Fatalf("setting %s up: %v", routesName, err)
+	}
 	w.Pace = shape.pace(c.Schedule, w.Elapsed())
 	stopLoad := drive(t, w, shape.workloads, random)
+	loseWay := rand.New(rand.NewPCG(c.Schedule.Seed, 3))
+	w.background(func(done <-chan struct{}) { lost.drive(done, loseWay) })
 	w.play(c.Schedule, &counters)
 	w.heal()
 	stopLoad()
 	w.check(t, shape.workloads, &counters)
+	w.farewell(&counters, lost, loseWay)
 	stopWatching()
 
 	w.keepLog()

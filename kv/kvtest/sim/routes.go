@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// routes sends requests that are routed by an epoch that their partition does not have, or to a partition that is gone, straight to
+// the servers: the client of kv would correct itself before it did that.
+//
+// INVARIANT: such a request is refused, whatever else is wrong, and writes nothing.
+type routes struct {
+	w *World
+	// partitions are those of the keyspace "routes", as they were made. Nothing is ever written to it.
+	partitions []kv.PartitionInfo
+	sent       int
+	streams    uint64
+	dialer     *rpc.Dialer
+	conns      map[int]*rpc.BatchConn
+}
+
+const (
+	routesName = "routes"
+	// routesPause is the longest time between two requests.
+	routesPause = 3 * time.Second
+	// routesPatience is how long an answer may take to be of interest.
+	routesPatience = time.Second
+)
+
+// newRoutes makes the keyspace.
+func newRoutes(ctx context.Context, w *World) (*routes, error) {
+	r := &routes{w: w}
+	client, err := w.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if _, err = client.CreateKeyspace(ctx, routesName, kv.Hash(2)); err != nil {
+		return nil, err
+	}
+	r.partitions, err = client.Partitions(ctx, routesName)
+	return r, err
+}
+
+// open and hangUp begin and end the connections.
+func (r *routes) open() {
+	r.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: r.w.Cluster.Dialer("lost")})
+	r.conns = make(map[int]*rpc.BatchConn)
+}
+
+func (r *routes) hangUp() {
+	for _, c := range r.conns {
+		c.Close()
+	}
+	if err := r.dialer.Close(); err != nil {
+		r.w.Violation("closing a dialer: %v", err)
+	}
+}
+
+// drive sends one request after the other, until done is closed.
+func (r *routes) drive(done <-chan struct{}, random *rand.Rand) {
+	r.open()
+	defer r.hangUp()
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Duration(random.Int64N(int64(routesPause)))):
+		}
+		server := random.IntN(r.w.Cluster.Servers())
+		p := r.partitions[random.IntN(len(r.partitions))]
+		epoch, generation := "an older one", p.Generation-1
+		if random.IntN(2) == 0 {
+			epoch, generation = "a younger one", p.Generation+1+random.Uint64N(3)
+		}
+		r.refused(context.Background(), server, p, generation, random, epoch)
+	}
+}
+
+// refused sends one request to a server, by the term that it has there if it has any, and complains if it is answered.
+func (r *routes) refused(ctx context.Context, server int, p kv.PartitionInfo, generation uint64, random *rand.Rand, why string) {
+	process := r.w.Cluster.Process(server)
+	if process == nil {
+		return
+	}
+	term := uint64(1)
+	for _, replica := range process.Replicas() {
+		if replica.Partition == p.ID {
+			term = replica.Term
+		}
+	}
+	conn, err := r.conn(server)
+	if err != nil {
+		r.w.Violation("connecting to server %d: %v", server, err)
+		return
+	}
+	r.sent++
+	q := &kvpb.Request{Partition: p.ID, Generation: generation, Term: term, Sequence: uint64(r.sent)}
+	r.command(q, random)
+	attempt, cancel := context.WithTimeout(ctx, routesPatience)
+	response, err := conn.Do(attempt, q)
+	cancel()
+	switch {
+	case err != nil:
+	case refuses(response):
+		r.w.count("misrouted requests refused")
+	default:
+		r.w.Violation("server %d answers a %T that was routed to partition %d, of generation %d, by generation %d (%s): %v",
+			server, q.Command, p.ID, p.Generation, generation, why, response)
+	}
+}
+
+// refuses says whether a response is none. Of several partitions each has its own; here there is one.
+func refuses(r *kvpb.Response) bool { return r.Error != nil || len(r.GetMergeScan().GetRefused()) > 0 }
+
+// command draws what is asked for.
+func (r *routes) command(q *kvpb.Request, random *rand.Rand) {
+	// Half of the keys are of the other partition: some request fits.
+	key := fmt.Appendf(nil, "key%d", random.IntN(8))
+	switch random.IntN(7) {
+	case 0:
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: key}}
+	case 1:
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: key, At: &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}}}
+	case 2:
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: []byte("lost")}}
+	case 3:
+		q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
+			Key: key, Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}, NewValue: []byte("lost")}}
+	case 4:
+		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{MaxRows: 10}}
+	case 5:
+		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{}}
+	default:
+		q.Command = &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{
+			Partitions: []*kvpb.PartitionRoute{{Partition: q.Partition, Generation: q.Generation, Term: q.Term}},
+			At:         &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())},
+		}}
+	}
+}
+
+// conn is the connection to a server.
+func (r *routes) conn(server int) (*rpc.BatchConn, error) {
+	if c := r.conns[server]; c != nil {
+		return c, nil
+	}
+	cc, err := r.dialer.Conn(r.w.Cluster.Endpoints()[server])
+	if err != nil {
+		return nil, err
+	}
+	r.conns[server] = rpc.NewBatchConn(rpc.BatchConfig{Conn: cc, Client: routesClient, Stream: func() uint64 { r.streams++; return r.streams }})
+	return r.conns[server], nil
+}
+
+// routesClient is the id of this client, which sends one request at a time.
+const routesClient = 0x1057
+
+// check looks whether anything was written after all.
+func (r *routes) check(ctx context.Context) {
+	client, err := r.w.Open(ctx)
+	if err != nil {
+		r.w.Violation("opening a client: %v", err)
+		return
+	}
+	defer client.Close()
+	for pair, err := range client.Keyspace(routesName).Scan(ctx) {
+		if err != nil {
+			r.w.Violation("scanning %q: %v", routesName, err)
+			return
+		}
+		r.w.Violation("%s=%q was written by a request that was routed wrongly", pair.Key, pair.Value)
+	}
+}
