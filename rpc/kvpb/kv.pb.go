@@ -24,6 +24,110 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type TransactionState int32
+
+const (
+	TransactionState_PENDING   TransactionState = 0
+	TransactionState_COMMITTED TransactionState = 1
+	TransactionState_ABORTED   TransactionState = 2
+)
+
+// Enum value maps for TransactionState.
+var (
+	TransactionState_name = map[int32]string{
+		0: "PENDING",
+		1: "COMMITTED",
+		2: "ABORTED",
+	}
+	TransactionState_value = map[string]int32{
+		"PENDING":   0,
+		"COMMITTED": 1,
+		"ABORTED":   2,
+	}
+)
+
+func (x TransactionState) Enum() *TransactionState {
+	p := new(TransactionState)
+	*p = x
+	return p
+}
+
+func (x TransactionState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TransactionState) Descriptor() protoreflect.EnumDescriptor {
+	return file_kvpb_kv_proto_enumTypes[0].Descriptor()
+}
+
+func (TransactionState) Type() protoreflect.EnumType {
+	return &file_kvpb_kv_proto_enumTypes[0]
+}
+
+func (x TransactionState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TransactionState.Descriptor instead.
+func (TransactionState) EnumDescriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{0}
+}
+
+type AbortReason int32
+
+const (
+	AbortReason_NO_REASON AbortReason = 0
+	// By itself.
+	AbortReason_ROLLED_BACK AbortReason = 1
+	// An older transaction wanted one of its keys.
+	AbortReason_WOUNDED AbortReason = 2
+	// Nothing was heard of its client.
+	AbortReason_ABANDONED AbortReason = 3
+)
+
+// Enum value maps for AbortReason.
+var (
+	AbortReason_name = map[int32]string{
+		0: "NO_REASON",
+		1: "ROLLED_BACK",
+		2: "WOUNDED",
+		3: "ABANDONED",
+	}
+	AbortReason_value = map[string]int32{
+		"NO_REASON":   0,
+		"ROLLED_BACK": 1,
+		"WOUNDED":     2,
+		"ABANDONED":   3,
+	}
+)
+
+func (x AbortReason) Enum() *AbortReason {
+	p := new(AbortReason)
+	*p = x
+	return p
+}
+
+func (x AbortReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AbortReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_kvpb_kv_proto_enumTypes[1].Descriptor()
+}
+
+func (AbortReason) Type() protoreflect.EnumType {
+	return &file_kvpb_kv_proto_enumTypes[1]
+}
+
+func (x AbortReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AbortReason.Descriptor instead.
+func (AbortReason) EnumDescriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{1}
+}
+
 type ErrorCode int32
 
 const (
@@ -52,6 +156,16 @@ const (
 	ErrorCode_DEADLINE_EXCEEDED ErrorCode = 17
 	// The replica on this node is damaged and serves nothing; the request did not run. Others may serve it.
 	ErrorCode_REPLICA_DAMAGED ErrorCode = 18
+	// Transactions. What was read has changed: the closure has to run again. `conflict` says what was in the way.
+	ErrorCode_TRANSACTION_CONFLICT ErrorCode = 19
+	// The transaction is aborted, or can only be.
+	ErrorCode_TRANSACTION_ABORTED ErrorCode = 20
+	// It can only commit above `timestamp`: refresh the reads and end it anew.
+	ErrorCode_TRANSACTION_PUSHED ErrorCode = 21
+	// The transaction is older than what is kept; its outcome cannot be told any more.
+	ErrorCode_TRANSACTION_TOO_OLD ErrorCode = 22
+	// The request's time ran out while it waited for another transaction's lock; it did not run. `conflict` says whose.
+	ErrorCode_LOCKED ErrorCode = 23
 )
 
 // Enum value maps for ErrorCode.
@@ -76,27 +190,37 @@ var (
 		16: "CORRUPTION",
 		17: "DEADLINE_EXCEEDED",
 		18: "REPLICA_DAMAGED",
+		19: "TRANSACTION_CONFLICT",
+		20: "TRANSACTION_ABORTED",
+		21: "TRANSACTION_PUSHED",
+		22: "TRANSACTION_TOO_OLD",
+		23: "LOCKED",
 	}
 	ErrorCode_value = map[string]int32{
-		"UNKNOWN_ERROR":       0,
-		"INVALID_ARGUMENT":    1,
-		"NOT_LEADER":          2,
-		"STALE_EPOCH":         3,
-		"PARTITION_NOT_FOUND": 4,
-		"KEY_OUT_OF_SPAN":     5,
-		"OVERLOADED":          6,
-		"NO_QUORUM":           7,
-		"DISK_FULL":           8,
-		"NODE_UNHEALTHY":      9,
-		"CLOCK_SKEW":          10,
-		"WRONG_CLUSTER":       11,
-		"TIMESTAMP_TOO_OLD":   12,
-		"TIMESTAMP_IN_FUTURE": 13,
-		"UNCERTAIN":           14,
-		"OUTCOME_UNKNOWN":     15,
-		"CORRUPTION":          16,
-		"DEADLINE_EXCEEDED":   17,
-		"REPLICA_DAMAGED":     18,
+		"UNKNOWN_ERROR":        0,
+		"INVALID_ARGUMENT":     1,
+		"NOT_LEADER":           2,
+		"STALE_EPOCH":          3,
+		"PARTITION_NOT_FOUND":  4,
+		"KEY_OUT_OF_SPAN":      5,
+		"OVERLOADED":           6,
+		"NO_QUORUM":            7,
+		"DISK_FULL":            8,
+		"NODE_UNHEALTHY":       9,
+		"CLOCK_SKEW":           10,
+		"WRONG_CLUSTER":        11,
+		"TIMESTAMP_TOO_OLD":    12,
+		"TIMESTAMP_IN_FUTURE":  13,
+		"UNCERTAIN":            14,
+		"OUTCOME_UNKNOWN":      15,
+		"CORRUPTION":           16,
+		"DEADLINE_EXCEEDED":    17,
+		"REPLICA_DAMAGED":      18,
+		"TRANSACTION_CONFLICT": 19,
+		"TRANSACTION_ABORTED":  20,
+		"TRANSACTION_PUSHED":   21,
+		"TRANSACTION_TOO_OLD":  22,
+		"LOCKED":               23,
 	}
 )
 
@@ -111,11 +235,11 @@ func (x ErrorCode) String() string {
 }
 
 func (ErrorCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[0].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[2].Descriptor()
 }
 
 func (ErrorCode) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[0]
+	return &file_kvpb_kv_proto_enumTypes[2]
 }
 
 func (x ErrorCode) Number() protoreflect.EnumNumber {
@@ -124,7 +248,113 @@ func (x ErrorCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ErrorCode.Descriptor instead.
 func (ErrorCode) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{2}
+}
+
+type Mutation_Kind int32
+
+const (
+	Mutation_PUT    Mutation_Kind = 0
+	Mutation_DELETE Mutation_Kind = 1
+	// Only a lock: the key keeps its value.
+	Mutation_LOCK Mutation_Kind = 2
+	// Takes back a lock that an earlier request of the transaction laid.
+	Mutation_UNLOCK Mutation_Kind = 3
+)
+
+// Enum value maps for Mutation_Kind.
+var (
+	Mutation_Kind_name = map[int32]string{
+		0: "PUT",
+		1: "DELETE",
+		2: "LOCK",
+		3: "UNLOCK",
+	}
+	Mutation_Kind_value = map[string]int32{
+		"PUT":    0,
+		"DELETE": 1,
+		"LOCK":   2,
+		"UNLOCK": 3,
+	}
+)
+
+func (x Mutation_Kind) Enum() *Mutation_Kind {
+	p := new(Mutation_Kind)
+	*p = x
+	return p
+}
+
+func (x Mutation_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Mutation_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_kvpb_kv_proto_enumTypes[3].Descriptor()
+}
+
+func (Mutation_Kind) Type() protoreflect.EnumType {
+	return &file_kvpb_kv_proto_enumTypes[3]
+}
+
+func (x Mutation_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Mutation_Kind.Descriptor instead.
+func (Mutation_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{35, 0}
+}
+
+type PushRequest_Kind int32
+
+const (
+	// Tell how it stands, and abort it if nothing was heard of it for too long.
+	PushRequest_STATUS PushRequest_Kind = 0
+	// Besides: it shall only commit above `above`.
+	PushRequest_TIMESTAMP PushRequest_Kind = 1
+	// Besides: abort it if it is younger than the pusher.
+	PushRequest_ABORT PushRequest_Kind = 2
+)
+
+// Enum value maps for PushRequest_Kind.
+var (
+	PushRequest_Kind_name = map[int32]string{
+		0: "STATUS",
+		1: "TIMESTAMP",
+		2: "ABORT",
+	}
+	PushRequest_Kind_value = map[string]int32{
+		"STATUS":    0,
+		"TIMESTAMP": 1,
+		"ABORT":     2,
+	}
+)
+
+func (x PushRequest_Kind) Enum() *PushRequest_Kind {
+	p := new(PushRequest_Kind)
+	*p = x
+	return p
+}
+
+func (x PushRequest_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PushRequest_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_kvpb_kv_proto_enumTypes[4].Descriptor()
+}
+
+func (PushRequest_Kind) Type() protoreflect.EnumType {
+	return &file_kvpb_kv_proto_enumTypes[4]
+}
+
+func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PushRequest_Kind.Descriptor instead.
+func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47, 0}
 }
 
 // Hello opens a stream.
@@ -318,6 +548,13 @@ type Request struct {
 	//	*Request_DeleteRange
 	//	*Request_Now
 	//	*Request_MergeScan
+	//	*Request_Prepare
+	//	*Request_Refresh
+	//	*Request_EndTransaction
+	//	*Request_Push
+	//	*Request_HeartbeatTransaction
+	//	*Request_Resolve
+	//	*Request_InspectTransactions
 	Command       isRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -508,6 +745,69 @@ func (x *Request) GetMergeScan() *MergeScanRequest {
 	return nil
 }
 
+func (x *Request) GetPrepare() *PrepareRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_Prepare); ok {
+			return x.Prepare
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetRefresh() *RefreshRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_Refresh); ok {
+			return x.Refresh
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetEndTransaction() *EndTransactionRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_EndTransaction); ok {
+			return x.EndTransaction
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetPush() *PushRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_Push); ok {
+			return x.Push
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetHeartbeatTransaction() *HeartbeatTransactionRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_HeartbeatTransaction); ok {
+			return x.HeartbeatTransaction
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetResolve() *ResolveRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_Resolve); ok {
+			return x.Resolve
+		}
+	}
+	return nil
+}
+
+func (x *Request) GetInspectTransactions() *InspectTransactionsRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_InspectTransactions); ok {
+			return x.InspectTransactions
+		}
+	}
+	return nil
+}
+
 type isRequest_Command interface {
 	isRequest_Command()
 }
@@ -556,6 +856,34 @@ type Request_MergeScan struct {
 	MergeScan *MergeScanRequest `protobuf:"bytes,26,opt,name=merge_scan,json=mergeScan,proto3,oneof"`
 }
 
+type Request_Prepare struct {
+	Prepare *PrepareRequest `protobuf:"bytes,27,opt,name=prepare,proto3,oneof"`
+}
+
+type Request_Refresh struct {
+	Refresh *RefreshRequest `protobuf:"bytes,28,opt,name=refresh,proto3,oneof"`
+}
+
+type Request_EndTransaction struct {
+	EndTransaction *EndTransactionRequest `protobuf:"bytes,29,opt,name=end_transaction,json=endTransaction,proto3,oneof"`
+}
+
+type Request_Push struct {
+	Push *PushRequest `protobuf:"bytes,30,opt,name=push,proto3,oneof"`
+}
+
+type Request_HeartbeatTransaction struct {
+	HeartbeatTransaction *HeartbeatTransactionRequest `protobuf:"bytes,31,opt,name=heartbeat_transaction,json=heartbeatTransaction,proto3,oneof"`
+}
+
+type Request_Resolve struct {
+	Resolve *ResolveRequest `protobuf:"bytes,32,opt,name=resolve,proto3,oneof"`
+}
+
+type Request_InspectTransactions struct {
+	InspectTransactions *InspectTransactionsRequest `protobuf:"bytes,33,opt,name=inspect_transactions,json=inspectTransactions,proto3,oneof"`
+}
+
 func (*Request_Get) isRequest_Command() {}
 
 func (*Request_Put) isRequest_Command() {}
@@ -578,6 +906,20 @@ func (*Request_Now) isRequest_Command() {}
 
 func (*Request_MergeScan) isRequest_Command() {}
 
+func (*Request_Prepare) isRequest_Command() {}
+
+func (*Request_Refresh) isRequest_Command() {}
+
+func (*Request_EndTransaction) isRequest_Command() {}
+
+func (*Request_Push) isRequest_Command() {}
+
+func (*Request_HeartbeatTransaction) isRequest_Command() {}
+
+func (*Request_Resolve) isRequest_Command() {}
+
+func (*Request_InspectTransactions) isRequest_Command() {}
+
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -597,6 +939,13 @@ type Response struct {
 	//	*Response_DeleteRange
 	//	*Response_NowResult
 	//	*Response_MergeScan
+	//	*Response_Prepare
+	//	*Response_Refresh
+	//	*Response_EndTransaction
+	//	*Response_Push
+	//	*Response_HeartbeatTransaction
+	//	*Response_Resolve
+	//	*Response_InspectTransactions
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -759,6 +1108,69 @@ func (x *Response) GetMergeScan() *MergeScanResponse {
 	return nil
 }
 
+func (x *Response) GetPrepare() *PrepareResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Prepare); ok {
+			return x.Prepare
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetRefresh() *RefreshResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Refresh); ok {
+			return x.Refresh
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetEndTransaction() *EndTransactionResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_EndTransaction); ok {
+			return x.EndTransaction
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetPush() *PushResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Push); ok {
+			return x.Push
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetHeartbeatTransaction() *HeartbeatTransactionResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_HeartbeatTransaction); ok {
+			return x.HeartbeatTransaction
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetResolve() *ResolveResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Resolve); ok {
+			return x.Resolve
+		}
+	}
+	return nil
+}
+
+func (x *Response) GetInspectTransactions() *InspectTransactionsResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_InspectTransactions); ok {
+			return x.InspectTransactions
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -807,6 +1219,34 @@ type Response_MergeScan struct {
 	MergeScan *MergeScanResponse `protobuf:"bytes,26,opt,name=merge_scan,json=mergeScan,proto3,oneof"`
 }
 
+type Response_Prepare struct {
+	Prepare *PrepareResponse `protobuf:"bytes,27,opt,name=prepare,proto3,oneof"`
+}
+
+type Response_Refresh struct {
+	Refresh *RefreshResponse `protobuf:"bytes,28,opt,name=refresh,proto3,oneof"`
+}
+
+type Response_EndTransaction struct {
+	EndTransaction *EndTransactionResponse `protobuf:"bytes,29,opt,name=end_transaction,json=endTransaction,proto3,oneof"`
+}
+
+type Response_Push struct {
+	Push *PushResponse `protobuf:"bytes,30,opt,name=push,proto3,oneof"`
+}
+
+type Response_HeartbeatTransaction struct {
+	HeartbeatTransaction *HeartbeatTransactionResponse `protobuf:"bytes,31,opt,name=heartbeat_transaction,json=heartbeatTransaction,proto3,oneof"`
+}
+
+type Response_Resolve struct {
+	Resolve *ResolveResponse `protobuf:"bytes,32,opt,name=resolve,proto3,oneof"`
+}
+
+type Response_InspectTransactions struct {
+	InspectTransactions *InspectTransactionsResponse `protobuf:"bytes,33,opt,name=inspect_transactions,json=inspectTransactions,proto3,oneof"`
+}
+
 func (*Response_Get) isResponse_Result() {}
 
 func (*Response_Put) isResponse_Result() {}
@@ -828,6 +1268,20 @@ func (*Response_DeleteRange) isResponse_Result() {}
 func (*Response_NowResult) isResponse_Result() {}
 
 func (*Response_MergeScan) isResponse_Result() {}
+
+func (*Response_Prepare) isResponse_Result() {}
+
+func (*Response_Refresh) isResponse_Result() {}
+
+func (*Response_EndTransaction) isResponse_Result() {}
+
+func (*Response_Push) isResponse_Result() {}
+
+func (*Response_HeartbeatTransaction) isResponse_Result() {}
+
+func (*Response_Resolve) isResponse_Result() {}
+
+func (*Response_InspectTransactions) isResponse_Result() {}
 
 // Timestamp is a hybrid logical timestamp.
 type Timestamp struct {
@@ -887,7 +1341,9 @@ type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Unset: the latest value, linearisable. Set: the value as of that timestamp.
-	At            *Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	At *Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Set for a read of a transaction or a snapshot.
+	Context       *ReadContext `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -936,19 +1392,112 @@ func (x *GetRequest) GetAt() *Timestamp {
 	return nil
 }
 
+func (x *GetRequest) GetContext() *ReadContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+// ReadContext is what a read inside a transaction or a snapshot is to know.
+type ReadContext struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With `at`: versions in (at, uncertain_until] might have been acknowledged before the transaction began; meeting one is refused
+	// with UNCERTAIN. Unset: an exact read.
+	UncertainUntil *Timestamp `protobuf:"bytes,1,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
+	// The clock of this node as the transaction first saw it; what the node's own leaderships wrote above it was written after the
+	// transaction began. Unset: the node takes its clock as it finds it.
+	Observed *Timestamp `protobuf:"bytes,2,opt,name=observed,proto3" json:"observed,omitempty"`
+	// The transaction has read nothing else: instead of refusing with UNCERTAIN the node may read at a later timestamp, and says which.
+	Movable bool `protobuf:"varint,3,opt,name=movable,proto3" json:"movable,omitempty"`
+	// The id of the reading transaction: its own locks do not stop it. Empty for a snapshot.
+	Transaction []byte `protobuf:"bytes,4,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// When the reading transaction's first attempt began; readers push writers whatever their age, it is for reports.
+	Begun         *Timestamp `protobuf:"bytes,5,opt,name=begun,proto3" json:"begun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadContext) Reset() {
+	*x = ReadContext{}
+	mi := &file_kvpb_kv_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadContext) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadContext) ProtoMessage() {}
+
+func (x *ReadContext) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadContext.ProtoReflect.Descriptor instead.
+func (*ReadContext) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReadContext) GetUncertainUntil() *Timestamp {
+	if x != nil {
+		return x.UncertainUntil
+	}
+	return nil
+}
+
+func (x *ReadContext) GetObserved() *Timestamp {
+	if x != nil {
+		return x.Observed
+	}
+	return nil
+}
+
+func (x *ReadContext) GetMovable() bool {
+	if x != nil {
+		return x.Movable
+	}
+	return false
+}
+
+func (x *ReadContext) GetTransaction() []byte {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *ReadContext) GetBegun() *Timestamp {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Found bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// The version's timestamp; unset when not found.
-	Version       *Timestamp `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Version *Timestamp `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// When it was read; set if the request had a context, and not inside a BatchGetResponse.
+	At            *Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[7]
+	mi := &file_kvpb_kv_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1509,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[7]
+	mi := &file_kvpb_kv_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1522,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{7}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetResponse) GetFound() bool {
@@ -997,6 +1546,13 @@ func (x *GetResponse) GetVersion() *Timestamp {
 	return nil
 }
 
+func (x *GetResponse) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type PutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1007,7 +1563,7 @@ type PutRequest struct {
 
 func (x *PutRequest) Reset() {
 	*x = PutRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[8]
+	mi := &file_kvpb_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1575,7 @@ func (x *PutRequest) String() string {
 func (*PutRequest) ProtoMessage() {}
 
 func (x *PutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[8]
+	mi := &file_kvpb_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1588,7 @@ func (x *PutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRequest.ProtoReflect.Descriptor instead.
 func (*PutRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{8}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PutRequest) GetKey() []byte {
@@ -1058,7 +1614,7 @@ type PutResponse struct {
 
 func (x *PutResponse) Reset() {
 	*x = PutResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[9]
+	mi := &file_kvpb_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1626,7 @@ func (x *PutResponse) String() string {
 func (*PutResponse) ProtoMessage() {}
 
 func (x *PutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[9]
+	mi := &file_kvpb_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1639,7 @@ func (x *PutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResponse.ProtoReflect.Descriptor instead.
 func (*PutResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{9}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PutResponse) GetVersion() *Timestamp {
@@ -1102,7 +1658,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[10]
+	mi := &file_kvpb_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1670,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[10]
+	mi := &file_kvpb_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1683,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{10}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteRequest) GetKey() []byte {
@@ -1148,7 +1704,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[11]
+	mi := &file_kvpb_kv_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1716,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[11]
+	mi := &file_kvpb_kv_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1729,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{11}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteResponse) GetExisted() bool {
@@ -1209,7 +1765,7 @@ type CompareAndSwapRequest struct {
 
 func (x *CompareAndSwapRequest) Reset() {
 	*x = CompareAndSwapRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[12]
+	mi := &file_kvpb_kv_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1777,7 @@ func (x *CompareAndSwapRequest) String() string {
 func (*CompareAndSwapRequest) ProtoMessage() {}
 
 func (x *CompareAndSwapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[12]
+	mi := &file_kvpb_kv_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1790,7 @@ func (x *CompareAndSwapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwapRequest.ProtoReflect.Descriptor instead.
 func (*CompareAndSwapRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{12}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CompareAndSwapRequest) GetKey() []byte {
@@ -1329,7 +1885,7 @@ type CompareAndSwapResponse struct {
 
 func (x *CompareAndSwapResponse) Reset() {
 	*x = CompareAndSwapResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[13]
+	mi := &file_kvpb_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1897,7 @@ func (x *CompareAndSwapResponse) String() string {
 func (*CompareAndSwapResponse) ProtoMessage() {}
 
 func (x *CompareAndSwapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[13]
+	mi := &file_kvpb_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1910,7 @@ func (x *CompareAndSwapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwapResponse.ProtoReflect.Descriptor instead.
 func (*CompareAndSwapResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{13}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CompareAndSwapResponse) GetSwapped() bool {
@@ -1402,7 +1958,7 @@ type WriteBatchRequest struct {
 
 func (x *WriteBatchRequest) Reset() {
 	*x = WriteBatchRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[14]
+	mi := &file_kvpb_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1970,7 @@ func (x *WriteBatchRequest) String() string {
 func (*WriteBatchRequest) ProtoMessage() {}
 
 func (x *WriteBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[14]
+	mi := &file_kvpb_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1983,7 @@ func (x *WriteBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteBatchRequest.ProtoReflect.Descriptor instead.
 func (*WriteBatchRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{14}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriteBatchRequest) GetOperations() []*WriteOperation {
@@ -1448,7 +2004,7 @@ type WriteOperation struct {
 
 func (x *WriteOperation) Reset() {
 	*x = WriteOperation{}
-	mi := &file_kvpb_kv_proto_msgTypes[15]
+	mi := &file_kvpb_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +2016,7 @@ func (x *WriteOperation) String() string {
 func (*WriteOperation) ProtoMessage() {}
 
 func (x *WriteOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[15]
+	mi := &file_kvpb_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +2029,7 @@ func (x *WriteOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteOperation.ProtoReflect.Descriptor instead.
 func (*WriteOperation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{15}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteOperation) GetKey() []byte {
@@ -1506,7 +2062,7 @@ type WriteBatchResponse struct {
 
 func (x *WriteBatchResponse) Reset() {
 	*x = WriteBatchResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[16]
+	mi := &file_kvpb_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +2074,7 @@ func (x *WriteBatchResponse) String() string {
 func (*WriteBatchResponse) ProtoMessage() {}
 
 func (x *WriteBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[16]
+	mi := &file_kvpb_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +2087,7 @@ func (x *WriteBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteBatchResponse.ProtoReflect.Descriptor instead.
 func (*WriteBatchResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{16}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteBatchResponse) GetVersion() *Timestamp {
@@ -1545,13 +2101,14 @@ type BatchGetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keys          [][]byte               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	At            *Timestamp             `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Context       *ReadContext           `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[17]
+	mi := &file_kvpb_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +2120,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[17]
+	mi := &file_kvpb_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +2133,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{17}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BatchGetRequest) GetKeys() [][]byte {
@@ -1593,6 +2150,13 @@ func (x *BatchGetRequest) GetAt() *Timestamp {
 	return nil
 }
 
+func (x *BatchGetRequest) GetContext() *ReadContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
 type BatchGetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the keys.
@@ -1605,7 +2169,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[18]
+	mi := &file_kvpb_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +2181,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[18]
+	mi := &file_kvpb_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +2194,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{18}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BatchGetResponse) GetValues() []*GetResponse {
@@ -1663,13 +2227,15 @@ type ScanRequest struct {
 	// With `at`: versions in (at, uncertain_until] might have been acknowledged before the scan began;
 	// meeting one is refused with UNCERTAIN. Unset: an exact read.
 	UncertainUntil *Timestamp `protobuf:"bytes,8,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Set for a read of a transaction or a snapshot; then uncertain_until is not.
+	Context       *ReadContext `protobuf:"bytes,9,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[19]
+	mi := &file_kvpb_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +2247,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[19]
+	mi := &file_kvpb_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +2260,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{19}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ScanRequest) GetStart() []byte {
@@ -1753,6 +2319,13 @@ func (x *ScanRequest) GetUncertainUntil() *Timestamp {
 	return nil
 }
 
+func (x *ScanRequest) GetContext() *ReadContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
 type ScanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An encoded Rows message.
@@ -1767,7 +2340,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +2352,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +2365,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScanResponse) GetRows() []byte {
@@ -1847,7 +2420,7 @@ type MergeScanRequest struct {
 
 func (x *MergeScanRequest) Reset() {
 	*x = MergeScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2432,7 @@ func (x *MergeScanRequest) String() string {
 func (*MergeScanRequest) ProtoMessage() {}
 
 func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2445,7 @@ func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanRequest.ProtoReflect.Descriptor instead.
 func (*MergeScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MergeScanRequest) GetPartitions() []*PartitionRoute {
@@ -1950,7 +2523,7 @@ type PartitionRoute struct {
 
 func (x *PartitionRoute) Reset() {
 	*x = PartitionRoute{}
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2535,7 @@ func (x *PartitionRoute) String() string {
 func (*PartitionRoute) ProtoMessage() {}
 
 func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2548,7 @@ func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRoute.ProtoReflect.Descriptor instead.
 func (*PartitionRoute) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PartitionRoute) GetPartition() uint64 {
@@ -2014,7 +2587,7 @@ type MergeScanResponse struct {
 
 func (x *MergeScanResponse) Reset() {
 	*x = MergeScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2599,7 @@ func (x *MergeScanResponse) String() string {
 func (*MergeScanResponse) ProtoMessage() {}
 
 func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2612,7 @@ func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanResponse.ProtoReflect.Descriptor instead.
 func (*MergeScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MergeScanResponse) GetRows() []byte {
@@ -2081,7 +2654,7 @@ type PartitionRefusal struct {
 
 func (x *PartitionRefusal) Reset() {
 	*x = PartitionRefusal{}
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2666,7 @@ func (x *PartitionRefusal) String() string {
 func (*PartitionRefusal) ProtoMessage() {}
 
 func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2679,7 @@ func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRefusal.ProtoReflect.Descriptor instead.
 func (*PartitionRefusal) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PartitionRefusal) GetPartition() uint64 {
@@ -2134,7 +2707,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2719,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2732,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Rows) GetPairs() []*Pair {
@@ -2180,7 +2753,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2765,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2778,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -2236,14 +2809,16 @@ type CountRequest struct {
 	At             *Timestamp             `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	UncertainUntil *Timestamp             `protobuf:"bytes,4,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
 	// How many rows to look at before answering with a resume key; 0 is the node's default.
-	MaxRows       uint32 `protobuf:"varint,5,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
+	MaxRows uint32 `protobuf:"varint,5,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
+	// As in ScanRequest.
+	Context       *ReadContext `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2830,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2843,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CountRequest) GetStart() []byte {
@@ -2306,6 +2881,13 @@ func (x *CountRequest) GetMaxRows() uint32 {
 	return 0
 }
 
+func (x *CountRequest) GetContext() *ReadContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
 type CountResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         uint64                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -2318,7 +2900,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2912,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2925,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -2386,7 +2968,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2980,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2993,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteRangeRequest) GetStart() []byte {
@@ -2447,7 +3029,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +3041,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +3054,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteRangeResponse) GetDeleted() uint64 {
@@ -2511,7 +3093,7 @@ type NowRequest struct {
 
 func (x *NowRequest) Reset() {
 	*x = NowRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +3105,7 @@ func (x *NowRequest) String() string {
 func (*NowRequest) ProtoMessage() {}
 
 func (x *NowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2536,7 +3118,7 @@ func (x *NowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowRequest.ProtoReflect.Descriptor instead.
 func (*NowRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
 }
 
 type NowResponse struct {
@@ -2548,7 +3130,7 @@ type NowResponse struct {
 
 func (x *NowResponse) Reset() {
 	*x = NowResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +3142,7 @@ func (x *NowResponse) String() string {
 func (*NowResponse) ProtoMessage() {}
 
 func (x *NowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +3155,7 @@ func (x *NowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowResponse.ProtoReflect.Descriptor instead.
 func (*NowResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NowResponse) GetNode() uint64 {
@@ -2581,6 +3163,1410 @@ func (x *NowResponse) GetNode() uint64 {
 		return x.Node
 	}
 	return 0
+}
+
+// Transaction says whose a request is. docs/transactions.md describes the protocol.
+type Transaction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 random bytes; another attempt has another id.
+	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// When the first attempt began: the age, by which conflicts are decided. The lower is the older; ids break ties.
+	Begun *Timestamp `protobuf:"bytes,2,opt,name=begun,proto3" json:"begun,omitempty"`
+	// The record of the transaction lies in the partition that holds this key: the first key that it writes.
+	Keyspace uint32 `protobuf:"varint,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Anchor   []byte `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	// The attempt's own beginning: nothing of it happened before. A transaction older than what the coordinator keeps is refused.
+	Started       *Timestamp `protobuf:"bytes,5,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transaction) Reset() {
+	*x = Transaction{}
+	mi := &file_kvpb_kv_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transaction) ProtoMessage() {}
+
+func (x *Transaction) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
+func (*Transaction) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Transaction) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Transaction) GetBegun() *Timestamp {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
+func (x *Transaction) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *Transaction) GetAnchor() []byte {
+	if x != nil {
+		return x.Anchor
+	}
+	return nil
+}
+
+func (x *Transaction) GetStarted() *Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+// Mutation is one write of a transaction.
+type Mutation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Kind          Mutation_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.Mutation_Kind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mutation) Reset() {
+	*x = Mutation{}
+	mi := &file_kvpb_kv_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mutation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mutation) ProtoMessage() {}
+
+func (x *Mutation) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
+func (*Mutation) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Mutation) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Mutation) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Mutation) GetKind() Mutation_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Mutation_PUT
+}
+
+// PrepareRequest lays intents. It waits for other transactions' locks, as long as the request's timeout lasts.
+type PrepareRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Transaction *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// Each key at most once; a later request's mutation of a key replaces an earlier one's.
+	Mutations []*Mutation `protobuf:"bytes,2,rep,name=mutations,proto3" json:"mutations,omitempty"`
+	// The prepared timestamp is not below it.
+	AtLeast *Timestamp `protobuf:"bytes,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	// All of the transaction is in this request: validate the reads and commit, in one consensus round and without intents.
+	OnePhase *OnePhase `protobuf:"bytes,4,opt,name=one_phase,json=onePhase,proto3" json:"one_phase,omitempty"`
+	// Return the values of the keys as they are under the lock. Only with LOCK mutations.
+	ReturnValues  bool `protobuf:"varint,5,opt,name=return_values,json=returnValues,proto3" json:"return_values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareRequest) Reset() {
+	*x = PrepareRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareRequest) ProtoMessage() {}
+
+func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
+func (*PrepareRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *PrepareRequest) GetTransaction() *Transaction {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *PrepareRequest) GetMutations() []*Mutation {
+	if x != nil {
+		return x.Mutations
+	}
+	return nil
+}
+
+func (x *PrepareRequest) GetAtLeast() *Timestamp {
+	if x != nil {
+		return x.AtLeast
+	}
+	return nil
+}
+
+func (x *PrepareRequest) GetOnePhase() *OnePhase {
+	if x != nil {
+		return x.OnePhase
+	}
+	return nil
+}
+
+func (x *PrepareRequest) GetReturnValues() bool {
+	if x != nil {
+		return x.ReturnValues
+	}
+	return false
+}
+
+type OnePhase struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the transaction read in this partition, as of `at`.
+	Reads *ReadSet `protobuf:"bytes,1,opt,name=reads,proto3" json:"reads,omitempty"`
+	// Answer only when every clock has passed the commit timestamp.
+	CommitWait    bool `protobuf:"varint,2,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OnePhase) Reset() {
+	*x = OnePhase{}
+	mi := &file_kvpb_kv_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OnePhase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OnePhase) ProtoMessage() {}
+
+func (x *OnePhase) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OnePhase.ProtoReflect.Descriptor instead.
+func (*OnePhase) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *OnePhase) GetReads() *ReadSet {
+	if x != nil {
+		return x.Reads
+	}
+	return nil
+}
+
+func (x *OnePhase) GetCommitWait() bool {
+	if x != nil {
+		return x.CommitWait
+	}
+	return false
+}
+
+type ReadSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *Timestamp             `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Keys          [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	Spans         []*KeySpan             `protobuf:"bytes,3,rep,name=spans,proto3" json:"spans,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadSet) Reset() {
+	*x = ReadSet{}
+	mi := &file_kvpb_kv_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadSet) ProtoMessage() {}
+
+func (x *ReadSet) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadSet.ProtoReflect.Descriptor instead.
+func (*ReadSet) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ReadSet) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ReadSet) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ReadSet) GetSpans() []*KeySpan {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+// KeySpan is [start, end) in user keys; an empty end reaches to the end of the partition.
+type KeySpan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Start         []byte                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	End           []byte                 `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeySpan) Reset() {
+	*x = KeySpan{}
+	mi := &file_kvpb_kv_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeySpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeySpan) ProtoMessage() {}
+
+func (x *KeySpan) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeySpan.ProtoReflect.Descriptor instead.
+func (*KeySpan) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *KeySpan) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *KeySpan) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+type PrepareResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lowest timestamp at which the mutations may be committed; the commit timestamp of a one-phase transaction.
+	Prepared *Timestamp `protobuf:"bytes,1,opt,name=prepared,proto3" json:"prepared,omitempty"`
+	// With return_values: in the order of the mutations.
+	Values        []*GetResponse `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareResponse) Reset() {
+	*x = PrepareResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareResponse) ProtoMessage() {}
+
+func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
+func (*PrepareResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *PrepareResponse) GetPrepared() *Timestamp {
+	if x != nil {
+		return x.Prepared
+	}
+	return nil
+}
+
+func (x *PrepareResponse) GetValues() []*GetResponse {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// RefreshRequest asks whether what was read is unchanged up to a later timestamp, and keeps it so: nothing will be written at or below
+// it any more. TRANSACTION_CONFLICT if it changed.
+type RefreshRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Transaction []byte                 `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Reads       *ReadSet               `protobuf:"bytes,2,opt,name=reads,proto3" json:"reads,omitempty"`
+	To          *Timestamp             `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// As in Transaction.
+	Begun         *Timestamp `protobuf:"bytes,4,opt,name=begun,proto3" json:"begun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefreshRequest) Reset() {
+	*x = RefreshRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefreshRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefreshRequest) ProtoMessage() {}
+
+func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
+func (*RefreshRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *RefreshRequest) GetTransaction() []byte {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *RefreshRequest) GetReads() *ReadSet {
+	if x != nil {
+		return x.Reads
+	}
+	return nil
+}
+
+func (x *RefreshRequest) GetTo() *Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *RefreshRequest) GetBegun() *Timestamp {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
+type RefreshResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefreshResponse) Reset() {
+	*x = RefreshResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefreshResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefreshResponse) ProtoMessage() {}
+
+func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
+func (*RefreshResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
+}
+
+// EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
+type EndTransactionRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Transaction     *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Commit          bool                   `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	CommitTimestamp *Timestamp             `protobuf:"bytes,3,opt,name=commit_timestamp,json=commitTimestamp,proto3" json:"commit_timestamp,omitempty"`
+	// A key of each partition in which there are intents.
+	Participants  []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
+	CommitWait    bool           `protobuf:"varint,5,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndTransactionRequest) Reset() {
+	*x = EndTransactionRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndTransactionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndTransactionRequest) ProtoMessage() {}
+
+func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndTransactionRequest.ProtoReflect.Descriptor instead.
+func (*EndTransactionRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *EndTransactionRequest) GetTransaction() *Transaction {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *EndTransactionRequest) GetCommit() bool {
+	if x != nil {
+		return x.Commit
+	}
+	return false
+}
+
+func (x *EndTransactionRequest) GetCommitTimestamp() *Timestamp {
+	if x != nil {
+		return x.CommitTimestamp
+	}
+	return nil
+}
+
+func (x *EndTransactionRequest) GetParticipants() []*Participant {
+	if x != nil {
+		return x.Participants
+	}
+	return nil
+}
+
+func (x *EndTransactionRequest) GetCommitWait() bool {
+	if x != nil {
+		return x.CommitWait
+	}
+	return false
+}
+
+type Participant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Participant) Reset() {
+	*x = Participant{}
+	mi := &file_kvpb_kv_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Participant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Participant) ProtoMessage() {}
+
+func (x *Participant) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Participant.ProtoReflect.Descriptor instead.
+func (*Participant) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Participant) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *Participant) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+type EndTransactionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndTransactionResponse) Reset() {
+	*x = EndTransactionResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndTransactionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndTransactionResponse) ProtoMessage() {}
+
+func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndTransactionResponse.ProtoReflect.Descriptor instead.
+func (*EndTransactionResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+type TransactionStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	State TransactionState       `protobuf:"varint,1,opt,name=state,proto3,enum=tidemark.kv.v1.TransactionState" json:"state,omitempty"`
+	// COMMITTED: the commit timestamp. PENDING: the transaction can only commit above it.
+	Timestamp *Timestamp `protobuf:"bytes,2,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
+	// ABORTED: why.
+	Reason        AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransactionStatus) Reset() {
+	*x = TransactionStatus{}
+	mi := &file_kvpb_kv_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransactionStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransactionStatus) ProtoMessage() {}
+
+func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
+func (*TransactionStatus) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *TransactionStatus) GetState() TransactionState {
+	if x != nil {
+		return x.State
+	}
+	return TransactionState_PENDING
+}
+
+func (x *TransactionStatus) GetTimestamp() *Timestamp {
+	if x != nil {
+		return x.Timestamp
+	}
+	return nil
+}
+
+func (x *TransactionStatus) GetReason() AbortReason {
+	if x != nil {
+		return x.Reason
+	}
+	return AbortReason_NO_REASON
+}
+
+// PushRequest asks the coordinator of a transaction in whose way another one's intent is.
+type PushRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Pushee *Transaction           `protobuf:"bytes,1,opt,name=pushee,proto3" json:"pushee,omitempty"`
+	// When the pushee was last heard of by who asks: when its intent was laid, by the clock of that partition's leader.
+	Seen  *Timestamp       `protobuf:"bytes,2,opt,name=seen,proto3" json:"seen,omitempty"`
+	Kind  PushRequest_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.PushRequest_Kind" json:"kind,omitempty"`
+	Above *Timestamp       `protobuf:"bytes,4,opt,name=above,proto3" json:"above,omitempty"`
+	// The age and id of who pushes. A write without a transaction has no id, and is younger than every transaction.
+	PusherBegun   *Timestamp `protobuf:"bytes,5,opt,name=pusher_begun,json=pusherBegun,proto3" json:"pusher_begun,omitempty"`
+	Pusher        []byte     `protobuf:"bytes,6,opt,name=pusher,proto3" json:"pusher,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushRequest) Reset() {
+	*x = PushRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushRequest) ProtoMessage() {}
+
+func (x *PushRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
+func (*PushRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *PushRequest) GetPushee() *Transaction {
+	if x != nil {
+		return x.Pushee
+	}
+	return nil
+}
+
+func (x *PushRequest) GetSeen() *Timestamp {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *PushRequest) GetKind() PushRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return PushRequest_STATUS
+}
+
+func (x *PushRequest) GetAbove() *Timestamp {
+	if x != nil {
+		return x.Above
+	}
+	return nil
+}
+
+func (x *PushRequest) GetPusherBegun() *Timestamp {
+	if x != nil {
+		return x.PusherBegun
+	}
+	return nil
+}
+
+func (x *PushRequest) GetPusher() []byte {
+	if x != nil {
+		return x.Pusher
+	}
+	return nil
+}
+
+type PushResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushResponse) Reset() {
+	*x = PushResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushResponse) ProtoMessage() {}
+
+func (x *PushResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
+func (*PushResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *PushResponse) GetStatus() *TransactionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+// HeartbeatTransactionRequest says that the client lives.
+type HeartbeatTransactionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Transaction   *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeartbeatTransactionRequest) Reset() {
+	*x = HeartbeatTransactionRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeartbeatTransactionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeartbeatTransactionRequest) ProtoMessage() {}
+
+func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeartbeatTransactionRequest.ProtoReflect.Descriptor instead.
+func (*HeartbeatTransactionRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+type HeartbeatTransactionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeartbeatTransactionResponse) Reset() {
+	*x = HeartbeatTransactionResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeartbeatTransactionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeartbeatTransactionResponse) ProtoMessage() {}
+
+func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeartbeatTransactionResponse.ProtoReflect.Descriptor instead.
+func (*HeartbeatTransactionResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+// ResolveRequest ends the intents of decided transactions in one partition.
+type ResolveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resolutions   []*Resolution          `protobuf:"bytes,1,rep,name=resolutions,proto3" json:"resolutions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveRequest) Reset() {
+	*x = ResolveRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveRequest) ProtoMessage() {}
+
+func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
+func (*ResolveRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ResolveRequest) GetResolutions() []*Resolution {
+	if x != nil {
+		return x.Resolutions
+	}
+	return nil
+}
+
+type Resolution struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Transaction []byte                 `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// COMMITTED or ABORTED, never PENDING.
+	Status        *TransactionStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resolution) Reset() {
+	*x = Resolution{}
+	mi := &file_kvpb_kv_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resolution) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resolution) ProtoMessage() {}
+
+func (x *Resolution) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resolution.ProtoReflect.Descriptor instead.
+func (*Resolution) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *Resolution) GetTransaction() []byte {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *Resolution) GetStatus() *TransactionStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+type ResolveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Intents that were there.
+	Resolved      uint64 `protobuf:"varint,1,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveResponse) Reset() {
+	*x = ResolveResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveResponse) ProtoMessage() {}
+
+func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
+func (*ResolveResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ResolveResponse) GetResolved() uint64 {
+	if x != nil {
+		return x.Resolved
+	}
+	return 0
+}
+
+// InspectTransactionsRequest asks a partition's leader for its transactions, for people.
+type InspectTransactionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Max           uint32                 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InspectTransactionsRequest) Reset() {
+	*x = InspectTransactionsRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InspectTransactionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InspectTransactionsRequest) ProtoMessage() {}
+
+func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
+func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *InspectTransactionsRequest) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+type InspectTransactionsResponse struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Transactions []*LiveTransaction     `protobuf:"bytes,1,rep,name=transactions,proto3" json:"transactions,omitempty"`
+	// There are more.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InspectTransactionsResponse) Reset() {
+	*x = InspectTransactionsResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InspectTransactionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InspectTransactionsResponse) ProtoMessage() {}
+
+func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
+func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
+	if x != nil {
+		return x.Transactions
+	}
+	return nil
+}
+
+func (x *InspectTransactionsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type LiveTransaction struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Transaction *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// Its intents in this partition, how old the oldest is, and one of their keys.
+	Intents      uint64 `protobuf:"varint,2,opt,name=intents,proto3" json:"intents,omitempty"`
+	OldestMicros uint64 `protobuf:"varint,3,opt,name=oldest_micros,json=oldestMicros,proto3" json:"oldest_micros,omitempty"`
+	Key          []byte `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// What waits for it in this partition.
+	Waiters []*Waiter `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	// Its record, if this partition coordinates it.
+	Record        *TransactionStatus `protobuf:"bytes,6,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LiveTransaction) Reset() {
+	*x = LiveTransaction{}
+	mi := &file_kvpb_kv_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LiveTransaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LiveTransaction) ProtoMessage() {}
+
+func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
+func (*LiveTransaction) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *LiveTransaction) GetTransaction() *Transaction {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *LiveTransaction) GetIntents() uint64 {
+	if x != nil {
+		return x.Intents
+	}
+	return 0
+}
+
+func (x *LiveTransaction) GetOldestMicros() uint64 {
+	if x != nil {
+		return x.OldestMicros
+	}
+	return 0
+}
+
+func (x *LiveTransaction) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *LiveTransaction) GetWaiters() []*Waiter {
+	if x != nil {
+		return x.Waiters
+	}
+	return nil
+}
+
+func (x *LiveTransaction) GetRecord() *TransactionStatus {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+type Waiter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: not a transaction.
+	Transaction   []byte `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	WaitedMicros  uint64 `protobuf:"varint,3,opt,name=waited_micros,json=waitedMicros,proto3" json:"waited_micros,omitempty"`
+	Write         bool   `protobuf:"varint,4,opt,name=write,proto3" json:"write,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waiter) Reset() {
+	*x = Waiter{}
+	mi := &file_kvpb_kv_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waiter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waiter) ProtoMessage() {}
+
+func (x *Waiter) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
+func (*Waiter) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Waiter) GetTransaction() []byte {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *Waiter) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Waiter) GetWaitedMicros() uint64 {
+	if x != nil {
+		return x.WaitedMicros
+	}
+	return 0
+}
+
+func (x *Waiter) GetWrite() bool {
+	if x != nil {
+		return x.Write
+	}
+	return false
 }
 
 type Error struct {
@@ -2591,15 +4577,17 @@ type Error struct {
 	// What the node knows better than the sender, for routing errors.
 	Partitions []*clusterpb.Partition `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	Leader     *clusterpb.Leader      `protobuf:"bytes,4,opt,name=leader,proto3" json:"leader,omitempty"`
-	// With UNCERTAIN: the timestamp of the version that was met.
-	Timestamp     *Timestamp `protobuf:"bytes,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
+	// With UNCERTAIN: the timestamp of the version that was met. With TRANSACTION_PUSHED: the timestamp to be above.
+	Timestamp *Timestamp `protobuf:"bytes,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
+	// With TRANSACTION_CONFLICT, TRANSACTION_ABORTED and LOCKED.
+	Conflict      *Conflict `protobuf:"bytes,6,opt,name=conflict,proto3" json:"conflict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +4599,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +4612,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -2662,6 +4650,76 @@ func (x *Error) GetTimestamp() *Timestamp {
 	return nil
 }
 
+func (x *Error) GetConflict() *Conflict {
+	if x != nil {
+		return x.Conflict
+	}
+	return nil
+}
+
+// Conflict is what was in a transaction's way.
+type Conflict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user key; empty if it is not known.
+	Key []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The other transaction; empty if it is not known, or it was not one.
+	Transaction   []byte      `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Reason        AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Conflict) Reset() {
+	*x = Conflict{}
+	mi := &file_kvpb_kv_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Conflict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Conflict) ProtoMessage() {}
+
+func (x *Conflict) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
+func (*Conflict) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *Conflict) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Conflict) GetTransaction() []byte {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
+func (x *Conflict) GetReason() AbortReason {
+	if x != nil {
+		return x.Reason
+	}
+	return AbortReason_NO_REASON
+}
+
 var File_kvpb_kv_proto protoreflect.FileDescriptor
 
 const file_kvpb_kv_proto_rawDesc = "" +
@@ -2675,7 +4733,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x15.tidemark.kv.v1.HelloR\x05hello\x123\n" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\x85\a\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\x83\v\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -2698,8 +4756,16 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\fdelete_range\x18\x18 \x01(\v2\".tidemark.kv.v1.DeleteRangeRequestH\x00R\vdeleteRange\x12.\n" +
 	"\x03now\x18\x19 \x01(\v2\x1a.tidemark.kv.v1.NowRequestH\x00R\x03now\x12A\n" +
 	"\n" +
-	"merge_scan\x18\x1a \x01(\v2 .tidemark.kv.v1.MergeScanRequestH\x00R\tmergeScanB\t\n" +
-	"\acommand\"\xad\x06\n" +
+	"merge_scan\x18\x1a \x01(\v2 .tidemark.kv.v1.MergeScanRequestH\x00R\tmergeScan\x12:\n" +
+	"\aprepare\x18\x1b \x01(\v2\x1e.tidemark.kv.v1.PrepareRequestH\x00R\aprepare\x12:\n" +
+	"\arefresh\x18\x1c \x01(\v2\x1e.tidemark.kv.v1.RefreshRequestH\x00R\arefresh\x12P\n" +
+	"\x0fend_transaction\x18\x1d \x01(\v2%.tidemark.kv.v1.EndTransactionRequestH\x00R\x0eendTransaction\x121\n" +
+	"\x04push\x18\x1e \x01(\v2\x1b.tidemark.kv.v1.PushRequestH\x00R\x04push\x12b\n" +
+	"\x15heartbeat_transaction\x18\x1f \x01(\v2+.tidemark.kv.v1.HeartbeatTransactionRequestH\x00R\x14heartbeatTransaction\x12:\n" +
+	"\aresolve\x18  \x01(\v2\x1e.tidemark.kv.v1.ResolveRequestH\x00R\aresolve\x12_\n" +
+	"\x14inspect_transactions\x18! \x01(\v2*.tidemark.kv.v1.InspectTransactionsRequestH\x00R\x13inspectTransactionsB\t\n" +
+	"\acommand\"\xb2\n" +
+	"\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12+\n" +
@@ -2717,19 +4783,34 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"now_result\x18\x19 \x01(\v2\x1b.tidemark.kv.v1.NowResponseH\x00R\tnowResult\x12B\n" +
 	"\n" +
-	"merge_scan\x18\x1a \x01(\v2!.tidemark.kv.v1.MergeScanResponseH\x00R\tmergeScanB\b\n" +
+	"merge_scan\x18\x1a \x01(\v2!.tidemark.kv.v1.MergeScanResponseH\x00R\tmergeScan\x12;\n" +
+	"\aprepare\x18\x1b \x01(\v2\x1f.tidemark.kv.v1.PrepareResponseH\x00R\aprepare\x12;\n" +
+	"\arefresh\x18\x1c \x01(\v2\x1f.tidemark.kv.v1.RefreshResponseH\x00R\arefresh\x12Q\n" +
+	"\x0fend_transaction\x18\x1d \x01(\v2&.tidemark.kv.v1.EndTransactionResponseH\x00R\x0eendTransaction\x122\n" +
+	"\x04push\x18\x1e \x01(\v2\x1c.tidemark.kv.v1.PushResponseH\x00R\x04push\x12c\n" +
+	"\x15heartbeat_transaction\x18\x1f \x01(\v2,.tidemark.kv.v1.HeartbeatTransactionResponseH\x00R\x14heartbeatTransaction\x12;\n" +
+	"\aresolve\x18  \x01(\v2\x1f.tidemark.kv.v1.ResolveResponseH\x00R\aresolve\x12`\n" +
+	"\x14inspect_transactions\x18! \x01(\v2+.tidemark.kv.v1.InspectTransactionsResponseH\x00R\x13inspectTransactionsB\b\n" +
 	"\x06result\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
-	"\alogical\x18\x02 \x01(\rR\alogical\"I\n" +
+	"\alogical\x18\x02 \x01(\rR\alogical\"\x80\x01\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12)\n" +
-	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"n\n" +
+	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x125\n" +
+	"\acontext\x18\x03 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"\xf5\x01\n" +
+	"\vReadContext\x12B\n" +
+	"\x0funcertain_until\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\x125\n" +
+	"\bobserved\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bobserved\x12\x18\n" +
+	"\amovable\x18\x03 \x01(\bR\amovable\x12 \n" +
+	"\vtransaction\x18\x04 \x01(\fR\vtransaction\x12/\n" +
+	"\x05begun\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\"\x99\x01\n" +
 	"\vGetResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x123\n" +
-	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"4\n" +
+	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12)\n" +
+	"\x02at\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"4\n" +
 	"\n" +
 	"PutRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
@@ -2765,13 +4846,14 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x16\n" +
 	"\x06delete\x18\x03 \x01(\bR\x06delete\"I\n" +
 	"\x12WriteBatchResponse\x123\n" +
-	"\aversion\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"P\n" +
+	"\aversion\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\x87\x01\n" +
 	"\x0fBatchGetRequest\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12)\n" +
-	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"r\n" +
+	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x125\n" +
+	"\acontext\x18\x03 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"r\n" +
 	"\x10BatchGetResponse\x123\n" +
 	"\x06values\x18\x01 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12)\n" +
-	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"\x93\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"\xca\x02\n" +
 	"\vScanRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\x12\x18\n" +
@@ -2780,7 +4862,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bmax_rows\x18\x05 \x01(\rR\amaxRows\x12\x1b\n" +
 	"\tmax_bytes\x18\x06 \x01(\rR\bmaxBytes\x12)\n" +
 	"\x02at\x18\a \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12B\n" +
-	"\x0funcertain_until\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"y\n" +
+	"\x0funcertain_until\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\x125\n" +
+	"\acontext\x18\t \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"y\n" +
 	"\fScanResponse\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\fR\x04rows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
@@ -2817,13 +4900,14 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x123\n" +
-	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\xc0\x01\n" +
+	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\xf7\x01\n" +
 	"\fCountRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\x12)\n" +
 	"\x02at\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12B\n" +
 	"\x0funcertain_until\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\x12\x19\n" +
-	"\bmax_rows\x18\x05 \x01(\rR\amaxRows\"|\n" +
+	"\bmax_rows\x18\x05 \x01(\rR\amaxRows\x125\n" +
+	"\acontext\x18\x06 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"|\n" +
 	"\rCountResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
@@ -2841,7 +4925,109 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"NowRequest\"!\n" +
 	"\vNowResponse\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\x04R\x04node\"\xfe\x01\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\"\xb7\x01\n" +
+	"\vTransaction\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12/\n" +
+	"\x05begun\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12\x1a\n" +
+	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x16\n" +
+	"\x06anchor\x18\x04 \x01(\fR\x06anchor\x123\n" +
+	"\astarted\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\astarted\"\x98\x01\n" +
+	"\bMutation\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x121\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1d.tidemark.kv.v1.Mutation.KindR\x04kind\"1\n" +
+	"\x04Kind\x12\a\n" +
+	"\x03PUT\x10\x00\x12\n" +
+	"\n" +
+	"\x06DELETE\x10\x01\x12\b\n" +
+	"\x04LOCK\x10\x02\x12\n" +
+	"\n" +
+	"\x06UNLOCK\x10\x03\"\x99\x02\n" +
+	"\x0ePrepareRequest\x12=\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
+	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
+	"\bat_least\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aatLeast\x125\n" +
+	"\tone_phase\x18\x04 \x01(\v2\x18.tidemark.kv.v1.OnePhaseR\bonePhase\x12#\n" +
+	"\rreturn_values\x18\x05 \x01(\bR\freturnValues\"Z\n" +
+	"\bOnePhase\x12-\n" +
+	"\x05reads\x18\x01 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12\x1f\n" +
+	"\vcommit_wait\x18\x02 \x01(\bR\n" +
+	"commitWait\"w\n" +
+	"\aReadSet\x12)\n" +
+	"\x02at\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\x12-\n" +
+	"\x05spans\x18\x03 \x03(\v2\x17.tidemark.kv.v1.KeySpanR\x05spans\"1\n" +
+	"\aKeySpan\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"}\n" +
+	"\x0fPrepareResponse\x125\n" +
+	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
+	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\"\xbd\x01\n" +
+	"\x0eRefreshRequest\x12 \n" +
+	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
+	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +
+	"\x02to\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02to\x12/\n" +
+	"\x05begun\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\"\x11\n" +
+	"\x0fRefreshResponse\"\x96\x02\n" +
+	"\x15EndTransactionRequest\x12=\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x16\n" +
+	"\x06commit\x18\x02 \x01(\bR\x06commit\x12D\n" +
+	"\x10commit_timestamp\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0fcommitTimestamp\x12?\n" +
+	"\fparticipants\x18\x04 \x03(\v2\x1b.tidemark.kv.v1.ParticipantR\fparticipants\x12\x1f\n" +
+	"\vcommit_wait\x18\x05 \x01(\bR\n" +
+	"commitWait\";\n" +
+	"\vParticipant\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\"S\n" +
+	"\x16EndTransactionResponse\x129\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\xb9\x01\n" +
+	"\x11TransactionStatus\x126\n" +
+	"\x05state\x18\x01 \x01(\x0e2 .tidemark.kv.v1.TransactionStateR\x05state\x127\n" +
+	"\ttimestamp\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x123\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\"\xdc\x02\n" +
+	"\vPushRequest\x123\n" +
+	"\x06pushee\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\x06pushee\x12-\n" +
+	"\x04seen\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x04seen\x124\n" +
+	"\x04kind\x18\x03 \x01(\x0e2 .tidemark.kv.v1.PushRequest.KindR\x04kind\x12/\n" +
+	"\x05above\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05above\x12<\n" +
+	"\fpusher_begun\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\vpusherBegun\x12\x16\n" +
+	"\x06pusher\x18\x06 \x01(\fR\x06pusher\",\n" +
+	"\x04Kind\x12\n" +
+	"\n" +
+	"\x06STATUS\x10\x00\x12\r\n" +
+	"\tTIMESTAMP\x10\x01\x12\t\n" +
+	"\x05ABORT\x10\x02\"I\n" +
+	"\fPushResponse\x129\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\\\n" +
+	"\x1bHeartbeatTransactionRequest\x12=\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\"Y\n" +
+	"\x1cHeartbeatTransactionResponse\x129\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"N\n" +
+	"\x0eResolveRequest\x12<\n" +
+	"\vresolutions\x18\x01 \x03(\v2\x1a.tidemark.kv.v1.ResolutionR\vresolutions\"i\n" +
+	"\n" +
+	"Resolution\x12 \n" +
+	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x129\n" +
+	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"-\n" +
+	"\x0fResolveResponse\x12\x1a\n" +
+	"\bresolved\x18\x01 \x01(\x04R\bresolved\".\n" +
+	"\x1aInspectTransactionsRequest\x12\x10\n" +
+	"\x03max\x18\x01 \x01(\rR\x03max\"v\n" +
+	"\x1bInspectTransactionsResponse\x12C\n" +
+	"\ftransactions\x18\x01 \x03(\v2\x1f.tidemark.kv.v1.LiveTransactionR\ftransactions\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x8e\x02\n" +
+	"\x0fLiveTransaction\x12=\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x18\n" +
+	"\aintents\x18\x02 \x01(\x04R\aintents\x12#\n" +
+	"\roldest_micros\x18\x03 \x01(\x04R\foldestMicros\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\fR\x03key\x120\n" +
+	"\awaiters\x18\x05 \x03(\v2\x16.tidemark.kv.v1.WaiterR\awaiters\x129\n" +
+	"\x06record\x18\x06 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06record\"w\n" +
+	"\x06Waiter\x12 \n" +
+	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +
+	"\rwaited_micros\x18\x03 \x01(\x04R\fwaitedMicros\x12\x14\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\"\xb4\x02\n" +
 	"\x05Error\x12-\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x19.tidemark.kv.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12>\n" +
@@ -2849,7 +5035,21 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"partitions\x18\x03 \x03(\v2\x1e.tidemark.cluster.v1.PartitionR\n" +
 	"partitions\x123\n" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
-	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp*\xf8\x02\n" +
+	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
+	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\"s\n" +
+	"\bConflict\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
+	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason*;\n" +
+	"\x10TransactionState\x12\v\n" +
+	"\aPENDING\x10\x00\x12\r\n" +
+	"\tCOMMITTED\x10\x01\x12\v\n" +
+	"\aABORTED\x10\x02*I\n" +
+	"\vAbortReason\x12\r\n" +
+	"\tNO_REASON\x10\x00\x12\x0f\n" +
+	"\vROLLED_BACK\x10\x01\x12\v\n" +
+	"\aWOUNDED\x10\x02\x12\r\n" +
+	"\tABANDONED\x10\x03*\xe8\x03\n" +
 	"\tErrorCode\x12\x11\n" +
 	"\rUNKNOWN_ERROR\x10\x00\x12\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x01\x12\x0e\n" +
@@ -2874,7 +5074,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"CORRUPTION\x10\x10\x12\x15\n" +
 	"\x11DEADLINE_EXCEEDED\x10\x11\x12\x13\n" +
-	"\x0fREPLICA_DAMAGED\x10\x122N\n" +
+	"\x0fREPLICA_DAMAGED\x10\x12\x12\x18\n" +
+	"\x14TRANSACTION_CONFLICT\x10\x13\x12\x17\n" +
+	"\x13TRANSACTION_ABORTED\x10\x14\x12\x16\n" +
+	"\x12TRANSACTION_PUSHED\x10\x15\x12\x17\n" +
+	"\x13TRANSACTION_TOO_OLD\x10\x16\x12\n" +
+	"\n" +
+	"\x06LOCKED\x10\x172N\n" +
 	"\x02KV\x12H\n" +
 	"\x05Batch\x12\x1c.tidemark.kv.v1.BatchRequest\x1a\x1d.tidemark.kv.v1.BatchResponse(\x010\x01B)Z'github.com/tidemarkdb/tidemark/rpc/kvpbb\x06proto3"
 
@@ -2890,113 +5096,203 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 	return file_kvpb_kv_proto_rawDescData
 }
 
-var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_kvpb_kv_proto_goTypes = []any{
-	(ErrorCode)(0),                 // 0: tidemark.kv.v1.ErrorCode
-	(*Hello)(nil),                  // 1: tidemark.kv.v1.Hello
-	(*BatchRequest)(nil),           // 2: tidemark.kv.v1.BatchRequest
-	(*BatchResponse)(nil),          // 3: tidemark.kv.v1.BatchResponse
-	(*Request)(nil),                // 4: tidemark.kv.v1.Request
-	(*Response)(nil),               // 5: tidemark.kv.v1.Response
-	(*Timestamp)(nil),              // 6: tidemark.kv.v1.Timestamp
-	(*GetRequest)(nil),             // 7: tidemark.kv.v1.GetRequest
-	(*GetResponse)(nil),            // 8: tidemark.kv.v1.GetResponse
-	(*PutRequest)(nil),             // 9: tidemark.kv.v1.PutRequest
-	(*PutResponse)(nil),            // 10: tidemark.kv.v1.PutResponse
-	(*DeleteRequest)(nil),          // 11: tidemark.kv.v1.DeleteRequest
-	(*DeleteResponse)(nil),         // 12: tidemark.kv.v1.DeleteResponse
-	(*CompareAndSwapRequest)(nil),  // 13: tidemark.kv.v1.CompareAndSwapRequest
-	(*CompareAndSwapResponse)(nil), // 14: tidemark.kv.v1.CompareAndSwapResponse
-	(*WriteBatchRequest)(nil),      // 15: tidemark.kv.v1.WriteBatchRequest
-	(*WriteOperation)(nil),         // 16: tidemark.kv.v1.WriteOperation
-	(*WriteBatchResponse)(nil),     // 17: tidemark.kv.v1.WriteBatchResponse
-	(*BatchGetRequest)(nil),        // 18: tidemark.kv.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),       // 19: tidemark.kv.v1.BatchGetResponse
-	(*ScanRequest)(nil),            // 20: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),           // 21: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),       // 22: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),         // 23: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),      // 24: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),       // 25: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                   // 26: tidemark.kv.v1.Rows
-	(*Pair)(nil),                   // 27: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),           // 28: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),          // 29: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),     // 30: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),    // 31: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),             // 32: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),            // 33: tidemark.kv.v1.NowResponse
-	(*Error)(nil),                  // 34: tidemark.kv.v1.Error
-	(*clusterpb.Partition)(nil),    // 35: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),       // 36: tidemark.cluster.v1.Leader
+	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
+	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
+	(ErrorCode)(0),                       // 2: tidemark.kv.v1.ErrorCode
+	(Mutation_Kind)(0),                   // 3: tidemark.kv.v1.Mutation.Kind
+	(PushRequest_Kind)(0),                // 4: tidemark.kv.v1.PushRequest.Kind
+	(*Hello)(nil),                        // 5: tidemark.kv.v1.Hello
+	(*BatchRequest)(nil),                 // 6: tidemark.kv.v1.BatchRequest
+	(*BatchResponse)(nil),                // 7: tidemark.kv.v1.BatchResponse
+	(*Request)(nil),                      // 8: tidemark.kv.v1.Request
+	(*Response)(nil),                     // 9: tidemark.kv.v1.Response
+	(*Timestamp)(nil),                    // 10: tidemark.kv.v1.Timestamp
+	(*GetRequest)(nil),                   // 11: tidemark.kv.v1.GetRequest
+	(*ReadContext)(nil),                  // 12: tidemark.kv.v1.ReadContext
+	(*GetResponse)(nil),                  // 13: tidemark.kv.v1.GetResponse
+	(*PutRequest)(nil),                   // 14: tidemark.kv.v1.PutRequest
+	(*PutResponse)(nil),                  // 15: tidemark.kv.v1.PutResponse
+	(*DeleteRequest)(nil),                // 16: tidemark.kv.v1.DeleteRequest
+	(*DeleteResponse)(nil),               // 17: tidemark.kv.v1.DeleteResponse
+	(*CompareAndSwapRequest)(nil),        // 18: tidemark.kv.v1.CompareAndSwapRequest
+	(*CompareAndSwapResponse)(nil),       // 19: tidemark.kv.v1.CompareAndSwapResponse
+	(*WriteBatchRequest)(nil),            // 20: tidemark.kv.v1.WriteBatchRequest
+	(*WriteOperation)(nil),               // 21: tidemark.kv.v1.WriteOperation
+	(*WriteBatchResponse)(nil),           // 22: tidemark.kv.v1.WriteBatchResponse
+	(*BatchGetRequest)(nil),              // 23: tidemark.kv.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),             // 24: tidemark.kv.v1.BatchGetResponse
+	(*ScanRequest)(nil),                  // 25: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 26: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 27: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 28: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 29: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 30: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 31: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 32: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 33: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 34: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 35: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 36: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 37: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 38: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 39: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 40: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 41: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 42: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 43: tidemark.kv.v1.ReadSet
+	(*KeySpan)(nil),                      // 44: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 45: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 46: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 47: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 48: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 49: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 50: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 51: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 52: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 53: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 54: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 55: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 56: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 57: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 58: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 59: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 60: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 61: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 62: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 63: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 64: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 65: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 66: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
-	1,  // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
-	4,  // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
-	5,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
-	6,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
-	7,  // 4: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
-	9,  // 5: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
-	11, // 6: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
-	13, // 7: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
-	15, // 8: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
-	18, // 9: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	20, // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	28, // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	30, // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	32, // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	22, // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	6,  // 15: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	34, // 16: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	8,  // 17: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	10, // 18: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	12, // 19: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	14, // 20: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	17, // 21: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	19, // 22: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	21, // 23: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	29, // 24: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	31, // 25: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	33, // 26: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	24, // 27: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	6,  // 28: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 29: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 30: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 31: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 32: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 33: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 34: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	16, // 35: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	6,  // 36: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 37: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	8,  // 38: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	6,  // 39: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 40: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 41: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 42: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	23, // 43: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	6,  // 44: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 45: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	25, // 46: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	34, // 47: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	27, // 48: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	6,  // 49: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 50: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 51: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 52: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	6,  // 53: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	0,  // 54: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	35, // 55: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	36, // 56: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	6,  // 57: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	2,  // 58: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	3,  // 59: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	59, // [59:60] is the sub-list for method output_type
-	58, // [58:59] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	5,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
+	8,   // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
+	9,   // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
+	10,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 4: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
+	14,  // 5: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
+	16,  // 6: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
+	18,  // 7: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
+	20,  // 8: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
+	23,  // 9: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
+	25,  // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	33,  // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	35,  // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	37,  // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	27,  // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	41,  // 15: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	46,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	48,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	52,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	54,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	56,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	59,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	10,  // 22: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	63,  // 23: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	13,  // 24: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	15,  // 25: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	17,  // 26: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	19,  // 27: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	22,  // 28: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	24,  // 29: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	26,  // 30: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	34,  // 31: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	36,  // 32: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	38,  // 33: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	29,  // 34: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	45,  // 35: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	47,  // 36: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	50,  // 37: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	53,  // 38: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	55,  // 39: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	58,  // 40: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	60,  // 41: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	10,  // 42: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 43: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 44: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 45: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 46: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 47: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 48: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 49: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 50: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 51: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 52: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 53: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	21,  // 54: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	10,  // 55: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 56: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 57: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	13,  // 58: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	10,  // 59: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 60: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 61: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 62: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 63: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	28,  // 64: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	10,  // 65: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 66: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	30,  // 67: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	63,  // 68: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	32,  // 69: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	10,  // 70: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 71: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 72: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 73: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 74: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 75: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 76: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 77: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	3,   // 78: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	39,  // 79: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	40,  // 80: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	10,  // 81: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	42,  // 82: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	43,  // 83: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 84: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	44,  // 85: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	10,  // 86: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 87: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	43,  // 88: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 89: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 90: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	39,  // 91: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	10,  // 92: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	49,  // 93: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	51,  // 94: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 95: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	10,  // 96: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 97: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	39,  // 98: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	10,  // 99: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 100: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	10,  // 101: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 102: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	51,  // 103: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	39,  // 104: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	51,  // 105: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	57,  // 106: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	51,  // 107: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	61,  // 108: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	39,  // 109: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	62,  // 110: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	51,  // 111: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 112: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	65,  // 113: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	66,  // 114: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	10,  // 115: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	64,  // 116: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	1,   // 117: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	6,   // 118: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	7,   // 119: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	119, // [119:120] is the sub-list for method output_type
+	118, // [118:119] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -3016,6 +5312,13 @@ func file_kvpb_kv_proto_init() {
 		(*Request_DeleteRange)(nil),
 		(*Request_Now)(nil),
 		(*Request_MergeScan)(nil),
+		(*Request_Prepare)(nil),
+		(*Request_Refresh)(nil),
+		(*Request_EndTransaction)(nil),
+		(*Request_Push)(nil),
+		(*Request_HeartbeatTransaction)(nil),
+		(*Request_Resolve)(nil),
+		(*Request_InspectTransactions)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[4].OneofWrappers = []any{
 		(*Response_Get)(nil),
@@ -3029,8 +5332,15 @@ func file_kvpb_kv_proto_init() {
 		(*Response_DeleteRange)(nil),
 		(*Response_NowResult)(nil),
 		(*Response_MergeScan)(nil),
+		(*Response_Prepare)(nil),
+		(*Response_Refresh)(nil),
+		(*Response_EndTransaction)(nil),
+		(*Response_Push)(nil),
+		(*Response_HeartbeatTransaction)(nil),
+		(*Response_Resolve)(nil),
+		(*Response_InspectTransactions)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[12].OneofWrappers = []any{
+	file_kvpb_kv_proto_msgTypes[13].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
 		(*CompareAndSwapRequest_Value)(nil),
 		(*CompareAndSwapRequest_Version)(nil),
@@ -3040,8 +5350,8 @@ func file_kvpb_kv_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   34,
+			NumEnums:      5,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
