@@ -102,6 +102,9 @@ func (e *elections) observe(s kvtest.Sent) {
 		}
 	case raftpb.MsgVoteResp:
 		if !m.GetReject() {
+			if s.Realm == "data" {
+				e.w.voted(m.GetGroup(), granted{s.From, s.To})
+			}
 			b := ballot{r, m.GetFrom()}
 			if other = e.votes[b]; other == 0 {
 				e.votes[b] = m.GetTo()

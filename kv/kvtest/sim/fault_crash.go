@@ -63,6 +63,8 @@ func (f stop) Begin(w *World) (string, func() string) {
 	if !ok {
 		return absent(f.Server)
 	}
+	w.power <- struct{}{}
+	defer func() { <-w.power }()
 	w.checkHealthy(server)
 	if err := w.Cluster.Stop(server); err != nil {
 		w.Violation("stopping server %d: %v", server, err)
@@ -75,6 +77,8 @@ func (f stop) Begin(w *World) (string, func() string) {
 
 // kill takes the power from a server.
 func (w *World) kill(server, unsynced int) {
+	w.power <- struct{}{}
+	defer func() { <-w.power }()
 	w.checkHealthy(server)
 	if w.Cluster.Process(server) != nil {
 		w.count("crashes")
@@ -84,6 +88,8 @@ func (w *World) kill(server, unsynced int) {
 
 // start starts a server that is down.
 func (w *World) start(server int) {
+	w.power <- struct{}{}
+	defer func() { <-w.power }()
 	if w.Cluster.Process(server) != nil {
 		return
 	}

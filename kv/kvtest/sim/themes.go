@@ -18,7 +18,7 @@ type theme struct {
 func themesFor(d *Dice) []theme {
 	themes := []theme{
 		{"anything", 40, anything}, {"turnover", 25, turnover}, {"usurpation", 20, usurpation}, {"blackout", 8, blackout},
-		{"straggler", 8, straggler}, {"deposed", 12, deposed},
+		{"straggler", 8, straggler}, {"deposed", 12, deposed}, {"second thoughts", 12, secondThoughts},
 	}
 	if d.Hasty {
 		themes = append(themes, theme{"deposed", 60, deposed})
@@ -88,6 +88,24 @@ func usurpation(d *Dice, at time.Duration) []Fault {
 		fault(at, apart.At+apart.For-at, between{leader, campaigns, silent}),
 		fault(apart.At, d.Between(0, 30*time.Millisecond), crash{restarts, d.Of(0, 50, 100)}),
 		apart,
+	}
+}
+
+// secondThoughts is a follower that a leader hands over to, and that the other follower does not hear; the former leader votes for it and loses its power at
+// that moment. The new leader is cut off, so that the other follower campaigns too, in the same term, and asks who has voted already.
+func secondThoughts(d *Dice, at time.Duration) []Fault {
+	timeout := time.Second
+	if d.Hasty {
+		timeout = 150 * time.Millisecond
+	}
+	partition := d.IntN(100)
+	first, second := Target(fmt.Sprintf("follower.%d.0", partition)), Target(fmt.Sprintf("follower.%d.1", partition))
+	apart := d.Between(3*timeout, 6*timeout)
+	return []Fault{
+		fault(at, apart, between{first, second, silent}),
+		fault(at+20*time.Millisecond, d.Between(50*time.Millisecond, 300*time.Millisecond),
+			voterCrash{partition, d.Between(0, 2*time.Millisecond), d.Of(0, 0, 50, 100), apart}),
+		fault(at+30*time.Millisecond, 0, transfer{partition, 1, 0}),
 	}
 }
 

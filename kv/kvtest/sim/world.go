@@ -17,9 +17,13 @@ type World struct {
 
 	done    chan struct{} // closed when the schedule is over
 	running sync.WaitGroup
+	// power is held by who switches a server on or off. It is a channel because that can take virtual time.
+	power chan struct{}
 
 	mu struct {
 		sync.Mutex
+		// waiting are told of the next vote in their partition.
+		waiting map[uint64][]chan<- granted
 		// log and trace are the servers' log, and the last messages between them, at the first violation.
 		log, trace string
 		turns      int
@@ -31,7 +35,8 @@ type World struct {
 }
 
 func newWorld(cluster *kvtest.Cluster, cores int) *World {
-	w := &World{Cluster: cluster, cores: cores, done: make(chan struct{})}
+	w := &World{Cluster: cluster, cores: cores, done: make(chan struct{}), power: make(chan struct{}, 1)}
+	w.mu.waiting = make(map[uint64][]chan<- granted)
 	w.mu.counts, w.mu.excused, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool)
 	w.Run = proof.NewRun(func(ctx context.Context) (*kv.Client, error) { return cluster.Open(ctx) })
 	w.OnViolation = w.keepLog
