@@ -1,0 +1,103 @@
+package txn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+func appendTimestamp(dst []byte, t hlc.Timestamp) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(t.Wall)), uint64(t.Logical))
+}
+
+func appendBytes(dst, b []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
+}
+
+// decoder takes fields off the front of data. The first that does not fit sets err, and all after it are zero.
+type decoder struct {
+	data []byte
+	err  error
+}
+
+// begin takes the version off.
+func begin(data []byte, version byte) (*decoder, error) {
+	if len(data) == 0 {
+		return nil, errors.New("empty")
+	}
+	if data[0] != version {
+		return nil, fmt.Errorf("version %d, this program knows version %d", data[0], version)
+	}
+	return &decoder{data: data[1:]}, nil
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf(format, args...)
+	}
+	d.data = nil
+}
+
+func (d *decoder) byte(what string) byte {
+	if len(d.data) == 0 {
+		d.fail("it ends before its %s", what)
+		return 0
+	}
+	b := d.data[0]
+	d.data = d.data[1:]
+	return b
+}
+
+func (d *decoder) id() ID {
+	if len(d.data) < IDSize {
+		d.fail("it ends before its id")
+		return ID{}
+	}
+	id, err := ParseID(d.data[:IDSize])
+	if err != nil {
+		d.fail("%w", err)
+		return ID{}
+	}
+	d.data = d.data[IDSize:]
+	return id
+}
+
+// number is a uvarint in its shortest form, at most limit.
+func (d *decoder) number(what string, limit uint64) uint64 {
+	v, n := binary.Uvarint(d.data)
+	if n <= 0 || (n > 1 && d.data[n-1] == 0) || v > limit {
+		d.fail("malformed %s", what)
+		return 0
+	}
+	d.data = d.data[n:]
+	return v
+}
+
+func (d *decoder) timestamp(what string) hlc.Timestamp {
+	wall := d.number(what, 1<<63-1)
+	return hlc.Timestamp{Wall: int64(wall), Logical: uint32(d.number(what, 1<<32-1))}
+}
+
+// bytes is a length and as many bytes; they alias data.
+func (d *decoder) bytes(what string, limit uint64) []byte {
+	n := d.number(what, limit)
+	if n > uint64(len(d.data)) {
+		d.fail("it ends within its %s", what)
+		return nil
+	}
+	b := d.data[:n:n]
+	d.data = d.data[n:]
+	return b
+}
+
+// rest is all that is left; nil if nothing is.
+func (d *decoder) rest() []byte {
+	if len(d.data) == 0 {
+		return nil
+	}
+	b := d.data[:len(d.data):len(d.data)]
+	d.data = nil
+	return b
+}

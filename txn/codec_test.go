@@ -1,0 +1,206 @@
+package txn
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+func ts(wall int64) hlc.Timestamp { return hlc.Timestamp{Wall: wall} }
+
+func testID(n byte) ID { return ID{0: 0xab, 15: n} }
+
+func sampleInfo() Info {
+	return Info{ID: testID(1), Begun: ts(10), Started: hlc.Timestamp{Wall: 1 << 60, Logical: 3}, Keyspace: 7, Anchor: []byte("an\x00chor")}
+}
+
+func sampleLocks() []Lock {
+	base := Lock{
+		Transaction: sampleInfo(), Prepared: hlc.Timestamp{Wall: 1<<63 - 1, Logical: 1<<32 - 1},
+		Request: mvcc.RequestID{Client: 1<<64 - 1, Sequence: 300}, Laid: 1 << 61,
+	}
+	put, empty, deletion, lock := base, base, base, base
+	put.Value = []byte("value\x00")
+	deletion.Kind, lock.Kind = kvpb.Mutation_DELETE, kvpb.Mutation_LOCK
+	lock.Request, lock.Laid = mvcc.RequestID{}, 0
+	return []Lock{put, empty, deletion, lock}
+}
+
+func sampleRecords() []Record {
+	i := sampleInfo()
+	return []Record{
+		{Begun: i.Begun, Started: i.Started, Heard: 5},
+		{Begun: i.Begun, Started: i.Started, Timestamp: ts(99)},
+		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next(), Heard: 5,
+			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")}, {Key: make([]byte, keys.MaxKeySize)}}},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+	}
+}
+
+func TestCodecs(t *testing.T) {
+	for _, l := range sampleLocks() {
+		got, err := DecodeLock(l.Append(nil))
+		if err != nil || !reflect.DeepEqual(got, l) {
+			t.Errorf("%+v\nbecame %+v, %v", l, got, err)
+		}
+	}
+	for _, r := range sampleRecords() {
+		got, err := DecodeRecord(r.Append(nil))
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("%+v\nbecame %+v, %v", r, got, err)
+		}
+	}
+}
+
+// No beginning of what is stored decodes, but for a lock's value, which has no length of its own.
+func TestTruncatedIsRefused(t *testing.T) {
+	for _, l := range sampleLocks() {
+		whole := l.Append(nil)
+		for n := range len(whole) - len(l.Value) {
+			if got, err := DecodeLock(whole[:n]); err == nil {
+				t.Fatalf("%d of %d bytes of a lock: %+v", n, len(whole), got)
+			}
+		}
+	}
+	for _, r := range sampleRecords() {
+		whole := r.Append(nil)
+		for n := range whole {
+			if got, err := DecodeRecord(whole[:n]); err == nil {
+				t.Fatalf("%d of %d bytes of a record: %+v", n, len(whole), got)
+			}
+		}
+		if got, err := DecodeRecord(append(whole, 0)); err == nil {
+			t.Fatalf("a byte more than a record: %+v", got)
+		}
+	}
+}
+
+// The errors say what is wrong.
+func TestMalformedIsRefused(t *testing.T) {
+	lock := func(change func(*Lock)) []byte {
+		l := sampleLocks()[0]
+		change(&l)
+		return l.Append(nil)
+	}
+	for _, c := range []struct {
+		data []byte
+		want string
+	}{
+		{[]byte{}, "empty"},
+		{[]byte{9, 1}, "version 9"},
+		{lock(func(l *Lock) { l.Kind = kvpb.Mutation_UNLOCK }), "unknown kind"},
+		{lock(func(l *Lock) { l.Kind = -1 }), "unknown kind"},
+		{lock(func(l *Lock) { l.Kind = kvpb.Mutation_DELETE }), "a DELETE with a value of 6 bytes"},
+		{lock(func(l *Lock) { l.Transaction.ID = ID{} }), "zero bytes"},
+		{lock(func(l *Lock) { l.Transaction.Begun = hlc.Timestamp{} }), "first attempt began"},
+		{lock(func(l *Lock) { l.Transaction.Started = hlc.Timestamp{} }), "this attempt began"},
+		{lock(func(l *Lock) { l.Transaction.Started = ts(9) }), "before the first one"},
+		{lock(func(l *Lock) { l.Transaction.Anchor = nil }), "the key is empty"},
+		{lock(func(l *Lock) { l.Transaction.Anchor = make([]byte, keys.MaxKeySize+1) }), "malformed anchor"},
+		{lock(func(l *Lock) { l.Prepared = hlc.Timestamp{} }), "no prepared timestamp"},
+		{lock(func(l *Lock) { l.Prepared.Wall = -1 }), "malformed prepared timestamp"},
+		{lock(func(l *Lock) { l.Value = make([]byte, keys.MaxValueSize+1) }), "the value is too large"},
+		{[]byte{lockVersion, 1, 2}, "ends before its id"},
+	} {
+		if _, err := DecodeLock(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("lock %.40x: %v, want something about %q", c.data, err, c.want)
+		}
+	}
+
+	record := func(n int, change func(*Record)) []byte {
+		r := sampleRecords()[n]
+		change(&r)
+		return r.Append(nil)
+	}
+	for _, c := range []struct {
+		data []byte
+		want string
+	}{
+		{[]byte{}, "empty"},
+		{[]byte{9, 1}, "version 9"},
+		{record(0, func(r *Record) { r.State = 3 }), "unknown state 3"},
+		{record(0, func(r *Record) { r.State = -1 }), "unknown state"},
+		{record(0, func(r *Record) { r.Finished = r.Started.Next() }), "pending, and yet finished"},
+		{record(0, func(r *Record) { r.Participants = []Participant{{Key: []byte("a")}} }), "pending, and yet finished"},
+		{record(0, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "pending, and yet finished"},
+		{record(0, func(r *Record) { r.Begun = hlc.Timestamp{} }), "first attempt began"},
+		{record(2, func(r *Record) { r.Timestamp = hlc.Timestamp{} }), "without a timestamp"},
+		{record(2, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "reason to abort"},
+		{record(2, func(r *Record) { r.Finished = r.Started }), "not after it started"},
+		{record(2, func(r *Record) { r.Participants = []Participant{{}} }), "the key is empty"},
+		{record(2, func(r *Record) { r.Participants = []Participant{{Key: make([]byte, keys.MaxKeySize+1)}} }), "malformed participant's key"},
+		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
+		{record(3, func(r *Record) { r.Reason = 4 }), "unknown reason 4"},
+		{record(3, func(r *Record) { r.Timestamp = ts(1) }), "aborted, and yet with a timestamp"},
+		{append(bytes.TrimSuffix(record(0, func(*Record) {}), []byte{0}), 0xff, 0xff, 0xff, 0xff, 0x0f), "participants in 0 bytes"},
+	} {
+		if _, err := DecodeRecord(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("record %.40x: %v, want something about %q", c.data, err, c.want)
+		}
+	}
+}
+
+// What decodes encodes to the same bytes, and nothing panics.
+func FuzzDecodeLock(f *testing.F) {
+	for _, l := range sampleLocks() {
+		f.Add(l.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := DecodeLock(data)
+		if err != nil {
+			return
+		}
+		if again := l.Append(nil); !bytes.Equal(again, data) {
+			t.Fatalf("%x decodes and encodes to %x", data, again)
+		}
+	})
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	for _, r := range sampleRecords() {
+		f.Add(r.Append(nil))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRecord(data)
+		if err != nil {
+			return
+		}
+		if again := r.Append(nil); !bytes.Equal(again, data) {
+			t.Fatalf("%x decodes and encodes to %x", data, again)
+		}
+	})
+}
+
+// Whatever a message says, what is accepted can be stored, and read again.
+func FuzzParseInfo(f *testing.F) {
+	sample, err := proto.Marshal(sampleInfo().Proto())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sample)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m kvpb.Transaction
+		if proto.Unmarshal(data, &m) != nil {
+			return
+		}
+		i, err := ParseInfo(&m)
+		if err != nil {
+			return
+		}
+		if again, err := ParseInfo(i.Proto()); err != nil || !reflect.DeepEqual(again, i) {
+			t.Fatalf("%+v became %+v, %v", i, again, err)
+		}
+		l := Lock{Transaction: i, Prepared: ts(1)}
+		if got, err := DecodeLock(l.Append(nil)); err != nil || !reflect.DeepEqual(got, l) {
+			t.Fatalf("%+v became %+v, %v", l, got, err)
+		}
+	})
+}

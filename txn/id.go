@@ -1,0 +1,66 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// IDSize is the length of an ID in bytes.
+const IDSize = 16
+
+// ID names one attempt of a transaction: random bytes, chosen by the client. The zero ID is no transaction.
+type ID [IDSize]byte
+
+// ParseID reads an id from a message. It fails on anything but IDSize bytes that are not all zero.
+func ParseID(b []byte) (ID, error) {
+	if len(b) != IDSize {
+		return ID{}, fmt.Errorf("a transaction id has %d bytes, this one has %d", IDSize, len(b))
+	}
+	id := ID(b)
+	if id.IsZero() {
+		return ID{}, fmt.Errorf("a transaction id of %d zero bytes is none", IDSize)
+	}
+	return id, nil
+}
+
+// ParseOptionalID reads an id where no bytes mean that there is no transaction; then it is the zero ID.
+func ParseOptionalID(b []byte) (ID, error) {
+	if len(b) == 0 {
+		return ID{}, nil
+	}
+	return ParseID(b)
+}
+
+// IsZero reports whether it is no transaction.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// Bytes is the id's wire form: a new slice, nil for the zero ID.
+func (id ID) Bytes() []byte {
+	if id.IsZero() {
+		return nil
+	}
+	return append([]byte(nil), id[:]...)
+}
+
+// String is the id in hexadecimal, or "none".
+func (id ID) String() string {
+	if id.IsZero() {
+		return "none"
+	}
+	return hex.EncodeToString(id[:])
+}
+
+// Older reports whether transaction a goes before transaction b in a conflict: it began before, or at the same time with the
+// lower id. What is no transaction (the zero ID) is younger than every transaction. A transaction is not older than itself.
+func Older(aBegun hlc.Timestamp, a ID, bBegun hlc.Timestamp, b ID) bool {
+	if a.IsZero() || b.IsZero() {
+		return !a.IsZero()
+	}
+	if c := aBegun.Compare(bBegun); c != 0 {
+		return c < 0
+	}
+	return bytes.Compare(a[:], b[:]) < 0
+}

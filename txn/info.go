@@ -1,0 +1,74 @@
+package txn
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Info says which transaction something belongs to. It is never changed once it is made.
+type Info struct {
+	// ID names the attempt.
+	ID ID
+	// Begun is when the first attempt began: the age, by which conflicts are decided.
+	Begun hlc.Timestamp
+	// Started is when this attempt began: nothing of it happened at or below.
+	Started hlc.Timestamp
+	// Keyspace and Anchor, a user key, say where the record lies.
+	Keyspace keys.KeyspaceID
+	Anchor   []byte
+}
+
+// ParseInfo reads whose a request is. It fails, and says why, on anything that no client can have meant. The result shares no
+// memory with the message.
+func ParseInfo(t *kvpb.Transaction) (Info, error) {
+	if t == nil {
+		return Info{}, errors.New("the request does not say which transaction it is of")
+	}
+	id, err := ParseID(t.Id)
+	if err != nil {
+		return Info{}, err
+	}
+	i := Info{
+		ID: id, Begun: rpc.FromTimestamp(t.Begun), Started: rpc.FromTimestamp(t.Started),
+		Keyspace: keys.KeyspaceID(t.Keyspace), Anchor: bytes.Clone(t.Anchor),
+	}
+	if err := i.validate(); err != nil {
+		return Info{}, fmt.Errorf("transaction %s: %w", id, err)
+	}
+	return i, nil
+}
+
+func (i *Info) validate() error {
+	if err := keys.ValidateUserKey(i.Anchor); err != nil {
+		return fmt.Errorf("anchor: %w", err)
+	}
+	return validateAge(i.Begun, i.Started)
+}
+
+func validateAge(begun, started hlc.Timestamp) error {
+	switch {
+	case begun.IsZero():
+		return errors.New("it does not say when its first attempt began")
+	case started.IsZero():
+		return errors.New("it does not say when this attempt began")
+	case started.Less(begun):
+		return fmt.Errorf("this attempt began at %s, before the first one at %s", started, begun)
+	}
+	return nil
+}
+
+// Proto is the wire form. The anchor is shared with it.
+func (i Info) Proto() *kvpb.Transaction {
+	return &kvpb.Transaction{
+		Id: i.ID.Bytes(), Begun: rpc.ToTimestamp(i.Begun), Keyspace: uint32(i.Keyspace), Anchor: i.Anchor, Started: rpc.ToTimestamp(i.Started),
+	}
+}
+
+// OlderThan reports whether i goes before j in a conflict.
+func (i Info) OlderThan(j Info) bool { return Older(i.Begun, i.ID, j.Begun, j.ID) }

@@ -1,0 +1,141 @@
+package txn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Record is what the coordinator stores of a transaction. It is never changed once it is made: a decision makes another one.
+type Record struct {
+	State kvpb.TransactionState
+	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit above it, and zero is no bound.
+	Timestamp hlc.Timestamp
+	// Reason is why an ABORTED one is.
+	Reason kvpb.AbortReason
+	// Begun and Started are the transaction's, as in Info.
+	Begun, Started hlc.Timestamp
+	// Heard is when the client was last heard of, in nanoseconds since the epoch by the coordinator's physical clock.
+	Heard int64
+	// Finished is when it was decided, above Started; zero while PENDING.
+	Finished hlc.Timestamp
+	// Participants are a key of each partition in which there were intents when the client ended the transaction.
+	Participants []Participant
+}
+
+// Participant is a partition that a transaction writes to, by one of its keys.
+type Participant struct {
+	Keyspace keys.KeyspaceID
+	// Key is a user key.
+	Key []byte
+}
+
+// recordVersion is the first byte of a stored Record:
+//
+//	version            1 byte
+//	state              1 byte: TransactionState + 1
+//	reason             1 byte
+//	timestamp, begun, started, finished   wall and logical, uvarint each
+//	heard              uvarint
+//	participants       uvarint count; for each uvarint keyspace, uvarint length, key
+const recordVersion = 1
+
+// Append encodes the record. The fields must be such as Decode accepts.
+func (r *Record) Append(dst []byte) []byte {
+	dst = append(dst, recordVersion, byte(r.State)+1, byte(r.Reason))
+	for _, t := range [...]hlc.Timestamp{r.Timestamp, r.Begun, r.Started, r.Finished} {
+		dst = appendTimestamp(dst, t)
+	}
+	dst = binary.AppendUvarint(dst, uint64(r.Heard))
+	dst = binary.AppendUvarint(dst, uint64(len(r.Participants)))
+	for _, p := range r.Participants {
+		dst = binary.AppendUvarint(dst, uint64(p.Keyspace))
+		dst = appendBytes(dst, p.Key)
+	}
+	return dst
+}
+
+// DecodeRecord is the reverse of Append. The result does not alias data. Its errors do not name the transaction.
+func DecodeRecord(data []byte) (Record, error) {
+	d, err := begin(data, recordVersion)
+	if err != nil {
+		return Record{}, fmt.Errorf("transaction record: %w", err)
+	}
+	r := Record{State: kvpb.TransactionState(d.byte("state")) - 1, Reason: kvpb.AbortReason(d.byte("reason"))}
+	r.Timestamp = d.timestamp("timestamp")
+	r.Begun, r.Started, r.Finished = d.timestamp("begun"), d.timestamp("started"), d.timestamp("finished")
+	r.Heard = int64(d.number("time", 1<<63-1))
+	n := d.number("number of participants", 1<<63-1)
+	// Each takes two bytes at least, so what is set aside is bounded by what is there.
+	if n > uint64(len(d.data)/2) {
+		d.fail("%d participants in %d bytes", n, len(d.data))
+	} else if n > 0 {
+		r.Participants = make([]Participant, 0, n)
+	}
+	for ; n > 0 && d.err == nil; n-- {
+		r.Participants = append(r.Participants, Participant{
+			Keyspace: keys.KeyspaceID(d.number("keyspace", 1<<32-1)),
+			Key:      append([]byte(nil), d.bytes("participant's key", keys.MaxKeySize)...),
+		})
+	}
+	if len(d.data) > 0 {
+		d.fail("%d bytes too many", len(d.data))
+	}
+	if d.err == nil {
+		d.err = r.validate()
+	}
+	if d.err != nil {
+		return Record{}, fmt.Errorf("transaction record: %w", d.err)
+	}
+	return r, nil
+}
+
+func (r *Record) validate() error {
+	if err := validateAge(r.Begun, r.Started); err != nil {
+		return err
+	}
+	switch r.State {
+	case kvpb.TransactionState_PENDING:
+		if !r.Finished.IsZero() || len(r.Participants) > 0 || r.Reason != kvpb.AbortReason_NO_REASON {
+			return errors.New("pending, and yet finished")
+		}
+		return nil
+	case kvpb.TransactionState_COMMITTED:
+		if r.Timestamp.IsZero() || r.Reason != kvpb.AbortReason_NO_REASON {
+			return errors.New("committed without a timestamp, or with a reason to abort")
+		}
+	case kvpb.TransactionState_ABORTED:
+		switch r.Reason {
+		case kvpb.AbortReason_ROLLED_BACK, kvpb.AbortReason_WOUNDED, kvpb.AbortReason_ABANDONED:
+		default:
+			return fmt.Errorf("aborted for an unknown reason %d", r.Reason)
+		}
+		if !r.Timestamp.IsZero() {
+			return errors.New("aborted, and yet with a timestamp")
+		}
+	default:
+		return fmt.Errorf("unknown state %d", r.State)
+	}
+	if r.Finished.LessEq(r.Started) {
+		return fmt.Errorf("finished at %s, not after it started at %s", r.Finished, r.Started)
+	}
+	for _, p := range r.Participants {
+		if err := keys.ValidateUserKey(p.Key); err != nil {
+			return fmt.Errorf("participant: %w", err)
+		}
+	}
+	return nil
+}
+
+// Decided reports whether the record says COMMITTED or ABORTED, and so will for ever. A nil record is not decided.
+func (r *Record) Decided() bool { return r != nil && r.State != kvpb.TransactionState_PENDING }
+
+// Collectible reports whether garbage collection may remove the record: it is decided, and every request that would make it anew is
+// refused under that threshold.
+func (r *Record) Collectible(threshold hlc.Timestamp) bool {
+	return r.Decided() && r.Finished.LessEq(threshold)
+}
