@@ -19,7 +19,7 @@ import (
 type faultFS struct {
 	vfs.FS
 	mu sync.Mutex
-	// ask returns how many of n bytes may be written, and an error. op is "create", "write" or "sync".
+	// ask returns how many of n bytes may be written, and an error. op is "create", "write", "sync" or "read".
 	ask func(op, name string, n int) (int, error)
 }
 
@@ -61,6 +61,11 @@ func (s *faultFS) ReuseForWrite(o, name string, c vfs.DiskWriteCategory) (vfs.Fi
 	return s.wrap(f, name, err)
 }
 
+func (s *faultFS) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
+	f, err := s.FS.Open(name, o...)
+	return s.wrap(f, name, err)
+}
+
 func (s *faultFS) OpenDir(name string) (vfs.File, error) {
 	f, err := s.FS.OpenDir(name)
 	return s.wrap(f, name, err)
@@ -80,6 +85,13 @@ func (f *faultFile) Write(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+func (f *faultFile) ReadAt(p []byte, offset int64) (int, error) {
+	if _, err := f.fs.do("read", f.name, len(p)); err != nil {
+		return 0, err
+	}
+	return f.File.ReadAt(p, offset)
 }
 
 func (f *faultFile) Sync() error {

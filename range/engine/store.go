@@ -35,10 +35,11 @@ type store struct {
 	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet are one event.
 	flushed chan struct{}
 	// stop ends the event goroutine.
-	stop       chan struct{}
-	goroutines sync.WaitGroup
-	closed     sync.Once
-	closeErr   error
+	stop        chan struct{}
+	goroutines  sync.WaitGroup
+	closed      sync.Once
+	closeErr    error
+	compactions *compactions
 	// ended: Close has gone so far that calls are refused. Pebble would panic.
 	ended atomic.Bool
 }
@@ -81,6 +82,8 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	p.FS = s.fs
 	p.Lock = s.lock
 	p.Logger = pebbleLogger{s.g}
+	s.compactions = newCompactions(s.g)
+	p.Experimental.CompactionScheduler = s.compactions
 	p.EventListener = s.listener()
 	// EnsureDefaults here, so that tables for ingestion are written by the same options.
 	p.EnsureDefaults()
@@ -150,7 +153,10 @@ func (s *store) listener() *pebble.EventListener {
 			default:
 			}
 		},
-		CompactionEnd: func(pebble.CompactionInfo) { s.admission.kick() },
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			s.compactions.ended(info.Err)
+			s.admission.kick()
+		},
 	}
 }
 
