@@ -57,6 +57,8 @@ func validateAge(begun, started hlc.Timestamp) error {
 		return errors.New("it does not say when its first attempt began")
 	case started.IsZero():
 		return errors.New("it does not say when this attempt began")
+	case started.Wall == hlc.MaxTimestamp.Wall:
+		return fmt.Errorf("this attempt began at %s, which no clock shows", started)
 	case started.Less(begun):
 		return fmt.Errorf("this attempt began at %s, before the first one at %s", started, begun)
 	}

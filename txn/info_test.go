@@ -37,6 +37,7 @@ func TestParseInfo(t *testing.T) {
 		{func(m *kvpb.Transaction) { m.Begun = nil }, "first attempt began"},
 		{func(m *kvpb.Transaction) { m.Started = &kvpb.Timestamp{} }, "this attempt began"},
 		{func(m *kvpb.Transaction) { m.Begun = &kvpb.Timestamp{Wall: math.MaxUint64} }, "before the first one"},
+		{func(m *kvpb.Transaction) { m.Started = &kvpb.Timestamp{Wall: math.MaxUint64} }, "no clock shows"},
 		{func(m *kvpb.Transaction) { m.Anchor = nil }, "the key is empty"},
 		{func(m *kvpb.Transaction) { m.Anchor = make([]byte, keys.MaxKeySize+1) }, "the key is too large"},
 	} {

@@ -1,0 +1,166 @@
+package txn
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Present is what a coordinator knows of time while it decides.
+type Present struct {
+	// Physical is its physical clock, in nanoseconds since the epoch.
+	Physical int64
+	// Since is when, by that clock, it began to lead: who was silent before cannot have been heard by it. 0 is long ago.
+	Since int64
+	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the clock refuses is refused before
+	// there is anything to decide, so that no record outlives its time or keeps its transaction from ever committing.)
+	Now hlc.Timestamp
+	// Threshold is the garbage collection threshold of the partition.
+	Threshold hlc.Timestamp
+}
+
+// Decision is what becomes of a request.
+type Decision struct {
+	// Record replaces the present record before the answer may be given; nil if that stays as it is, or there is none.
+	Record *Record
+	// Status is the answer, unless the request is Refused.
+	Status  *kvpb.TransactionStatus
+	Refused *Refusal
+}
+
+// Refusal is a request's end without a status.
+type Refusal struct {
+	Code kvpb.ErrorCode
+	// Message is a sentence for people.
+	Message string
+	// Timestamp goes with TRANSACTION_PUSHED, Reason with TRANSACTION_ABORTED.
+	Timestamp hlc.Timestamp
+	Reason    kvpb.AbortReason
+}
+
+// Proto is the wire form.
+func (r *Refusal) Proto() *kvpb.Error {
+	e := &kvpb.Error{Code: r.Code, Message: r.Message, Timestamp: rpc.ToTimestamp(r.Timestamp)}
+	if r.Reason != kvpb.AbortReason_NO_REASON {
+		e.Conflict = &kvpb.Conflict{Reason: r.Reason}
+	}
+	return e
+}
+
+// DecideEnd decides a transaction. record is what is there now, with what is on its way to be applied taken for applied; nil if
+// there is none.
+func DecideEnd(record *Record, e *End, p Present) Decision {
+	i := &e.Transaction
+	switch {
+	case record.Decided():
+		if e.Commit && record.State == kvpb.TransactionState_ABORTED {
+			return Decision{Refused: &Refusal{
+				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason,
+				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID, because(record.Reason)),
+			}}
+		}
+		return Decision{Status: record.Status()}
+	case record == nil && i.Started.Less(p.Threshold):
+		return tooOld(i, p)
+	case !e.Commit:
+		return decided(finished(record, i, p).abort(kvpb.AbortReason_ROLLED_BACK, e.Participants))
+	case record != nil && e.Timestamp.LessEq(record.Timestamp):
+		return Decision{Refused: &Refusal{
+			Code: kvpb.ErrorCode_TRANSACTION_PUSHED, Timestamp: record.Timestamp,
+			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: somebody has read below", i.ID, e.Timestamp, record.Timestamp),
+		}}
+	}
+	return decided(finished(record, i, p).commit(e.Timestamp, e.Participants))
+}
+
+// DecideHeartbeat notes that a transaction's client lives.
+func DecideHeartbeat(record *Record, i *Info, p Present) Decision {
+	switch {
+	case record.Decided():
+		return Decision{Status: record.Status()}
+	case record == nil && i.Started.Less(p.Threshold):
+		return tooOld(i, p)
+	}
+	next := pending(record, i, 0)
+	// By the clock of whoever leads now, which may be behind that of an earlier leader.
+	next.Heard = max(0, p.Physical)
+	return decided(next)
+}
+
+// DecidePush says how a transaction stands, and changes that as the push asks and its rights allow.
+func DecidePush(record *Record, q *Push, p Present) Decision {
+	i := &q.Pushee
+	// What was seen later than now was seen just now: clocks differ.
+	heard := max(0, min(q.Seen, p.Physical))
+	if record != nil {
+		heard = max(heard, record.Heard)
+	}
+	switch {
+	case record.Decided():
+		return Decision{Status: record.Status()}
+	case record == nil && i.Started.Less(p.Threshold):
+		return tooOld(i, p)
+	case p.Physical-max(heard, p.Since) > int64(Abandoned):
+		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
+	case q.Kind == kvpb.PushRequest_ABORT && Older(q.PusherBegun, q.Pusher, i.Begun, i.ID):
+		return decided(finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil))
+	case q.Kind == kvpb.PushRequest_TIMESTAMP && (record == nil || record.Timestamp.Less(q.Above)):
+		next := pending(record, i, heard)
+		next.Timestamp = q.Above
+		return decided(next)
+	}
+	return Decision{Status: record.Status()}
+}
+
+func decided(next *Record) Decision { return Decision{Record: next, Status: next.Status()} }
+
+// pending is a copy of a pending record, or the first one of a transaction, heard of at that time at least.
+func pending(record *Record, i *Info, heard int64) *Record {
+	if record == nil {
+		return &Record{Begun: i.Begun, Started: i.Started, Heard: heard}
+	}
+	next := *record
+	next.Heard = max(next.Heard, heard)
+	return &next
+}
+
+// finished is a copy of a pending record, or the first one of a transaction, that is to be decided now.
+func finished(record *Record, i *Info, p Present) *Record {
+	next := pending(record, i, 0)
+	// INVARIANT: above Started. The record goes when the threshold has reached Finished, and is refused from then on.
+	next.Finished = hlc.Max(p.Now, next.Started.Next())
+	return next
+}
+
+func (r *Record) commit(at hlc.Timestamp, participants []Participant) *Record {
+	r.State, r.Timestamp, r.Participants = kvpb.TransactionState_COMMITTED, at, participants
+	return r
+}
+
+func (r *Record) abort(reason kvpb.AbortReason, participants []Participant) *Record {
+	r.State, r.Timestamp, r.Reason, r.Participants = kvpb.TransactionState_ABORTED, hlc.Timestamp{}, reason, participants
+	return r
+}
+
+func tooOld(i *Info, p Present) Decision {
+	return Decision{Refused: &Refusal{
+		Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+		Message: fmt.Sprintf("transaction %s began at %s, and what was decided is kept since %s only; its outcome cannot be told any more",
+			i.ID, i.Started, p.Threshold),
+	}}
+}
+
+// because is a reason in words.
+func because(reason kvpb.AbortReason) string {
+	switch reason {
+	case kvpb.AbortReason_ROLLED_BACK:
+		return "it was rolled back"
+	case kvpb.AbortReason_WOUNDED:
+		return "an older transaction wanted one of its keys"
+	case kvpb.AbortReason_ABANDONED:
+		return fmt.Sprintf("nothing was heard of its client for %s", Abandoned)
+	}
+	return reason.String()
+}

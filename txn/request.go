@@ -1,0 +1,112 @@
+package txn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// MaxParticipants is how many partitions a transaction may write to: as many as it may write keys.
+	MaxParticipants = 100_000
+	// MaxParticipantBytes bounds the keys by which it names them, together.
+	MaxParticipantBytes = 8 << 20
+)
+
+// The requests to a coordinator, as they are once they have been looked at. They share no memory with the messages. The errors say
+// what is wrong with a message; it is as wrong in every attempt.
+
+// End is an EndTransaction.
+type End struct {
+	Transaction Info
+	Commit      bool
+	// Timestamp is the commit timestamp; zero if not Commit.
+	Timestamp    hlc.Timestamp
+	Participants []Participant
+}
+
+// ParseEnd looks at an EndTransaction.
+func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
+	info, err := ParseInfo(q.GetTransaction())
+	if err != nil {
+		return nil, err
+	}
+	e := &End{Transaction: info, Commit: q.Commit}
+	bad := func(format string, args ...any) (*End, error) {
+		return nil, fmt.Errorf("transaction %s: "+format, append([]any{info.ID}, args...)...)
+	}
+	if e.Commit {
+		if e.Timestamp = rpc.FromTimestamp(q.CommitTimestamp); e.Timestamp.IsZero() {
+			return bad("it is to be committed, without a timestamp")
+		}
+	}
+	if n := len(q.Participants); n > MaxParticipants {
+		return bad("%d participants, at most %d", n, MaxParticipants)
+	} else if n > 0 {
+		e.Participants = make([]Participant, n)
+	}
+	size := 0
+	for i, p := range q.Participants {
+		if err := keys.ValidateUserKey(p.GetKey()); err != nil {
+			return bad("participant: %w", err)
+		}
+		if size += len(p.Key); size > MaxParticipantBytes {
+			return bad("the keys of its participants take more than %d bytes", MaxParticipantBytes)
+		}
+		e.Participants[i] = Participant{Keyspace: keys.KeyspaceID(p.Keyspace), Key: append([]byte(nil), p.Key...)}
+	}
+	return e, nil
+}
+
+// Push is a push.
+type Push struct {
+	Pushee Info
+	// Seen is when the pushee's lock was laid, in nanoseconds since the epoch by the clock of another leader.
+	Seen int64
+	Kind kvpb.PushRequest_Kind
+	// Above is the timestamp above which the pushee is to stay; zero if Kind is not TIMESTAMP.
+	Above hlc.Timestamp
+	// PusherBegun and Pusher are the age and id of who pushes; zero for what is no transaction.
+	PusherBegun hlc.Timestamp
+	Pusher      ID
+}
+
+// ParsePush looks at a push.
+func ParsePush(q *kvpb.PushRequest) (*Push, error) {
+	info, err := ParseInfo(q.GetPushee())
+	if err != nil {
+		return nil, err
+	}
+	p := &Push{Pushee: info, Seen: rpc.FromTimestamp(q.Seen).Wall, Kind: q.Kind, PusherBegun: rpc.FromTimestamp(q.PusherBegun)}
+	if p.Pusher, err = ParseOptionalID(q.Pusher); err == nil {
+		err = p.validate(q)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("push of transaction %s: %w", info.ID, err)
+	}
+	return p, nil
+}
+
+func (p *Push) validate(q *kvpb.PushRequest) error {
+	switch {
+	case p.Seen == 0:
+		// Taken for long ago, it would abort a transaction that has no record yet.
+		return errors.New("it does not say when the transaction was seen")
+	case !p.Pusher.IsZero() && p.PusherBegun.IsZero():
+		return errors.New("it does not say when the pusher began")
+	}
+	switch p.Kind {
+	case kvpb.PushRequest_STATUS, kvpb.PushRequest_ABORT:
+	case kvpb.PushRequest_TIMESTAMP:
+		if p.Above = rpc.FromTimestamp(q.Above); p.Above.IsZero() {
+			return errors.New("it does not say above which timestamp")
+		}
+	default:
+		return fmt.Errorf("unknown kind %d", p.Kind)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package txn
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A scenario is one coordinator, which decides what the file asks. Times are in seconds; its clocks agree, and stand unless
+// they are moved.
+type scenario struct {
+	t       *testing.T
+	d       *datadriven.TestData
+	present Present
+	infos   map[string]*Info
+	records map[string]*Record
+}
+
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/decision", func(t *testing.T, path string) {
+		s := &scenario{t: t, infos: map[string]*Info{}, records: map[string]*Record{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.d = d
+			return s.command()
+		})
+	})
+}
+
+// time is the argument of that name; zero if there is none.
+func (s *scenario) time(name string) hlc.Timestamp {
+	var text string
+	if s.d.MaybeScanArgs(s.t, name, &text); text == "" {
+		return hlc.Timestamp{}
+	}
+	at, err := hlc.Parse(text)
+	if err != nil {
+		s.d.Fatalf(s.t, "%v", err)
+	}
+	return at
+}
+
+// transaction is the one that an argument names; nil if there is no such argument.
+func (s *scenario) transaction(argument string) *Info {
+	var name string
+	if s.d.MaybeScanArgs(s.t, argument, &name); name == "" {
+		return nil
+	}
+	i := s.infos[name]
+	if i == nil {
+		s.d.Fatalf(s.t, "no transaction %s has begun", name)
+	}
+	return i
+}
+
+func (s *scenario) command() string {
+	switch s.d.Cmd {
+	case "clock": // at=TIME [new-leader]
+		s.present.Now = s.time("at")
+		s.present.Physical = s.present.Now.Wall
+		if s.d.HasArg("new-leader") {
+			s.present.Since = s.present.Physical
+		}
+		return "ok\n"
+	case "begin": // t=NAME [begun=TIME]: now
+		var name string
+		s.d.ScanArgs(s.t, "t", &name)
+		i := &Info{ID: testID(byte(len(s.infos) + 1)), Begun: s.present.Now, Started: s.present.Now, Anchor: []byte(name)}
+		if s.d.HasArg("begun") {
+			i.Begun = s.time("begun")
+		}
+		s.infos[name] = i
+		return "ok\n"
+	case "collect": // threshold=TIME
+		s.present.Threshold = s.time("threshold")
+		maps.DeleteFunc(s.records, func(_ string, r *Record) bool { return r.Collectible(s.present.Threshold) })
+		return s.show()
+	case "show":
+		return s.show()
+	}
+
+	i := s.transaction("t")
+	record := s.records[string(i.Anchor)]
+	var decision Decision
+	switch s.d.Cmd {
+	case "commit", "rollback": // t=NAME [at=TIME]
+		e, err := ParseEnd(&kvpb.EndTransactionRequest{
+			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", CommitTimestamp: rpc.ToTimestamp(s.time("at")),
+			Participants: []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor}},
+		})
+		if err != nil {
+			return "invalid: " + err.Error() + "\n"
+		}
+		decision = DecideEnd(record, e, s.present)
+	case "heartbeat": // t=NAME
+		decision = DecideHeartbeat(record, i, s.present)
+	case "push": // t=NAME kind=KIND seen=TIME [above=TIME] [by=NAME]
+		kind := "STATUS"
+		s.d.MaybeScanArgs(s.t, "kind", &kind)
+		q := &kvpb.PushRequest{
+			Pushee: i.Proto(), Seen: rpc.ToTimestamp(s.time("seen")), Above: rpc.ToTimestamp(s.time("above")),
+			Kind: kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[kind]),
+		}
+		if by := s.transaction("by"); by != nil {
+			q.Pusher, q.PusherBegun = by.ID.Bytes(), rpc.ToTimestamp(by.Begun)
+		}
+		p, err := ParsePush(q)
+		if err != nil {
+			return "invalid: " + err.Error() + "\n"
+		}
+		decision = DecidePush(record, p, s.present)
+	default:
+		s.d.Fatalf(s.t, "unknown command")
+	}
+	return s.decided(string(i.Anchor), decision)
+}
+
+// decided keeps what was decided, and prints it.
+func (s *scenario) decided(name string, d Decision) string {
+	var b strings.Builder
+	if d.Refused != nil {
+		e := d.Refused.Proto()
+		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code, when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason()))
+	} else {
+		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State, when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason))
+	}
+	if d.Record != nil {
+		s.records[name] = d.Record
+		fmt.Fprintf(&b, "writes %s\n", describe(d.Record))
+	}
+	return b.String()
+}
+
+func (s *scenario) show() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.records)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, describe(s.records[name]))
+	}
+	if b.Len() == 0 {
+		return "no records\n"
+	}
+	return b.String()
+}
+
+func describe(r *Record) string {
+	text := fmt.Sprintf("%s%s%s heard=%g%s", r.State, when(" timestamp=", r.Timestamp), why(" reason=", r.Reason), float64(r.Heard)/1e9,
+		when(" finished=", r.Finished))
+	if n := len(r.Participants); n > 0 {
+		text += fmt.Sprintf(" participants=%d", n)
+	}
+	return text
+}
+
+func when(label string, t hlc.Timestamp) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Logical > 0:
+		return fmt.Sprintf("%s%g+%d", label, float64(t.Wall)/1e9, t.Logical)
+	}
+	return fmt.Sprintf("%s%g", label, float64(t.Wall)/1e9)
+}
+
+func why(label string, reason kvpb.AbortReason) string {
+	if reason == kvpb.AbortReason_NO_REASON {
+		return ""
+	}
+	return label + reason.String()
+}
