@@ -42,9 +42,6 @@ const (
 	WipedNodeVotes Bug = "wiped_node_votes"
 )
 
-// Active is the mistake that this build makes.
-const Active = active
-
 // All lists every mistake there is, in the order of the constants.
 func All() []Bug {
 	return []Bug{
