@@ -40,6 +40,10 @@ type Call struct {
 	// instead of the request itself.
 	Certain bool
 
+	// Slack is how long before the caller's deadline the node is to give up waiting, so that its answer, which says what it has waited
+	// for, still arrives. It is at most a tenth of the time there is.
+	Slack time.Duration
+
 	// leader: the call is over, and was not sent, when the partition has a leader of a known term.
 	leader bool
 }
@@ -102,6 +106,7 @@ type attempt struct {
 		message   string
 		partition keys.PartitionID
 		node      keys.NodeID
+		conflict  *kvpb.Conflict
 	}
 	// at is the partition of the last attempt; nil before the first.
 	at *Partition
@@ -157,7 +162,9 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, l.term
 	r.Sequence, r.Session = a.sequence, a.session
 	if a.hasDeadline {
-		r.TimeoutMicros = uint64(max(1, time.Until(a.deadline).Microseconds()))
+		left := time.Until(a.deadline)
+		left -= min(call.Slack, left/10)
+		r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 	}
 	a.sent++
 	response, err := l.node.lanes[a.lane].do(ctx, r)

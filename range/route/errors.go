@@ -34,8 +34,10 @@ type Error struct {
 	OutcomeUnknown bool
 	// Damaged says that nodes answered that their replica is damaged, and that the partition is not served because of it, too.
 	Damaged bool
-	// Timestamp goes with UNCERTAIN: the version that was met.
+	// Timestamp goes with UNCERTAIN: the version that was met. With TRANSACTION_PUSHED: the timestamp to be above.
 	Timestamp hlc.Timestamp
+	// Conflict is what was in a transaction's way, or in the way of a write that waited for a lock; nil if nothing was.
+	Conflict *kvpb.Conflict
 	// Cause is why the sender stopped, such as the context's error, ErrClosed, ErrNoKeyspace; nil when an answer ended it.
 	Cause error
 }

@@ -156,6 +156,8 @@ func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 		return nil, &rpc.ErrStreamBroken{Cause: err}
 	}
 	waiting := &l.waiting[l.node.sender.ticks.Load()%tickRing]
+	s := l.node.sender
+	sent, sampled := s.sample()
 	waiting.Add(1)
 	response, err := c.Do(ctx, r)
 	waiting.Add(-1)
@@ -165,7 +167,10 @@ func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	}
 	if err == nil {
 		l.answered.Add(1)
-		l.node.sender.session.observe(response.Now)
+		s.session.observe(response.Now)
+		if sampled {
+			s.present.observe(rpc.FromTimestamp(response.Now), sent, time.Now())
+		}
 	}
 	return response, err
 }

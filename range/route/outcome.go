@@ -59,6 +59,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) (Answer, error, *Backoff) {
 	s := a.sender
 	a.note(e.Code, e.Message, p.ID, l.node.id)
+	a.last.conflict = e.Conflict
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER:
 		s.learnLeader(p.cell, l.node, e)
@@ -100,7 +101,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		a.maybe = a.maybe || a.call.Write
 		s.learnLeader(p.cell, l.node, e)
 		return Answer{}, nil, &unknownBackoff
-	case kvpb.ErrorCode_DEADLINE_EXCEEDED:
+	case kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
 		return Answer{}, nil, &overloadedBackoff // it did not run, and our own context is about to end
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
 		// A session that was idle for longer than versions are kept. No attempt was taken, so the request may begin anew, in the
@@ -118,8 +119,13 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 	}
 	final := a.ended(nil)
 	final.Timestamp = rpc.FromTimestamp(e.Timestamp)
-	if e.Code == kvpb.ErrorCode_INVALID_ARGUMENT {
+	switch e.Code {
+	case kvpb.ErrorCode_INVALID_ARGUMENT:
 		// It is as invalid in every attempt: none was executed.
+		final.OutcomeUnknown = false
+	case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_TRANSACTION_ABORTED, kvpb.ErrorCode_TRANSACTION_PUSHED:
+		// None of this passes: what was read stays changed, an aborted transaction aborted, a bound a bound. An attempt that had been
+		// executed would have been answered with what came of it.
 		final.OutcomeUnknown = false
 	}
 	return Answer{}, final, nil
@@ -174,7 +180,7 @@ func (a *attempt) countOf(b Backoff) int {
 
 // note remembers what went wrong last.
 func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.PartitionID, node keys.NodeID) {
-	a.last.code, a.last.message, a.last.partition, a.last.node = code, message, partition, node
+	a.last.code, a.last.message, a.last.partition, a.last.node, a.last.conflict = code, message, partition, node, nil
 }
 
 func (a *attempt) explained() bool { return a.last.message != "" }
@@ -224,6 +230,7 @@ func (a *attempt) ended(cause error) *Error {
 		Partition:      a.last.partition,
 		Node:           a.last.node,
 		Attempts:       a.sent,
+		Conflict:       a.last.conflict,
 		OutcomeUnknown: a.maybe,
 		Cause:          cause,
 	}

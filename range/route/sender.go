@@ -54,6 +54,7 @@ type Sender struct {
 	table    atomic.Pointer[Table]
 	nodes    atomic.Pointer[[]*node] // for the watchdog
 	session  session
+	present  present
 	sequence atomic.Uint64
 	ticks    atomic.Uint32 // of the watchdog
 
@@ -216,7 +217,12 @@ func probe(p *Partition) *kvpb.Request {
 
 // Greet asks some nodes for their clocks, so that the session begins at the cluster's present. It makes do without an answer.
 func (s *Sender) Greet(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, greetWait)
+	s.AskPresent(ctx, greetWait)
+}
+
+// AskPresent asks some nodes for their clocks, and returns what the first one says. ok is false if none answers within the limit.
+func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s.mu.Lock()
 	var ask []*node
@@ -226,18 +232,23 @@ func (s *Sender) Greet(ctx context.Context) {
 		}
 	}
 	s.mu.Unlock()
-	answers := make(chan error, len(ask))
+	answers := make(chan *kvpb.Timestamp, len(ask))
 	for _, n := range ask {
 		go func() { // ends with ctx at the latest, and is waited for below
-			_, err := n.lanes[0].now(ctx)
-			answers <- err
+			at, err := n.lanes[0].now(ctx)
+			if err != nil {
+				at = nil
+			}
+			answers <- at
 		}()
 	}
 	for range ask {
-		if <-answers == nil {
+		if at := <-answers; at != nil && !ok {
+			now, ok = rpc.FromTimestamp(at), true
 			cancel() // one will do
 		}
 	}
+	return hlc.Max(now, s.Session()), ok
 }
 
 // greetWait is how long Greet waits for a first answer.

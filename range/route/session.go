@@ -42,6 +42,7 @@ func (s *session) observeResult(r *kvpb.Response) {
 	switch result := r.Result.(type) {
 	case *kvpb.Response_Get:
 		s.observe(result.Get.GetVersion())
+		s.observe(result.Get.GetAt())
 	case *kvpb.Response_Put:
 		s.observe(result.Put.GetVersion())
 	case *kvpb.Response_Delete:
@@ -59,5 +60,12 @@ func (s *session) observeResult(r *kvpb.Response) {
 		s.observe(result.Count.GetAt())
 	case *kvpb.Response_DeleteRange:
 		s.observe(result.DeleteRange.GetVersion())
+	case *kvpb.Response_Prepare:
+		// Of a one-phase transaction it is the commit timestamp; of another one it is at or below that.
+		s.observe(result.Prepare.GetPrepared())
+	case *kvpb.Response_EndTransaction:
+		if status := result.EndTransaction.GetStatus(); status.GetState() == kvpb.TransactionState_COMMITTED {
+			s.observe(status.GetTimestamp())
+		}
 	}
 }

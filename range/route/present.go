@@ -1,0 +1,90 @@
+package route
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+const (
+	// sampleTicks of the watchdog lie between two samples of the cluster's time.
+	sampleTicks = 5
+	// sampleTrip is the longest round trip that makes a sample: the present is overestimated by as much.
+	sampleTrip = 100 * time.Millisecond
+	// sampleAge is when a sample gives way to another one that is worse.
+	sampleAge = 10 * time.Second
+	// clockDrift is how much the clock of this machine may run ahead of, or behind, the cluster's, as a part of the time that passed.
+	clockDrift = 1.0 / 1000
+	// clockJump is how far the wall clock and the monotonic clock may come apart before neither is believed: the machine slept, or somebody
+	// set its clock.
+	clockJump = 50 * time.Millisecond
+)
+
+// present is what time it is in the cluster, as far as answers have shown: the clock of some node at a moment. What it points to does
+// not change.
+type present struct {
+	newest atomic.Pointer[clockSample]
+	// ticks is when the last sample was taken, by the watchdog's count.
+	ticks atomic.Uint32
+}
+
+// clockSample says that a node's clock stood at now, at or after the moment since. So that clock stands, at any later moment, at or below
+// now + (the time passed since then): the round trip is counted in.
+type clockSample struct {
+	now   hlc.Timestamp
+	since time.Time
+}
+
+// sample says whether the request that is about to be sent is to sample the time, and when that is.
+func (s *Sender) sample() (time.Time, bool) {
+	now := s.ticks.Load()
+	last := s.present.ticks.Load()
+	if now-last < sampleTicks && s.present.newest.Load() != nil {
+		return time.Time{}, false
+	}
+	s.present.ticks.Store(now)
+	return time.Now(), true
+}
+
+func (p *present) observe(now hlc.Timestamp, sent, received time.Time) {
+	trip := received.Sub(sent)
+	if now.IsZero() || trip > sampleTrip {
+		return
+	}
+	next := &clockSample{now: now, since: sent}
+	for {
+		old := p.newest.Load()
+		if old != nil {
+			at, _, ok := old.estimate(received)
+			if ok && received.Sub(old.since) < sampleAge && at.Less(now.Add(trip)) {
+				return
+			}
+		}
+		if p.newest.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// estimate is what the sample says about a later moment, and how much too low that can be.
+func (c *clockSample) estimate(moment time.Time) (at hlc.Timestamp, short time.Duration, ok bool) {
+	passed := moment.Sub(c.since)
+	apart := moment.Round(0).Sub(c.since.Round(0)) - passed
+	if apart < -clockJump || apart > clockJump {
+		return hlc.Timestamp{}, 0, false
+	}
+	passed = max(0, passed, passed+apart)
+	return hlc.Timestamp{Wall: c.now.Wall, Logical: c.now.Logical}.Add(passed), time.Duration(float64(passed) * clockDrift), true
+}
+
+// Present estimates the cluster's time without asking for it: some node's clock stands at or below at + short. It is not below the
+// session. ok is false if nothing is known, as long as no answer has come quickly.
+func (s *Sender) Present() (at hlc.Timestamp, short time.Duration, ok bool) {
+	sample := s.present.newest.Load()
+	if sample == nil {
+		return s.Session(), 0, false
+	}
+	at, short, ok = sample.estimate(time.Now())
+	return hlc.Max(at, s.Session()), short, ok
+}

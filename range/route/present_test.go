@@ -1,0 +1,47 @@
+package route
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// What a sample says about a later moment is never below the clock that was sampled, and says by how much that may be wrong.
+func TestPresentFollowsTheSampledClock(t *testing.T) {
+	var p present
+	start := time.Now()
+	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
+	const ms = time.Millisecond
+	// Sent at 0, answered by a node at 2 ms, received at 5 ms.
+	p.observe(clock(2*ms), start, start.Add(5*ms))
+	at, short, ok := p.newest.Load().estimate(start.Add(1000 * ms))
+	if !ok || at != clock(1002*ms) || short != ms {
+		t.Fatal(at, short, ok)
+	}
+	// A slower one says no better, and one that took too long says nothing.
+	p.observe(clock(1008*ms), start.Add(1000*ms), start.Add(1016*ms))
+	p.observe(clock(900*ms), start.Add(800*ms), start.Add(1000*ms))
+	if at, _, _ := p.newest.Load().estimate(start.Add(2000 * ms)); at != clock(2002*ms) {
+		t.Error(at)
+	}
+	// A better one does, and so does any when the sample has grown old.
+	p.observe(clock(3000*ms), start.Add(3000*ms), start.Add(3001*ms))
+	if at, _, _ := p.newest.Load().estimate(start.Add(3001 * ms)); at != clock(3001*ms) {
+		t.Error(at)
+	}
+	p.observe(clock(14040*ms), start.Add(14000*ms), start.Add(14050*ms))
+	if at, _, _ := p.newest.Load().estimate(start.Add(14050 * ms)); at != clock(14090*ms) {
+		t.Error(at)
+	}
+}
+
+// A machine that slept does not know what time it is.
+func TestPresentIsUnknownAfterSleep(t *testing.T) {
+	// Without a monotonic reading, as one that stood still: the wall clock alone has gone on.
+	c := clockSample{now: hlc.Timestamp{Wall: 1e18}, since: time.Now()}
+	slept := c.since.Round(0).Add(time.Minute)
+	if _, _, ok := c.estimate(slept); !ok {
+		t.Fatal("both are wall clocks here: nothing to compare")
+	}
+}
