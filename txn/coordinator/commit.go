@@ -1,0 +1,304 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// endPause comes before a decision is asked for again, when it is not known what became of it.
+	endPause = 100 * time.Millisecond
+	// maxLead is how far into the future a transaction is moved that readers push again and again.
+	maxLead = 50 * time.Millisecond
+)
+
+// Commit makes the writes happen, all at the timestamp that it returns, provided that what was read is unchanged up to then. wait asks for
+// an answer only when every clock of the cluster has passed that timestamp. With an error the transaction is not committed and never
+// will be, unless it is ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct; they, and the reads,
+// belong to the Transaction from now on.
+//
+// A transaction without writes is committed as of reads.At.
+func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
+	if t.ended {
+		return hlc.Timestamp{}, errEnded
+	}
+	t.ended = true
+	m := t.c.metrics
+	if len(writes) == 0 {
+		t.abort(nil) // of locks, if there are any
+		m.commits.WithLabelValues("none").Inc()
+		return reads.At, nil
+	}
+	t.AnchorAt(writes[0].Key)
+	phases := "one"
+	at, took, err := t.onePhase(ctx, writes, reads, wait)
+	if !took && err == nil {
+		phases = "two"
+		at, err = t.twoPhase(ctx, writes, reads, wait)
+	}
+	if err != nil {
+		m.failed(err)
+		return hlc.Timestamp{}, err
+	}
+	m.commits.WithLabelValues(phases).Inc()
+	return at, nil
+}
+
+// fail ends the transaction for good: no request to commit it was sent, or none can succeed any more.
+func (t *Transaction) fail(writes []Write, err error) error {
+	t.abort(keysOf(writes))
+	return err
+}
+
+func keysOf(writes []Write) []Key {
+	out := make([]Key, len(writes))
+	for i := range writes {
+		out[i] = writes[i].Key
+	}
+	return out
+}
+
+// onePhase commits with one request, if that can be; took says that it was tried.
+func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads, wait bool) (at hlc.Timestamp, took bool, err error) {
+	for {
+		r, ok, err := t.oneRequest(ctx, writes, reads, wait)
+		if err != nil {
+			return hlc.Timestamp{}, true, t.fail(nil, err)
+		}
+		if !ok {
+			return hlc.Timestamp{}, false, nil
+		}
+		response, err := t.c.sender.Send(ctx, r)
+		switch {
+		case err == nil:
+			at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
+			if at.IsZero() {
+				err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
+				return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+			}
+			// The locks went with the commit, all of them in this partition; there is no record that could say so.
+			t.c.still(t)
+			return at, true, nil
+		case unknown(err):
+			// The early locks may go: the request, if it is executed yet, needs none of them.
+			t.abort(nil)
+			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+		case errors.Is(err, ErrMoved):
+			continue // it did not run
+		}
+		return hlc.Timestamp{}, true, t.fail(nil, classify(r.Place.Keyspace, err))
+	}
+}
+
+// oneRequest makes the request of a one-phase transaction; ok is false if it cannot be one.
+func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Reads, wait bool) (r *Request, ok bool, err error) {
+	if len(writes)+len(t.locked) > chunkKeys || len(reads.Keys)+len(reads.Spans)+len(reads.Locked) > chunkKeys {
+		return nil, false, nil
+	}
+	mutations := make([]mutation, 0, len(writes)+len(t.locked))
+	written := make(map[string]bool, len(writes))
+	size := 0
+	for _, w := range writes {
+		if size += len(w.Key.Key) + len(w.Value); size > chunkBytes && len(writes) > 1 {
+			return nil, false, nil
+		}
+		if len(t.locked) > 0 {
+			written[w.mapKey()] = true
+		}
+		mutations = append(mutations, w.mutation())
+	}
+	for m, k := range t.locked {
+		if !written[m] {
+			mutations = append(mutations, mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_UNLOCK}})
+		}
+	}
+	chunks, err := t.c.chunks(ctx, mutations)
+	if err != nil || len(chunks) > 1 {
+		return nil, false, err
+	}
+	c := chunks[0]
+	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if the lock is gone.
+	read, err := t.c.readChunks(ctx, append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
+	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
+		return nil, false, err
+	}
+	one := &kvpb.OnePhase{CommitWait: wait}
+	fits := c.fits
+	if len(read) == 1 {
+		one.Reads = &read[0].set
+		one.Reads.At = rpc.ToTimestamp(reads.At)
+		fits = func(p Place) bool { return c.fits(p) && read[0].fits(p) }
+	}
+	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true, Slack: lockSlack,
+		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
+		}}}}, true, nil
+}
+
+func (w *Write) mutation() mutation {
+	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value}
+	if w.Delete {
+		m.Kind, m.Value = kvpb.Mutation_DELETE, nil
+	}
+	return mutation{w.Keyspace, m}
+}
+
+// twoPhase prepares, refreshes and decides.
+func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
+	mutations := make([]mutation, len(writes))
+	for i := range writes {
+		mutations[i] = writes[i].mutation()
+	}
+	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil)
+	if err != nil {
+		return hlc.Timestamp{}, t.fail(writes, err)
+	}
+	at = hlc.Max(hlc.Max(at, t.prepared), reads.At)
+	d := &decision{t: t, locks: t.everyLock(keysOf(writes)), reads: reads, wait: wait}
+	status, err := d.decide(ctx, at)
+	if err != nil {
+		t.c.still(t)
+		if errors.Is(err, ErrOutcomeUnknown) {
+			t.c.background(d.settle)
+		} else {
+			t.abort(keysOf(writes))
+		}
+		return hlc.Timestamp{}, err
+	}
+	t.c.still(t)
+	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, d.locks) })
+	return rpc.FromTimestamp(status.Timestamp), nil
+}
+
+// decision is the second phase.
+type decision struct {
+	t     *Transaction
+	locks []Key
+	reads Reads
+	wait  bool
+	// maybe: a request to commit was sent, may have been executed, and could succeed still.
+	maybe bool
+	// last is the timestamp that was asked for last.
+	last hlc.Timestamp
+	// pushed counts how often the transaction was.
+	pushed int
+}
+
+// decide commits at `at` or later, and returns the COMMITTED status.
+func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.TransactionStatus, error) {
+	t := d.t
+	for {
+		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is asked for.
+		if d.reads.At.Less(at) {
+			if err := t.c.Refresh(ctx, t.id[:], t.begun, d.reads, at); err != nil {
+				return nil, err // no request to commit can succeed: there was none, or the record is bounded above them all
+			}
+			d.reads.At = at
+		}
+		bound, status, err := d.ask(ctx, at)
+		if err != nil || status != nil {
+			return status, err
+		}
+		d.pushed++
+		t.c.metrics.pushed.Inc()
+		at = bound.Next()
+		if d.pushed > 1 {
+			// There are always readers. Let it happen a little later, so that they read below it.
+			at = at.Add(min(maxLead, time.Millisecond<<min(d.pushed, 10)))
+		}
+	}
+}
+
+// ask asks for the decision until there is one. If the transaction can only commit above a timestamp, bound is that.
+func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
+	t := d.t
+	for {
+		if err := t.alive(); err != nil && (!d.maybe || errors.Is(err, ErrAborted)) {
+			return hlc.Timestamp{}, nil, err
+		}
+		d.last = at
+		response, err := t.toAnchor(ctx, d.request(ctx))
+		if err == nil {
+			status := response.GetEndTransaction().GetStatus()
+			if status.GetState() == kvpb.TransactionState_COMMITTED {
+				return hlc.Timestamp{}, status, nil
+			}
+			return hlc.Timestamp{}, nil, &Error{Kind: ErrOutcomeUnknown, Cause: fmt.Errorf("the coordinator answered a commit with %s", status.GetState())}
+		}
+		r, answered := codeOf(err)
+		switch {
+		case !answered:
+		case r.Code == kvpb.ErrorCode_TRANSACTION_ABORTED:
+			// For ever; whatever else was sent will be told the same.
+			d.maybe = false
+			return hlc.Timestamp{}, nil, classify(t.anchor.Keyspace, err)
+		case r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && at.LessEq(r.Timestamp):
+			// The record is pending, and no request so far asked for a later timestamp.
+			d.maybe = false
+			return r.Timestamp, nil, nil
+		}
+		d.maybe = d.maybe || unknown(err)
+		if ctx.Err() == nil && !final(err) {
+			if t.c.pause(ctx, endPause) == nil {
+				continue
+			}
+		}
+		if d.maybe {
+			return hlc.Timestamp{}, nil, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+		}
+		return hlc.Timestamp{}, nil, classify(t.anchor.Keyspace, err)
+	}
+}
+
+// request asks for the commit at the last timestamp.
+func (d *decision) request(ctx context.Context) *kvpb.Request {
+	return &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+		Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last), CommitWait: d.wait,
+		Participants: participants(d.t.c.placesOf(ctx, d.locks)),
+	}}}
+}
+
+// settle goes on asking for a decision that the caller does not wait for any more, so that the locks need not be found by others.
+func (d *decision) settle(ctx context.Context) {
+	for {
+		response, err := d.t.toAnchor(ctx, d.request(ctx))
+		status := response.GetEndTransaction().GetStatus()
+		var e *Error
+		if errors.As(classify(d.t.anchor.Keyspace, err), &e) && e.Kind == ErrAborted {
+			status = &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason}
+		} else if err != nil {
+			r, answered := codeOf(err)
+			if final(err) || (answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED) || d.t.c.pause(ctx, endPause) != nil {
+				return // those who meet the locks find it abandoned
+			}
+			continue
+		}
+		if status.GetState() != kvpb.TransactionState_PENDING {
+			d.t.c.resolve(ctx, d.t.id[:], status, d.locks)
+		}
+		return
+	}
+}
+
+// final reports whether it is of no use to send the request again.
+func final(err error) bool {
+	if errors.Is(err, route.ErrClosed) || errors.Is(err, route.ErrNoKeyspace) || errors.Is(err, route.ErrWrongCluster) {
+		return true
+	}
+	r, answered := codeOf(err)
+	if !answered {
+		return false
+	}
+	switch r.Code {
+	case kvpb.ErrorCode_INVALID_ARGUMENT, kvpb.ErrorCode_TRANSACTION_TOO_OLD, kvpb.ErrorCode_TRANSACTION_CONFLICT:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+const (
+	// maxBackground is how many transactions are resolved or aborted in the background at a time.
+	maxBackground = 64
+	// backgroundTime is how long that may take. What is left then, others find and resolve.
+	backgroundTime = 10 * time.Second
+	// closeGrace is how long Close lets it go on.
+	closeGrace = time.Second
+)
+
+// Config configures a Coordinator.
+type Config struct {
+	// Sender is required. It is used until Close has returned.
+	Sender Sender
+	// Random gives random numbers, for ids and jitter; default math/rand/v2.
+	Random func() uint64
+	// Registerer receives the metrics; nil keeps none.
+	Registerer prometheus.Registerer
+}
+
+// Coordinator brings transactions to their end. Its methods may be called from any goroutine.
+type Coordinator struct {
+	sender  Sender
+	random  func() uint64
+	metrics *metrics
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	// slots bounds the background work.
+	slots chan struct{}
+
+	mu struct {
+		sync.Mutex
+		closed bool
+		// live are the transactions that hold locks.
+		live map[*Transaction]struct{}
+		// beating: the goroutine that sends heartbeats runs.
+		beating bool
+	}
+	goroutines sync.WaitGroup
+}
+
+// New makes a Coordinator. Close it after use.
+func New(cfg Config) (*Coordinator, error) {
+	if cfg.Random == nil {
+		cfg.Random = rand.Uint64
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Coordinator{sender: cfg.Sender, random: cfg.Random, metrics: m, slots: make(chan struct{}, maxBackground)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.mu.live = make(map[*Transaction]struct{})
+	return c, nil
+}
+
+// Close lets what is being resolved come to its end, for a second at most, and returns when nothing of the Coordinator runs any more. The
+// locks of transactions that have not ended are left behind; others clean them up when they meet them. It may be called more than once.
+func (c *Coordinator) Close() {
+	c.mu.Lock()
+	first := !c.mu.closed
+	c.mu.closed = true
+	clear(c.mu.live)
+	c.mu.Unlock()
+	if !first {
+		c.goroutines.Wait()
+		return
+	}
+	grace := time.AfterFunc(closeGrace, c.cancel)
+	c.goroutines.Wait()
+	grace.Stop()
+	c.cancel()
+	c.metrics.unregister()
+}
+
+// Begin begins an attempt. begun is when the first attempt of the transaction did, zero if this is it. The attempt sends heartbeats
+// until it ends, or ctx does.
+func (c *Coordinator) Begin(ctx context.Context, begun hlc.Timestamp) (*Transaction, error) {
+	now, err := c.sender.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if begun.IsZero() {
+		begun = now
+	}
+	t := &Transaction{c: c, life: ctx, begun: begun, started: hlc.Max(begun, now)}
+	for t.id == [16]byte{} {
+		binary.BigEndian.PutUint64(t.id[:8], c.random())
+		binary.BigEndian.PutUint64(t.id[8:], c.random())
+	}
+	return t, nil
+}
+
+// background runs f beside the caller, or here if too much runs already. f gets a context of its own.
+func (c *Coordinator) background(f func(ctx context.Context)) {
+	run := func() {
+		ctx, cancel := context.WithTimeout(c.ctx, backgroundTime)
+		defer cancel()
+		f(ctx)
+	}
+	c.mu.Lock()
+	if c.mu.closed {
+		c.mu.Unlock()
+		return // what is left behind, others clean up
+	}
+	c.goroutines.Add(1)
+	c.mu.Unlock()
+	select {
+	case c.slots <- struct{}{}:
+		go func() {
+			defer c.goroutines.Done()
+			run()
+			<-c.slots
+		}()
+	default:
+		defer c.goroutines.Done()
+		run()
+	}
+}
+
+// pause waits for about d. Its error is the context's.
+func (c *Coordinator) pause(ctx context.Context, d time.Duration) error {
+	d -= time.Duration(float64(d) / 2 * float64(c.random()>>11) / (1 << 53))
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return ErrClosed
+	}
+}

@@ -1,0 +1,482 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+func k1(name string) Key { return Key{1, []byte(name)} }
+func k2(name string) Key { return Key{2, []byte(name)} }
+
+func put(k Key, value string) Write { return Write{Key: k, Value: []byte(value)} }
+
+// bubble runs f in virtual time with a fake cluster.
+func bubble(t *testing.T, seed uint64, f func(t *testing.T, ctx context.Context, c *Coordinator, s *fake)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake(seed)
+		random := rand.New(rand.NewPCG(seed, 9))
+		var mu sync.Mutex
+		c, err := New(Config{Sender: s, Random: func() uint64 { mu.Lock(); defer mu.Unlock(); return random.Uint64() }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, t.Context(), c, s)
+		c.Close()
+		s.end()
+	})
+}
+
+func begin(t *testing.T, ctx context.Context, c *Coordinator) *Transaction {
+	t.Helper()
+	x, err := c.Begin(ctx, hlc.Timestamp{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// locksLeft waits for the background work and counts locks.
+func (f *fake) locksLeft(c *Coordinator) int {
+	for range maxBackground {
+		c.slots <- struct{}{}
+	}
+	for range maxBackground {
+		<-c.slots
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.locks)
+}
+
+func TestOnePartitionIsOneRequest(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		x := begin(t, ctx, c)
+		at, err := x.Commit(ctx, []Write{put(k2("a0"), "1"), put(k2("a1"), "2")},
+			Reads{At: s.now(), Keys: []Key{k2("a0")}, Spans: []Span{{2, AllPartitions, keys.Span{Start: []byte("a0"), End: []byte("a2")}}}}, false)
+		if err != nil || at.IsZero() {
+			t.Fatal(at, err)
+		}
+		if got := fmt.Sprint(s.sent); got != "map[*kvpb.Request_Prepare:1]" {
+			t.Error(got)
+		}
+		if v, _ := s.get(k2("a1"), at); v != "2" {
+			t.Error(v)
+		}
+		// A span of another partition too makes it two phases.
+		x = begin(t, ctx, c)
+		if _, err := x.Commit(ctx, []Write{put(k2("a0"), "3")}, Reads{At: s.now(), Spans: []Span{{Keyspace: 2, Hash: AllPartitions}}}, false); err != nil {
+			t.Fatal(err)
+		}
+		if s.sent["*kvpb.Request_EndTransaction"] != 1 {
+			t.Error(s.sent)
+		}
+		if n := s.locksLeft(c); n != 0 {
+			t.Errorf("%d locks", n)
+		}
+	})
+}
+
+func TestCommitTimestampIsTheHighest(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		future := s.now().Add(time.Second)
+		s.versions["2/a9"] = []fakeVersion{{at: future, value: "0"}}
+		x := begin(t, ctx, c)
+		at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a9"), "1")}, Reads{}, false)
+		if err != nil || at != future.Next() {
+			t.Fatal(at, err)
+		}
+		s.locksLeft(c)
+		for _, k := range []string{"1/x", "2/a9"} {
+			if v := s.newestLocked(k); v.at != at || v.value != "1" {
+				t.Errorf("%s: %+v", k, v)
+			}
+		}
+	})
+}
+
+func TestChangedReadsConflict(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		read := s.now()
+		time.Sleep(time.Millisecond)
+		if _, err := begin(t, ctx, c).Commit(ctx, []Write{put(k2("a1"), "1")}, Reads{}, false); err != nil {
+			t.Fatal(err)
+		}
+		for name, writes := range map[string][]Write{"one phase": {put(k2("a0"), "2")}, "two phases": {put(k2("a0"), "2"), put(k1("x"), "2")}} {
+			_, err := begin(t, ctx, c).Commit(ctx, writes, Reads{At: read, Keys: []Key{k2("a1")}}, false)
+			var e *Error
+			if !errors.Is(err, ErrConflict) || !Retryable(err) || !errors.As(err, &e) || string(e.Key.Key) != "a1" || len(e.Other) != 16 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if n := s.locksLeft(c); n != 0 || len(s.versions["1/x"])+len(s.versions["2/a0"]) != 0 {
+			t.Errorf("%d locks, %v", n, s.versions)
+		}
+	})
+}
+
+func TestPushedTransactionsRefresh(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		x := begin(t, ctx, c)
+		above := s.now().Add(20 * time.Millisecond)
+		s.records[string(x.ID())] = &fakeRecord{status: kvpb.TransactionStatus{Timestamp: rpc.ToTimestamp(above)}}
+		at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, Reads{At: s.now(), Keys: []Key{k2("a7")}}, true)
+		if err != nil || !above.Less(at) {
+			t.Fatal(at, err)
+		}
+		if s.sent["*kvpb.Request_Refresh"] != 2 || s.sent["*kvpb.Request_EndTransaction"] != 2 {
+			t.Error(s.sent)
+		}
+	})
+}
+
+func TestAnAbortedTransactionNeverCommits(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		x := begin(t, ctx, c)
+		if _, err := x.Lock(ctx, hlc.Timestamp{}, k1("x")); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		s.recordLocked(x.ID()).status = kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED}
+		s.mu.Unlock()
+		_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, Reads{}, false)
+		var e *Error
+		if !errors.Is(err, ErrAborted) || !errors.As(err, &e) || e.Reason != kvpb.AbortReason_WOUNDED {
+			t.Fatal(err)
+		}
+		if n := s.locksLeft(c); n != 0 || len(s.versions) != 0 {
+			t.Errorf("%d locks, %v", n, s.versions)
+		}
+	})
+}
+
+// A transaction that was wounded while it waits for a lock does not wait any longer than to its next heartbeat.
+func TestHeartbeatsEndAWait(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		older, x := begin(t, ctx, c), begin(t, ctx, c)
+		if _, err := older.Lock(ctx, hlc.Timestamp{}, k1("x")); err != nil {
+			t.Fatal(err)
+		}
+		x.begun = x.begun.Add(time.Second) // the younger
+		x.started = x.begun
+		if _, err := x.Lock(ctx, hlc.Timestamp{}, k1("y")); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		time.AfterFunc(2500*time.Millisecond, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.recordLocked(x.ID()).status.State = kvpb.TransactionState_ABORTED
+		})
+		_, err := x.Lock(ctx, hlc.Timestamp{}, k1("x"))
+		if !errors.Is(err, ErrAborted) || time.Since(begun) > 4*time.Second {
+			t.Error(err, time.Since(begun))
+		}
+		x.Abort()
+		older.Abort()
+		if n := s.locksLeft(c); n != 0 {
+			t.Errorf("%d locks", n)
+		}
+		if s.sent["*kvpb.Request_HeartbeatTransaction"] < 4 {
+			t.Error(s.sent)
+		}
+	})
+}
+
+// The older transaction waits for nobody younger, and both come to their end.
+func TestNoDeadlock(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		a, b := begin(t, ctx, c), begin(t, ctx, c)
+		b.begun, b.started = b.begun.Add(time.Millisecond), b.started.Add(time.Millisecond)
+		for x, k := range map[*Transaction]Key{a: k1("x"), b: k1("y")} {
+			if _, err := x.Lock(ctx, hlc.Timestamp{}, k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var young, old error
+		var both sync.WaitGroup
+		both.Go(func() { _, young = b.Commit(ctx, []Write{put(k1("x"), "b"), put(k1("y"), "b")}, Reads{}, false) })
+		both.Go(func() { _, old = a.Commit(ctx, []Write{put(k1("x"), "a"), put(k1("y"), "a")}, Reads{}, false) })
+		both.Wait()
+		if old != nil || !errors.Is(young, ErrAborted) {
+			t.Errorf("old: %v, young: %v", old, young)
+		}
+	})
+}
+
+func TestLargeTransactionsTravelInChunks(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		var writes []Write
+		for i := range 3500 {
+			writes = append(writes, put(k2(fmt.Sprintf("a0%05d", i)), "v"))
+		}
+		writes = append(writes, put(k2("a00big"), string(make([]byte, 3<<20))), put(k2("a00other"), string(make([]byte, 3<<20))))
+		at, err := begin(t, ctx, c).Commit(ctx, writes, Reads{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.locksLeft(c); n != 0 || len(s.versions) != len(writes) {
+			t.Errorf("%d locks, %d keys", n, len(s.versions))
+		}
+		for k := range s.versions {
+			if s.newestLocked(k).at != at {
+				t.Fatalf("%s lies at %s, not %s", k, s.newestLocked(k).at, at)
+			}
+		}
+		if n := s.sent["*kvpb.Request_Prepare"]; n != 6 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// The answer of the decision is lost until the context ends: the outcome is unknown. As soon as an answer comes, it is not.
+func TestUnknownOutcome(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			x := begin(t, ctx, c)
+			gate := &gated{fake: s, until: time.Now().Add(time.Second)}
+			if lost {
+				gate.until = time.Now().Add(3 * time.Second)
+			}
+			c.sender = gate
+			at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, Reads{}, false)
+			if lost != errors.Is(err, ErrOutcomeUnknown) || (err == nil) == lost || at.IsZero() != lost {
+				t.Errorf("lost %v: %s, %v", lost, at, err)
+			}
+			// Nobody has to find what it left behind.
+			if n := s.locksLeft(c); n != 0 {
+				t.Errorf("lost %v: %d locks", lost, n)
+			}
+		})
+	}
+}
+
+// gated loses all answers to decisions for a while.
+type gated struct {
+	*fake
+	until time.Time
+}
+
+func (g *gated) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
+	response, err := g.fake.Send(ctx, q)
+	if _, ends := q.Command.Command.(*kvpb.Request_EndTransaction); ends && time.Now().Before(g.until) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+		return nil, unknownError()
+	}
+	return response, err
+}
+
+func TestUseAfterEnd(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		x := begin(t, ctx, c)
+		if at, err := x.Commit(ctx, nil, Reads{At: hlc.Timestamp{Wall: 5}}, false); err != nil || at.Wall != 5 {
+			t.Fatal(at, err)
+		}
+		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1")}, Reads{}, false); err == nil {
+			t.Error("committed twice")
+		}
+		if _, err := x.Lock(ctx, hlc.Timestamp{}, k1("x")); err == nil {
+			t.Error("locked after the end")
+		}
+		x.Abort()
+		if len(s.sent) != 0 {
+			t.Error(s.sent)
+		}
+	})
+}
+
+// attempt is what a client of the chaos test did.
+type attempt struct {
+	id     string
+	at     hlc.Timestamp
+	read   map[string]string
+	writes map[string]string
+	err    error
+}
+
+// Whatever the network does: what was reported as committed is there, all of it and at its timestamp; what was reported as failed is
+// not; what is unknown is there as a whole or not at all. And what every committed transaction has read is what the transactions
+// before it in timestamp order wrote.
+func TestChaos(t *testing.T) {
+	for seed := range uint64(15) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { chaos(t, seed) })
+	}
+}
+
+func chaos(t *testing.T, seed uint64) {
+	bubble(t, seed, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		s.loseRequest, s.loseAnswer, s.repeat, s.giveUp = 0.02, 0.03, 0.05, 0.3
+		s.longest, s.split = 20*time.Millisecond, true
+		var all []Key
+		for i := range 4 {
+			all = append(all, k1(fmt.Sprintf("x%d", i)), k2(fmt.Sprintf("a%d", i*2)))
+		}
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		var mu sync.Mutex
+		var attempts []*attempt
+		var clients sync.WaitGroup
+		for n := range 6 {
+			clients.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(n)))
+				for ctx.Err() == nil {
+					a := one(ctx, c, s, all, random)
+					mu.Lock()
+					attempts = append(attempts, a)
+					mu.Unlock()
+				}
+			})
+		}
+		clients.Wait()
+		c.Close()
+		time.Sleep(10 * time.Second) // whatever is on its way arrives
+		s.sweep()
+		time.Sleep(4 * time.Second)
+		s.sweep()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.locks) > 0 {
+			t.Errorf("%d locks are left", len(s.locks))
+		}
+		check(t, s, attempts)
+	})
+}
+
+// one runs one transaction: reads some keys, locks some of those, writes some.
+func one(ctx context.Context, c *Coordinator, s *fake, all []Key, random *rand.Rand) *attempt {
+	a := &attempt{read: make(map[string]string), writes: make(map[string]string)}
+	ctx, leave := context.WithCancel(ctx)
+	defer leave() // whoever is left alone sends no heartbeats
+	x, err := c.Begin(ctx, hlc.Timestamp{})
+	if err != nil {
+		a.err = err
+		return a
+	}
+	a.id = string(x.ID())
+	reads := Reads{At: s.now()}
+	if random.IntN(4) == 0 { // lock a key first, and read as of that
+		k := all[random.IntN(len(all))]
+		got, err := x.Lock(ctx, reads.At, k)
+		if err != nil {
+			x.Abort()
+			a.err = err
+			return a
+		}
+		reads.At = hlc.Max(reads.At, got[0].At)
+		reads.Locked = append(reads.Locked, k)
+		a.read[internal(k.Keyspace, k.Key)] = string(got[0].Value.Value)
+	}
+	for range 1 + random.IntN(3) {
+		k := all[random.IntN(len(all))]
+		id := internal(k.Keyspace, k.Key)
+		if _, before := a.read[id]; before {
+			continue
+		}
+		a.read[id], _ = s.get(k, reads.At)
+		if random.IntN(3) == 0 && k.Keyspace == 2 {
+			reads.Spans = append(reads.Spans, Span{2, AllPartitions, keys.Point(k.Key)})
+		} else {
+			reads.Keys = append(reads.Keys, k)
+		}
+	}
+	var writes []Write
+	for _, i := range random.Perm(len(all))[:1+random.IntN(3)] {
+		value := fmt.Sprintf("%x-%d", a.id, i)
+		writes = append(writes, put(all[i], value))
+		a.writes[internal(all[i].Keyspace, all[i].Key)] = value
+	}
+	switch random.IntN(20) {
+	case 0:
+		x.Abort()
+		a.err = errors.New("rolled back")
+	case 1:
+		return &attempt{id: a.id, err: errors.New("left alone")}
+	default:
+		limited, cancel := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
+		defer cancel()
+		a.at, a.err = x.Commit(limited, writes, reads, random.IntN(2) == 0)
+	}
+	return a
+}
+
+func check(t *testing.T, s *fake, attempts []*attempt) {
+	t.Helper()
+	// Where each transaction's writes are.
+	where := make(map[string]map[string]hlc.Timestamp)
+	for k, versions := range s.versions {
+		for _, v := range versions {
+			if where[v.txn] == nil {
+				where[v.txn] = make(map[string]hlc.Timestamp)
+			}
+			if _, twice := where[v.txn][k]; twice {
+				t.Errorf("transaction %x has written %s twice", v.txn, k)
+			}
+			where[v.txn][k] = v.at
+		}
+	}
+	var committed []*attempt
+	outcomes := make(map[string]int)
+	for _, a := range attempts {
+		there := where[a.id]
+		unknown := errors.Is(a.err, ErrOutcomeUnknown)
+		switch {
+		case a.err == nil:
+			outcomes["committed"]++
+			if len(there) != len(a.writes) {
+				t.Errorf("transaction %x is committed and has %d of %d writes", a.id, len(there), len(a.writes))
+			}
+		case unknown:
+			outcomes["unknown"]++
+			if len(there) != 0 && len(there) != len(a.writes) {
+				t.Errorf("transaction %x is there by halves", a.id)
+			}
+		default:
+			outcomes["failed"]++
+			if len(there) != 0 {
+				t.Errorf("transaction %x failed with %v, and has writes", a.id, a.err)
+			}
+		}
+		for k, at := range there {
+			if a.err == nil && at != a.at {
+				t.Errorf("transaction %x was committed at %s and has written %s at %s", a.id, a.at, k, at)
+			}
+			a.at = at
+		}
+		if len(there) > 0 {
+			committed = append(committed, a)
+		}
+	}
+	slices.SortFunc(committed, func(a, b *attempt) int { return a.at.Compare(b.at) })
+	state := make(map[string]string)
+	for _, a := range committed {
+		for k, v := range a.read {
+			if state[k] != v {
+				t.Errorf("transaction %x at %s read %q of %s, which was %q", a.id, a.at, v, k, state[k])
+			}
+		}
+		for k, v := range a.writes {
+			state[k] = v
+		}
+	}
+	if outcomes["committed"] < 50 {
+		t.Errorf("too little was committed: %v", outcomes)
+	}
+	t.Log(outcomes, s.sent)
+}

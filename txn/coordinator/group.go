@@ -1,0 +1,182 @@
+package coordinator
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// chunkBytes and chunkKeys bound one request, and the transactions that go in one phase. A larger value has a request of its own.
+	chunkBytes = 1 << 20
+	chunkKeys  = 1000
+	// maxParallel is how many requests of one transaction are on their way at a time.
+	maxParallel = 32
+)
+
+// mutation is a mutation and where it belongs.
+type mutation struct {
+	keyspace keys.KeyspaceID
+	*kvpb.Mutation
+}
+
+func (m mutation) size() int { return len(m.Key) + len(m.Value) }
+
+// chunk is mutations of one partition that travel together.
+type chunk struct {
+	place     Place
+	mutations []*kvpb.Mutation
+	// places are the indices of the mutations in what was grouped.
+	places []int
+	bytes  int
+}
+
+// fits says whether the chunk may go to p.
+func (c *chunk) fits(p Place) bool {
+	return p.same(c.place) || p.holds(c.place, func(yield func([]byte) bool) {
+		for _, m := range c.mutations {
+			if !yield(m.Key) {
+				return
+			}
+		}
+	})
+}
+
+// holds says whether p holds the keys, which lie in from.
+func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
+	if p.Hash != AllPartitions || from.Hash != AllPartitions {
+		return p.Hash == from.Hash
+	}
+	for k := range userKeys {
+		if !p.Span.Contains(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// chunks sorts mutations by partition, in the order in which the partitions are first met.
+func (c *Coordinator) chunks(ctx context.Context, all []mutation) ([]*chunk, error) {
+	var out []*chunk
+	open := make(map[keys.PartitionID]*chunk)
+	for i, m := range all {
+		p, err := c.sender.Locate(ctx, Key{m.keyspace, m.Key})
+		if err != nil {
+			return nil, err
+		}
+		g := open[p.Partition]
+		if g == nil || !g.place.same(p) || len(g.mutations) == chunkKeys || g.bytes+m.size() > chunkBytes {
+			g = &chunk{place: p}
+			open[p.Partition] = g
+			out = append(out, g)
+		}
+		g.mutations = append(g.mutations, m.Mutation)
+		g.places = append(g.places, i)
+		g.bytes += m.size()
+	}
+	return out, nil
+}
+
+// readChunk is what was read in one partition.
+type readChunk struct {
+	place Place
+	set   kvpb.ReadSet
+	bytes int
+}
+
+// key is one by which the chunk finds its partition.
+func (r *readChunk) key() []byte {
+	if len(r.set.Keys) > 0 {
+		return r.set.Keys[0]
+	}
+	return r.set.Spans[0].Start
+}
+
+func (r *readChunk) fits(p Place) bool {
+	if p.same(r.place) {
+		return true
+	}
+	if p.Hash != AllPartitions || r.place.Hash != AllPartitions {
+		return p.Hash == r.place.Hash
+	}
+	for _, k := range r.set.Keys {
+		if !p.Span.Contains(k) {
+			return false
+		}
+	}
+	for _, s := range r.set.Spans {
+		if !p.Span.ContainsSpan(keys.Span{Start: s.Start, End: s.End}) {
+			return false
+		}
+	}
+	return true
+}
+
+// reads is what was read here, in the form that can be grouped anew.
+func (r *readChunk) reads() (out Reads) {
+	for _, k := range r.set.Keys {
+		out.Keys = append(out.Keys, Key{r.place.Keyspace, k})
+	}
+	for _, s := range r.set.Spans {
+		out.Spans = append(out.Spans, Span{r.place.Keyspace, r.place.Hash, keys.Span{Start: s.Start, End: s.End}})
+	}
+	return out
+}
+
+// readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped to it.
+func (c *Coordinator) readChunks(ctx context.Context, userKeys []Key, spans []Span) ([]*readChunk, error) {
+	var out []*readChunk
+	open := make(map[keys.PartitionID]*readChunk)
+	in := func(p Place, size int) *readChunk {
+		g := open[p.Partition]
+		if g == nil || !g.place.same(p) || len(g.set.Keys)+len(g.set.Spans) == chunkKeys || g.bytes+size > chunkBytes {
+			g = &readChunk{place: p}
+			open[p.Partition] = g
+			out = append(out, g)
+		}
+		g.bytes += size
+		return g
+	}
+	for _, k := range userKeys {
+		p, err := c.sender.Locate(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		g := in(p, len(k.Key))
+		g.set.Keys = append(g.set.Keys, k.Key)
+	}
+	for _, s := range spans {
+		places, err := c.sender.Overlapping(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range places {
+			clipped := s.Span
+			if p.Hash == AllPartitions {
+				clipped = clipped.Intersect(p.Span)
+			}
+			if clipped.Empty() {
+				continue
+			}
+			g := in(p, len(clipped.Start)+len(clipped.End))
+			g.set.Spans = append(g.set.Spans, &kvpb.KeySpan{Start: clipped.Start, End: clipped.End})
+		}
+	}
+	return out, nil
+}
+
+// inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends the others' context.
+func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	if n == 1 {
+		return f(ctx, 0)
+	}
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(maxParallel)
+	for i := range n {
+		workers.Go(func() error { return f(ctx, i) })
+	}
+	return workers.Wait()
+}

@@ -1,0 +1,152 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// lockSlack is Request.Slack of requests that wait for locks.
+const lockSlack = 50 * time.Millisecond
+
+// Locked is what a lock has found.
+type Locked struct {
+	// Value is the key's, as it is while the lock stands.
+	Value *kvpb.GetResponse
+	// At is the timestamp of the lock: nothing else is written at or above it, until the transaction ends.
+	At hlc.Timestamp
+}
+
+// Lock locks keys that will be read, or written, before the commit, and returns their values in order. It waits for other transactions'
+// locks until ctx ends. It takes the keys over.
+func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, all ...Key) ([]Locked, error) {
+	if t.ended {
+		return nil, errEnded
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	t.AnchorAt(all[0])
+	mutations := make([]mutation, len(all))
+	for i, k := range all {
+		if t.locked == nil {
+			t.locked = make(map[string]Key)
+		}
+		t.locked[k.mapKey()] = k
+		mutations[i] = mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_LOCK}}
+	}
+	out := make([]Locked, len(all))
+	prepared, err := t.lay(ctx, mutations, at, out)
+	if err != nil {
+		return nil, err
+	}
+	t.prepared = hlc.Max(t.prepared, prepared)
+	return out, nil
+}
+
+// errEnded is for use after the end, which is the caller's mistake.
+var errEnded = errors.New("the transaction has ended")
+
+// lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
+func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked) (hlc.Timestamp, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	t.mu.Lock()
+	if t.mu.aborted != nil {
+		t.mu.Unlock()
+		return hlc.Timestamp{}, t.mu.aborted
+	}
+	if t.mu.beaten.IsZero() {
+		t.mu.beaten = time.Now()
+	}
+	t.mu.stop = stop
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		t.mu.stop = nil
+		t.mu.Unlock()
+	}()
+	if err := t.c.enliven(t); err != nil {
+		return hlc.Timestamp{}, err
+	}
+	highest, err := t.layChunks(ctx, all, atLeast, into)
+	if aborted := t.alive(); aborted != nil {
+		return hlc.Timestamp{}, aborted
+	}
+	return highest, err
+}
+
+func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked) (highest hlc.Timestamp, err error) {
+	rest, restInto := all, into
+	for {
+		chunks, err := t.c.chunks(ctx, rest)
+		if err != nil {
+			return hlc.Timestamp{}, err
+		}
+		var mu sync.Mutex
+		var moved []mutation
+		var movedInto []int
+		err = inParallel(ctx, len(chunks), func(ctx context.Context, i int) error {
+			c := chunks[i]
+			prepared, err := t.prepare(ctx, c, atLeast, restInto)
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, ErrMoved) {
+				// What ran of it is done again, to the same effect.
+				for _, place := range c.places {
+					moved, movedInto = append(moved, rest[place]), append(movedInto, place)
+				}
+				return nil
+			}
+			highest = hlc.Max(highest, prepared)
+			return err
+		})
+		if err != nil || len(moved) == 0 {
+			return highest, err
+		}
+		if into == nil {
+			rest = moved
+			continue
+		}
+		// Values of moved keys go where the key was.
+		again := make([]Locked, len(moved))
+		prepared, err := t.layChunks(ctx, moved, atLeast, again)
+		for i, place := range movedInto {
+			restInto[place] = again[i]
+		}
+		return hlc.Max(highest, prepared), err
+	}
+}
+
+// prepare sends one chunk.
+func (t *Transaction) prepare(ctx context.Context, c *chunk, atLeast hlc.Timestamp, into []Locked) (hlc.Timestamp, error) {
+	response, err := t.c.sender.Send(ctx, &Request{
+		Place: c.place, Key: c.mutations[0].Key, Fits: c.fits, Write: true, Slack: lockSlack,
+		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: into != nil,
+		}}},
+	})
+	if err != nil {
+		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
+	}
+	r := response.GetPrepare()
+	prepared := rpc.FromTimestamp(r.GetPrepared())
+	switch {
+	case prepared.IsZero():
+		return hlc.Timestamp{}, fmt.Errorf("partition %s answered a prepare without a timestamp", c.place.Partition)
+	case into != nil && len(r.GetValues()) != len(c.mutations):
+		return hlc.Timestamp{}, fmt.Errorf("partition %s answered with %d values for %d locks", c.place.Partition, len(r.GetValues()), len(c.mutations))
+	}
+	for i, place := range c.places {
+		if into != nil {
+			into[place] = Locked{Value: r.Values[i], At: prepared}
+		}
+	}
+	return prepared, nil
+}

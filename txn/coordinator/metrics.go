@@ -1,0 +1,76 @@
+package coordinator
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of one Coordinator.
+type metrics struct {
+	commits   *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+	pushed    prometheus.Counter
+	refreshes *prometheus.CounterVec
+
+	registerer prometheus.Registerer
+	collectors []prometheus.Collector
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_commits_total",
+			Help: "Transactions that were committed, by the way they took.",
+		}, []string{"phases"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_failures_total",
+			Help: "Attempts of transactions that were not committed, by reason. Most are run again.",
+		}, []string{"reason"}),
+		pushed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_pushed_total",
+			Help: "Times that a transaction was pushed by a reader while it was about to be committed.",
+		}),
+		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_refreshes_total",
+			Help: "Times that the reads of a transaction were moved to a later timestamp, by outcome.",
+		}, []string{"outcome"}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	m.registerer = r
+	for _, c := range []prometheus.Collector{m.commits, m.failures, m.pushed, m.refreshes} {
+		if err := r.Register(c); err != nil {
+			m.unregister()
+			return nil, err
+		}
+		m.collectors = append(m.collectors, c)
+	}
+	return m, nil
+}
+
+func (m *metrics) unregister() {
+	for _, c := range m.collectors {
+		m.registerer.Unregister(c)
+	}
+	m.collectors = nil
+}
+
+// failed counts why an attempt ended.
+func (m *metrics) failed(err error) {
+	reason := "other"
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+	case e.Kind == ErrConflict:
+		reason = "conflict"
+	case e.Kind == ErrAborted:
+		reason = "aborted"
+	case e.Kind == ErrTooOld:
+		reason = "too-old"
+	case e.Kind == ErrOutcomeUnknown:
+		reason = "unknown"
+	}
+	m.failures.WithLabelValues(reason).Inc()
+}

@@ -1,0 +1,60 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it is not. id and begun are those of the
+// transaction that has read; both unset for a snapshot.
+func (c *Coordinator) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
+	err := c.refresh(ctx, id, begun, reads, to)
+	outcome := "unchanged"
+	switch {
+	case errors.Is(err, ErrConflict):
+		outcome = "changed"
+	case err != nil:
+		outcome = "failed"
+	}
+	c.metrics.refreshes.WithLabelValues(outcome).Inc()
+	return err
+}
+
+func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
+	rest := reads
+	for !rest.empty() {
+		chunks, err := c.readChunks(ctx, rest.Keys, rest.Spans)
+		if err != nil {
+			return err
+		}
+		var mu sync.Mutex
+		rest = Reads{}
+		err = inParallel(ctx, len(chunks), func(ctx context.Context, i int) error {
+			r := chunks[i]
+			r.set.At = rpc.ToTimestamp(reads.At)
+			_, err := c.sender.Send(ctx, &Request{
+				Place: r.place, Key: r.key(), Fits: r.fits, Slack: lockSlack,
+				Command: &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{
+					Transaction: id, Begun: rpc.ToTimestamp(begun), Reads: &r.set, To: rpc.ToTimestamp(to),
+				}}},
+			})
+			if errors.Is(err, ErrMoved) {
+				again := r.reads()
+				mu.Lock()
+				defer mu.Unlock()
+				rest.Keys, rest.Spans = append(rest.Keys, again.Keys...), append(rest.Spans, again.Spans...)
+				return nil
+			}
+			return classify(r.place.Keyspace, err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

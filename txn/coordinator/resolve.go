@@ -1,0 +1,53 @@
+package coordinator
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// held is a partition with locks of a transaction, and one of their keys.
+type held struct {
+	place Place
+	key   []byte
+}
+
+// placesOf names each partition that holds some of the keys once, as far as can be told.
+func (c *Coordinator) placesOf(ctx context.Context, all []Key) []held {
+	var out []held
+	seen := make(map[keys.PartitionID]bool)
+	for _, k := range all {
+		p, err := c.sender.Locate(ctx, k)
+		if err != nil {
+			continue // the keyspace is gone, or time is up
+		}
+		if !seen[p.Partition] {
+			seen[p.Partition] = true
+			out = append(out, held{p, k.Key})
+		}
+	}
+	return out
+}
+
+func participants(all []held) []*kvpb.Participant {
+	out := make([]*kvpb.Participant, len(all))
+	for i, h := range all {
+		out[i] = &kvpb.Participant{Keyspace: uint32(h.place.Keyspace), Key: h.key}
+	}
+	return out
+}
+
+// resolve ends the locks of a decided transaction, one request for each partition. What fails is left to those who meet it.
+func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key) {
+	places := c.placesOf(ctx, all)
+	_ = inParallel(ctx, len(places), func(ctx context.Context, i int) error {
+		_, _ = c.sender.Send(ctx, &Request{
+			Place: places[i].place, Key: places[i].key, Write: true,
+			Command: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
+				Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}},
+			}}},
+		})
+		return nil // one partition's failure is no reason to leave the others
+	})
+}

@@ -1,0 +1,106 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Over makes a Sender of a router.
+func Over(s *route.Sender) Sender { return &routed{s} }
+
+// routed is a Sender over a route.Sender.
+type routed struct{ *route.Sender }
+
+// askWait is how long a node's clock is waited for, and askPause comes before the next try.
+const (
+	askWait  = 300 * time.Millisecond
+	askPause = 20 * time.Millisecond
+)
+
+func placeOf(p *route.Partition) Place {
+	place := Place{Keyspace: p.Keyspace, Partition: p.ID, Generation: p.Generation, Hash: AllPartitions, Span: p.Span}
+	if p.Descriptor.PrefixLength == keys.HashPrefixLength {
+		place.Hash = int(p.Hash)
+	}
+	return place
+}
+
+// Locate implements Sender.
+func (r *routed) Locate(ctx context.Context, k Key) (Place, error) {
+	for {
+		ks := r.Table().KeyspaceByID(k.Keyspace)
+		if ks == nil {
+			return Place{}, &route.Error{Cause: route.ErrNoKeyspace}
+		}
+		if p := ks.ByKey(k.Key); p != nil {
+			return placeOf(p), nil
+		}
+		// There is a hole in the table: wait until there is none.
+		if _, err := r.PartitionsOf(ctx, k.Keyspace, keys.Span{}); err != nil {
+			return Place{}, err
+		}
+	}
+}
+
+// Overlapping implements Sender.
+func (r *routed) Overlapping(ctx context.Context, s Span) ([]Place, error) {
+	parts, err := r.PartitionsOf(ctx, s.Keyspace, s.Span)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Place, 0, len(parts))
+	for _, p := range parts {
+		if place := placeOf(p); s.Hash == AllPartitions || place.Hash == s.Hash {
+			out = append(out, place)
+		}
+	}
+	return out, nil
+}
+
+// Send implements Sender.
+func (r *routed) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
+	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack, Request: q.Command}
+	if q.Place.Hash != AllPartitions {
+		call.By, call.Hash = route.ByHash, uint32(q.Place.Hash)
+	}
+	if q.Fits != nil {
+		call.Prepare = func(p *route.Partition, _ route.Leader) error {
+			if q.Fits(placeOf(p)) {
+				return nil
+			}
+			return ErrMoved
+		}
+	}
+	answer, err := r.Do(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Response, nil
+}
+
+// Now implements Sender.
+func (r *routed) Now(ctx context.Context) (hlc.Timestamp, error) {
+	for {
+		if at, _, ok := r.Present(); ok {
+			return at, nil
+		}
+		if at, ok := r.AskPresent(ctx, askWait); ok {
+			return at, nil
+		}
+		timer := time.NewTimer(askPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return hlc.Timestamp{}, &route.Error{Cause: ctx.Err(), Message: "asking the nodes for their clocks"}
+		case <-r.Done():
+			timer.Stop()
+			return hlc.Timestamp{}, &route.Error{Cause: route.ErrClosed}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Transaction is one attempt of a transaction. It is used by one goroutine at a time, and ends with Commit or Abort.
+type Transaction struct {
+	c *Coordinator
+	// life is how long the attempt may send heartbeats.
+	life           context.Context
+	id             [16]byte
+	begun, started hlc.Timestamp
+
+	// anchor is the key whose partition decides; empty until the first lock, or the commit.
+	anchor Key
+	// locked are the keys of early locks: those for which a request was sent, whatever came of it. prepared is the highest timestamp of them.
+	locked   map[string]Key
+	prepared hlc.Timestamp
+	ended    bool
+
+	mu struct {
+		sync.Mutex
+		// beaten is when the last heartbeat was sent, or the first lock asked for.
+		beaten  time.Time
+		beating bool
+		// aborted says that the transaction cannot be committed any more.
+		aborted *Error
+		// stop ends a wait for locks; nil while there is none.
+		stop context.CancelCauseFunc
+	}
+}
+
+// ID names the attempt. The slice is not to be changed.
+func (t *Transaction) ID() []byte { return t.id[:] }
+
+// Begun is when the first attempt began: the transaction's age.
+func (t *Transaction) Begun() hlc.Timestamp { return t.begun }
+
+// Prepared is the highest timestamp at which early locks were laid; zero without any.
+func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
+
+// AnchorAt makes the partition of k the one that decides, if none is yet. It takes k over.
+func (t *Transaction) AnchorAt(k Key) {
+	if len(t.anchor.Key) == 0 {
+		t.anchor = k
+	}
+}
+
+func (t *Transaction) wire() *kvpb.Transaction {
+	return &kvpb.Transaction{
+		Id: t.id[:], Begun: rpc.ToTimestamp(t.begun), Keyspace: uint32(t.anchor.Keyspace), Anchor: t.anchor.Key, Started: rpc.ToTimestamp(t.started),
+	}
+}
+
+// toAnchor sends a request to the coordinator partition.
+func (t *Transaction) toAnchor(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
+	p, err := t.c.sender.Locate(ctx, t.anchor)
+	if err != nil {
+		return nil, err
+	}
+	return t.c.sender.Send(ctx, &Request{Place: p, Key: t.anchor.Key, Write: true, Command: r})
+}
+
+// alive reports what has become known of the transaction's end.
+func (t *Transaction) alive() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.aborted != nil {
+		return t.mu.aborted
+	}
+	return nil
+}
+
+// Abort ends the transaction without a commit, and removes what it has locked in the background. After Commit, or another Abort, it does
+// nothing.
+func (t *Transaction) Abort() {
+	if t.ended {
+		return
+	}
+	t.ended = true
+	t.abort(nil)
+}
+
+// abort removes everything that the transaction has locked, or may have. No request to commit it may be on its way.
+func (t *Transaction) abort(more []Key) {
+	t.c.still(t)
+	all := t.everyLock(more)
+	if len(all) == 0 {
+		return
+	}
+	t.c.background(func(ctx context.Context) {
+		r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+			Transaction: t.wire(), Participants: participants(t.c.placesOf(ctx, all)),
+		}}})
+		status := r.GetEndTransaction().GetStatus()
+		if err != nil {
+			e, ok := classify(t.anchor.Keyspace, err).(*Error)
+			if !ok || e.Kind != ErrAborted {
+				return // it will be found abandoned
+			}
+			status = &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason}
+		}
+		if status.GetState() != kvpb.TransactionState_PENDING {
+			t.c.resolve(ctx, t.id[:], status, all)
+		}
+	})
+}
+
+// everyLock is all keys on which there may be locks: the early ones and more.
+func (t *Transaction) everyLock(more []Key) []Key {
+	if len(t.locked) == 0 {
+		return more
+	}
+	all := more[:len(more):len(more)]
+	seen := make(map[string]bool, len(more))
+	for _, k := range more {
+		seen[k.mapKey()] = true
+	}
+	for m, k := range t.locked {
+		if !seen[m] {
+			all = append(all, k)
+		}
+	}
+	return all
+}
