@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Metadata is what a node needs of the consistent core.
@@ -39,6 +40,9 @@ type Config struct {
 	Clock *hlc.Clock
 	// Metadata is the way to the core.
 	Metadata Metadata
+	// Pusher is the way to the coordinators of transactions whose locks are in the way. It stays the caller's, who closes it
+	// before Close, so that nobody waits for an answer any more. nil: locks are waited for only.
+	Pusher txn.Pusher
 	// Logger may be nil for none, Registerer for no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
