@@ -1,0 +1,18 @@
+// Package locks is the lock table of one partition: which keys transactions have locked, and who waits for them. It is memory only,
+// and pure: no clock, no goroutine, no I/O, no lock of its own. What is stored of a lock is package txn's Lock; the table is what
+// a replica knows of those without asking the engine.
+//
+// A key has at most one lock, of one transaction. The lock has up to two states: the applied one, which is in the engine, and the one
+// in flight, which a proposal on its way will put in its place. A lock may also be about to go: then a proposal on its
+// way removes it. All three end when the proposal is applied (Apply, Remove), or when what is in flight is given up (DropInFlight).
+//
+// Every replica applies; only a leader lays, marks and waits.
+//
+// INVARIANT: of a key at most one change is in flight. Whoever wants another one, even the lock's own transaction, waits.
+//
+// INVARIANT: a lock leaves the table only when its removal is applied, so whoever finds a key free here and then reads the engine
+// sees what the transaction wrote.
+//
+// Waiters are first in, first out: what waits for one key comes back in the order in which it came. The table does not bound anything
+// itself: it counts, and its owner refuses.
+package locks

@@ -1,0 +1,69 @@
+package locks
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Transaction is a transaction that has locks here. It leaves the table with the last of them.
+type Transaction[W any] struct {
+	txn.Info
+	// Known is what its coordinator has said of it.
+	Known Known
+	// Laid is when the latest of its locks was laid, in nanoseconds since the epoch by the leader's physical clock.
+	Laid int64
+
+	locks   []*Lock[W]
+	waiters []waiter[W]
+}
+
+// Known is what is known of how a transaction stands. It belongs to the table's owner.
+type Known struct {
+	// State is COMMITTED or ABORTED if that was decided, and will be so for ever.
+	State kvpb.TransactionState
+	// Commit is the commit timestamp of a COMMITTED one.
+	Commit hlc.Timestamp
+	// Above is what a PENDING one can only commit above; zero if nothing is known.
+	Above hlc.Timestamp
+	// Mark numbers the push that said so, by when it was sent: the transaction was not committed then.
+	Mark uint64
+}
+
+// Locks is the number of its locks.
+func (x *Transaction[W]) Locks() int { return len(x.locks) }
+
+// Each calls visit for its locks, in no certain order, until it returns false. visit must not change the table.
+func (x *Transaction[W]) Each(visit func(*Lock[W]) bool) {
+	for _, l := range x.locks {
+		if !visit(l) {
+			return
+		}
+	}
+}
+
+// Waiting is the number of those who wait for it.
+func (x *Transaction[W]) Waiting() int { return len(x.waiters) }
+
+// EachWaiter calls visit for those who wait for one of its locks, in the order in which they came.
+func (x *Transaction[W]) EachWaiter(visit func(key string, w W)) {
+	for _, w := range x.waiters {
+		visit(w.lock.Key, w.who)
+	}
+}
+
+// Transaction is the transaction with an id; nil if it has no lock here.
+func (t *Table[W]) Transaction(id txn.ID) *Transaction[W] { return t.byID[id] }
+
+// Transactions is their number.
+func (t *Table[W]) Transactions() int { return len(t.byID) }
+
+// EachTransaction calls visit for the transactions that have locks here, in no certain order, until it returns false. visit must not
+// change the table.
+func (t *Table[W]) EachTransaction(visit func(*Transaction[W]) bool) {
+	for _, x := range t.byID {
+		if !visit(x) {
+			return
+		}
+	}
+}
