@@ -85,12 +85,12 @@ func (c *collector) take(now time.Time) []candidate {
 		// Before looking: what is written from here on puts it into the queue again.
 		h.garbage.Store(false)
 		s := h.replica.Stats()
-		if !h.leading.Load() || s.Versions <= s.LiveKeys {
+		if !h.leading.Load() || !h.replica.MayHaveGarbage() {
 			c.forgetUnlessNoticed(h)
 			continue
 		}
 		h.garbage.Store(true)
-		found = append(found, candidate{h, s.Bytes / s.Versions * (s.Versions - s.LiveKeys)})
+		found = append(found, candidate{h, s.Bytes / max(s.Versions, 1) * (s.Versions - s.LiveKeys)})
 	}
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(b.garbage, a.garbage) })
 	return found

@@ -40,9 +40,6 @@ type Config struct {
 	Clock *hlc.Clock
 	// Metadata is the way to the core.
 	Metadata Metadata
-	// Pusher is the way to the coordinators of transactions whose locks are in the way. It stays the caller's, who closes it
-	// before Close, so that nobody waits for an answer any more. nil: locks are waited for only.
-	Pusher txn.Pusher
 	// Logger may be nil for none, Registerer for no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -60,6 +57,8 @@ type Config struct {
 	ApplyWorkers   int
 	RetainLogBytes int64
 
+	// Pusher reaches the coordinators of transactions that are in the way. Default: none; they are waited for only.
+	Pusher txn.Pusher
 	// Limits bound each replica.
 	Limits replica.Limits
 	// GCWindow is for keyspaces that do not say. Default 1 h.

@@ -81,6 +81,20 @@ func inspect(q *kvpb.Request) (whole, forNode bool) {
 		return c.Count != nil, false
 	case *kvpb.Request_DeleteRange:
 		return c.DeleteRange != nil, false
+	case *kvpb.Request_Prepare:
+		return c.Prepare != nil, false
+	case *kvpb.Request_Refresh:
+		return c.Refresh != nil, false
+	case *kvpb.Request_EndTransaction:
+		return c.EndTransaction != nil, false
+	case *kvpb.Request_Push:
+		return c.Push != nil, false
+	case *kvpb.Request_HeartbeatTransaction:
+		return c.HeartbeatTransaction != nil, false
+	case *kvpb.Request_Resolve:
+		return c.Resolve != nil, false
+	case *kvpb.Request_InspectTransactions:
+		return c.InspectTransactions != nil, false
 	case *kvpb.Request_MergeScan:
 		return c.MergeScan != nil, true
 	case *kvpb.Request_Now:

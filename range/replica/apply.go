@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // ownEntry is what came of one of this replica's own entries.
@@ -51,7 +52,7 @@ func (r *Replica) apply(entries []group.Entry) error {
 	batch := r.state.NewBatch()
 	defer batch.Close()
 	var own []ownEntry
-	var descriptor *clusterpb.Partition
+	var changes changes
 	for i := range entries {
 		e := &entries[i]
 		if e.Index != applied.index+1 {
@@ -73,15 +74,12 @@ func (r *Replica) apply(entries []group.Entry) error {
 			r.node.Metrics.rejected.Inc()
 			continue
 		}
-		changed, err := r.stage(batch, &p)
+		err = r.stage(batch, &p, &changes)
 		if err == nil {
 			err = applied.advance(e.Term, &p)
 		}
 		if err != nil {
 			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
-		}
-		if changed != nil {
-			descriptor = changed
 		}
 	}
 	var record [maxAppliedRecord]byte
@@ -110,19 +108,39 @@ func (r *Replica) apply(entries []group.Entry) error {
 	}
 	// INVARIANT: before anything is answered, so that a read that begins after the answer has a timestamp above the write's.
 	r.observe(applied.highest)
-	if descriptor != nil {
-		r.descriptor.Store(descriptor)
+	if changes.descriptor != nil {
+		r.descriptor.Store(changes.descriptor)
 	}
-	r.complete(applied, own)
+	r.complete(applied, own, &changes)
 	return nil
 }
 
-// stage adds the effects of an entry to the batch. It checks everything: what is applied here is the same everywhere, so it
-// had better be right.
-func (r *Replica) stage(batch *engine.StateBatch, p *payload) (descriptor *clusterpb.Partition, err error) {
-	span := keys.PartitionSpan(r.Descriptor())
-	err = walkBatch(p.batch, func(deletion bool, key, value []byte) error {
-		if deletion != (p.kind == kindRemove) {
+// changes are what entries change of what a replica keeps in memory.
+type changes struct {
+	// descriptor is the new one, nil if there is none.
+	descriptor *clusterpb.Partition
+	locks      []lockChange
+	// versions are those of transactions' entries: they are not all in the overlay.
+	versions []versionChange
+	// records says that a transaction record was set.
+	records bool
+}
+
+// versionChange is a version that was written.
+type versionChange struct {
+	// key is a user key.
+	key       string
+	timestamp hlc.Timestamp
+	tombstone bool
+}
+
+// stage adds the effects of an entry to the batch and to the changes. It checks everything: what is applied here is the same
+// everywhere, so it had better be right.
+func (r *Replica) stage(batch *engine.StateBatch, p *payload, c *changes) error {
+	d := r.Descriptor()
+	span := keys.PartitionSpan(d)
+	return walkBatch(p.batch, func(deletion bool, key, value []byte) error {
+		if deletion && p.kind != kindRemove && p.kind != kindTransaction || !deletion && p.kind == kindRemove {
 			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d", errPayload, p.kind)
 		}
 		switch {
@@ -134,7 +152,11 @@ func (r *Replica) stage(batch *engine.StateBatch, p *payload) (descriptor *clust
 			if err != nil {
 				return fmt.Errorf("%w: %w", errPayload, err)
 			}
-			descriptor = d
+			c.descriptor = d
+		case p.kind == kindTransaction:
+			if err := c.transaction(d, p, deletion, key, value); err != nil {
+				return err
+			}
 		default:
 			if err := checkReplicatedKey(span, key, p); err != nil {
 				return err
@@ -145,38 +167,50 @@ func (r *Replica) stage(batch *engine.StateBatch, p *payload) (descriptor *clust
 		}
 		return batch.Set(key, value, nil)
 	})
-	return descriptor, err
 }
 
 // checkReplicatedKey checks a key of a write or removal: a version or an anchored record, of this partition.
 func checkReplicatedKey(span keys.Span, key []byte, p *payload) error {
 	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
-		switch {
-		case ts.IsZero():
-			return fmt.Errorf("%w: data key %s without a timestamp", errPayload, keys.PrettyState(key))
-		case !span.Contains(internalKey):
-			return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
-		case p.kind == kindWrite && p.highest.Less(ts):
-			return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", errPayload, keys.PrettyState(key), p.highest)
-		}
-		return nil
+		return checkVersion(span, key, internalKey, ts, p)
 	}
-	internalKey, _, err := keys.DecodeAnchorKey(key)
+	internalKey, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil {
 		return fmt.Errorf("%w: %s is neither a version nor an anchored record", errPayload, keys.PrettyState(key))
 	}
 	if !span.Contains(internalKey) {
 		return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
 	}
+	// Locks come and go by their transactions' entries only; of records, removal is all that another may do.
+	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock || (of == txn.AnchoredRecord && p.kind != kindRemove) {
+		return fmt.Errorf("%w: %s in a command of kind %d", errPayload, keys.PrettyState(key), p.kind)
+	}
+	return nil
+}
+
+// checkVersion checks the key of a version.
+func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp, p *payload) error {
+	switch {
+	case ts.IsZero():
+		return fmt.Errorf("%w: data key %s without a timestamp", errPayload, keys.PrettyState(key))
+	case !span.Contains(internalKey):
+		return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
+	case p.kind != kindRemove && p.highest.Less(ts):
+		return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", errPayload, keys.PrettyState(key), p.highest)
+	}
 	return nil
 }
 
 // complete makes what was applied known: to the overlay, to those who wait for it, and to whoever asked for it.
-func (r *Replica) complete(applied appliedRecord, own []ownEntry) {
+func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
 	var done []*proposal
 	r.mu.Lock()
 	r.mu.applied = applied
+	if len(c.locks) > 0 {
+		r.changeLocksLocked(c.locks)
+	}
+	r.mu.mayHaveRecords = r.mu.mayHaveRecords || c.records
 	for _, o := range own {
 		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
 			continue
@@ -196,6 +230,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry) {
 			for _, f := range first.flights {
 				r.mu.recent.note(recentHash(f.key), f.timestamp, !f.tombstone, r.node.RecentSlots, &r.node.recent)
 			}
+			r.forgetRecordsLocked(first)
 			r.mu.waitingReads -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
 			r.node.Metrics.overlayVersions.Sub(float64(len(first.flights)))
@@ -206,9 +241,17 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry) {
 		// have an effect.
 		r.giveUpLocked(&end, notRun)
 	}
+	if r.mu.leadership.IsLeader {
+		// Not all of them were in the overlay, and what is remembered of their keys must not be older.
+		for _, v := range c.versions {
+			r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, r.node.RecentSlots, &r.node.recent)
+		}
+	}
 	r.checkServingLocked()
+	wake := r.wakeLocked()
 	r.mu.Unlock()
 	r.finish(&end)
+	wake.run(r)
 
 	for _, p := range done {
 		r.answer(p, applied.highest)
@@ -227,7 +270,7 @@ func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
 			}
 			// All share it: nobody changes a response.
 			a.response.Now = now
-			r.reply(a.pending, a.command, a.response)
+			r.send(a)
 		}
 	}
 	for _, rd := range p.waiters {

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -10,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Group is what a replica needs of its Raft group.
@@ -56,6 +58,10 @@ type Node struct {
 	DiskFull func() bool
 	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not been heard of for an election timeout.
 	Silent func(node keys.NodeID) bool
+	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it they are waited for only.
+	Pusher txn.Pusher
+	// Random is for jitter. Default: the runtime's.
+	Random func() uint64
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.
 	Pool *Pool
 	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024; what comes beyond that is refused.
@@ -69,6 +75,8 @@ type Node struct {
 		evaluate func()
 		// committed runs when a batch can be read from the engine, and nothing else knows it yet.
 		committed func()
+		// lockTime is the time by which waiting for locks is measured; no timer runs then.
+		lockTime func() time.Time
 	}
 }
 
@@ -88,6 +96,10 @@ type Limits struct {
 	// RecentSlots bounds how many recently written keys a partition's leader remembers, to save looking them up; rounded down to a
 	// power of two. Default 32,768 (768 KiB). TotalRecentSlots bounds that for all partitions of a node. Default 2 Mi (48 MiB).
 	RecentSlots, TotalRecentSlots int
+	// MaxLocks is how many keys of a partition transactions may have locked. Default 200,000.
+	MaxLocks int
+	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large they are together. Default 1,024.
+	MaxLockWaiters int
 	// StallTimeout is after how long without completion proposals are given up as lost: outcome unknown. Default 10 s.
 	StallTimeout time.Duration
 }
@@ -107,6 +119,8 @@ func (l *Limits) EnsureDefaults() {
 	l.TimestampCacheSlots = slots
 	setDefault(&l.RecentSlots, 32<<10)
 	setDefault(&l.TotalRecentSlots, 2<<20)
+	setDefault(&l.MaxLocks, 200_000)
+	setDefault(&l.MaxLockWaiters, 1024)
 	if l.StallTimeout <= 0 {
 		l.StallTimeout = 10 * time.Second
 	}
@@ -122,6 +136,9 @@ func (n *Node) Prepare() error {
 	}
 	if n.Metrics == nil {
 		n.Metrics = NewMetrics(nil)
+	}
+	if n.Random == nil {
+		n.Random = rand.Uint64
 	}
 	if n.Pool == nil {
 		n.Pool = NewPool(4, 4096)

@@ -97,7 +97,7 @@ func (e *evaluation) existedBefore(userKey []byte, own ownVersion) (bool, error)
 // answerDuplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
 func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence uint64) {
 	e.r.node.Metrics.duplicates.Inc()
-	a := answer{pending: w.pending, command: w.command, response: response}
+	a := answer{pending: w.pending, command: w.command, response: response, hold: e.hold}
 	switch sequence {
 	case 0:
 		e.ready = append(e.ready, a)

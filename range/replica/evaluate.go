@@ -27,6 +27,8 @@ type evaluation struct {
 	proposal   *proposal
 	descriptor *clusterpb.Partition
 	low        hlc.Timestamp
+	// ledSince is when this leadership began, by the physical clock.
+	ledSince int64
 
 	now time.Time
 	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
@@ -52,6 +54,12 @@ type evaluation struct {
 	key   []byte
 	// ready are answers that wait for nothing.
 	ready []answer
+	// again are writes that have more to do, and go back to the front of the queue.
+	again []write
+	// hold is what the answer to the write at hand has to wait for (commit wait).
+	hold hlc.Timestamp
+	// work is what came up about locks.
+	work lockWork
 }
 
 var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
@@ -84,7 +92,7 @@ func (r *Replica) evaluateQueue() {
 
 // release gives the evaluation back.
 func (e *evaluation) release() {
-	*e = evaluation{writes: e.writes[:0], key: e.key[:0], ready: e.ready[:0]}
+	*e = evaluation{writes: e.writes[:0], key: e.key[:0], ready: e.ready[:0], again: e.again[:0]}
 	if cap(e.key) > 64<<10 {
 		e.key = nil
 	}
@@ -120,6 +128,7 @@ func (e *evaluation) take() step {
 	}
 	r.mu.sequence++
 	e.reign, e.term, e.low = r.mu.reign, r.mu.leadership.Term, r.mu.low
+	e.ledSince = r.mu.ledSince
 	e.leased = leased && leaseTerm == e.term
 	e.proposal = &proposal{sequence: r.mu.sequence, term: e.term}
 	r.mu.building = e.proposal
@@ -154,11 +163,12 @@ func (e *evaluation) run() {
 			a.done(nil)
 			continue
 		}
-		r.reply(a.pending, a.command, a.response)
+		r.send(a)
 	}
 	clear(e.ready)
 	e.ready = e.ready[:0]
 	clear(e.writes)
+	e.work.run(r)
 }
 
 // evaluate evaluates one write: it adds to the proposal, or to ready.
@@ -170,12 +180,13 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 		case err != nil:
 			w.internal.done(err)
 		case propose:
-			e.kind = w.internal.kind
+			e.kind = max(e.kind, w.internal.kind)
 			e.proposal.answers = append(e.proposal.answers, answer{done: w.internal.done})
 		}
 		return
 	}
 	q := w.pending.Request
+	e.hold = hlc.Timestamp{}
 	switch {
 	case q.Term != e.term:
 		e.refuse(w, r.notLeader(q))
@@ -184,7 +195,11 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 		e.refuse(w, r.staleEpoch(q, e.descriptor))
 		return
 	case expired(&w.pending, e.now):
-		e.refuse(w, r.deadlineExceeded(q))
+		if w.x != nil && w.x.conflict != nil {
+			e.refuse(w, r.lockedError(q, w.x.conflict))
+		} else {
+			e.refuse(w, r.deadlineExceeded(q))
+		}
 		return
 	case e.diskFull:
 		e.refuse(w, r.diskFull(q))
@@ -192,6 +207,9 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	}
 	if refusal := e.checkSession(w); refusal != nil {
 		e.refuse(w, refusal)
+		return
+	}
+	if r.locked.Load() != 0 && w.command < commandPrepare && e.blocked(w) {
 		return
 	}
 	var err error
@@ -206,6 +224,16 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 		err = e.writeBatch(w, c.WriteBatch)
 	case *kvpb.Request_DeleteRange:
 		err = e.deleteRange(w, c.DeleteRange)
+	case *kvpb.Request_Prepare:
+		err = e.prepare(w, c.Prepare)
+	case *kvpb.Request_EndTransaction:
+		err = e.endTransaction(w, c.EndTransaction)
+	case *kvpb.Request_Push:
+		err = e.push(w, c.Push)
+	case *kvpb.Request_HeartbeatTransaction:
+		err = e.heartbeat(w)
+	case *kvpb.Request_Resolve:
+		err = e.resolve(w, c.Resolve)
 	}
 	if err != nil {
 		e.refuse(w, r.readError(q, err))
@@ -219,13 +247,13 @@ func (e *evaluation) refuse(w *write, response *kvpb.Response) {
 
 // answerApplied answers a write with what is true once the proposal being built has been applied.
 func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
-	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response})
+	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response, hold: e.hold})
 }
 
 // answerRead answers a write that writes nothing, because of what was read. sequence is of the proposal that carries the
 // version that decided it; 0 if that is applied.
 func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint64) {
-	a := answer{pending: w.pending, command: w.command, response: response}
+	a := answer{pending: w.pending, command: w.command, response: response, hold: e.hold}
 	switch {
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
@@ -369,6 +397,9 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 	for i := range effects {
 		ts = hlc.Max(ts, effects[i].priorTimestamp.Next())
 	}
+	if w.x != nil && w.x.one != nil {
+		ts = hlc.Max(ts, w.x.one.floor)
+	}
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
 	first := e.takeBoxes(len(effects))
 	r.mu.Lock()
@@ -392,21 +423,35 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		r.mu.overlay.add(f)
 		e.proposal.flights = append(e.proposal.flights, f)
 	}
+	if w.x != nil && w.x.one != nil {
+		w.x.one.registerLocked(r, ts, e.proposal.sequence)
+	}
 	if e.proposal.lowest.IsZero() || ts.Less(e.proposal.lowest) {
 		e.proposal.lowest = ts
 	}
 	r.mu.Unlock()
 	r.node.Metrics.overlayVersions.Add(float64(len(effects)))
 	e.highest = hlc.Max(e.highest, ts)
-	if e.batch == nil {
-		e.batch = r.state.NewBatch()
-	}
+	e.openBatch()
 	for i := range effects {
 		if err := e.stage(&effects[i], ts, id); err != nil {
 			return ts, true, err
 		}
 	}
 	return ts, true, nil
+}
+
+// openBatch makes sure that there is a batch.
+func (e *evaluation) openBatch() {
+	if e.batch == nil {
+		e.batch = e.r.state.NewBatch()
+	}
+}
+
+// transactional makes the entry one that may change locks and records.
+func (e *evaluation) transactional() {
+	e.openBatch()
+	e.kind, e.proposal.effects = kindTransaction, true
 }
 
 // takeBoxes returns n flights to be filled.
@@ -462,6 +507,16 @@ func (e *evaluation) propose(internal *payload) {
 	var end ending
 	r.mu.Lock()
 	r.mu.building = nil
+	if len(e.again) > 0 {
+		if r.mu.reign == e.reign && !e.over {
+			r.mu.queue.pushFront(e.again)
+			r.node.Metrics.queued.Add(float64(len(e.again)))
+		} else {
+			end.refusedWrites = append(end.refusedWrites, e.again...)
+		}
+		clear(e.again)
+		e.again = e.again[:0]
+	}
 	switch {
 	case e.over || r.mu.reign != e.reign:
 		// Nothing was proposed, so nothing can come of it.
@@ -474,7 +529,7 @@ func (e *evaluation) propose(internal *payload) {
 		r.mu.Unlock()
 		r.finish(&end)
 		return
-	case len(p.answers) == 0 && len(p.flights) == 0:
+	case len(p.answers) == 0 && len(p.flights) == 0 && !p.effects:
 		end.waiters = p.waiters
 		r.mu.waitingReads -= len(p.waiters)
 		r.mu.Unlock()

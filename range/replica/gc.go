@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Garbage collection is two kinds of entry. The first raises the threshold: nothing below it can be read from then on. The
@@ -28,11 +29,18 @@ type GCResult struct {
 // gcChunk is how much one removal entry holds, and looks at, at most.
 var gcChunk = mvcc.GarbageLimits{Versions: 2000, Bytes: 16 << 20, Scanned: 20_000}
 
+// MayHaveGarbage says whether there may be something to collect, now or when it is older.
+func (r *Replica) MayHaveGarbage() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.applied.stats.Versions > r.mu.applied.stats.LiveKeys || r.mu.mayHaveRecords
+}
+
 // SetGCWindow sets for how long overwritten versions stay readable; negative: for ever.
 func (r *Replica) SetGCWindow(window time.Duration) { r.gcWindow.Store(int64(window)) }
 
 // CollectGarbage raises the garbage collection threshold to now less the window, and removes what nobody can read any more. It
-// does nothing, and costs nothing, while the partition holds no version but the newest of keys that have a value.
+// does nothing, and costs nothing, while the partition holds no transaction record, and no version but the newest of keys that have a value.
 // Only a leader can; one collection runs at a time. It also returns the memory of the timestamp cache.
 //
 // The threshold is never above the clock: what is written later is above it.
@@ -42,7 +50,7 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 	stats := r.mu.applied.stats
 	r.mu.cache.release()
 	window := time.Duration(r.gcWindow.Load())
-	if window < 0 || stats.Versions == stats.LiveKeys || r.mu.collecting {
+	if window < 0 || (stats.Versions == stats.LiveKeys && !r.mu.mayHaveRecords) || r.mu.collecting {
 		r.mu.Unlock()
 		return result, nil
 	}
@@ -111,19 +119,25 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 // errNothingToDo ends the evaluation of a command that has nothing to propose.
 var errNothingToDo = errors.New("nothing to do")
 
-// collectRecords removes the records of DeleteRange whose retries would be refused.
+// collectRecords removes the records of DeleteRange whose retries would be refused, and those of transactions that nobody can ask about.
 func (r *Replica) collectRecords(ctx context.Context) error {
 	for more := true; more; {
 		err := r.command(ctx, kindRemove, func(e *evaluation, _ *payload) (bool, error) {
-			old, err := r.oldRecords(keys.PartitionSpan(e.descriptor), *r.threshold.Load())
+			found, err := r.oldRecords(keys.PartitionSpan(e.descriptor), *r.threshold.Load())
 			if err != nil {
 				return false, err
 			}
-			if more = len(old) == gcChunk.Versions; len(old) == 0 {
+			if more = len(found.old) == gcChunk.Versions; !more {
+				r.mu.Lock()
+				// Nothing is in flight while this is evaluated.
+				r.mu.mayHaveRecords = found.transactions
+				r.mu.Unlock()
+			}
+			if len(found.old) == 0 {
 				return false, errNothingToDo
 			}
 			e.batch = r.state.NewBatch()
-			for _, key := range old {
+			for _, key := range found.old {
 				if err := e.batch.Delete(key, nil); err != nil {
 					return false, err
 				}
@@ -137,30 +151,70 @@ func (r *Replica) collectRecords(ctx context.Context) error {
 	return nil
 }
 
-// oldRecords finds records of DeleteRange at or below the threshold, one chunk at most.
-func (r *Replica) oldRecords(span keys.Span, threshold hlc.Timestamp) (old [][]byte, err error) {
+// foundRecords is what a look at the anchored records found.
+type foundRecords struct {
+	// old are the keys of those that may go.
+	old [][]byte
+	// transactions says that records of transactions stay.
+	transactions bool
+}
+
+// oldRecords finds records that may go at a threshold, one chunk at most.
+func (r *Replica) oldRecords(span keys.Span, threshold hlc.Timestamp) (found foundRecords, err error) {
 	anchors := keys.AnchorSpan(span)
 	i, err := r.state.NewIter(&pebble.IterOptions{LowerBound: anchors.Start, UpperBound: anchors.End})
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	defer func() {
 		if closeErr := i.Close(); err == nil {
 			err = closeErr
 		}
 	}()
-	for i.First(); i.Valid() && len(old) < gcChunk.Versions; i.Next() {
+	for i.First(); i.Valid() && len(found.old) < gcChunk.Versions; i.Next() {
+		_, suffix, err := keys.DecodeAnchorKey(i.Key())
+		if err != nil {
+			return found, fmt.Errorf("%w: %w", errRecord, err)
+		}
+		of, _ := txn.Classify(suffix)
+		if of == txn.AnchoredLock {
+			continue // it goes when its transaction is over
+		}
 		value, err := i.ValueAndErr()
 		if err != nil {
-			return nil, err
+			return found, err
 		}
-		record, err := decodeDeletedRange(value)
+		var old bool
+		if of == txn.AnchoredRecord {
+			old, err = oldTransaction(value, threshold)
+			found.transactions = found.transactions || !old
+		} else {
+			old, err = oldDeletedRange(value, threshold)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
+			return found, fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
 		}
-		if record.timestamp.LessEq(threshold) {
-			old = append(old, append([]byte(nil), i.Key()...))
+		if old {
+			found.old = append(found.old, append([]byte(nil), i.Key()...))
 		}
 	}
-	return old, i.Error()
+	return found, i.Error()
+}
+
+func oldDeletedRange(value []byte, threshold hlc.Timestamp) (bool, error) {
+	record, err := decodeDeletedRange(value)
+	return record.timestamp.LessEq(threshold), err
+}
+
+// oldTransaction: what is decided goes when the threshold has come to that; what is pending when nothing was heard of it since. Its
+// transaction began below the threshold then, so nobody makes the record anew.
+func oldTransaction(value []byte, threshold hlc.Timestamp) (bool, error) {
+	record, err := txn.DecodeRecord(value)
+	if err != nil {
+		return false, err
+	}
+	if record.Decided() {
+		return record.Collectible(threshold), nil
+	}
+	return record.Heard < threshold.Wall && record.Started.Less(threshold), nil
 }

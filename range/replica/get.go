@@ -11,7 +11,7 @@ import (
 // is not acknowledged, so the value below it is as good. Unless the session has seen a later timestamp than
 // that of what is in flight: then its order would show.
 func (r *Replica) placeGetLocked(rd *read, key []byte) *proposal {
-	if !rd.at.IsZero() {
+	if !rd.at.IsZero() || rd.context != nil {
 		return r.proposalLocked(r.newestInFlightLocked(key, rd.timestamp))
 	}
 	c, ok := r.mu.overlay.keys[text(key)]
@@ -28,7 +28,7 @@ func (r *Replica) placeGetLocked(rd *read, key []byte) *proposal {
 }
 
 func (r *Replica) get(rd *read, c *kvpb.GetRequest) (*kvpb.Response, error) {
-	v, found, err := mvcc.Get(r.state, keys.InternalKey(rd.descriptor, c.Key), rd.timestamp)
+	v, found, err := mvcc.GetUncertain(r.state, keys.InternalKey(rd.descriptor, c.Key), rd.timestamp, rd.uncertainUntil())
 	if err != nil {
 		return nil, err
 	}
@@ -36,6 +36,9 @@ func (r *Replica) get(rd *read, c *kvpb.GetRequest) (*kvpb.Response, error) {
 	if isValue(v, found) {
 		m.Found, m.Value, m.Version = true, v.Value, version
 		setTimestamp(version, v.Timestamp)
+	}
+	if rd.context != nil {
+		m.At = rpc.ToTimestamp(rd.timestamp)
 	}
 	return response, nil
 }
@@ -52,7 +55,7 @@ func (r *Replica) batchGet(rd *read, c *kvpb.BatchGetRequest) (*kvpb.Response, e
 	size := 0
 	for i, key := range c.Keys {
 		internalKey = keys.AppendInternalKey(internalKey[:0], rd.descriptor, key)
-		v, found, err := getter.Get(internalKey, rd.timestamp)
+		v, found, err := getter.GetUncertain(internalKey, rd.timestamp, rd.uncertainUntil())
 		if err != nil {
 			return nil, err
 		}

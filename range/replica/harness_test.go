@@ -60,6 +60,8 @@ type testCluster struct {
 	term uint64
 	// lease says whether the leader holds its lease.
 	lease bool
+	// waited is by how much the time by which waiting is measured is ahead.
+	waited time.Duration
 	// auto commits and applies on the leader what is proposed, at once.
 	auto bool
 }
@@ -71,6 +73,7 @@ type member struct {
 	fs      *vfs.MemFS
 	dir     string
 	node    *Node
+	pusher  *testPusher
 	skew    time.Duration
 	state   *engine.State
 	replica *Replica
@@ -93,11 +96,15 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true}
 	for i := range replicas {
 		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}
+		m.pusher = &testPusher{}
 		m.node = &Node{
+			Pusher:   m.pusher,
+			Random:   func() uint64 { return 0 },
 			Clock:    hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
 			Limits:   limits,
 			DiskFull: func() bool { return c.full },
 		}
+		m.node.hooks.lockTime = c.lockTime
 		if err := m.node.Prepare(); err != nil {
 			t.Fatal(err)
 		}
@@ -350,6 +357,9 @@ func describe(response *kvpb.Response) string {
 		for _, p := range e.Partitions {
 			fmt.Fprintf(&b, " (descriptor: generation %d)", p.Generation)
 		}
+		if c := e.Conflict; c != nil {
+			fmt.Fprintf(&b, " (conflict: key %q, transaction %s, %s)", c.Key, shortID(c.Transaction), c.Reason)
+		}
 		if e.Timestamp != nil {
 			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))
 		}
@@ -393,6 +403,23 @@ func describe(response *kvpb.Response) string {
 		if x.Scan.More {
 			fmt.Fprintf(&b, " more from %q", x.Scan.Resume)
 		}
+	case *kvpb.Response_Prepare:
+		fmt.Fprintf(&b, "prepared at %s", wireStamp(x.Prepare.Prepared))
+		for _, g := range x.Prepare.Values {
+			fmt.Fprintf(&b, " [%s]", describeGet(g))
+		}
+	case *kvpb.Response_EndTransaction:
+		fmt.Fprintf(&b, "ended: %s", describeStatus(x.EndTransaction.Status))
+	case *kvpb.Response_Push:
+		fmt.Fprintf(&b, "pushed: %s", describeStatus(x.Push.Status))
+	case *kvpb.Response_HeartbeatTransaction:
+		fmt.Fprintf(&b, "heard: %s", describeStatus(x.HeartbeatTransaction.Status))
+	case *kvpb.Response_Resolve:
+		fmt.Fprintf(&b, "resolved %d", x.Resolve.Resolved)
+	case *kvpb.Response_Refresh:
+		fmt.Fprint(&b, "refreshed")
+	case *kvpb.Response_InspectTransactions:
+		fmt.Fprint(&b, describeTransactions(x.InspectTransactions))
 	case *kvpb.Response_Count:
 		fmt.Fprintf(&b, "at %s: %d", roughStamp(x.Count.At), x.Count.Count)
 		if x.Count.More {
@@ -403,10 +430,14 @@ func describe(response *kvpb.Response) string {
 }
 
 func describeGet(g *kvpb.GetResponse) string {
-	if !g.Found {
-		return "absent"
+	at := ""
+	if g.At != nil {
+		at = ", read at " + roughStamp(g.At)
 	}
-	return fmt.Sprintf("%q of %s", g.Value, wireStamp(g.Version))
+	if !g.Found {
+		return "absent" + at
+	}
+	return fmt.Sprintf("%q of %s%s", g.Value, wireStamp(g.Version), at)
 }
 
 // kept is a copy that is good for longer than until the reply returns.

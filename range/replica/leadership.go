@@ -34,6 +34,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
 		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
 		clock := r.node.Clock
+		r.mu.ledSince = clock.Physical()
 		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxOffset())}
 		if planted.Active == planted.CacheNotRaised {
 			r.mu.low = hlc.Timestamp{Wall: 1}

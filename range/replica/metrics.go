@@ -21,14 +21,29 @@ const (
 	commandCompareAndSwap
 	commandWriteBatch
 	commandDeleteRange
+	commandPrepare
+	commandEndTransaction
+	commandPush
+	commandHeartbeatTransaction
+	commandResolve
 	commandUnknown
+	// commandRefresh is a read too, and commandInspectTransactions is answered from memory.
+	commandRefresh
+	commandInspectTransactions
 	// commandMergeScan is counted by the node; each of its partitions that refuses counts as a scan too.
 	commandMergeScan
 	commandCountOf
 )
 
+// isWrite says that it goes through the queue.
+func (c command) isWrite() bool { return c >= commandPut && c <= commandResolve }
+
+// isRead says that it is served at a timestamp.
+func (c command) isRead() bool { return c < commandPut || c == commandRefresh }
+
 var commandNames = [commandCountOf]string{
-	"get", "batch_get", "scan", "count", "put", "delete", "compare_and_swap", "write_batch", "delete_range", "unknown", "merge_scan"}
+	"get", "batch_get", "scan", "count", "put", "delete", "compare_and_swap", "write_batch", "delete_range",
+	"prepare", "end_transaction", "push", "heartbeat_transaction", "resolve", "unknown", "refresh", "inspect_transactions", "merge_scan"}
 
 func commandOf(request *kvpb.Request) command {
 	switch c := request.GetCommand().(type) {
@@ -68,12 +83,40 @@ func commandOf(request *kvpb.Request) command {
 		if c.DeleteRange != nil {
 			return commandDeleteRange
 		}
+	case *kvpb.Request_Prepare:
+		if c.Prepare != nil {
+			return commandPrepare
+		}
+	case *kvpb.Request_EndTransaction:
+		if c.EndTransaction != nil {
+			return commandEndTransaction
+		}
+	case *kvpb.Request_Push:
+		if c.Push != nil {
+			return commandPush
+		}
+	case *kvpb.Request_HeartbeatTransaction:
+		if c.HeartbeatTransaction != nil {
+			return commandHeartbeatTransaction
+		}
+	case *kvpb.Request_Resolve:
+		if c.Resolve != nil {
+			return commandResolve
+		}
+	case *kvpb.Request_Refresh:
+		if c.Refresh != nil {
+			return commandRefresh
+		}
+	case *kvpb.Request_InspectTransactions:
+		if c.InspectTransactions != nil {
+			return commandInspectTransactions
+		}
 	}
 	return commandUnknown
 }
 
 // outcomes: 0 is success, 1 + code is an error.
-const outcomeCount = 2 + int(kvpb.ErrorCode_REPLICA_DAMAGED)
+const outcomeCount = 2 + int(kvpb.ErrorCode_LOCKED)
 
 // Metrics are the counters that the replicas of a node share. There are none per partition: a node holds ten thousand.
 type Metrics struct {
@@ -95,6 +138,8 @@ type Metrics struct {
 	removed         prometheus.Counter
 	snapshots       prometheus.Counter
 	failures        prometheus.Counter
+
+	transactionMetrics
 }
 
 // NewMetrics makes the metrics and registers them, if registerer is not nil. Registering twice panics, as with prometheus.MustRegister.
@@ -148,6 +193,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m.removed = counter("gc_removed_versions_total", "Versions removed by garbage collection, counted on the leader.")
 	m.snapshots = counter("snapshots_installed_total", "Snapshots installed.")
 	m.failures = counter("failures_total", "Replicas marked failed.")
+	m.transactionMetrics.init(&collectors)
 	if registerer != nil {
 		registerer.MustRegister(collectors...)
 	}

@@ -17,7 +17,7 @@ const payloadVersion = 1
 type commandKind byte
 
 const (
-	// kindWrite sets versions and anchored records.
+	// kindWrite sets versions, and anchored records that are not a transaction's.
 	kindWrite commandKind = 1
 	// kindThreshold raises the garbage collection threshold; it has no batch.
 	kindThreshold commandKind = 2
@@ -25,6 +25,8 @@ const (
 	kindRemove commandKind = 3
 	// kindDescriptor sets the descriptor.
 	kindDescriptor commandKind = 4
+	// kindTransaction is kindWrite, and besides it sets and deletes locks and sets transaction records.
+	kindTransaction commandKind = 5
 )
 
 // statsDelta is by how much an entry changes the partition's Stats. Evaluation computes it, so that all replicas count alike.
@@ -48,7 +50,7 @@ type payload struct {
 	// base is the sequence of the entry on which this one was evaluated: the one before it in the same term, 0 for the
 	// first of a term. An entry takes effect only if that one was the last that did.
 	base uint64
-	// highest is the highest timestamp in the batch.
+	// highest is at or above every timestamp in the batch, the prepared timestamps of locks too.
 	highest hlc.Timestamp
 	// closed is the timestamp that the entry closes. Reserved for reading from followers; zero closes nothing.
 	closed hlc.Timestamp
@@ -94,7 +96,7 @@ func decodePayload(data []byte) (payload, error) {
 		return p, fmt.Errorf("%w: version %d, this server understands %d; was it written by a newer one?", errPayload, data[0], payloadVersion)
 	}
 	p.kind = commandKind(data[1])
-	if p.kind < kindWrite || p.kind > kindDescriptor {
+	if p.kind < kindWrite || p.kind > kindTransaction {
 		return p, fmt.Errorf("%w: unknown kind %d", errPayload, data[1])
 	}
 	d := decoder{data: data[2:]}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // proposal is an entry on its way, or being filled by an evaluation.
@@ -20,6 +21,10 @@ type proposal struct {
 	answers []answer
 	// waiters are reads that it holds up.
 	waiters []*read
+	// records are the transactions whose records are in it.
+	records []txn.ID
+	// effects: it is proposed even if nobody waits for it.
+	effects bool
 }
 
 // answer is a response that is ready, and may not be sent yet.
@@ -27,6 +32,8 @@ type answer struct {
 	pending  Pending
 	command  command
 	response *kvpb.Response
+	// hold, if not zero, is what every clock must have passed before.
+	hold hlc.Timestamp
 	// done is set instead for a command of this package's own.
 	done func(error)
 }
@@ -73,13 +80,15 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		b.waiters, b.flights = nil, nil
 	}
 	r.mu.overlay.clear()
+	r.giveUpWaitsLocked(end)
 	r.mu.recent.reset(&r.node.recent)
 }
 
 // refuseQueueLocked empties the queue.
 func (r *Replica) refuseQueueLocked(end *ending) {
-	end.refusedWrites = append(end.refusedWrites, r.mu.queue.drain()...)
-	r.node.Metrics.queued.Sub(float64(len(end.refusedWrites)))
+	queued := r.mu.queue.drain()
+	end.refusedWrites = append(end.refusedWrites, queued...)
+	r.node.Metrics.queued.Sub(float64(len(queued)))
 }
 
 // finish tells everybody concerned. No lock is held.

@@ -14,6 +14,8 @@ type write struct {
 	session hlc.Timestamp
 	// size is about how many bytes it adds to an entry.
 	size int
+	// x is set if it has to do with transactions, its own or others'.
+	x *transactional
 	// internal is set instead of pending for a command of this package's own.
 	internal *internalCommand
 }
@@ -21,6 +23,8 @@ type write struct {
 // internalCommand is evaluated in its turn, like a client's.
 type internalCommand struct {
 	kind commandKind
+	// shared: it may share an entry, of kindTransaction, with others, and be evaluated with something in flight.
+	shared bool
 	// evaluate fills the evaluation's batch, delta and so on. It returns false, after which done is not called, if there is nothing to propose.
 	evaluate func(e *evaluation, p *payload) (propose bool, err error)
 	// done is called once: after the entry has been applied, or with the reason why it was not.
@@ -29,7 +33,12 @@ type internalCommand struct {
 
 // alone says that the command is evaluated with nothing in flight, and has an entry of its own: it reads more of the engine than
 // an overlay can be laid over.
-func (w *write) alone() bool { return w.internal != nil || w.command == commandDeleteRange }
+func (w *write) alone() bool {
+	if w.internal != nil {
+		return !w.internal.shared
+	}
+	return w.command == commandDeleteRange || w.command == commandPrepare && len(w.pending.Request.GetPrepare().GetOnePhase().GetReads().GetSpans()) > 0
+}
 
 // expired says that nobody waits for the answer any more.
 func expired(p *Pending, now time.Time) bool {
@@ -60,6 +69,18 @@ func (q *writeQueue) push(w write) {
 	}
 	q.writes = append(q.writes, w)
 	q.bytes += w.size
+}
+
+// pushFront puts writes before all others.
+func (q *writeQueue) pushFront(writes []write) {
+	rest := q.writes[q.head:]
+	all := make([]write, 0, len(writes)+len(rest))
+	all = append(append(all, writes...), rest...)
+	clear(q.writes)
+	q.writes, q.head = all, 0
+	for i := range writes {
+		q.bytes += writes[i].size
+	}
 }
 
 // pop moves the first one to dst.

@@ -51,8 +51,11 @@ type read struct {
 	descriptor *clusterpb.Partition
 	// span is in internal keys, for scans and counts.
 	span keys.Span
-	// restarts counts how often garbage collection overtook it.
+	// restarts counts how often it began anew.
 	restarts int
+
+	// Because of transactions; never nil once it is checked, and shared by the reads that need none of it.
+	*lockedReading
 }
 
 // startRead checks a read and serves it: at once, in the pool, or later.
@@ -69,11 +72,14 @@ func (r *Replica) startRead(rd *read) {
 // checkRead looks at a read by itself, and takes its timestamp.
 func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	q := rd.pending.Request
+	rd.lockedReading = &plainReading
+	var context *kvpb.ReadContext
 	var problem *problem
 	switch c := q.Command.(type) {
 	case *kvpb.Request_Get:
 		problem = r.checkKey(c.Get.GetKey())
 		rd.at = rpc.FromTimestamp(c.Get.GetAt())
+		context = c.Get.GetContext()
 	case *kvpb.Request_BatchGet:
 		if n := len(c.BatchGet.GetKeys()); n > maxPageRows {
 			problem = invalid("a batch get has at most %d keys, this one has %d", maxPageRows, n)
@@ -84,12 +90,20 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 			}
 		}
 		rd.at = rpc.FromTimestamp(c.BatchGet.GetAt())
+		context = c.BatchGet.GetContext()
 	case *kvpb.Request_Scan:
 		problem = r.checkSpan(c.Scan.GetStart(), c.Scan.GetEnd())
 		rd.at, rd.uncertain = rpc.FromTimestamp(c.Scan.GetAt()), rpc.FromTimestamp(c.Scan.GetUncertainUntil())
+		context = c.Scan.GetContext()
 	case *kvpb.Request_Count:
 		problem = r.checkSpan(c.Count.GetStart(), c.Count.GetEnd())
 		rd.at, rd.uncertain = rpc.FromTimestamp(c.Count.GetAt()), rpc.FromTimestamp(c.Count.GetUncertainUntil())
+		context = c.Count.GetContext()
+	case *kvpb.Request_Refresh:
+		problem = r.checkRefresh(rd, c.Refresh)
+	}
+	if problem == nil && context != nil {
+		problem = rd.checkContext(context)
 	}
 	if problem != nil {
 		return problem.response(r, q)
@@ -97,6 +111,9 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	rd.session = rpc.FromTimestamp(q.Session)
 	// INVARIANT: the clock is read before leadership is proved.
 	rd.chosen = r.node.Clock.Now()
+	if context != nil && rd.observed.IsZero() {
+		rd.observed = rd.chosen
+	}
 	if !r.checkAhead(rd.session, rd.chosen) {
 		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
 			r.id, rd.session)
@@ -212,9 +229,12 @@ func (r *Replica) confirmed(reads []*read, err error) {
 	}
 }
 
-// registerLocked gives the read its timestamp, and serves it, or has it wait for what is in flight. It unlocks.
+// registerLocked gives the read its timestamp, and serves it, or has it wait for transactions, or for what is in flight. It unlocks.
 func (r *Replica) registerLocked(rd *read) {
 	wait := r.placeLocked(rd)
+	if r.mu.locks.Len() != 0 && r.waitForLocksLocked(rd) {
+		return
+	}
 	if wait == nil {
 		r.mu.Unlock()
 		r.serve(rd)
@@ -235,6 +255,9 @@ func (r *Replica) registerLocked(rd *read) {
 func (r *Replica) placeLocked(rd *read) *proposal {
 	T := rd.at
 	if T.IsZero() {
+		T = hlc.Max(rd.settled, rd.committed)
+	}
+	if T.IsZero() {
 		T = rd.chosen
 		if T.Less(r.mu.applied.highest) {
 			// A version of a faster clock than this one: everything acknowledged must be visible.
@@ -245,7 +268,11 @@ func (r *Replica) placeLocked(rd *read) *proposal {
 	rd.timestamp = T
 	// What was written by this leadership is above low, and its clock has been seen by whoever chose `at`. So only what
 	// earlier leaders wrote can have been acknowledged before the scan began and yet be above `at`.
-	rd.limit = hlc.Min(rd.uncertain, r.mu.low)
+	// And what a transaction put above the timestamp at which it was prepared here.
+	rd.limit = hlc.Timestamp{}
+	if !rd.latest() && !rd.uncertain.IsZero() {
+		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.low, r.mu.foreign)))
+	}
 	switch c := rd.pending.Request.Command.(type) {
 	case *kvpb.Request_Get:
 		r.mu.cache.record(c.Get.Key, T)
@@ -261,6 +288,8 @@ func (r *Replica) placeLocked(rd *read) *proposal {
 		return r.placeSpanLocked(rd, c.Scan.Start, c.Scan.End)
 	case *kvpb.Request_Count:
 		return r.placeSpanLocked(rd, c.Count.Start, c.Count.End)
+	case *kvpb.Request_Refresh:
+		return r.placeRefreshLocked(rd, c.Refresh)
 	}
 	return nil
 }
@@ -294,8 +323,12 @@ func (r *Replica) proposalLocked(sequence uint64) *proposal {
 // placeSpanLocked is for reads of spans: they wait for the newest proposal that writes into the span at or below the timestamp.
 func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *proposal {
 	rd.span = internalSpan(rd.descriptor, start, end)
-	user := keys.Span{Start: start, End: end}
-	r.mu.cache.recordSpan(user, rd.timestamp)
+	r.mu.cache.recordSpan(keys.Span{Start: start, End: end}, rd.timestamp)
+	return r.newestInSpanLocked(rd, start, end)
+}
+
+// newestInSpanLocked is the newest proposal in flight that writes into the span at or below the read's timestamp.
+func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *proposal {
 	writes := func(p *proposal) bool {
 		if p == nil || len(p.flights) == 0 || rd.timestamp.Less(p.lowest) {
 			return false
@@ -326,7 +359,7 @@ func (r *Replica) resumeRead(rd *read) {
 }
 
 func (r *Replica) resumed(rd *read) {
-	if rd.command != commandGet {
+	if rd.command != commandGet || rd.context != nil {
 		// Nothing else at or below its timestamp can have been put in flight since it is in the timestamp cache.
 		if rd.part != nil {
 			rd.part.ready()
@@ -372,6 +405,8 @@ func (rd *read) long() bool {
 		return false
 	case *kvpb.Request_BatchGet:
 		return len(c.BatchGet.Keys) > 16
+	case *kvpb.Request_Refresh:
+		return len(c.Refresh.GetReads().GetKeys()) > 16 || len(c.Refresh.GetReads().GetSpans()) > 0
 	}
 	return true
 }
@@ -407,6 +442,8 @@ func (r *Replica) serveNow(rd *read) {
 		response, err = r.scan(rd, c.Scan)
 	case *kvpb.Request_Count:
 		response, err = r.count(rd, c.Count)
+	case *kvpb.Request_Refresh:
+		response, err = r.refresh(rd, c.Refresh)
 	}
 	if refusal := r.checkThreshold(rd, rd.timestamp); refusal != nil {
 		if rd.at.IsZero() && rd.restarts < maxRestarts {
@@ -416,6 +453,9 @@ func (r *Replica) serveNow(rd *read) {
 		response, err = refusal, nil
 	}
 	if err != nil {
+		if at, ok := asUncertainty(err); ok && r.move(rd, at) {
+			return
+		}
 		response = r.failedRead(rd, err)
 	}
 	if rd.term == 0 {
@@ -441,6 +481,9 @@ const maxRestarts = 3
 func (r *Replica) restart(rd *read) {
 	rd.restarts++
 	rd.term = 0
+	if rd.lockedReading != &plainReading {
+		rd.settled, rd.committed = hlc.Timestamp{}, hlc.Timestamp{}
+	}
 	rd.chosen = hlc.Max(r.node.Clock.Now(), rd.session)
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Replica is one node's copy of a partition. It implements group.StateMachine.
@@ -33,6 +34,9 @@ type Replica struct {
 	// gcWindow is a time.Duration; negative means that nothing is collected.
 	gcWindow atomic.Int64
 
+	// locked is the number of locks in the table.
+	locked atomic.Int64
+
 	// active counts what Close waits for: calls of Submit, and reads that are not answered.
 	active  atomic.Int64
 	closed  atomic.Bool
@@ -51,6 +55,8 @@ type Replica struct {
 		firstTerm uint64
 		// ledTerm is the latest term in which this replica led.
 		ledTerm uint64
+		// ledSince is when it began to, in nanoseconds since the epoch by the physical clock.
+		ledSince int64
 		// barrier is the sequence of the proposal that ends the wait for what an earlier reign of the same term left in the log;
 		// 0: there is nothing to wait for. It is to be proposed if barrierDue is set.
 		barrier    uint64
@@ -75,6 +81,20 @@ type Replica struct {
 		overlay  overlay
 		recent   recent
 		cache    timestampCache
+
+		// locks follows the engine on every replica (lock_changes.go); what is in flight and who waits is the leader's.
+		locks lockTable
+		// waits is what waits for transactions, and what is asked of their coordinators.
+		waits waits
+		// held is what is held back by commit wait.
+		held commitWaits
+		// records are the transaction records in flight.
+		records map[txn.ID]flightRecord
+		// mayHaveRecords: there may be transaction records for garbage collection to look at.
+		mayHaveRecords bool
+		// foreign is at or above every version that a transaction's commit put above the timestamp at which it was prepared here: what
+		// is at or below may have been acknowledged before this node's clock had come to it.
+		foreign hlc.Timestamp
 
 		// waitingReads counts reads that wait for a proposal or a read index.
 		waitingReads int
@@ -127,19 +147,29 @@ func New(c Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.reload(applied, descriptor)
+	if err := r.reload(applied, descriptor); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 
 // reload takes what the state database says.
-func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition) {
+func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition) error {
+	found, err := readAnchored(r.state, descriptor)
+	if err != nil {
+		return fmt.Errorf("partition %s: reading its locks: %w", r.id, err)
+	}
 	threshold := applied.threshold
 	r.threshold.Store(&threshold)
 	r.descriptor.Store(descriptor)
 	r.observe(applied.highest)
 	r.mu.Lock()
 	r.mu.applied = applied
+	r.mu.locks = lockTable{}
+	r.changeLocksLocked(found.locks)
+	r.mu.mayHaveRecords = found.records
 	r.mu.Unlock()
+	return nil
 }
 
 // observe brings the clock above a timestamp that is in the state: whoever asks this node for its clock, and then reads at that, is
@@ -281,6 +311,8 @@ func (r *Replica) Close() error {
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
 	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
+	r.endHeldLocked(&end)
+	r.node.Metrics.locks.Sub(float64(r.locked.Swap(0)))
 	confirming := r.mu.next
 	r.mu.next = nil
 	r.mu.waitingReads -= len(confirming)

@@ -36,6 +36,11 @@ import (
 //	snapshot from=N to=N
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
 //	gc window=MS                  the leader (auto-committed) collects garbage
+//	transaction NAME begun=MS [started=MS] [anchor=K]
+//	wait N MS                     replica N's waiting requests get older
+//	answer N NAME (pending|committed|aborted|error) [at=T]   replica N's questions about a transaction are answered
+//	coordinate N                  replica N's questions go to replica N itself, which coordinates
+//	locks N                       the lock table
 //	state N                       what the replica knows
 //	compare                       checksums of all replicas
 func TestScenarios(t *testing.T) {
@@ -51,6 +56,8 @@ type scenario struct {
 	c       *testCluster
 	answers inbox
 	id      uint64
+	// transactions are those that the scenario has named.
+	transactions map[string]*kvpb.Transaction
 }
 
 func (s *scenario) close() {
@@ -202,9 +209,14 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			return "equal"
 		}
 	default:
-		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+		if !s.runTransactional(d, &out) {
+			s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+		}
 	}
 	s.c.settle()
+	for _, m := range s.c.members {
+		m.pusher.describe(&out)
+	}
 	for _, response := range s.answers.take() {
 		fmt.Fprintln(&out, describe(response))
 	}
@@ -243,7 +255,7 @@ func (s *scenario) parseRequest(line string) Pending {
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		name, value, found := strings.Cut(word, "=")
-		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size ", " "+name+" ") {
+		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit keys spans least read-at ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)
@@ -334,7 +346,10 @@ func (s *scenario) parseRequest(line string) Pending {
 		q.Command = &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max"), At: at("at"), UncertainUntil: at("until")}}
 	case "none":
 	default:
-		s.t.Fatalf("unknown request %q", line)
+		if !s.parseTransactional(q, words, options, at) {
+			s.t.Fatalf("unknown request %q", line)
+		}
 	}
+	s.addContext(q, line, options, at)
 	return p
 }

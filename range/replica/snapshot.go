@@ -27,9 +27,10 @@ import (
 const (
 	snapshotMagic   = "TIDEMARK"
 	snapshotVersion = 1
-	// What a record may be at most: a key with prefix, escaping, timestamp; a value with its header.
+	// What a record may be at most: a key with prefix, escaping, timestamp; a value with its header, which for a lock has a key in it, or
+	// a transaction record with all its participants.
 	maxSnapshotKey   = 4 * keys.MaxKeySize
-	maxSnapshotValue = keys.MaxValueSize + 1<<10
+	maxSnapshotValue = 12 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // maxTableBytes is about how large a table of a snapshot gets.
@@ -288,6 +289,8 @@ func (s *stager) record(key, value []byte) error {
 	switch s.current {
 	case 0:
 		err = s.local(key, value)
+	case 1:
+		err = s.anchored(key, value)
 	case len(s.spans) - 1:
 		if err = s.version(key, value); err != nil {
 			break
@@ -326,6 +329,27 @@ func (s *stager) local(key, value []byte) (err error) {
 	return nil
 }
 
+// anchored checks what belongs to a transaction.
+func (s *stager) anchored(key, value []byte) error {
+	_, suffix, err := keys.DecodeAnchorKey(key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSnapshot, err)
+	}
+	switch of, _ := txn.Classify(suffix); of {
+	case txn.AnchoredLock:
+		var l txn.Lock
+		if l, err = txn.DecodeLock(value); err == nil {
+			s.highest = hlc.Max(s.highest, l.Prepared)
+		}
+	case txn.AnchoredRecord:
+		_, err = txn.DecodeRecord(value)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errSnapshot, keys.PrettyState(key), err)
+	}
+	return nil
+}
+
 // version counts a version.
 func (s *stager) version(key, value []byte) error {
 	internalKey, ts, err := keys.DecodeVersioned(key)
@@ -358,7 +382,7 @@ func (s *stager) verify() error {
 	case s.applied.stats != s.stats:
 		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.stats, s.applied.stats)
 	case s.applied.highest.Less(s.highest):
-		return fmt.Errorf("%w: it has a version at %s, above its highest timestamp %s", errSnapshot, s.highest, s.applied.highest)
+		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s", errSnapshot, s.highest, s.applied.highest)
 	case !keys.PartitionSpan(s.descriptor).Equal(keys.PartitionSpan(s.r.Descriptor())):
 		return fmt.Errorf("%w: its span is %s, this replica's %s", errSnapshot, keys.PartitionSpan(s.descriptor), keys.PartitionSpan(s.r.Descriptor()))
 	}
@@ -392,7 +416,10 @@ func (s *staged) Install() error {
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.mu.Unlock()
 	r.finish(&end)
-	r.reload(s.applied, s.descriptor)
+	if err := r.reload(s.applied, s.descriptor); err != nil {
+		r.fail(err)
+		return err
+	}
 	r.node.Metrics.snapshots.Inc()
 	return nil
 }

@@ -25,7 +25,7 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 		return false, false
 	}
 	for i := range requests {
-		if c := commandOf(requests[i].Request); c >= commandPut && c <= commandDeleteRange {
+		if c := commandOf(requests[i].Request); c.isWrite() {
 			queued = r.enqueue(requests[i], c) || queued
 		}
 	}
@@ -41,8 +41,10 @@ func (r *Replica) Serve(requests []Pending, queued bool) {
 	}
 	for i := range requests {
 		switch c := commandOf(requests[i].Request); {
-		case c < commandPut:
+		case c.isRead():
 			r.startRead(&read{pending: requests[i], command: c})
+		case c == commandInspectTransactions:
+			r.reply(requests[i], c, r.inspectTransactions(requests[i].Request))
 		case c == commandUnknown:
 			r.reply(requests[i], c, newError(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command that a partition knows; is the client newer than this server?"))
@@ -109,7 +111,8 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 	r.mu.queue.push(write{internal: c, command: commandUnknown})
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
-	r.kick(false)
+	// What is shared is set off by whoever happens to bring news of a transaction: not by a goroutine that may read the disk.
+	r.kick(c.shared)
 }
 
 // checkWrite says what is wrong with a write by itself, whoever leads.
@@ -134,6 +137,16 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 		w.size, problem = r.checkWriteBatch(c.WriteBatch)
 	case *kvpb.Request_DeleteRange:
 		problem = r.checkSpan(c.DeleteRange.GetStart(), c.DeleteRange.GetEnd())
+	case *kvpb.Request_Prepare:
+		problem = r.checkPrepare(w, c.Prepare)
+	case *kvpb.Request_EndTransaction:
+		problem = r.checkEndTransaction(w, c.EndTransaction)
+	case *kvpb.Request_Push:
+		problem = r.checkPush(w, c.Push)
+	case *kvpb.Request_HeartbeatTransaction:
+		problem = r.checkCoordinated(w, c.HeartbeatTransaction.GetTransaction())
+	case *kvpb.Request_Resolve:
+		problem = r.checkResolve(w, c.Resolve)
 	}
 	w.size += writeOverhead
 	if problem != nil {

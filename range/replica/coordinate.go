@@ -1,0 +1,210 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// The partition that holds a transaction's anchor is its coordinator. What it is asked is evaluated in the queue, one after the other:
+// the rules are package txn's, and are given the record as it will be when what is in flight is applied. An answer is sent when
+// everything that it rests on is applied.
+
+// flightRecord is a transaction record in flight.
+type flightRecord struct {
+	record *txn.Record
+	// sequence is of the proposal that carries it.
+	sequence uint64
+}
+
+// checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it takes the hash for granted.)
+func (r *Replica) checkAnchor(of txn.Info) *problem {
+	if own := keys.KeyspaceID(r.Descriptor().GetKeyspace()); of.Keyspace != own {
+		return invalid("transaction %s is anchored in keyspace %s, partition %s is of keyspace %s", of.ID, of.Keyspace, r.id, own)
+	}
+	return r.checkKey(of.Anchor)
+}
+
+func (r *Replica) checkCoordinated(w *write, t *kvpb.Transaction) *problem {
+	of, err := txn.ParseInfo(t)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	w.x = &transactional{of: of}
+	w.size = lockOverhead + len(of.Anchor)
+	return r.checkAnchor(of)
+}
+
+func (r *Replica) checkEndTransaction(w *write, c *kvpb.EndTransactionRequest) *problem {
+	end, err := txn.ParseEnd(c)
+	if err != nil {
+		return invalid("ending a transaction: %v", err)
+	}
+	w.x = &transactional{of: end.Transaction, end: end}
+	w.size = lockOverhead + len(end.Transaction.Anchor)
+	for _, p := range end.Participants {
+		w.size += len(p.Key) + 8
+	}
+	return r.checkAnchor(end.Transaction)
+}
+
+func (r *Replica) checkPush(w *write, c *kvpb.PushRequest) *problem {
+	push, err := txn.ParsePush(c)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	w.x = &transactional{of: push.Pushee, push: push}
+	w.size = lockOverhead + len(push.Pushee.Anchor)
+	return r.checkAnchor(push.Pushee)
+}
+
+// record is a transaction's record as evaluation sees it: in flight, then in the engine; nil if there is none. sequence is of the
+// proposal that carries it, 0 if that is applied.
+func (e *evaluation) record(of txn.Info) (record *txn.Record, sequence uint64, err error) {
+	r := e.r
+	r.mu.Lock()
+	f, ok := r.mu.records[of.ID]
+	r.mu.Unlock()
+	if ok {
+		return f.record, f.sequence, nil
+	}
+	record, err = r.storedRecord(txn.RecordKey(e.internalKey(of.Anchor), of.ID))
+	return record, 0, err
+}
+
+// storedRecord reads a transaction record; nil if there is none.
+func (r *Replica) storedRecord(key []byte) (*txn.Record, error) {
+	value, closer, err := r.state.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer closer.Close()
+	record, err := txn.DecodeRecord(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errRecord, keys.PrettyState(key), err)
+	}
+	return &record, nil
+}
+
+// setRecord puts a record in flight and into the batch. It returns false if the reign is over.
+func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
+	r := e.r
+	e.transactional()
+	r.mu.Lock()
+	if r.mu.reign != e.reign {
+		r.mu.Unlock()
+		e.over = true
+		return false, nil
+	}
+	if r.mu.records == nil {
+		r.mu.records = make(map[txn.ID]flightRecord)
+	}
+	r.mu.records[of.ID] = flightRecord{record, e.proposal.sequence}
+	e.proposal.records = append(e.proposal.records, of.ID)
+	r.mu.Unlock()
+	if record.State == kvpb.TransactionState_COMMITTED {
+		e.highest = hlc.Max(e.highest, record.Timestamp)
+	}
+	return true, e.batch.Set(txn.RecordKey(e.internalKey(of.Anchor), of.ID), record.Append(nil), nil)
+}
+
+// forgetRecordsLocked takes the records of an applied proposal out of those in flight.
+func (r *Replica) forgetRecordsLocked(p *proposal) {
+	for _, id := range p.records {
+		if r.mu.records[id].sequence == p.sequence {
+			delete(r.mu.records, id)
+		}
+	}
+	if len(r.mu.records) == 0 {
+		r.mu.records = nil // maps do not shrink
+	}
+}
+
+// present is what the rules are told of time. It is after the request's timestamps were merged into the clock.
+func (e *evaluation) present() txn.Present {
+	clock := e.r.node.Clock
+	return txn.Present{Physical: clock.Physical(), Since: e.ledSince, Now: clock.Now(), Threshold: *e.r.threshold.Load()}
+}
+
+func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) error {
+	r, q, end := e.r, w.pending.Request, w.x.end
+	if !r.checkAhead(end.Timestamp, e.clock) {
+		e.refuse(w, r.fromTheFuture(q, end.Timestamp))
+		return nil
+	}
+	record, sequence, err := e.record(end.Transaction)
+	if err != nil {
+		return err
+	}
+	d := txn.DecideEnd(record, end, e.present())
+	if c.GetCommitWait() {
+		e.holdEnd(end.Transaction.ID, d.Status, rpc.FromTimestamp(d.Status.GetTimestamp()))
+	}
+	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{EndTransaction: &kvpb.EndTransactionResponse{Status: s}}}
+	})
+}
+
+func (e *evaluation) push(w *write, _ *kvpb.PushRequest) error {
+	r, q, push := e.r, w.pending.Request, w.x.push
+	if !r.checkAhead(push.Above, e.clock) {
+		e.refuse(w, r.fromTheFuture(q, push.Above))
+		return nil
+	}
+	record, sequence, err := e.record(push.Pushee)
+	if err != nil {
+		return err
+	}
+	d := txn.DecidePush(record, push, e.present())
+	e.holdPush(push.Pushee.ID, d.Status, rpc.FromTimestamp(d.Status.GetTimestamp()))
+	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: s}}}
+	})
+}
+
+func (e *evaluation) heartbeat(w *write) error {
+	of, q := w.transaction(), w.pending.Request
+	record, sequence, err := e.record(of)
+	if err != nil {
+		return err
+	}
+	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, &of, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{
+			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s}}}
+	})
+}
+
+// decide does what was decided, and answers when that is applied. before is the record on which it was decided, and sequence of the
+// proposal that carries that.
+func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn.Decision, answer func(*kvpb.TransactionStatus) *kvpb.Response) error {
+	r := e.r
+	if d.Refused != nil {
+		refusal := &kvpb.Response{Id: w.pending.Request.Id, Error: d.Refused.Proto()}
+		e.answerRead(w, refusal, sequence)
+		return nil
+	}
+	response := answer(d.Status)
+	if d.Record == nil {
+		e.answerRead(w, response, sequence)
+		return nil
+	}
+	ok, err := e.setRecord(w.transaction(), d.Record)
+	if err == nil && ok && !before.Decided() && d.Record.Decided() {
+		if d.Record.State == kvpb.TransactionState_COMMITTED {
+			r.node.Metrics.twoPhase.Inc()
+		} else if reason := int(d.Record.Reason); reason < len(r.node.Metrics.aborts) {
+			r.node.Metrics.aborts[reason].Inc()
+		}
+	}
+	return e.wrote(w, ok, err, func() *kvpb.Response { return response })
+}

@@ -1,0 +1,138 @@
+package replica
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// The lock table follows the engine on every replica: what an entry does to locks is done to the table once it can be read from the
+// engine, and what New or a snapshot finds there makes a new table. So a replica that comes to lead knows what is locked.
+
+// lockChange is a lock that was set or removed.
+type lockChange struct {
+	// key is a user key.
+	key     string
+	removed bool
+	of      txn.Info
+	state   locks.State
+}
+
+// lockState is what the table keeps of a stored lock.
+func lockState(l *txn.Lock) locks.State {
+	return locks.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Laid: l.Laid, Size: len(l.Value)}
+}
+
+// transaction checks an operation of a transaction's entry, and notes what it changes.
+func (c *changes) transaction(d *clusterpb.Partition, p *payload, deletion bool, key, value []byte) error {
+	span := keys.PartitionSpan(d)
+	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
+		if deletion {
+			return fmt.Errorf("%w: the removal of version %s in a transaction's entry", errPayload, keys.PrettyState(key))
+		}
+		if err := checkVersion(span, key, internalKey, ts, p); err != nil {
+			return err
+		}
+		h, _, err := mvcc.DecodeHeader(value)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
+		}
+		c.versions = append(c.versions, versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone})
+		return nil
+	}
+	internalKey, suffix, err := keys.DecodeAnchorKey(key)
+	if err != nil || !span.Contains(internalKey) {
+		return fmt.Errorf("%w: %s is neither a version nor an anchored record of the span %s", errPayload, keys.PrettyState(key), span)
+	}
+	switch of, _ := txn.Classify(suffix); {
+	case of == txn.AnchoredLock && deletion:
+		c.locks = append(c.locks, lockChange{key: string(keys.UserKey(d, internalKey)), removed: true})
+	case of == txn.AnchoredLock:
+		l, err := txn.DecodeLock(value)
+		if err == nil && p.highest.Less(l.Prepared) {
+			err = fmt.Errorf("prepared at %s, above the entry's highest timestamp %s", l.Prepared, p.highest)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
+		}
+		c.locks = append(c.locks, lockChange{key: string(keys.UserKey(d, internalKey)), of: l.Transaction, state: lockState(&l)})
+	case deletion:
+		return fmt.Errorf("%w: the removal of %s in a transaction's entry", errPayload, keys.PrettyState(key))
+	case of == txn.AnchoredRecord:
+		if _, err := txn.DecodeRecord(value); err != nil {
+			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
+		}
+		c.records = true
+	}
+	return nil
+}
+
+// changeLocksLocked brings the table up to what was applied. Who waited for that goes back to the front of the queue.
+func (r *Replica) changeLocksLocked(applied []lockChange) {
+	var released []*parked
+	for i := range applied {
+		c := &applied[i]
+		if c.removed {
+			released = append(released, r.mu.locks.Remove(c.key)...)
+		} else {
+			released = append(released, r.mu.locks.Apply(c.key, c.of, c.state)...)
+		}
+	}
+	r.locksChangedLocked()
+	r.requeueLocked(released)
+}
+
+// locksChangedLocked follows every change of the table.
+func (r *Replica) locksChangedLocked() {
+	n := int64(r.mu.locks.Len())
+	r.node.Metrics.locks.Add(float64(n - r.locked.Swap(n)))
+}
+
+// anchored is what a partition has in its anchor span of transactions.
+type anchored struct {
+	locks   []lockChange
+	records bool
+}
+
+// readAnchored reads the locks of a partition.
+func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, err error) {
+	bounds := keys.AnchorSpan(keys.PartitionSpan(d))
+	i, err := state.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
+	if err != nil {
+		return found, err
+	}
+	defer func() {
+		if closeErr := i.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for i.First(); i.Valid(); i.Next() {
+		internalKey, suffix, err := keys.DecodeAnchorKey(i.Key())
+		if err != nil {
+			return found, fmt.Errorf("%w: %w", errRecord, err)
+		}
+		switch of, _ := txn.Classify(suffix); of {
+		case txn.AnchoredRecord:
+			found.records = true
+		case txn.AnchoredLock:
+			value, err := i.ValueAndErr()
+			if err != nil {
+				return found, err
+			}
+			l, err := txn.DecodeLock(value)
+			if err != nil {
+				return found, fmt.Errorf("%w: %s: %w", errRecord, keys.PrettyState(i.Key()), err)
+			}
+			found.locks = append(found.locks, lockChange{
+				key: string(keys.UserKey(d, internalKey)), of: l.Transaction, state: lockState(&l)})
+		}
+	}
+	return found, i.Error()
+}

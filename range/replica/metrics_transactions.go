@@ -1,0 +1,74 @@
+package replica
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// transactionMetrics are what a node's replicas count of transactions.
+type transactionMetrics struct {
+	// pushes is by PushRequest_Kind.
+	pushes                         [3]prometheus.Counter
+	pushesFailed                   prometheus.Counter
+	pushesCommitted, pushesAborted prometheus.Counter
+	// locks counts them on all replicas, followers too.
+	locks        prometheus.Gauge
+	lockWaits    prometheus.Histogram
+	writesParked prometheus.Counter
+	readsParked  prometheus.Counter
+	// readsMoved is by why a transaction's read was served at a later timestamp.
+	readsMovedUncertain, readsMovedCommit prometheus.Counter
+	// aborts is by AbortReason, counted at the coordinator.
+	aborts                                  [4]prometheus.Counter
+	onePhase, twoPhase                      prometheus.Counter
+	conflicts                               prometheus.Counter
+	sweeps                                  prometheus.Counter
+	locksCommitted, locksAborted, locksLate prometheus.Counter
+	commitWaits                             prometheus.Histogram
+}
+
+func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
+	name := func(name string) string { return "tidemark_txn_" + name }
+	vector := func(metric, label, help string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name(metric), Help: help}, []string{label})
+		*collectors = append(*collectors, v)
+		return v
+	}
+	counter := func(metric, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name(metric), Help: help})
+		*collectors = append(*collectors, c)
+		return c
+	}
+	histogram := func(metric, help string) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name(metric), Help: help, Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)})
+		*collectors = append(*collectors, h)
+		return h
+	}
+	pushes := vector("pushes_total", "kind", "Questions to coordinators about transactions in the way, by what was wanted.")
+	for k := range m.pushes {
+		m.pushes[k] = pushes.WithLabelValues(strings.ToLower(kvpb.PushRequest_Kind(k).String()))
+	}
+	outcomes := vector("push_outcomes_total", "outcome", "Answers of coordinators that are no longer pending, and questions without an answer.")
+	m.pushesCommitted, m.pushesAborted, m.pushesFailed = outcomes.WithLabelValues("committed"), outcomes.WithLabelValues("aborted"), outcomes.WithLabelValues("failed")
+	m.locks = prometheus.NewGauge(prometheus.GaugeOpts{Name: name("locks"), Help: "Keys locked by transactions, on all replicas of this node."})
+	*collectors = append(*collectors, m.locks)
+	m.lockWaits = histogram("lock_wait_seconds", "For how long requests waited for a lock.")
+	waits := vector("lock_waits_total", "what", "Requests that waited for a lock.")
+	m.writesParked, m.readsParked = waits.WithLabelValues("write"), waits.WithLabelValues("read")
+	moved := vector("read_restarts_total", "why", "Reads that the server itself moved to a later timestamp.")
+	m.readsMovedUncertain, m.readsMovedCommit = moved.WithLabelValues("uncertain"), moved.WithLabelValues("commit")
+	aborts := vector("aborts_total", "reason", "Transactions aborted here as their coordinator.")
+	for r := range m.aborts {
+		m.aborts[r] = aborts.WithLabelValues(strings.ToLower(kvpb.AbortReason(r).String()))
+	}
+	commits := vector("commits_total", "phases", "Transactions committed here, in one phase or as the coordinator of two.")
+	m.onePhase, m.twoPhase = commits.WithLabelValues("one"), commits.WithLabelValues("two")
+	m.conflicts = counter("conflicts_total", "Transactions that have to run again because what they read has changed.")
+	m.sweeps = counter("sweeps_total", "Transactions asked about because their locks were old, and nobody waited for them.")
+	resolved := vector("locks_resolved_total", "outcome", "Locks ended, by what became of them; late ones were laid after their transaction was over.")
+	m.locksCommitted, m.locksAborted, m.locksLate = resolved.WithLabelValues("committed"), resolved.WithLabelValues("aborted"), resolved.WithLabelValues("late")
+	m.commitWaits = histogram("commit_wait_seconds", "For how long commits waited for every clock to pass their timestamps.")
+}

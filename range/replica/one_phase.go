@@ -1,0 +1,253 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// A transaction that lies in one partition commits in one entry: its reads are validated as of now, by whoever decides the order of the
+// partition's writes, and its writes become versions without having been locks.
+//
+// INVARIANT: the versions enter the overlay, and the reads the timestamp cache, under one hold of the lock, both at the commit
+// timestamp. What comes later is above, in the order of the log and by its timestamp.
+//
+// The versions carry the request's id, so a retry is recognised as that of a batch is: by its first key (dedupe.go).
+//
+// A lock that the transaction has taken early goes in the same entry. It may have been taken away meanwhile, by an older transaction:
+// then there is a record here that says so, for a transaction's first lock is its anchor. If there is a record, it is told of the commit.
+
+// onePhase is what a one-phase commit adds to a write.
+type onePhase struct {
+	of    txn.Info
+	reads *kvpb.ReadSet
+	// floor is what the commit timestamp must not be below.
+	floor hlc.Timestamp
+	// held are the transaction's own locks that go.
+	held []*lock
+}
+
+// registerLocked is called when the timestamp is chosen.
+func (o *onePhase) registerLocked(r *Replica, ts hlc.Timestamp, sequence uint64) {
+	for _, key := range o.reads.GetKeys() {
+		r.mu.cache.record(key, ts)
+	}
+	for _, span := range o.reads.GetSpans() {
+		r.mu.cache.recordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, ts)
+	}
+	for _, l := range o.held {
+		r.mu.locks.MarkRemoved(l, sequence)
+	}
+}
+
+func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
+	r, q, of := e.r, w.pending.Request, w.transaction()
+	reads := c.GetOnePhase().GetReads()
+	at := rpc.FromTimestamp(reads.GetAt())
+	if !r.checkAhead(at, e.clock) {
+		e.refuse(w, r.fromTheFuture(q, at))
+		return nil
+	}
+	if done, err := e.onePhaseDuplicate(w, c); done || err != nil {
+		return err
+	}
+	o := &onePhase{of: of, reads: reads, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+	if !e.onePhaseFree(w, c, o) {
+		return nil
+	}
+	record, sequence, err := e.record(of)
+	if err != nil {
+		return err
+	}
+	switch {
+	case record == nil:
+	case record.State == kvpb.TransactionState_ABORTED:
+		e.answerRead(w, &kvpb.Response{Id: q.Id, Error: r.abortedError(of, record)}, sequence)
+		return nil
+	case record.State == kvpb.TransactionState_COMMITTED:
+		e.holdFor(c.GetOnePhase().GetCommitWait(), record.Timestamp)
+		e.answerRead(w, onePhaseResponse(q.Id, record.Timestamp), sequence)
+		return nil
+	default:
+		o.floor = hlc.Max(o.floor, record.Timestamp.Next())
+	}
+	if refusal, err := e.validate(q, reads, at); refusal != nil || err != nil {
+		if refusal != nil {
+			// A conflict that turns out to be none costs another attempt, and nothing else.
+			e.refuse(w, refusal)
+		}
+		return err
+	}
+	var effects []effect
+	for _, m := range c.GetMutations() {
+		if m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE {
+			continue
+		}
+		p, err := e.priorOfBlind(w, m.Key)
+		if err != nil {
+			return err
+		}
+		effects = append(effects, effect{userKey: m.Key, value: m.Value, tombstone: m.Kind == kvpb.Mutation_DELETE, wasLive: p.live(), priorTimestamp: p.Timestamp})
+	}
+	w.x.one = o
+	ts, ok, err := e.write(w, effects...)
+	if err == nil && ok {
+		err = e.endLocks(o, record, ts)
+		r.node.Metrics.onePhase.Inc()
+		e.holdFor(c.GetOnePhase().GetCommitWait(), ts)
+	}
+	return e.wrote(w, ok, err, func() *kvpb.Response { return onePhaseResponse(q.Id, ts) })
+}
+
+// endLocks ends what a transaction has left of having had locks.
+func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp) error {
+	if len(o.held) > 0 {
+		e.transactional()
+	}
+	for _, l := range o.held {
+		if err := e.batch.Delete(txn.LockKey(e.internalKey([]byte(l.Key))), nil); err != nil {
+			return err
+		}
+	}
+	if record == nil {
+		return nil
+	}
+	committed := *record
+	committed.State, committed.Timestamp = kvpb.TransactionState_COMMITTED, ts
+	committed.Finished = hlc.Max(e.r.node.Clock.Now(), o.of.Started.Next())
+	ok, err := e.setRecord(o.of, &committed)
+	e.over = e.over || !ok
+	return err
+}
+
+// onePhaseDuplicate answers a retry.
+func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done bool, err error) {
+	for _, m := range c.GetMutations() {
+		if m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE {
+			continue
+		}
+		p, err := e.priorOfBlind(w, m.Key)
+		if err != nil {
+			return false, err
+		}
+		own, err := e.duplicate(w, m.Key, &p)
+		if err != nil || !own.found {
+			return false, err
+		}
+		e.holdFor(c.GetOnePhase().GetCommitWait(), own.timestamp)
+		e.answerDuplicate(w, onePhaseResponse(w.pending.Request.Id, own.timestamp), own.sequence)
+		return true, nil
+	}
+	return false, nil
+}
+
+// onePhaseFree says that no lock is in the way; otherwise the write is parked, or refused. What it reads may not be locked either: such a
+// transaction might yet commit below.
+func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase) bool {
+	r, of := e.r, o.of
+	r.mu.Lock()
+	if r.mu.reign != e.reign || r.mu.locks.Len() == 0 {
+		r.mu.Unlock()
+		return true
+	}
+	for _, m := range c.GetMutations() {
+		l := r.mu.locks.Get(text(m.Key))
+		switch {
+		case l == nil:
+		case l.Transaction.ID != of.ID:
+			if m.Kind != kvpb.Mutation_UNLOCK {
+				e.parkLocked(w, l, locks.UntilGone)
+				return false
+			}
+		case l.InFlight():
+			e.parkLocked(w, l, locks.UntilApplied)
+			return false
+		case l.Applied.Writes():
+			r.mu.Unlock()
+			e.refuse(w, invalid("key %s: transaction %s has prepared it already, so it has two phases", keys.Pretty(m.Key), of.ID).response(r, w.pending.Request))
+			return false
+		default:
+			o.held = append(o.held, l)
+		}
+	}
+	if x := r.mu.locks.Transaction(of.ID); x != nil && x.Locks() != len(o.held) {
+		r.mu.Unlock()
+		e.refuse(w, invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).response(r, w.pending.Request))
+		return false
+	}
+	if l := r.lockOnReadsLocked(o); l != nil {
+		e.parkLocked(w, l, locks.UntilGone)
+		return false
+	}
+	r.mu.Unlock()
+	return true
+}
+
+// lockOnReadsLocked is another transaction's lock of something that was read, and that may be written.
+func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
+	inTheWay := func(l *lock) bool { return l != nil && l.Transaction.ID != o.of.ID && l.Blocks(hlc.MaxTimestamp) }
+	for _, key := range o.reads.GetKeys() {
+		if l := r.mu.locks.Get(text(key)); inTheWay(l) {
+			return l
+		}
+	}
+	for _, span := range o.reads.GetSpans() {
+		r.mu.locks.Ascend(text(span.GetStart()), text(span.GetEnd()), func(l *lock) bool {
+			if inTheWay(l) {
+				found = l
+			}
+			return found == nil
+		})
+		if found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// validate says why the reads are not good any more; nil if they are. With spans it is evaluated with nothing in flight (write.alone).
+func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp) (*kvpb.Response, error) {
+	r := e.r
+	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
+		return nil, nil
+	}
+	if threshold := *r.threshold.Load(); at.Less(threshold) {
+		// A tombstone may have been collected with all that it hid.
+		response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+			"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold)
+		response.Error.Timestamp = rpc.ToTimestamp(threshold)
+		return response, nil
+	}
+	for _, key := range reads.GetKeys() {
+		p, err := e.prior(key)
+		if err != nil {
+			return nil, err
+		}
+		if p.found && at.Less(p.Timestamp) {
+			return r.conflictError(q, key, at), nil
+		}
+	}
+	for _, span := range reads.GetSpans() {
+		key, err := changedInSpan(r, internalSpan(e.descriptor, span.GetStart(), span.GetEnd()), at, hlc.MaxTimestamp)
+		if err != nil {
+			return nil, err
+		}
+		if key != nil {
+			return r.conflictError(q, keys.UserKey(e.descriptor, key), at), nil
+		}
+	}
+	return nil, nil
+}
+
+func onePhaseResponse(id uint64, ts hlc.Timestamp) *kvpb.Response {
+	return &kvpb.Response{Id: id, Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
+}
+
+// abortedError says that a transaction was aborted.
+func (r *Replica) abortedError(of txn.Info, record *txn.Record) *kvpb.Error {
+	d := txn.DecideEnd(record, &txn.End{Transaction: of, Commit: true}, txn.Present{})
+	return d.Refused.Proto()
+}

@@ -1,0 +1,303 @@
+package replica
+
+import (
+	"bytes"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// lockOverhead is about what a lock takes in an entry besides key, value and anchor.
+const lockOverhead = 128
+
+// checkPrepare says what is wrong with a Prepare by itself.
+func (r *Replica) checkPrepare(w *write, c *kvpb.PrepareRequest) *problem {
+	of, err := txn.ParseInfo(c.GetTransaction())
+	if err != nil {
+		return invalid("prepare: %v", err)
+	}
+	w.x = &transactional{of: of}
+	if n := len(c.GetMutations()); n > maxBatchOperations {
+		return invalid("a prepare has at most %d mutations, this one has %d", maxBatchOperations, n)
+	}
+	seen := make(map[string]struct{}, len(c.GetMutations()))
+	for _, m := range c.GetMutations() {
+		if p := r.checkMutation(m, c); p != nil {
+			return p
+		}
+		if _, twice := seen[text(m.GetKey())]; twice {
+			return invalid("key %s appears twice in a prepare", keys.Pretty(m.GetKey()))
+		}
+		seen[text(m.GetKey())] = struct{}{}
+		w.size += len(m.GetKey()) + len(m.GetValue()) + len(of.Anchor) + lockOverhead
+	}
+	if c.GetOnePhase() != nil {
+		size, p := r.checkReadSet(c.GetOnePhase().GetReads())
+		if p != nil {
+			return p
+		}
+		if p := r.checkAnchor(of); p != nil {
+			return p
+		}
+		w.size += size
+	}
+	if w.size > maxBatchBytes {
+		return invalid("a prepare has at most %d bytes, this one has %d", maxBatchBytes, w.size)
+	}
+	return nil
+}
+
+func (r *Replica) checkMutation(m *kvpb.Mutation, c *kvpb.PrepareRequest) *problem {
+	if p := r.checkKeyValue(m.GetKey(), m.GetValue()); p != nil {
+		return p
+	}
+	switch m.GetKind() {
+	case kvpb.Mutation_PUT:
+	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK, kvpb.Mutation_UNLOCK:
+		if len(m.GetValue()) > 0 {
+			return invalid("key %s: a %s has no value", keys.Pretty(m.GetKey()), m.GetKind())
+		}
+	default:
+		return invalid("key %s: unknown kind of mutation %d", keys.Pretty(m.GetKey()), m.GetKind())
+	}
+	if c.GetReturnValues() && m.GetKind() != kvpb.Mutation_LOCK {
+		return invalid("key %s: values are returned with LOCK mutations only", keys.Pretty(m.GetKey()))
+	}
+	return nil
+}
+
+// prepare lays a transaction's locks, all of them or none.
+//
+// A retry finds the locks of the first attempt by their request id. (If the transaction is over by then, and they are gone, it lays
+// them again. They are prepared above the commit timestamp then, because the versions are there, and so are recognised as late.)
+func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
+	r, of := e.r, w.transaction()
+	atLeast := rpc.FromTimestamp(c.GetAtLeast())
+	switch {
+	case of.Started.Less(*r.threshold.Load()):
+		e.refuse(w, r.tooOld(w.pending.Request, of))
+		return nil
+	case !r.checkAhead(atLeast, e.clock):
+		e.refuse(w, r.fromTheFuture(w.pending.Request, atLeast))
+		return nil
+	case c.GetOnePhase() != nil:
+		return e.onePhase(w, c)
+	}
+	if !e.free(w, c.GetMutations()) {
+		return nil
+	}
+	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.clock, hlc.Max(atLeast, w.session.Next()))}
+	if duplicate := p.duplicate(c.GetMutations()); duplicate {
+		r.node.Metrics.duplicates.Inc()
+		if err := p.readValues(c.GetMutations()); err != nil {
+			return err
+		}
+		e.answerRead(w, p.response(), 0)
+		return nil
+	}
+	if err := p.look(c.GetMutations()); err != nil {
+		return err
+	}
+	ok, err := p.lay(c.GetMutations())
+	return e.wrote(w, ok, err, p.response)
+}
+
+// free says that no lock is in the way of a transaction's mutations; otherwise the write is parked, or refused.
+func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
+	r, of := e.r, w.transaction()
+	r.mu.Lock()
+	if r.mu.reign != e.reign || r.mu.locks.Len() == 0 && len(mutations) <= r.node.MaxLocks {
+		r.mu.Unlock()
+		return true
+	}
+	for _, m := range mutations {
+		l := r.mu.locks.Get(text(m.Key))
+		switch {
+		case l == nil:
+		case l.Transaction.ID != of.ID:
+			if m.Kind != kvpb.Mutation_UNLOCK {
+				e.parkLocked(w, l, locks.UntilGone)
+				return false
+			}
+		case l.InFlight():
+			e.parkLocked(w, l, locks.UntilApplied)
+			return false
+		}
+	}
+	if r.mu.locks.Len()+len(mutations) > r.node.MaxLocks {
+		r.mu.Unlock()
+		e.refuse(w, r.overloaded(w.pending.Request, "keys are locked by transactions"))
+		return false
+	}
+	r.mu.Unlock()
+	return true
+}
+
+// preparation is the laying of one request's locks.
+type preparation struct {
+	e            *evaluation
+	w            *write
+	of           txn.Info
+	returnValues bool
+	// ts is the prepared timestamp, as far as it is known.
+	ts     hlc.Timestamp
+	values []*kvpb.GetResponse
+	// held are keys whose lock a later request of the transaction has laid already: this one is late.
+	held map[string]struct{}
+}
+
+func (p *preparation) request() mvcc.RequestID {
+	return mvcc.RequestID{Client: p.w.pending.Client, Sequence: p.w.pending.Request.Sequence}
+}
+
+// duplicate says that an earlier attempt has done all of it; then ts is what that was told. No lock of the keys is in flight.
+func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
+	r := p.e.r
+	var prepared hlc.Timestamp
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := len(mutations) > 0
+	for _, m := range mutations {
+		l := r.mu.locks.Get(text(m.Key))
+		own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
+		switch {
+		case m.Kind == kvpb.Mutation_UNLOCK:
+			all = all && !own
+		case own && l.Applied.Request == p.request():
+			prepared = hlc.Max(prepared, l.Applied.Prepared)
+		case own && l.Applied.Request.Client == p.w.pending.Client && l.Applied.Request.Sequence > p.w.pending.Request.Sequence:
+			if p.held == nil {
+				p.held = make(map[string]struct{})
+			}
+			p.held[text(m.Key)] = struct{}{}
+			prepared = hlc.Max(prepared, l.Applied.Prepared)
+		default:
+			all = false
+		}
+	}
+	if all && !prepared.IsZero() {
+		p.ts = prepared
+	} else {
+		p.ts = hlc.Max(p.ts, prepared)
+	}
+	return all
+}
+
+// look finds what the mutations have to be above, and the values.
+func (p *preparation) look(mutations []*kvpb.Mutation) error {
+	if p.returnValues {
+		return p.readValues(mutations)
+	}
+	for _, m := range mutations {
+		if m.Kind == kvpb.Mutation_UNLOCK {
+			continue
+		}
+		prior, err := p.e.priorOfBlind(p.w, m.Key)
+		if err != nil {
+			return err
+		}
+		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
+	}
+	return nil
+}
+
+// readValues reads the keys as they are.
+func (p *preparation) readValues(mutations []*kvpb.Mutation) error {
+	if !p.returnValues {
+		return nil
+	}
+	for _, m := range mutations {
+		prior, err := p.e.prior(m.Key)
+		if err != nil {
+			return err
+		}
+		value := &kvpb.GetResponse{}
+		if prior.live() {
+			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value), rpc.ToTimestamp(prior.Timestamp)
+		}
+		p.values = append(p.values, value)
+		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
+	}
+	return nil
+}
+
+// lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the reign is over.
+func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
+	e, r := p.e, p.e.r
+	laid := r.node.Clock.Physical()
+	e.transactional()
+	r.mu.Lock()
+	if r.mu.reign != e.reign {
+		r.mu.Unlock()
+		e.over = true
+		return false, nil
+	}
+	if p.ts.LessEq(r.mu.applied.closed) {
+		p.ts = r.mu.applied.closed.Next()
+	}
+	for _, m := range mutations {
+		p.ts = r.mu.cache.above(m.Key, p.ts)
+	}
+	removed := make([]bool, len(mutations))
+	for i, m := range mutations {
+		if _, late := p.held[text(m.Key)]; late {
+			continue
+		}
+		if m.Kind == kvpb.Mutation_UNLOCK {
+			if l := r.mu.locks.Get(text(m.Key)); l != nil && l.Transaction.ID == p.of.ID {
+				r.mu.locks.MarkRemoved(l, e.proposal.sequence)
+				removed[i] = true
+			}
+			continue
+		}
+		r.mu.locks.Lay(string(m.Key), p.of, locks.State{
+			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Laid: laid, Size: len(m.Value)}, e.proposal.sequence)
+	}
+	r.locksChangedLocked()
+	r.mu.Unlock()
+	e.highest = hlc.Max(e.highest, p.ts)
+	for i, m := range mutations {
+		if _, late := p.held[text(m.Key)]; late {
+			continue
+		}
+		if err := p.stage(m, laid, removed[i]); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// stage puts one lock into the batch, or takes it away.
+func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
+	key := txn.LockKey(p.e.internalKey(m.Key))
+	if m.Kind == kvpb.Mutation_UNLOCK {
+		if !removed {
+			return nil
+		}
+		return p.e.batch.Delete(key, nil)
+	}
+	l := txn.Lock{Transaction: p.of, Kind: m.Kind, Prepared: p.ts, Request: p.request(), Laid: laid, Value: m.Value}
+	return p.e.batch.Set(key, l.Append(nil), nil)
+}
+
+func (p *preparation) response() *kvpb.Response {
+	return &kvpb.Response{Id: p.w.pending.Request.Id, Result: &kvpb.Response_Prepare{
+		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(p.ts), Values: p.values}}}
+}
+
+// tooOld refuses a transaction whose outcome may have been forgotten.
+func (r *Replica) tooOld(q *kvpb.Request, of txn.Info) *kvpb.Response {
+	return newError(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+		"partition %s: transaction %s began at %s, before what is kept (since %s)", r.id, of.ID, of.Started, *r.threshold.Load())
+}
+
+// fromTheFuture refuses a timestamp that no clock of the cluster can have given.
+func (r *Replica) fromTheFuture(q *kvpb.Request, ts hlc.Timestamp) *kvpb.Response {
+	return newError(q, kvpb.ErrorCode_CLOCK_SKEW,
+		"partition %s: the timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers", r.id, ts)
+}

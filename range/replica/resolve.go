@@ -1,0 +1,275 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Resolving ends the locks of a decided transaction: of a committed one they become versions at the commit timestamp, of an aborted one
+// they go. A lock and its version change in one entry. It is idempotent: a lock that is gone needs nothing.
+//
+// The versions need not be in the overlay: whoever would meet them there meets the lock first, until they are applied.
+//
+// A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came again when the transaction was over.
+// What the transaction wrote there is a version already, and the lock just goes.
+
+// What one entry resolves.
+const (
+	resolveLocks = 1000
+	resolveBytes = 1 << 20
+)
+
+// maxResolutions bounds a Resolve.
+const maxResolutions = 10_000
+
+func (r *Replica) checkResolve(w *write, c *kvpb.ResolveRequest) *problem {
+	if n := len(c.GetResolutions()); n > maxResolutions {
+		return invalid("a resolve names at most %d transactions, this one has %d", maxResolutions, n)
+	}
+	for _, x := range c.GetResolutions() {
+		id, err := txn.ParseID(x.GetTransaction())
+		if err != nil {
+			return invalid("resolve: %v", err)
+		}
+		ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp())
+		switch x.GetStatus().GetState() {
+		case kvpb.TransactionState_ABORTED:
+		case kvpb.TransactionState_COMMITTED:
+			if ts.IsZero() {
+				return invalid("resolve: transaction %s is committed and has no timestamp", id)
+			}
+		default:
+			return invalid("resolve: transaction %s is not decided", id)
+		}
+	}
+	w.x = &transactional{}
+	return nil
+}
+
+// resolve ends the locks of the transactions that a request names. With more than an entry holds it goes on in the next.
+func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
+	r, q := e.r, w.pending.Request
+	for _, x := range c.GetResolutions() {
+		if ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp()); !r.checkAhead(ts, e.clock) {
+			e.refuse(w, r.fromTheFuture(q, ts))
+			return nil
+		}
+	}
+	b := resolution{e: e}
+	for _, x := range c.GetResolutions() {
+		if err := b.transaction(txn.ID(x.Transaction), x.Status); err != nil {
+			return e.wrote(w, true, err, nil)
+		}
+		if b.more {
+			break
+		}
+	}
+	w.x.resolved += uint64(b.resolved)
+	w.x.last = max(w.x.last, b.last)
+	switch {
+	case e.over:
+		e.refuse(w, r.notLeader(q))
+	case b.more:
+		e.again = append(e.again, *w)
+	case b.inFlight != nil:
+		// Laid a moment ago: it can be ended when it is there.
+		r.mu.Lock()
+		if l := r.mu.locks.Get(b.inFlight.Key); r.mu.reign != e.reign || l != b.inFlight || !l.InFlight() {
+			r.mu.Unlock()
+			e.again = append(e.again, *w)
+			return nil
+		}
+		e.parkLocked(w, b.inFlight, locks.UntilApplied)
+	default:
+		response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: w.x.resolved}}}
+		e.answerRead(w, response, w.x.last)
+	}
+	return nil
+}
+
+// resolveDecided has the locks of a transaction ended whose outcome is known here.
+func (r *Replica) resolveDecided(id txn.ID) {
+	r.mu.Lock()
+	x := r.mu.locks.Transaction(id)
+	if _, already := r.mu.waits.resolving[id]; already || x == nil || x.Known.State == kvpb.TransactionState_PENDING {
+		r.mu.Unlock()
+		return
+	}
+	if r.mu.waits.resolving == nil {
+		r.mu.waits.resolving = make(map[txn.ID]struct{})
+	}
+	r.mu.waits.resolving[id] = struct{}{}
+	reign := r.mu.reign
+	r.mu.Unlock()
+	more := false
+	r.enqueueInternal(&internalCommand{kind: kindTransaction, shared: true,
+		evaluate: func(e *evaluation, _ *payload) (bool, error) {
+			r.mu.Lock()
+			var known locks.Known
+			if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == reign {
+				known = x.Known
+			}
+			r.mu.Unlock()
+			if known.State == kvpb.TransactionState_PENDING {
+				return false, errNothingToDo
+			}
+			b := resolution{e: e}
+			err := b.transaction(id, &kvpb.TransactionStatus{State: known.State, Timestamp: rpc.ToTimestamp(known.Commit)})
+			if err != nil {
+				e.over = true
+				return false, err
+			}
+			more = b.more
+			if b.resolved == 0 {
+				return false, errNothingToDo
+			}
+			return true, nil
+		},
+		done: func(err error) {
+			r.mu.Lock()
+			if r.mu.reign == reign {
+				delete(r.mu.waits.resolving, id)
+			}
+			r.mu.Unlock()
+			if err == nil && more {
+				r.resolveDecided(id)
+			}
+		}})
+}
+
+// resolution fills an entry with the ends of locks.
+type resolution struct {
+	e *evaluation
+	// resolved and bytes are what is in the entry.
+	resolved, bytes int
+	// more: the entry is full.
+	more bool
+	// last is the newest proposal on its way that ends one of the locks asked for.
+	last uint64
+	// inFlight is a lock that cannot be ended yet.
+	inFlight *lock
+}
+
+// transaction ends the locks of one transaction, as far as there is room.
+func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) error {
+	e, r := b.e, b.e.r
+	commit := rpc.FromTimestamp(status.GetTimestamp())
+	committed := status.GetState() == kvpb.TransactionState_COMMITTED
+	r.mu.Lock()
+	if r.mu.reign != e.reign {
+		r.mu.Unlock()
+		e.over = true
+		return nil
+	}
+	x := r.mu.locks.Transaction(id)
+	if x == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	r.learnLocked(x, status, 0)
+	var ended []*lock
+	x.Each(func(l *lock) bool {
+		switch {
+		case l.Removing():
+			b.last = max(b.last, l.Sequence)
+		case l.InFlight():
+			b.inFlight = l
+		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+l.Applied.Size > resolveBytes):
+			b.more = true
+			return false
+		default:
+			b.resolved++
+			b.bytes += l.Applied.Size + len(l.Key)
+			ended = append(ended, l)
+		}
+		return true
+	})
+	for _, l := range ended {
+		r.mu.locks.MarkRemoved(l, e.proposal.sequence)
+		switch {
+		case !committed || commit.Less(l.Applied.Prepared):
+		case !l.Applied.Writes():
+			// It was a read as of the commit timestamp, which may be above this node's clock.
+			r.mu.cache.record([]byte(l.Key), commit)
+		case l.Applied.Prepared.Less(commit):
+			r.mu.foreign = hlc.Max(r.mu.foreign, commit)
+		}
+	}
+	r.mu.Unlock()
+	if len(ended) == 0 {
+		return nil
+	}
+	b.last = max(b.last, e.proposal.sequence)
+	e.transactional()
+	if committed {
+		e.highest = hlc.Max(e.highest, commit)
+	}
+	// The engine is looked through in the order of the keys. Of what was marked nothing changes but by this proposal.
+	slices.SortFunc(ended, func(a, b *lock) int { return strings.Compare(a.Key, b.Key) })
+	for _, l := range ended {
+		if err := b.end(l, committed, commit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end stages the end of one lock.
+func (b *resolution) end(l *lock, committed bool, commit hlc.Timestamp) error {
+	e, m := b.e, b.e.r.node.Metrics
+	key := []byte(l.Key)
+	switch {
+	case !committed:
+		m.locksAborted.Inc()
+	case commit.Less(l.Applied.Prepared):
+		m.locksLate.Inc()
+	default:
+		m.locksCommitted.Inc()
+		if l.Applied.Writes() {
+			if err := e.turnIntoVersion(key, l, commit); err != nil {
+				return err
+			}
+		}
+	}
+	return e.batch.Delete(txn.LockKey(e.internalKey(key)), nil)
+}
+
+// turnIntoVersion writes the version of a committed lock.
+func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) error {
+	stored, closer, err := e.r.state.Get(txn.LockKey(e.internalKey(key)))
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			err = fmt.Errorf("%w: it is not there", errRecord)
+		}
+		return fmt.Errorf("the lock of %s: %w", keys.Pretty(key), err)
+	}
+	defer closer.Close()
+	full, err := txn.DecodeLock(stored)
+	if err == nil && (full.Transaction.ID != l.Transaction.ID || full.Prepared != l.Applied.Prepared) {
+		err = fmt.Errorf("it is of transaction %s", full.Transaction.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the lock of %s: %w", errRecord, keys.Pretty(key), err)
+	}
+	p, err := e.prior(key)
+	if err != nil {
+		return err
+	}
+	if commit.LessEq(p.Timestamp) {
+		return fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the version at %s",
+			errRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
+	}
+	f := effect{userKey: key, value: full.Value, tombstone: full.Kind == kvpb.Mutation_DELETE, wasLive: p.live()}
+	return e.stage(&f, commit, full.Request)
+}
