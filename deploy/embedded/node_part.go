@@ -12,8 +12,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // realmData is the realm of the data nodes' Raft hosts, realmCore that of the core's members.
@@ -27,6 +29,7 @@ type nodePart struct {
 	databases *databases
 	cache     *pebble.Cache
 	node      *node.Node
+	pusher    *txn.PushSender
 	transport *rpc.PeerTransport
 }
 
@@ -60,14 +63,16 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		p.cache.Unref()
 		return nil, err
 	}
+	p.pusher = txn.NewPushSender(txn.PushSenderConfig{Open: s.openPushes})
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
-		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core,
+		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core, Pusher: p.pusher,
 		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic,
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 	})
 	if err != nil {
+		p.pusher.Close()
 		p.cache.Unref()
 		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.databases.close()))
 	}
@@ -85,11 +90,30 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 
 // close stops the node; nothing must call it any more.
 func (p *nodePart) close() error {
+	p.pusher.Close()
 	p.transport.Close()
 	p.node.Close()
 	err := p.databases.close()
 	p.cache.Unref()
 	return err
+}
+
+// openPushes makes the way from this node to the coordinators of transactions: a client's of its own cluster. It has a connection to
+// each node that is apart from Raft's, and follows the partition table of any server that answers, itself first.
+func (s *Server) openPushes() (txn.Sender, error) {
+	endpoints := []string{s.config.Advertise}
+	for _, address := range s.config.Core {
+		if address != s.config.Advertise {
+			endpoints = append(endpoints, address)
+		}
+	}
+	sender, err := route.New(route.Config{
+		Endpoints: endpoints, Dial: s.config.Dial, TLS: s.clientTLS, Random: s.config.Random, Logger: s.config.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("no way to other transactions' coordinators: %w", err)
+	}
+	return sender, nil
 }
 
 // register has the core give this directory a node id, or confirm the one it has. It tries until the context ends or the

@@ -28,6 +28,8 @@ type Server struct {
 	directory *directory
 	clock     *hlc.Clock
 	dialer    *rpc.Dialer
+	// clientTLS is what the dialer has; nil for plain text.
+	clientTLS *tls.Config
 	lanes     *rpc.Lanes // nil with TLS
 	core      *server.Client
 	bootstrap *bootstrap.Member
@@ -73,12 +75,12 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			err = errors.Join(err, s.release())
 		}
 	}()
-	var serverTLS, clientTLS *tls.Config
+	var serverTLS *tls.Config
 	if config.TLSCert != "" {
 		if serverTLS, err = rpc.LoadServerTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
 			return nil, err
 		}
-		if clientTLS, err = rpc.LoadClientTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
+		if s.clientTLS, err = rpc.LoadClientTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +89,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
 	s.clock = config.nodeClock()
-	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: clientTLS, Logger: config.Logger})
+	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: s.clientTLS, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
 	})

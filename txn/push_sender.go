@@ -1,0 +1,210 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+var (
+	// ErrPushersBusy is what becomes of a push while too many are on their way. Nothing was sent.
+	ErrPushersBusy = errors.New("too many questions to coordinators of transactions are on their way")
+	// ErrPusherClosed is what becomes of pushes when their PushSender is closed.
+	ErrPusherClosed = errors.New("this server is stopping")
+)
+
+// Sender is what a PushSender needs of a route.Sender.
+type Sender interface {
+	// AwaitTable waits for the partition table.
+	AwaitTable(ctx context.Context) (*route.Table, error)
+	// Do brings a request to the leader of its partition.
+	Do(ctx context.Context, call *route.Call) (route.Answer, error)
+	// Close ends everything that is on its way.
+	Close()
+}
+
+// PushSenderConfig configures a PushSender. Open is required.
+type PushSenderConfig struct {
+	// Open makes the Sender at the first push, so that a node that meets no transactions has none. After an error the next push
+	// tries again. The Sender is closed by Close.
+	Open func() (Sender, error)
+	// InFlight is how many pushes may be on their way. Default 256.
+	InFlight int
+	// Callers is how many callers may wait for them: identical pushes of one transaction share a request. Default 16 for each.
+	Callers int
+	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: who waits for a transaction
+	// asks again.
+	Timeout time.Duration
+}
+
+// PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions. Its errors are the route.Sender's
+// (*route.Error, with the coordinator's code if it has answered), ErrPushersBusy and ErrPusherClosed.
+//
+// Every push on its way has a goroutine, which ends at the push's deadline at the latest.
+type PushSender struct {
+	config PushSenderConfig
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	running sync.WaitGroup // begun under mu, and not once closed
+
+	mu struct {
+		sync.Mutex
+		closed  bool
+		sender  Sender // nil until it is needed
+		flights map[flightKey]*flight
+		// inFlight counts requests: a flight that was superseded by a later sight of its pushee is not in flights any more.
+		inFlight int
+		callers  int
+	}
+}
+
+// flightKey is what identical pushes have in common. When the pushee was seen is not part of it.
+type flightKey struct {
+	pushee        ID
+	kind          kvpb.PushRequest_Kind
+	begun, above  hlc.Timestamp
+	pusher        ID
+	begunByPusher hlc.Timestamp
+}
+
+// flight is one request on its way, and who waits for it.
+type flight struct {
+	seen    hlc.Timestamp
+	callers []func(*kvpb.TransactionStatus, error)
+}
+
+// NewPushSender makes a PushSender. Close it after use.
+func NewPushSender(c PushSenderConfig) *PushSender {
+	if c.InFlight <= 0 {
+		c.InFlight = 256
+	}
+	if c.Callers <= 0 {
+		c.Callers = 16 * c.InFlight
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 2 * time.Second
+	}
+	s := &PushSender{config: c}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.mu.flights = make(map[flightKey]*flight)
+	return s
+}
+
+// Push implements Pusher.
+func (s *PushSender) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus, error)) {
+	info, err := ParseInfo(q.GetPushee())
+	if err == nil {
+		err = s.push(q, info, done)
+	}
+	if err != nil {
+		done(nil, err)
+	}
+}
+
+// push returns an error if nothing was sent, and done will not be called.
+func (s *PushSender) push(q *kvpb.PushRequest, info Info, done func(*kvpb.TransactionStatus, error)) error {
+	pusher, err := ParseOptionalID(q.Pusher)
+	if err != nil {
+		return fmt.Errorf("push of transaction %s: pusher: %w", info.ID, err)
+	}
+	key := flightKey{
+		pushee: info.ID, begun: info.Begun, kind: q.Kind, above: rpc.FromTimestamp(q.Above),
+		pusher: pusher, begunByPusher: rpc.FromTimestamp(q.PusherBegun),
+	}
+	seen := rpc.FromTimestamp(q.Seen)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mu.closed:
+		return ErrPusherClosed
+	case s.mu.callers >= s.config.Callers:
+		return ErrPushersBusy
+	}
+	// Not one that was seen earlier: it might be aborted for a silence that was broken since.
+	if f := s.mu.flights[key]; f != nil && seen.LessEq(f.seen) {
+		f.callers = append(f.callers, done)
+		s.mu.callers++
+		return nil
+	}
+	if s.mu.inFlight >= s.config.InFlight {
+		return ErrPushersBusy
+	}
+	if s.mu.sender == nil {
+		sender, err := s.config.Open()
+		if err != nil {
+			return fmt.Errorf("push of transaction %s: %w", info.ID, err)
+		}
+		s.mu.sender = sender
+	}
+	f := &flight{seen: seen, callers: []func(*kvpb.TransactionStatus, error){done}}
+	s.mu.flights[key] = f
+	s.mu.inFlight++
+	s.mu.callers++
+	sender := s.mu.sender
+	s.running.Go(func() { s.fly(sender, key, f, q, info) })
+	return nil
+}
+
+// fly sends one request and tells everybody who waits for it.
+func (s *PushSender) fly(sender Sender, key flightKey, f *flight, q *kvpb.PushRequest, info Info) {
+	status, err := s.ask(sender, q, info)
+	s.mu.Lock()
+	if s.mu.flights[key] == f {
+		delete(s.mu.flights, key)
+	}
+	callers := f.callers
+	s.mu.inFlight--
+	s.mu.callers -= len(callers)
+	if err != nil && s.mu.closed {
+		err = ErrPusherClosed
+	}
+	s.mu.Unlock()
+	for _, done := range callers {
+		done(status, err)
+	}
+}
+
+func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest, info Info) (*kvpb.TransactionStatus, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
+	defer cancel()
+	// A sender that was just made knows no keyspaces.
+	if _, err := sender.AwaitTable(ctx); err != nil {
+		return nil, fmt.Errorf("push of transaction %s: %w", info.ID, err)
+	}
+	answer, err := sender.Do(ctx, &route.Call{
+		Keyspace: info.Keyspace, Key: info.Anchor, Write: true,
+		Request: &kvpb.Request{Command: &kvpb.Request_Push{Push: q}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("push of transaction %s (anchor %s): %w", info.ID, keys.Pretty(info.Anchor), err)
+	}
+	status := answer.GetPush().GetStatus()
+	if status == nil {
+		return nil, fmt.Errorf("push of transaction %s: node %s answered without a status", info.ID, answer.Node)
+	}
+	return status, nil
+}
+
+// Close ends all pushes, with ErrPusherClosed, and waits until everybody has been told. It may be called more than once.
+func (s *PushSender) Close() {
+	s.mu.Lock()
+	first := !s.mu.closed
+	s.mu.closed = true
+	sender := s.mu.sender
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+	if first && sender != nil {
+		sender.Close()
+	}
+}
