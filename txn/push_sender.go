@@ -7,10 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -38,8 +36,6 @@ type PushSenderConfig struct {
 	Open func() (Sender, error)
 	// InFlight is how many pushes may be on their way. Default 256.
 	InFlight int
-	// Callers is how many callers may wait for them: identical pushes of one transaction share a request. Default 16 for each.
-	Callers int
 	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: who waits for a transaction
 	// asks again.
 	Timeout time.Duration
@@ -48,7 +44,9 @@ type PushSenderConfig struct {
 // PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions. Its errors are the route.Sender's
 // (*route.Error, with the coordinator's code if it has answered), ErrPushersBusy and ErrPusherClosed.
 //
-// Every push on its way has a goroutine, which ends at the push's deadline at the latest.
+// Every push on its way has a goroutine, which ends at the push's deadline at the latest. No two pushes share a request, alike as they
+// may be: that a transaction is pending must be true of a moment after the push was called for (see Pusher), and an earlier
+// request may have been answered before.
 type PushSender struct {
 	config PushSenderConfig
 	ctx    context.Context // ends with Close
@@ -58,28 +56,11 @@ type PushSender struct {
 
 	mu struct {
 		sync.Mutex
-		closed  bool
-		sender  Sender // nil until it is needed
-		flights map[flightKey]*flight
-		// inFlight counts requests: a flight that was superseded by a later sight of its pushee is not in flights any more.
+		closed bool
+		sender Sender // nil until it is needed
+		// inFlight is how many pushes are on their way.
 		inFlight int
-		callers  int
 	}
-}
-
-// flightKey is what identical pushes have in common. When the pushee was seen is not part of it.
-type flightKey struct {
-	pushee        ID
-	kind          kvpb.PushRequest_Kind
-	begun, above  hlc.Timestamp
-	pusher        ID
-	begunByPusher hlc.Timestamp
-}
-
-// flight is one request on its way, and who waits for it.
-type flight struct {
-	seen    hlc.Timestamp
-	callers []func(*kvpb.TransactionStatus, error)
 }
 
 // NewPushSender makes a PushSender. Close it after use.
@@ -87,15 +68,11 @@ func NewPushSender(c PushSenderConfig) *PushSender {
 	if c.InFlight <= 0 {
 		c.InFlight = 256
 	}
-	if c.Callers <= 0 {
-		c.Callers = 16 * c.InFlight
-	}
 	if c.Timeout <= 0 {
 		c.Timeout = 2 * time.Second
 	}
 	s := &PushSender{config: c}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.mu.flights = make(map[flightKey]*flight)
 	return s
 }
 
@@ -112,31 +89,12 @@ func (s *PushSender) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus
 
 // push returns an error if nothing was sent, and done will not be called.
 func (s *PushSender) push(q *kvpb.PushRequest, info Info, done func(*kvpb.TransactionStatus, error)) error {
-	pusher, err := ParseOptionalID(q.Pusher)
-	if err != nil {
-		return fmt.Errorf("push of transaction %s: pusher: %w", info.ID, err)
-	}
-	key := flightKey{
-		pushee: info.ID, begun: info.Begun, kind: q.Kind, above: rpc.FromTimestamp(q.Above),
-		pusher: pusher, begunByPusher: rpc.FromTimestamp(q.PusherBegun),
-	}
-	seen := rpc.FromTimestamp(q.Seen)
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.mu.closed:
 		return ErrPusherClosed
-	case s.mu.callers >= s.config.Callers:
-		return ErrPushersBusy
-	}
-	// Not one that was seen earlier: it might be aborted for a silence that was broken since.
-	if f := s.mu.flights[key]; f != nil && seen.LessEq(f.seen) {
-		f.callers = append(f.callers, done)
-		s.mu.callers++
-		return nil
-	}
-	if s.mu.inFlight >= s.config.InFlight {
+	case s.mu.inFlight >= s.config.InFlight:
 		return ErrPushersBusy
 	}
 	if s.mu.sender == nil {
@@ -146,34 +104,22 @@ func (s *PushSender) push(q *kvpb.PushRequest, info Info, done func(*kvpb.Transa
 		}
 		s.mu.sender = sender
 	}
-	f := &flight{seen: seen, callers: []func(*kvpb.TransactionStatus, error){done}}
-	s.mu.flights[key] = f
 	s.mu.inFlight++
-	s.mu.callers++
 	sender := s.mu.sender
-	s.running.Go(func() { s.fly(sender, key, f, q, info) })
+	s.running.Go(func() {
+		status, err := s.ask(sender, q, info)
+		s.mu.Lock()
+		s.mu.inFlight--
+		if err != nil && s.mu.closed {
+			err = ErrPusherClosed
+		}
+		s.mu.Unlock()
+		done(status, err)
+	})
 	return nil
 }
 
-// fly sends one request and tells everybody who waits for it.
-func (s *PushSender) fly(sender Sender, key flightKey, f *flight, q *kvpb.PushRequest, info Info) {
-	status, err := s.ask(sender, q, info)
-	s.mu.Lock()
-	if s.mu.flights[key] == f {
-		delete(s.mu.flights, key)
-	}
-	callers := f.callers
-	s.mu.inFlight--
-	s.mu.callers -= len(callers)
-	if err != nil && s.mu.closed {
-		err = ErrPusherClosed
-	}
-	s.mu.Unlock()
-	for _, done := range callers {
-		done(status, err)
-	}
-}
-
+// ask sends one push.
 func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest, info Info) (*kvpb.TransactionStatus, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
 	defer cancel()

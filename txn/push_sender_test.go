@@ -140,48 +140,29 @@ func TestPushIsRoutedToItsAnchor(t *testing.T) {
 	})
 }
 
-func TestIdenticalPushesShareARequest(t *testing.T) {
+// An answer must be of a moment after its push: one that waits for an answer already may be told what was true before.
+func TestPushesShareNothing(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
-		var same, later, other outcomes
-		s.Push(samplePush(1, 5), same.done)
-		s.Push(samplePush(1, 5), same.done)
-		s.Push(samplePush(1, 4), same.done)
-		s.Push(samplePush(1, 6), later.done)
-		s.Push(samplePush(1, 5), later.done) // joins the one before
-		abort := samplePush(1, 5)
-		abort.Kind = kvpb.PushRequest_ABORT
-		s.Push(abort, other.done)
-		by := samplePush(1, 5)
-		by.Kind, by.Pusher, by.PusherBegun = kvpb.PushRequest_ABORT, testID(9).Bytes(), &kvpb.Timestamp{Wall: 1}
-		s.Push(by, other.done)
-		s.Push(samplePush(2, 5), other.done)
+		var first, second outcomes
+		s.Push(samplePush(1, 5), first.done)
+		early := <-f.calls
+		s.Push(samplePush(1, 5), second.done)
+		late := <-f.calls
+		early.answer <- &kvpb.Response{Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: &kvpb.TransactionStatus{}}}}
 		synctest.Wait()
-		if n := len(f.calls); n != 5 {
-			t.Fatalf("%d requests", n)
+		if len(first.errs) != 1 || len(second.errs) != 0 {
+			t.Fatalf("told: %v, %v", first.statuses, second.statuses)
 		}
-		for range 5 {
-			call := <-f.calls
-			if call.Request.GetPush().GetSeen().GetWall() == 6 {
-				continue
-			}
-			call.answer <- committed()
-		}
+		late.answer <- committed()
 		synctest.Wait()
-		if len(same.errs) != 3 || len(other.errs) != 3 || len(later.errs) != 0 {
-			t.Fatalf("told: %d of 3, %d of 3, %d of 0", len(same.errs), len(other.errs), len(later.errs))
-		}
-		// One that is over is not joined.
-		s.Push(samplePush(2, 5), other.done)
-		(<-f.calls).answer <- committed()
-		synctest.Wait()
-		if len(other.errs) != 4 {
-			t.Fatalf("told: %d of 4", len(other.errs))
+		if len(second.errs) != 1 || second.statuses[0].State != kvpb.TransactionState_COMMITTED {
+			t.Fatalf("told: %v", second.statuses)
 		}
 	})
 }
 
 func TestPushesAreBounded(t *testing.T) {
-	bubble(t, PushSenderConfig{InFlight: 2, Callers: 3, Timeout: time.Second}, func(t *testing.T, s *PushSender, f *fakeSender) {
+	bubble(t, PushSenderConfig{InFlight: 2, Timeout: time.Second}, func(t *testing.T, s *PushSender, f *fakeSender) {
 		var o outcomes
 		busy := func(want int) {
 			t.Helper()
@@ -200,14 +181,12 @@ func TestPushesAreBounded(t *testing.T) {
 		s.Push(samplePush(3, 5), o.done)
 		busy(1)
 		s.Push(samplePush(1, 5), o.done)
-		busy(1)
-		s.Push(samplePush(1, 5), o.done)
 		busy(2)
 		// All of it is given back.
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(o.errs) != 5 {
-			t.Fatalf("%d of 5 were told", len(o.errs))
+		if len(o.errs) != 4 {
+			t.Fatalf("%d of 4 were told", len(o.errs))
 		}
 		for _, err := range o.errs[2:] {
 			if !errors.Is(err, context.DeadlineExceeded) {
@@ -216,8 +195,9 @@ func TestPushesAreBounded(t *testing.T) {
 		}
 		s.Push(samplePush(1, 5), o.done)
 		s.Push(samplePush(2, 5), o.done)
-		s.Push(samplePush(2, 5), o.done)
 		busy(2)
+		s.Push(samplePush(2, 5), o.done)
+		busy(3)
 	})
 }
 
@@ -225,7 +205,7 @@ func TestClosingEndsPushes(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
 		var o outcomes
 		s.Push(samplePush(1, 5), o.done)
-		s.Push(samplePush(1, 5), o.done)
+		s.Push(samplePush(2, 5), o.done)
 		s.Close()
 		s.Push(samplePush(1, 5), o.done)
 		if len(o.errs) != 3 || slices.ContainsFunc(o.errs, func(err error) bool { return !errors.Is(err, ErrPusherClosed) }) {
@@ -267,7 +247,6 @@ func TestPushesThatCannotBeSent(t *testing.T) {
 		for i, change := range []func(*kvpb.PushRequest){
 			func(q *kvpb.PushRequest) { q.Pushee = nil },
 			func(q *kvpb.PushRequest) { q.Pushee.Anchor = nil },
-			func(q *kvpb.PushRequest) { q.Pusher = []byte{1} },
 		} {
 			q := samplePush(1, 5)
 			change(q)

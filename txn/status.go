@@ -25,7 +25,7 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 // Pusher brings pushes to the coordinators of the transactions that are in the way.
 type Pusher interface {
 	// Push sends a push to the coordinator of its pushee and never blocks. It calls done exactly once, from any goroutine and
-	// perhaps before it returns (so the caller must hold no lock that done takes), with how the transaction stands, or with why that
-	// cannot be told now. Neither the request nor the status may be changed afterwards: others may share them.
+	// perhaps before it returns (so the caller must hold no lock that done takes), with how the transaction stands at some moment
+	// after the call, or with why that cannot be told now. The request must not be changed afterwards.
 	Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus, error))
 }
