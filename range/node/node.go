@@ -136,6 +136,7 @@ func (n *Node) Start(t host.Transport) error {
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders, n.watchHealth, n.collector.run, n.flusher.run,
+		n.sweepLocks,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}

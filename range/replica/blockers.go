@@ -54,6 +54,8 @@ type lane struct {
 	// begun and pusher say for whom was asked last.
 	begun  hlc.Timestamp
 	pusher txn.ID
+	// above is what was asked for last.
+	above hlc.Timestamp
 }
 
 // lockedRead is a read that waits for transactions.
@@ -221,6 +223,7 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) {
 				oldest = rd
 			}
 		}
+		b.read.above = above
 		q := &kvpb.PushRequest{Kind: kvpb.PushRequest_TIMESTAMP, Above: rpc.ToTimestamp(above)}
 		b.sendLocked(r, &b.read, q, oldest.begun, oldest.own, todo)
 	}
@@ -275,8 +278,13 @@ func (r *Replica) pushed(b *blocker, l *lane, mark uint64, s *kvpb.TransactionSt
 	l.inFlight = false
 	if err == nil {
 		r.learnLocked(b.of, s, mark)
+		if b.of.Known.State == kvpb.TransactionState_PENDING && b.of.Known.Above.Less(b.read.above) && l == &b.read {
+			l.due = r.lockNow().Add(pushInterval) // it was not done, whyever: not again at once
+		}
 		if l == &b.read {
+			// Those that came since look too: for a given timestamp the answer may be enough.
 			b.releaseLocked(r, &todo, &b.asked)
+			b.releaseLocked(r, &todo, &b.reads)
 		}
 	} else {
 		r.node.Metrics.pushesFailed.Inc()
