@@ -41,7 +41,9 @@ type fake struct {
 	floor hlc.Timestamp
 	// done are the one-phase requests that were executed, by sequence.
 	done map[uint64]hlc.Timestamp
-	// decided counts the records that were turned to COMMITTED, by transaction.
+	// refused are the requests that were: a server that has refused a request does not execute a copy of it.
+	refused map[uint64]bool
+	// sent counts the requests by kind.
 	sent  map[string]int
 	late  sync.WaitGroup
 	ended bool
@@ -60,6 +62,8 @@ type fakeLock struct {
 	kind     kvpb.Mutation_Kind
 	value    string
 	laid     time.Time
+	// sequence is of the request that laid it.
+	sequence uint64
 }
 
 type fakeRecord struct {
@@ -71,7 +75,7 @@ func newFake(seed uint64) *fake {
 	return &fake{
 		random: rand.New(rand.NewPCG(seed, 7)), longest: 5 * time.Millisecond, generation: 1,
 		versions: make(map[string][]fakeVersion), locks: make(map[string]*fakeLock), records: make(map[string]*fakeRecord),
-		done: make(map[uint64]hlc.Timestamp), sent: make(map[string]int),
+		done: make(map[uint64]hlc.Timestamp), refused: make(map[uint64]bool), sent: make(map[string]int),
 	}
 }
 
@@ -218,13 +222,21 @@ func (f *fake) execute(ctx context.Context, place Place, sequence uint64, q *Req
 			f.mu.Unlock()
 			return nil, &route.Error{Cause: route.ErrClosed}
 		}
+		if f.refused[sequence] {
+			f.mu.Unlock()
+			return nil, &route.Error{Code: kvpb.ErrorCode_DEADLINE_EXCEEDED, Message: "refused before"}
+		}
 		response, err, wait := f.executeLocked(place, sequence, q)
+		f.refused[sequence] = err != nil
 		f.mu.Unlock()
 		if !wait {
 			return response, err
 		}
 		select {
 		case <-ctx.Done():
+			f.mu.Lock()
+			f.refused[sequence] = true
+			f.mu.Unlock()
 			return nil, &route.Error{Code: kvpb.ErrorCode_LOCKED, Cause: ctx.Err()}
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -369,9 +381,25 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 		return prepared(at, nil), nil, false
 	}
 	var values []*kvpb.GetResponse
+	// What was prepared once stays so: a repeated request is told the same, and a late one takes nothing of a later one back.
+	again := true
+	told := hlc.Timestamp{}
+	for _, m := range c.Mutations {
+		l := f.locks[internal(place.Keyspace, m.Key)]
+		if l == nil || !bytes.Equal(l.txn.Id, t.Id) || l.sequence < sequence {
+			again = false
+		} else {
+			told = hlc.Max(told, l.prepared)
+		}
+	}
+	if again {
+		at = told
+	}
 	for _, m := range c.Mutations {
 		k := internal(place.Keyspace, m.Key)
-		f.locks[k] = &fakeLock{t, at, m.Kind, string(m.Value), time.Now()}
+		if l := f.locks[k]; l == nil || !bytes.Equal(l.txn.Id, t.Id) || l.sequence < sequence {
+			f.locks[k] = &fakeLock{t, at, m.Kind, string(m.Value), time.Now(), sequence}
+		}
 		if c.ReturnValues {
 			v := f.newestLocked(k)
 			got := &kvpb.GetResponse{Found: !v.at.IsZero() && !v.deleted}
