@@ -89,7 +89,7 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 	if err != nil {
 		return err
 	}
-	if err := k.readGroups(ctx, id, groups, at, pairs); err != nil || !at.IsZero() {
+	if err := k.readGroups(ctx, id, groups, at, nil, pairs); err != nil || !at.IsZero() {
 		return err
 	}
 	groups = leaves(groups, nil)
@@ -104,7 +104,7 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 			again = append(again, g)
 		}
 	}
-	return k.readGroups(ctx, id, again, at, pairs)
+	return k.readGroups(ctx, id, again, at, nil, pairs)
 }
 
 // groups sorts the keys by partition.
@@ -135,19 +135,23 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]
 	return all, nil
 }
 
-// readGroups reads groups in parallel.
-func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group, at Timestamp, pairs []Pair) error {
+// readGroups reads groups in parallel; for r, if it is not nil.
+func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group, at Timestamp, r *reading, pairs []Pair) error {
 	return inParallel(ctx, len(groups), parallelRequests, func(ctx context.Context, i int) error {
-		return k.readGroup(ctx, id, groups[i], at, pairs)
+		return k.readGroup(ctx, id, groups[i], at, r, pairs)
 	})
 }
 
-func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, pairs []Pair) error {
+func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, r *reading, pairs []Pair) error {
+	get := &kvpb.BatchGetRequest{Keys: g.keys, At: toWire(at)}
 	answer, err := k.client.sender.Do(ctx, &route.Call{
 		Keyspace: id,
 		Key:      g.keys[0],
-		Request:  &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: g.keys, At: toWire(at)}}},
-		Prepare: func(p *route.Partition, _ route.Leader) error {
+		Request:  &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: get}},
+		Prepare: func(p *route.Partition, l route.Leader) error {
+			if r != nil {
+				get.Context = r.context(l.Node, false)
+			}
 			if p.ID == g.partition && p.Generation == g.generation {
 				return nil
 			}
@@ -155,18 +159,21 @@ func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, 
 		},
 	})
 	if _, large := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); large && len(g.keys) > 1 {
-		return k.halve(ctx, id, g, at, pairs)
+		return k.halve(ctx, id, g, at, r, pairs)
 	}
 	if err != nil {
 		return err
 	}
-	r := answer.GetBatchGet()
-	if len(r.GetValues()) != len(g.keys) {
+	if r != nil {
+		r.answered(answer)
+	}
+	got := answer.GetBatchGet()
+	if len(got.GetValues()) != len(g.keys) {
 		return &route.Error{Message: "the node answered with another number of values than keys were asked for",
 			Partition: answer.Partition.ID, Node: answer.Node}
 	}
-	g.at = fromWire(r.At)
-	for i, v := range r.Values {
+	g.at = fromWire(got.At)
+	for i, v := range got.Values {
 		pair := Pair{Key: clone(g.keys[i])}
 		if v.Found {
 			pair.Value, pair.Version = owned(v.Value), fromWire(v.Version)
@@ -177,14 +184,14 @@ func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, 
 }
 
 // halve reads a group in two halves: its values are too large for one answer.
-func (k *Keyspace) halve(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, pairs []Pair) error {
+func (k *Keyspace) halve(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, r *reading, pairs []Pair) error {
 	middle := len(g.keys) / 2
 	low, high := *g, *g
 	low.keys, low.places = g.keys[:middle], g.places[:middle]
 	high.keys, high.places = g.keys[middle:], g.places[middle:]
 	g.halves = []*group{&low, &high}
 	for _, half := range g.halves {
-		if err := k.readGroup(ctx, id, half, at, pairs); err != nil {
+		if err := k.readGroup(ctx, id, half, at, r, pairs); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
 )
 
 // Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is parsed from, a string such as
@@ -24,9 +25,10 @@ func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 
 // Client talks to one cluster. Make one and share it; close it at the end.
 type Client struct {
-	sender *route.Sender
-	cfg    config
-	random func() uint64
+	sender      *route.Sender
+	coordinator *coordinator.Coordinator
+	cfg         config
+	random      func() uint64
 }
 
 // Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers) belong to. It returns when a
@@ -54,13 +56,18 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	if c.sender, err = route.New(c.cfg.route); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}
+	c.coordinator, err = coordinator.New(coordinator.Config{Sender: coordinator.Over(c.sender), Random: c.random, Registerer: c.cfg.route.Registerer})
+	if err != nil {
+		c.sender.Close()
+		return nil, invalid("open", "", nil, "%v", err)
+	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 	}
 	if _, err = c.sender.AwaitTable(ctx); err != nil {
-		c.sender.Close()
+		c.Close()
 		if ended := new(route.Error); errors.As(err, &ended) {
 			return nil, wrap("open", "", nil, err)
 		}
@@ -78,8 +85,10 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 }
 
 // Close ends all calls that are in flight (with ErrClosed, or ErrOutcomeUnknown for writes that may have been executed), closes
-// the connections, and returns when nothing of the client runs any more. It may be called more than once.
+// the connections, and returns when nothing of the client runs any more. Before that, what committed transactions have left to be tidied
+// up gets a second. It may be called more than once.
 func (c *Client) Close() error {
+	c.coordinator.Close()
 	c.sender.Close()
 	return nil
 }

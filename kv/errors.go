@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
 )
 
 // The kinds of errors, for errors.Is. They come wrapped in an *Error, which has the details.
@@ -51,6 +53,19 @@ var (
 	ErrWrongCluster = errors.New("wrong cluster")
 	// ErrClosed: the client is closed.
 	ErrClosed = errors.New("client closed")
+	// ErrConflict: another transaction changed what this one has read, or holds a lock that this call has waited for. Nothing was
+	// written. Update runs the transaction again by itself, until its context ends.
+	ErrConflict = errors.New("conflict with another transaction")
+	// ErrTransactionAborted: the transaction was aborted by an older one, or because nothing was heard of its client. Nothing was written.
+	// Update runs it again by itself, until its context ends.
+	ErrTransactionAborted = errors.New("transaction aborted")
+	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches. Make transactions shorter.
+	ErrTransactionTooOld = errors.New("transaction too old")
+	// ErrTransactionTooLarge: the transaction writes more than 100,000 keys or 64 MiB. It is an ErrInvalidArgument too.
+	ErrTransactionTooLarge = errors.New("transaction too large")
+	// ErrTransactionEnded: the transaction was used after its end: after Commit or Rollback, or after the function returned that it was
+	// handed to.
+	ErrTransactionEnded = errors.New("transaction has ended")
 )
 
 // Error is every error of this package.
@@ -63,6 +78,10 @@ type Error struct {
 	// Partition and Node are where it happened; 0 if it did not get that far.
 	Partition uint64
 	Node      uint64
+	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there was none, or it is not known.
+	Transaction string
+	// Attempts is how often Update or View ran its function before it gave up; 0 where that does not apply.
+	Attempts int
 	// Message says what happened, and what to do.
 	Message string
 
@@ -127,6 +146,12 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
+	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again; `tidemark debug txns` shows which transactions hold locks"},
+
+	kvpb.ErrorCode_TRANSACTION_CONFLICT: {ErrConflict, "run the transaction again"},
+	kvpb.ErrorCode_TRANSACTION_ABORTED:  {ErrTransactionAborted, "run the transaction again"},
+	kvpb.ErrorCode_TRANSACTION_PUSHED:   {ErrConflict, "run the transaction again"},
+	kvpb.ErrorCode_TRANSACTION_TOO_OLD:  {ErrTransactionTooOld, "make the transaction shorter, or give the keyspace a longer GC window"},
 }
 
 // damageAdvice is what can be done about a damaged replica.
@@ -145,6 +170,10 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		return e
 	}
 	e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
+	e.Transaction = hex.EncodeToString(r.Conflict.GetTransaction())
+	if len(e.Key) == 0 {
+		e.Key = clone(r.Conflict.GetKey())
+	}
 	var parts []string
 	kind := kinds[r.Code]
 	if r.Code == kvpb.ErrorCode_NO_QUORUM && r.Partition == 0 {
@@ -188,6 +217,7 @@ func causes(cause error) []error {
 	var out []error
 	for from, to := range map[error]error{
 		route.ErrClosed:       ErrClosed,
+		coordinator.ErrClosed: ErrClosed,
 		route.ErrNoKeyspace:   ErrKeyspaceNotFound,
 		route.ErrWrongCluster: ErrWrongCluster,
 	} {

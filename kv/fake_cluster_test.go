@@ -36,6 +36,7 @@ type fakeCluster struct {
 	nodes      map[uint64]*fakeNode
 	keyspaces  map[uint32]*clusterpb.Keyspace
 	partitions map[uint64]*fakePartition
+	txns       map[string]*fakeTxn
 	nextID     uint64
 	revision   uint64
 	changed    chan struct{}
@@ -87,6 +88,7 @@ type fakePartition struct {
 	// highest is the newest version, read the newest read.
 	highest, read hlc.Timestamp
 	versions      map[string][]fakeVersion // oldest first
+	intents       map[string]*fakeIntent
 	ranges        map[[2]uint64]*kvpb.DeleteRangeResponse
 }
 

@@ -30,7 +30,8 @@ func kindOf(r *kvpb.Request) string {
 
 func isWrite(r *kvpb.Request) bool {
 	switch r.Command.(type) {
-	case *kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap, *kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange:
+	case *kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap, *kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange,
+		*kvpb.Request_Prepare, *kvpb.Request_EndTransaction, *kvpb.Request_Resolve, *kvpb.Request_HeartbeatTransaction:
 		return true
 	}
 	return false
@@ -161,6 +162,12 @@ func (n *fakeNode) writeLocked(p *fakePartition, client uint64, r *kvpb.Request)
 	}
 	latest := hlc.MaxTimestamp
 	switch c := r.Command.(type) {
+	case *kvpb.Request_Prepare:
+		return n.prepareLocked(p, client, r.Sequence, c.Prepare, stamp)
+	case *kvpb.Request_EndTransaction:
+		return n.endLocked(c.EndTransaction)
+	case *kvpb.Request_Resolve, *kvpb.Request_HeartbeatTransaction:
+		return &kvpb.Response{} // there is nothing to do
 	case *kvpb.Request_Put:
 		if v := p.own(string(c.Put.Key), client, r.Sequence); v != nil {
 			at = v.at
@@ -264,12 +271,30 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 	}
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Get:
-		return &kvpb.Response{Result: &kvpb.Response_Get{Get: get(c.Get.Key, moment(c.Get.At))}}
+		at := moment(c.Get.At)
+		if e := p.uncertain(c.Get.Key, keys.Next(c.Get.Key), at, c.Get.Context.GetUncertainUntil()); e != nil {
+			if !c.Get.Context.Movable {
+				return e
+			}
+			at = moment(e.Error.Timestamp)
+		}
+		n.pushLocked(p, keys.Point(c.Get.Key), at, c.Get.Context)
+		out := get(c.Get.Key, at)
+		if c.Get.Context != nil {
+			out.At = rpc.ToTimestamp(at)
+		}
+		return &kvpb.Response{Result: &kvpb.Response_Get{Get: out}}
+	case *kvpb.Request_Refresh:
+		return n.refreshLocked(p, c.Refresh)
 	case *kvpb.Request_BatchGet:
 		at := moment(c.BatchGet.At)
 		out := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(at)}
 		size := 0
 		for _, key := range c.BatchGet.Keys {
+			if e := p.uncertain(key, keys.Next(key), at, c.BatchGet.Context.GetUncertainUntil()); e != nil {
+				return e
+			}
+			n.pushLocked(p, keys.Point(key), at, c.BatchGet.Context)
 			v := get(key, at)
 			size += len(v.Value)
 			out.Values = append(out.Values, v)
@@ -280,9 +305,10 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 		return &kvpb.Response{Result: &kvpb.Response_BatchGet{BatchGet: out}}
 	case *kvpb.Request_Scan:
 		at := moment(c.Scan.At)
-		if e := p.uncertain(c.Scan.Start, c.Scan.End, at, c.Scan.UncertainUntil); e != nil {
+		if e := p.uncertain(c.Scan.Start, c.Scan.End, at, either(c.Scan.UncertainUntil, c.Scan.Context)); e != nil {
 			return e
 		}
+		n.pushLocked(p, keys.Span{Start: c.Scan.Start, End: c.Scan.End}, at, c.Scan.Context)
 		found := p.keysIn(c.Scan.Start, c.Scan.End, at)
 		if c.Scan.Reverse {
 			slices.Reverse(found)
@@ -307,9 +333,10 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 		return &kvpb.Response{Result: &kvpb.Response_Scan{Scan: out}}
 	case *kvpb.Request_Count:
 		at := moment(c.Count.At)
-		if e := p.uncertain(c.Count.Start, c.Count.End, at, c.Count.UncertainUntil); e != nil {
+		if e := p.uncertain(c.Count.Start, c.Count.End, at, either(c.Count.UncertainUntil, c.Count.Context)); e != nil {
 			return e
 		}
+		n.pushLocked(p, keys.Span{Start: c.Count.Start, End: c.Count.End}, at, c.Count.Context)
 		found := p.keysIn(c.Count.Start, c.Count.End, at)
 		out := &kvpb.CountResponse{Count: uint64(len(found)), At: rpc.ToTimestamp(at)}
 		if limit := n.cluster.pageRows; len(found) > limit {

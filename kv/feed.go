@@ -158,7 +158,11 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 
 // merge yields all partitions of a hash keyspace in key order. Those that one node leads come merged by it, as one feed.
 func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
-	bundles, rest := s.keyspace.client.sender.Bundles(parts, snap.holds)
+	var bundles []*route.Bundle
+	rest := parts
+	if snap.reading == nil { // in a transaction every partition has to be told so
+		bundles, rest = s.keyspace.client.sender.Bundles(parts, snap.holds)
+	}
 	feeds := make([]*feed, 0, len(bundles)+len(rest))
 	for _, b := range bundles {
 		feeds = append(feeds, &feed{scan: s, snapshot: snap, bundle: s.bundle(b), parts: len(b.Partitions)})

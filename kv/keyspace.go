@@ -44,7 +44,7 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 	}
 	r := answer.GetGet()
 	if !r.GetFound() {
-		return Pair{}, &Error{Op: op, Keyspace: k.name, Key: clone(key), Message: "the key has no value", wraps: []error{ErrNotFound}}
+		return Pair{}, notFound(op, k.name, key)
 	}
 	return Pair{Key: clone(key), Value: owned(r.Value), Version: fromWire(r.Version)}, nil
 }
@@ -138,16 +138,7 @@ type Swap struct {
 //	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
 func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
 	const op = "compare-and-swap"
-	bad := ""
-	switch {
-	case expect.kind == expectNothing:
-		bad = "expects nothing; use ExpectAbsent, ExpectValue or ExpectVersion"
-	case expect.kind == expectVersion && expect.version.IsZero():
-		bad = "expects an unset version; a key without a value is expected with ExpectAbsent"
-	case replacement.kind == replaceNothing:
-		bad = "replaces nothing; use Set or DeleteIt"
-	}
-	if err := k.check(op, key, replacement.value, bad); err != nil {
+	if err := k.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
 		return Swap{}, err
 	}
 	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value, Delete: replacement.kind == replaceDelete}
@@ -172,6 +163,19 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 		swap.Current.Value, swap.Current.Version = owned(r.Current), fromWire(r.CurrentVersion)
 	}
 	return swap, nil
+}
+
+// checkSwap says what is wrong with a compare-and-swap; empty if nothing.
+func checkSwap(expect Expectation, replacement Replacement) string {
+	switch {
+	case expect.kind == expectNothing:
+		return "expects nothing; use ExpectAbsent, ExpectValue or ExpectVersion"
+	case expect.kind == expectVersion && expect.version.IsZero():
+		return "expects an unset version; a key without a value is expected with ExpectAbsent"
+	case replacement.kind == replaceNothing:
+		return "replaces nothing; use Set or DeleteIt"
+	}
+	return ""
 }
 
 // check validates what a call was given before anything is sent.

@@ -59,6 +59,9 @@ type snapshot struct {
 	limit Timestamp
 	// pins are the leaders whose clock was asked.
 	pins map[keys.PartitionID]pin
+	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read alone. It knows what is uncertain, so the
+	// moment is exact as far as the rest is concerned.
+	reading *reading
 
 	mu struct {
 		sync.Mutex
@@ -142,8 +145,19 @@ func (s *snapshot) proofOf(p *route.Partition) (proof, bool) {
 	return proof{}, false
 }
 
+// context is what the transaction that reads says to leader l; nil if there is none.
+func (s *snapshot) context(l route.Leader) *kvpb.ReadContext {
+	if s.reading == nil {
+		return nil
+	}
+	return s.reading.context(l.Node, false)
+}
+
 // answered notes who answered a page.
 func (s *snapshot) answered(a route.Answer) {
+	if s.reading != nil {
+		s.reading.answered(a)
+	}
 	if s.exact {
 		return
 	}

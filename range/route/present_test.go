@@ -35,13 +35,3 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 		t.Error(at)
 	}
 }
-
-// A machine that slept does not know what time it is.
-func TestPresentIsUnknownAfterSleep(t *testing.T) {
-	// Without a monotonic reading, as one that stood still: the wall clock alone has gone on.
-	c := clockSample{now: hlc.Timestamp{Wall: 1e18}, since: time.Now()}
-	slept := c.since.Round(0).Add(time.Minute)
-	if _, _, ok := c.estimate(slept); !ok {
-		t.Fatal("both are wall clocks here: nothing to compare")
-	}
-}

@@ -43,6 +43,9 @@ func (t *Transaction) ID() []byte { return t.id[:] }
 // Begun is when the first attempt began: the transaction's age.
 func (t *Transaction) Begun() hlc.Timestamp { return t.begun }
 
+// Life is the context that the attempt was begun with.
+func (t *Transaction) Life() context.Context { return t.life }
+
 // Prepared is the highest timestamp at which early locks were laid; zero without any.
 func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
 

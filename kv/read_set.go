@@ -1,0 +1,239 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
+)
+
+const (
+	// Above maxReadEntries keys and spans, or maxReadBytes of them, what was read is condensed to about condensedEntries spans that cover
+	// it: a write between what was read then counts as a conflict too.
+	maxReadEntries   = 10_000
+	maxReadBytes     = 8 << 20
+	condensedEntries = 1000
+)
+
+// readSet is what a transaction has read: what must not change until it commits.
+type readSet struct {
+	keyspaces map[keys.KeyspaceID]*keyspaceReads
+	entries   int
+	bytes     int
+	// next is how many entries there may be before they are condensed again.
+	next int
+}
+
+// keyspaceReads is what was read in one keyspace.
+type keyspaceReads struct {
+	// partitions is the number of hash partitions; 0 in a range keyspace.
+	partitions uint32
+	// keys have the version that was read, zero if there was no value.
+	keys map[string]Timestamp
+	// locked are keys under a lock of the transaction.
+	locked map[string]bool
+	// spans were read in all partitions; parts in one hash partition each.
+	spans []keys.Span
+	parts map[uint32][]keys.Span
+}
+
+func (s *readSet) keyspace(ks *route.Keyspace) *keyspaceReads {
+	r := s.keyspaces[ks.ID]
+	if r == nil {
+		r = &keyspaceReads{keys: make(map[string]Timestamp), locked: make(map[string]bool)}
+		if ks.Hashed() {
+			r.partitions = ks.Info.HashPartitions
+		}
+		if s.keyspaces == nil {
+			s.keyspaces = make(map[keys.KeyspaceID]*keyspaceReads)
+		}
+		s.keyspaces[ks.ID] = r
+	}
+	return r
+}
+
+// empty says that nothing was read.
+func (s *readSet) empty() bool { return len(s.keyspaces) == 0 }
+
+// key notes that a key was read.
+func (s *readSet) key(ks *route.Keyspace, key []byte, version Timestamp) {
+	r := s.keyspace(ks)
+	if _, there := r.keys[string(key)]; there || r.locked[string(key)] {
+		return
+	}
+	r.keys[string(key)] = version
+	s.grow(1, len(key))
+}
+
+// seen returns the version of a key that was read, as far as is still known.
+func (s *readSet) seen(ks *route.Keyspace, key []byte) (version Timestamp, seen bool) {
+	r := s.keyspaces[ks.ID]
+	if r == nil {
+		return Timestamp{}, false
+	}
+	version, seen = r.keys[string(key)]
+	return version, seen
+}
+
+// lock notes that a key was read under a lock that stands.
+func (s *readSet) lock(ks *route.Keyspace, key []byte) {
+	r := s.keyspace(ks)
+	if _, there := r.keys[string(key)]; there {
+		delete(r.keys, string(key))
+		s.grow(-1, -len(key))
+	}
+	if !r.locked[string(key)] {
+		r.locked[string(key)] = true
+		s.bytes += len(key)
+	}
+}
+
+// isLocked reports whether the transaction holds a lock on the key.
+func (s *readSet) isLocked(id keys.KeyspaceID, key []byte) bool {
+	r := s.keyspaces[id]
+	return r != nil && r.locked[string(key)]
+}
+
+// locks is how many there are.
+func (s *readSet) locks() (n int) {
+	for _, r := range s.keyspaces {
+		n += len(r.locked)
+	}
+	return n
+}
+
+// span notes that a span was read. It takes it over.
+func (s *readSet) span(ks *route.Keyspace, span keys.Span) {
+	r := s.keyspace(ks)
+	if span.Empty() {
+		return
+	}
+	if n := len(r.spans); n > 0 {
+		last := &r.spans[n-1]
+		if last.ContainsSpan(span) {
+			return
+		}
+		if len(last.End) > 0 && bytes.Equal(last.End, span.Start) {
+			last.End = span.End
+			return
+		}
+	}
+	r.spans = append(r.spans, span)
+	s.grow(1, len(span.Start)+len(span.End))
+}
+
+func (s *readSet) grow(entries, size int) {
+	s.entries += entries
+	s.bytes += size
+	if s.entries > max(maxReadEntries, s.next) || (s.bytes > maxReadBytes && s.entries > max(condensedEntries, s.next)) {
+		s.condense()
+	}
+}
+
+// condense covers what was read with fewer spans.
+func (s *readSet) condense() {
+	s.entries, s.bytes = 0, 0
+	for _, r := range s.keyspaces {
+		r.condense(max(1, condensedEntries/len(s.keyspaces)))
+		s.entries += len(r.spans)
+		for k := range r.locked {
+			s.bytes += len(k)
+		}
+		for _, span := range r.spans {
+			s.bytes += len(span.Start) + len(span.End)
+		}
+		for _, part := range r.parts {
+			s.entries += len(part)
+			for _, span := range part {
+				s.bytes += len(span.Start) + len(span.End)
+			}
+		}
+	}
+	s.next = 2 * s.entries
+}
+
+func (r *keyspaceReads) condense(limit int) {
+	if r.partitions == 0 {
+		for k := range r.keys {
+			r.spans = append(r.spans, keys.Point([]byte(k)))
+		}
+	} else {
+		if r.parts == nil {
+			r.parts = make(map[uint32][]keys.Span)
+		}
+		for k := range r.keys {
+			h := keys.HashPartition([]byte(k), r.partitions)
+			r.parts[h] = append(r.parts[h], keys.Point([]byte(k)))
+		}
+		for h := range r.parts {
+			r.parts[h] = cover(r.parts[h], max(1, limit/len(r.parts)))
+		}
+	}
+	clear(r.keys)
+	r.spans = cover(r.spans, limit)
+}
+
+// cover returns at most limit spans, in order, that cover all of the given ones.
+func cover(spans []keys.Span, limit int) []keys.Span {
+	slices.SortFunc(spans, func(a, b keys.Span) int { return bytes.Compare(a.Start, b.Start) })
+	spans = join(spans, func(last, next keys.Span) bool {
+		return len(last.End) == 0 || bytes.Compare(next.Start, last.End) <= 0
+	})
+	if len(spans) <= limit {
+		return spans
+	}
+	// Neighbours are taken together, as many as it takes.
+	each, i := (len(spans)+limit-1)/limit, 0
+	return join(spans, func(keys.Span, keys.Span) bool {
+		i++
+		return i%each != 0
+	})
+}
+
+// join takes neighbours together as long as with says so.
+func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
+	var out []keys.Span
+	for i, s := range spans {
+		if i > 0 && with(out[len(out)-1], s) {
+			last := &out[len(out)-1]
+			if len(last.End) > 0 && (len(s.End) == 0 || bytes.Compare(s.End, last.End) > 0) {
+				last.End = s.End
+			}
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// reads is all of it, as the coordinator wants it, in an order of its own: the same for the same reads.
+func (s *readSet) reads() (out coordinator.Reads) {
+	for id, r := range s.keyspaces {
+		for k := range r.keys {
+			out.Keys = append(out.Keys, coordinator.Key{Keyspace: id, Key: []byte(k)})
+		}
+		for k := range r.locked {
+			out.Locked = append(out.Locked, coordinator.Key{Keyspace: id, Key: []byte(k)})
+		}
+		for _, span := range r.spans {
+			out.Spans = append(out.Spans, coordinator.Span{Keyspace: id, Hash: coordinator.AllPartitions, Span: span})
+		}
+		for h, part := range r.parts {
+			for _, span := range part {
+				out.Spans = append(out.Spans, coordinator.Span{Keyspace: id, Hash: int(h), Span: span})
+			}
+		}
+	}
+	byKey := func(a, b coordinator.Key) int {
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), bytes.Compare(a.Key, b.Key))
+	}
+	slices.SortFunc(out.Keys, byKey)
+	slices.SortFunc(out.Locked, byKey)
+	slices.SortFunc(out.Spans, func(a, b coordinator.Span) int {
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash), bytes.Compare(a.Start, b.Start))
+	})
+	return out
+}

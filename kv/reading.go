@@ -1,0 +1,274 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
+)
+
+// How a transaction, or a View, finds the moment that it reads.
+//
+// If its first read is of one key, the leader chooses the moment, and the answer says which. Otherwise the client takes its estimate of the
+// cluster's time. Everything else is read at that moment too.
+//
+// What was acknowledged before the first read lies at or below the moment plus twice the maximum clock offset (a leader's clock may be one
+// ahead of what the moment came from, and the first timestamps of a new leader another one ahead of its clock): the uncertainty
+// limit, fixed at the first read. A version between the moment and the limit may have been acknowledged before. A node tells these apart
+// as well as it can by its own clock, as the transaction first saw it; what stays uncertain it refuses. Then the moment is moved up
+// to that version, provided that all that was read so far is the same there (Coordinator.Refresh). If it is not, the
+// transaction has to run again.
+
+// reading is a moment at which a transaction or a View reads, and what it has read. Only what is under mu may be used by several
+// goroutines at a time.
+type reading struct {
+	client *Client
+	// id and begun are the transaction's; unset in a View.
+	id    []byte
+	begun Timestamp
+
+	// at is the moment; zero before the first read. limit is the end of the uncertainty interval.
+	at, limit Timestamp
+	// moves counts how often the moment was moved.
+	moves int
+	set   readSet
+	// open are the scans that are running.
+	open []*openScan
+
+	mu struct {
+		sync.Mutex
+		// observed are the clocks of the nodes as they were first seen.
+		observed map[keys.NodeID]*kvpb.Timestamp
+	}
+}
+
+// openScan is what a running scan has read so far.
+type openScan struct {
+	keyspace *route.Keyspace
+	// covered is the span; it is meaningful if any is set.
+	covered keys.Span
+	any     bool
+}
+
+func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
+
+// context is what a read says to a node. It may be called from several goroutines.
+func (r *reading) context(node keys.NodeID, movable bool) *kvpb.ReadContext {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &kvpb.ReadContext{
+		UncertainUntil: toWire(r.limit), Observed: r.mu.observed[node], Movable: movable, Transaction: r.id, Begun: toWire(r.begun),
+	}
+}
+
+// answered notes the clock of the node that answered. It may be called from several goroutines.
+func (r *reading) answered(a route.Answer) {
+	if a.Now == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.observed == nil {
+		r.mu.observed = make(map[keys.NodeID]*kvpb.Timestamp)
+	}
+	if _, before := r.mu.observed[a.Node]; !before {
+		r.mu.observed[a.Node] = a.Now
+	}
+}
+
+// begin makes sure that there is a moment.
+func (r *reading) begin(ctx context.Context) error {
+	if !r.at.IsZero() {
+		return nil
+	}
+	at, short, ok := r.client.sender.Present()
+	if !ok {
+		var err error
+		if at, err = r.client.askNow(ctx); err != nil {
+			return err
+		}
+	}
+	r.start(at, short)
+	return nil
+}
+
+// start sets the moment for the first time. The clock that it came from may have been ahead by as much as short.
+func (r *reading) start(at Timestamp, short time.Duration) {
+	r.at, r.limit = at, at.Add(2*r.client.cfg.maxClockOffset+short)
+}
+
+const (
+	// askWait is how long a node's clock is waited for, askPause comes before the next try.
+	askWait  = 300 * time.Millisecond
+	askPause = 20 * time.Millisecond
+)
+
+// askNow asks the cluster for its time.
+func (c *Client) askNow(ctx context.Context) (Timestamp, error) {
+	for {
+		if at, ok := c.sender.AskPresent(ctx, askWait); ok {
+			return at, nil
+		}
+		if err := c.pause(ctx, askPause); err != nil {
+			return Timestamp{}, err
+		}
+	}
+}
+
+// again says whether a read that failed is to be tried again, at a moment that has been moved. Otherwise it returns why it failed.
+func (r *reading) again(ctx context.Context, err error) error {
+	if at, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN); uncertain && r.at.Less(at) {
+		return r.moveTo(ctx, at)
+	}
+	if _, future := isCode(err, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE); future && r.unread() {
+		// The estimate was of no use.
+		at, asked := r.client.askNow(ctx)
+		if asked == nil && at.Less(r.at) {
+			r.start(at, 0)
+			return nil
+		}
+	}
+	return err
+}
+
+// moveTo moves the moment up. ErrConflict (of package coordinator) says that something that was read has changed in between.
+func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
+	if to.LessEq(r.at) {
+		return nil
+	}
+	if !r.unread() {
+		if err := r.client.coordinator.Refresh(ctx, r.id, r.begun, r.reads(), to); err != nil {
+			return err
+		}
+	}
+	r.at = to
+	r.limit = hlc.Max(r.limit, to)
+	r.moves++
+	return nil
+}
+
+// reads is everything that was read so far.
+func (r *reading) reads() coordinator.Reads {
+	out := r.set.reads()
+	out.At = r.at
+	for _, s := range r.open {
+		if s.any {
+			out.Spans = append(out.Spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.covered})
+		}
+	}
+	return out
+}
+
+// get reads one key.
+func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvpb.GetResponse, error) {
+	for {
+		get := &kvpb.GetRequest{Key: key, At: toWire(r.at)}
+		movable := r.unread()
+		answer, err := r.client.sender.Do(ctx, &route.Call{
+			Keyspace: ks.ID, Key: key, Slack: lockSlack,
+			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
+			Prepare: func(_ *route.Partition, l route.Leader) error {
+				get.Context = r.context(l.Node, movable)
+				return nil
+			},
+		})
+		if err != nil {
+			if err = r.again(ctx, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r.answered(answer)
+		got := answer.GetGet()
+		at := fromWire(got.GetAt())
+		switch {
+		case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
+			return nil, &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: "the node read at another moment than it was asked to"}
+		case r.at.IsZero():
+			r.start(at, 0)
+		case r.at.Less(at):
+			r.at, r.limit = at, hlc.Max(r.limit, at)
+		}
+		r.set.key(ks, key, fromWire(got.Version))
+		return got, nil
+	}
+}
+
+// lockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer still arrives.
+const lockSlack = 50 * time.Millisecond
+
+// batchGet reads many keys.
+func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace, userKeys [][]byte) ([]Pair, error) {
+	pairs := make([]Pair, len(userKeys))
+	if len(userKeys) == 0 {
+		return pairs, nil
+	}
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		groups, err := k.groups(ctx, ks.ID, userKeys)
+		if err == nil {
+			err = k.readGroups(ctx, ks.ID, groups, r.at, r, pairs)
+		}
+		if errors.Is(err, errElsewhere) {
+			continue
+		}
+		if err != nil {
+			if err = r.again(ctx, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		for _, p := range pairs {
+			r.set.key(ks, p.Key, p.Version)
+		}
+		return pairs, nil
+	}
+}
+
+// snapshot is the moment as scans and counts want it.
+func (r *reading) snapshot() *snapshot { return &snapshot{at: r.at, exact: true, reading: r} }
+
+// count counts the keys of a span.
+func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace, q *query) (uint64, error) {
+	if err := r.begin(ctx); err != nil {
+		return 0, err
+	}
+	c := &counter{keyspace: k, ks: ks, q: q}
+	for {
+		parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)
+		if err != nil {
+			return 0, err
+		}
+		total, err := c.all(ctx, parts, r.snapshot())
+		if err == nil {
+			r.set.span(ks, q.span.Clone())
+			return total, nil
+		}
+		if err = r.again(ctx, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// openAt begins a scan; close ends it and keeps what it has read.
+func (r *reading) openAt(ks *route.Keyspace) *openScan {
+	s := &openScan{keyspace: ks}
+	r.open = append(r.open, s)
+	return s
+}
+
+func (r *reading) close(s *openScan) {
+	r.open = slices.DeleteFunc(r.open, func(o *openScan) bool { return o == s })
+	if s.any {
+		r.set.span(s.keyspace, s.covered)
+	}
+}

@@ -1,0 +1,501 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"iter"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
+)
+
+// Uncommitted is the version of a pair that the transaction itself has written: it gets its version with the commit.
+var Uncommitted = hlc.MaxTimestamp
+
+// TxnOption configures a transaction.
+type TxnOption func(*txnOptions)
+
+type txnOptions struct{ commitWait bool }
+
+// WithCommitWait makes Commit return only when every clock of the cluster has passed the commit timestamp, so that whatever begins
+// anywhere afterwards, on whatever client, gets a later one. Nobody sees the transaction before that either. Without it that holds for
+// every key, and for all that one client, or clients that pass on their Timestamp, do.
+func WithCommitWait() TxnOption { return func(o *txnOptions) { o.commitWait = true } }
+
+// Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It reads all at one moment, and sees what
+// it has written itself; what it writes stays in the client until the commit, which puts everything at one timestamp, or nothing.
+//
+// A Txn is for one goroutine. After its end every method fails with ErrTransactionEnded. When a method fails with ErrConflict or
+// ErrTransactionAborted, so does everything after it: the transaction has to run again, which Update does by itself as soon as its
+// function returns, whatever that returns.
+//
+// A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge). What it reads is not limited; beyond 10,000
+// keys and spans it is remembered less exactly, so that writes near what was read count as conflicts.
+type Txn struct {
+	reading
+	transaction *coordinator.Transaction
+	options     txnOptions
+	writes      *writeBuffer
+	// contended are keys that are locked as soon as they are read, because they were in the way of an earlier attempt. It is shared with the
+	// attempts before.
+	contended map[string]bool
+	// failed is why the transaction cannot commit any more, if it is so.
+	failed error
+	ended  bool
+}
+
+// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. It lives no longer than ctx: then its locks
+// are given up within seconds. When it fails with ErrConflict or ErrTransactionAborted, Again begins the next attempt.
+func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
+	var o txnOptions
+	for _, option := range options {
+		option(&o)
+	}
+	return c.beginTxn(ctx, Timestamp{}, o, make(map[string]bool))
+}
+
+func (c *Client) beginTxn(ctx context.Context, begun Timestamp, o txnOptions, contended map[string]bool) (*Txn, error) {
+	t, err := c.coordinator.Begin(ctx, begun)
+	if err != nil {
+		return nil, c.wrapTxn("begin", "", nil, err)
+	}
+	return &Txn{
+		reading: reading{client: c, id: t.ID(), begun: t.Begun()}, transaction: t, options: o, writes: newWriteBuffer(), contended: contended,
+	}, nil
+}
+
+// Again begins another attempt of a transaction that has ended, as old as the first one: in conflicts over locks the older transaction wins,
+// so an attempt succeeds at last.
+func (t *Txn) Again(ctx context.Context) (*Txn, error) {
+	t.Rollback()
+	return t.client.beginTxn(ctx, t.begun, t.options, t.contended)
+}
+
+// check says why the transaction cannot be used, if it cannot.
+func (t *Txn) check(op string, key []byte) error {
+	switch {
+	case t.ended:
+		return ended(op, key)
+	case t.failed != nil:
+		return t.failed
+	}
+	return nil
+}
+
+// fail wraps an error, and keeps it if the transaction cannot commit any more.
+func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	wrapped := t.client.wrapTxn(op, keyspace, key, err)
+	if t.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
+		t.failed = wrapped
+		t.noteContended(wrapped)
+	}
+	return wrapped
+}
+
+// noteContended remembers the key of a conflict, if the transaction has written it: the next attempt locks it first.
+func (t *Txn) noteContended(err error) {
+	e := asError(err)
+	if e == nil || len(e.Key) == 0 || len(t.contended) >= maxContended {
+		return
+	}
+	ks := t.client.sender.Table().KeyspaceByName(e.Keyspace)
+	if ks == nil {
+		return
+	}
+	if _, written := t.writes.get(ks.ID, e.Key); written {
+		t.contended[contendedKey(ks, e.Key)] = true
+	}
+}
+
+// maxContended bounds the keys that one transaction locks because of earlier conflicts.
+const maxContended = 1000
+
+func contendedKey(ks *route.Keyspace, key []byte) string { return ks.ID.String() + "/" + string(key) }
+
+// resolve finds the keyspace, and bounds the context.
+func (t *Txn) resolve(ctx context.Context, op string, ks *Keyspace) (context.Context, context.CancelFunc, *route.Keyspace, error) {
+	ctx, cancel := t.client.bound(ctx)
+	found, err := ks.resolve(ctx, op)
+	if err != nil {
+		cancel()
+		return nil, nil, nil, err
+	}
+	return ctx, cancel, found, nil
+}
+
+// Get returns the value of a key. ErrNotFound if there is none.
+func (t *Txn) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
+	p, err := t.lookUp(ctx, "get", ks, key, false)
+	if err == nil && !p.Exists() {
+		err = notFound("get", ks.name, key)
+	}
+	if err != nil {
+		return Pair{}, err
+	}
+	return p, nil
+}
+
+// GetForUpdate is Get, and locks the key until the transaction ends: others who want to write it wait. It reads the key's present value,
+// and waits for the locks of others itself. It is for keys that are written by many transactions at a time, which would have to run
+// again and again otherwise. ErrNotFound if the key has no value; it is locked even so.
+func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
+	p, err := t.lookUp(ctx, "get-for-update", ks, key, true)
+	if err == nil && !p.Exists() {
+		err = notFound("get-for-update", ks.name, key)
+	}
+	if err != nil {
+		return Pair{}, err
+	}
+	return p, nil
+}
+
+// lookUp reads a key. The pair does not exist if there is no value.
+func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, lock bool) (Pair, error) {
+	if err := t.check(op, key); err != nil {
+		return Pair{}, err
+	}
+	if err := ks.check(op, key, nil, ""); err != nil {
+		return Pair{}, err
+	}
+	ctx, cancel, id, err := t.resolve(ctx, op, ks)
+	if err != nil {
+		return Pair{}, err
+	}
+	defer cancel()
+	lock = lock || (len(t.contended) > 0 && t.contended[contendedKey(id, key)])
+	own, written := t.writes.get(id.ID, key)
+	if written && !lock {
+		return ownPair(key, own), nil
+	}
+	var p Pair
+	if lock && !t.set.isLocked(id.ID, key) {
+		p, err = t.lock(ctx, id, key)
+	} else if !written {
+		p, err = t.read(ctx, id, key)
+	}
+	if err != nil {
+		return Pair{}, t.fail(op, ks.name, key, err)
+	}
+	if written {
+		return ownPair(key, own), nil
+	}
+	return p, nil
+}
+
+func ownPair(key []byte, w ownWrite) Pair {
+	if w.deleted {
+		return Pair{Key: clone(key)}
+	}
+	return Pair{Key: clone(key), Value: owned(w.value), Version: Uncommitted}
+}
+
+func (r *reading) read(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
+	got, err := r.get(ctx, ks, key)
+	if err != nil {
+		return Pair{}, err
+	}
+	p := Pair{Key: clone(key)}
+	if got.Found {
+		p.Value, p.Version = owned(got.Value), fromWire(got.Version)
+	}
+	return p, nil
+}
+
+// lock locks a key and reads it under the lock. The value is that of the present, so everything else read is brought there.
+func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
+	if t.set.locks() >= maxTransactionKeys {
+		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
+	}
+	got, err := t.transaction.Lock(ctx, t.at, coordinator.Key{Keyspace: ks.ID, Key: clone(key)})
+	if err != nil {
+		return Pair{}, err
+	}
+	value, at := got[0].Value, got[0].At
+	version := fromWire(value.GetVersion())
+	if earlier, seen := t.set.seen(ks, key); seen && earlier != version {
+		return Pair{}, &coordinator.Error{Kind: coordinator.ErrConflict, Key: coordinator.Key{Keyspace: ks.ID, Key: key}}
+	}
+	switch {
+	case t.at.IsZero():
+		t.start(at, 0)
+	case value.GetFound() && version.LessEq(t.at):
+		// It is the same at the moment of the other reads.
+	default:
+		if err := t.moveTo(ctx, at); err != nil {
+			return Pair{}, err
+		}
+	}
+	t.set.lock(ks, key)
+	p := Pair{Key: clone(key)}
+	if value.GetFound() {
+		p.Value, p.Version = owned(value.Value), version
+	}
+	return p, nil
+}
+
+// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys; those without a value have a pair for
+// which Exists is false.
+func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
+	const op = "batch-get"
+	if err := t.check(op, nil); err != nil {
+		return nil, err
+	}
+	for _, key := range userKeys {
+		if err := ks.check(op, key, nil, ""); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel, id, err := t.resolve(ctx, op, ks)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	pairs := make([]Pair, len(userKeys))
+	var ask [][]byte
+	var places []int
+	for i, key := range userKeys {
+		if own, written := t.writes.get(id.ID, key); written {
+			pairs[i] = ownPair(key, own)
+			continue
+		}
+		ask, places = append(ask, key), append(places, i)
+	}
+	got, err := t.batchGet(ctx, ks, id, ask)
+	if err != nil {
+		return nil, t.fail(op, ks.name, nil, err)
+	}
+	for i, p := range got {
+		pairs[places[i]] = p
+	}
+	return pairs, nil
+}
+
+// Scan iterates over pairs in key order, with what the transaction had written when the scan began. The options are those of Keyspace.Scan,
+// without At. The loop may read and write in the same transaction. An error is the last thing it yields.
+func (t *Txn) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
+	return t.scanAs(ctx, "scan", ks, func(q *query) {
+		for _, o := range options {
+			o.scan(q)
+		}
+	})
+}
+
+func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(*query)) iter.Seq2[Pair, error] {
+	return func(yield func(Pair, error) bool) {
+		if err := t.check(op, nil); err != nil {
+			yield(Pair{}, err)
+			return
+		}
+		q, id, err := scanQuery(ctx, op, ks, options)
+		if err != nil || q.empty() {
+			if err != nil {
+				yield(Pair{}, err)
+			}
+			return
+		}
+		t.scan(ctx, ks, id, q, t.writes, func(p Pair, err error) bool { return yield(p, t.fail(op, ks.name, nil, err)) })
+	}
+}
+
+// scanQuery is what the options add up to, and the keyspace.
+func scanQuery(ctx context.Context, op string, ks *Keyspace, options func(*query)) (q query, id *route.Keyspace, err error) {
+	options(&q)
+	bad := q.check()
+	if bad == "" && q.hasAt {
+		bad = "At: a transaction reads at one moment; SnapshotAt reads the past"
+	}
+	if bad != "" {
+		return q, nil, invalid(op, ks.name, nil, "%s", bad)
+	}
+	id, err = ks.boundedResolve(ctx, op)
+	return q, id, err
+}
+
+// Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
+func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
+	const op = "count"
+	if err := t.check(op, nil); err != nil {
+		return 0, err
+	}
+	q, id, err := scanQuery(ctx, op, ks, func(q *query) {
+		for _, o := range options {
+			o.count(q)
+		}
+	})
+	if err != nil || q.empty() {
+		return 0, err
+	}
+	if n, _ := t.writes.count(id.ID, q.span); n == 0 {
+		ctx, cancel := t.client.bound(ctx)
+		defer cancel()
+		total, err := t.count(ctx, ks, id, &q)
+		return total, t.fail(op, ks.name, nil, err)
+	}
+	q.keysOnly = true
+	var total uint64
+	t.scan(ctx, ks, id, q, t.writes, func(_ Pair, failed error) bool {
+		if failed != nil {
+			err = t.fail(op, ks.name, nil, failed)
+			return false
+		}
+		total++
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	return total, nil
+}
+
+// Put writes the value of a key.
+func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
+	return t.write("put", ks, key, value, false)
+}
+
+// Delete takes the value of a key away. That there is none is no error.
+func (t *Txn) Delete(ks *Keyspace, key []byte) error { return t.write("delete", ks, key, nil, true) }
+
+func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) error {
+	if err := t.check(op, key); err != nil {
+		return err
+	}
+	if err := ks.check(op, key, value, ""); err != nil {
+		return err
+	}
+	id := t.client.sender.Table().KeyspaceByName(ks.name)
+	if id == nil {
+		// The table may lag behind; it is asked for within the time that the transaction has.
+		ctx, cancel := t.client.bound(t.transaction.Life())
+		defer cancel()
+		var err error
+		if id, err = ks.resolve(ctx, op); err != nil {
+			return err
+		}
+	}
+	if bad := t.writes.write(id.ID, key, value, deleted); bad != "" {
+		return tooLarge(op, ks.name, key, bad)
+	}
+	t.transaction.AnchorAt(coordinator.Key{Keyspace: id.ID, Key: clone(key)})
+	return nil
+}
+
+// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns how many there were. It reads the span,
+// and each key counts as a write of the transaction.
+func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace, options ...DeleteRangeOption) (uint64, error) {
+	const op = "delete-range"
+	var deleted uint64
+	for p, err := range t.scanAs(ctx, op, ks, func(q *query) {
+		for _, o := range options {
+			o.deleteRange(q)
+		}
+		if !q.explicit {
+			q.bad = "no keys are given; use Prefix, From and To, or All"
+		}
+		q.keysOnly = true
+	}) {
+		if err == nil {
+			err = t.write(op, ks, p.Key, nil, true)
+		}
+		if err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, nil
+}
+
+// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the Swap says what is there instead.
+// Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects what the transaction itself has written.
+func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
+	const op = "compare-and-swap"
+	if err := ks.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
+		return Swap{}, err
+	}
+	current, err := t.lookUp(ctx, op, ks, key, false)
+	if err != nil {
+		return Swap{}, err
+	}
+	met := false
+	switch expect.kind {
+	case expectAbsent:
+		met = !current.Exists()
+	case expectValue:
+		met = current.Exists() && bytes.Equal(current.Value, expect.value)
+	case expectVersion:
+		met = current.Exists() && current.Version == expect.version
+	}
+	if !met {
+		return Swap{Current: current}, nil
+	}
+	if err := t.write(op, ks, key, replacement.value, replacement.kind == replaceDelete); err != nil {
+		return Swap{}, err
+	}
+	return Swap{Swapped: true, Version: Uncommitted}, nil
+}
+
+// Savepoint is a state of a transaction's writes.
+type Savepoint struct {
+	txn    *Txn
+	number uint64
+}
+
+// Savepoint remembers what the transaction has written so far. The latest 1,000 are kept.
+func (t *Txn) Savepoint() Savepoint {
+	if t.ended {
+		return Savepoint{}
+	}
+	return Savepoint{t, t.writes.save()}
+}
+
+// RollbackTo takes back what was written since a savepoint, and forgets later savepoints; the savepoint itself stays. What was read still
+// counts, and locks stay.
+func (t *Txn) RollbackTo(s Savepoint) error {
+	const op = "roll back"
+	if err := t.check(op, nil); err != nil {
+		return err
+	}
+	if s.txn != t || !t.writes.rollBack(s.number) {
+		return invalid(op, "", nil, "the savepoint is not one of this transaction, or was forgotten: after a rollback to an earlier one, or with 1,000 later ones")
+	}
+	return nil
+}
+
+// Timestamp is the moment that the transaction reads; zero before its first read. It can move up while the transaction runs, as long as
+// what was read is the same there.
+func (t *Txn) Timestamp() Timestamp { return t.at }
+
+// Len and Bytes are the number of keys that the transaction has written, and their size with values.
+func (t *Txn) Len() int   { return t.writes.tree.Len() }
+func (t *Txn) Bytes() int { return t.writes.bytes }
+
+// Commit ends the transaction and returns its timestamp: the version of all it has written. A transaction that has only read is
+// committed at the moment that it has read.
+//
+// ErrConflict and ErrTransactionAborted say that it is not committed and has to run again (Again). ErrOutcomeUnknown says that
+// the context ended before the outcome was known. Any other error says that it is not committed and never will be.
+func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
+	const op = "commit"
+	if err := t.check(op, nil); err != nil {
+		t.Rollback()
+		return Timestamp{}, err
+	}
+	ctx, cancel := t.client.bound(ctx)
+	defer cancel()
+	t.ended = true
+	at, err := t.transaction.Commit(ctx, t.writes.writes(), t.reads(), t.options.commitWait)
+	if err != nil {
+		return Timestamp{}, t.fail(op, "", nil, err)
+	}
+	t.client.sender.RaiseSession(at)
+	return at, nil
+}
+
+// Rollback ends the transaction without a trace. Its locks go in the background. After the end it does nothing.
+func (t *Txn) Rollback() {
+	t.ended = true
+	t.transaction.Abort()
+}

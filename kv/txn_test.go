@@ -1,0 +1,423 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A transaction over hash and range keyspaces against a map: what it reads is what it found and has written, whatever was rolled back; and what
+// it commits is all that is there afterwards.
+func TestTxnBesideModel(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		c.addKeyspace("hash", 5)
+		c.addKeyspace("range", 0, "k3", "k6")
+		c.pageRows = 3
+		client := c.open()
+		defer client.Close()
+		ctx := t.Context()
+		spaces := []*Keyspace{client.Keyspace("hash"), client.Keyspace("range")}
+		rapid.Check(undated{t}, func(t *rapid.T) {
+			start := []map[string]string{{}, {}}
+			for i, ks := range spaces {
+				if _, err := ks.DeleteRange(ctx, All()); err != nil {
+					t.Fatal(err)
+				}
+				for _, k := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 6).Draw(t, "start") {
+					key := fmt.Sprintf("k%d", k)
+					start[i][key] = "old" + key
+					if _, err := ks.Put(ctx, []byte(key), []byte("old"+key)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var want []map[string]string
+			at, err := client.Update(ctx, func(tx *Txn) error {
+				want = []map[string]string{maps.Clone(start[0]), maps.Clone(start[1])}
+				steps(t, ctx, tx, spaces, want)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, ks := range spaces {
+				got := make(map[string]string)
+				for p, err := range ks.Scan(ctx) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got[string(p.Key)] = string(p.Value)
+					if start[i][string(p.Key)] != string(p.Value) && p.Version != at {
+						t.Fatalf("%s has the version %s, not %s", p.Key, p.Version, at)
+					}
+				}
+				if !maps.Equal(got, want[i]) {
+					t.Fatalf("%s: %v, want %v", ks.Name(), got, want[i])
+				}
+			}
+		})
+	})
+}
+
+// steps does random things with a transaction and a model.
+func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string) {
+	type saved struct {
+		point Savepoint
+		state []map[string]string
+	}
+	var points []saved
+	key := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("k%d", rapid.IntRange(0, 9).Draw(t, "key")) })
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range rapid.IntRange(1, 25).Draw(t, "steps") {
+		i := rapid.IntRange(0, 1).Draw(t, "keyspace")
+		ks, k := spaces[i], key.Draw(t, "key")
+		switch op := rapid.SampledFrom([]string{"get", "lock", "batch", "put", "delete", "swap", "scan", "count", "clear", "save", "back"}).Draw(t, "op"); op {
+		case "get", "lock":
+			get := tx.Get
+			if op == "lock" {
+				get = tx.GetForUpdate
+			}
+			p, err := get(ctx, ks, []byte(k))
+			value, there := model[i][k]
+			if there != (err == nil) || (!there && !errors.Is(err, ErrNotFound)) || string(p.Value) != value {
+				t.Fatalf("get %s: %q, %v; want %q, %v", k, p.Value, err, value, there)
+			}
+		case "batch":
+			all := [][]byte{[]byte(k), []byte("k0"), []byte("k9"), []byte("k5")}
+			pairs, err := tx.BatchGet(ctx, ks, all)
+			must(err)
+			for j, p := range pairs {
+				if value, there := model[i][string(all[j])]; p.Exists() != there || string(p.Value) != value || !bytes.Equal(p.Key, all[j]) {
+					t.Fatalf("batch get %s: %v", all[j], p)
+				}
+			}
+		case "put":
+			must(tx.Put(ks, []byte(k), []byte("new"+k)))
+			model[i][k] = "new" + k
+		case "delete":
+			must(tx.Delete(ks, []byte(k)))
+			delete(model[i], k)
+		case "swap":
+			swap, err := tx.CompareAndSwap(ctx, ks, []byte(k), ExpectValue([]byte("new"+k)), Set([]byte("swapped")))
+			must(err)
+			if swap.Swapped != (model[i][k] == "new"+k) {
+				t.Fatalf("swap %s: %+v", k, swap)
+			}
+			if swap.Swapped {
+				model[i][k] = "swapped"
+			}
+		case "scan", "count", "clear":
+			from, to := k, key.Draw(t, "to")
+			if to <= from {
+				to = from + "x"
+			}
+			span := keys.Span{Start: []byte(from), End: []byte(to)}
+			var want []string
+			for k, v := range model[i] {
+				if span.Contains([]byte(k)) {
+					want = append(want, k+"="+v)
+				}
+			}
+			slices.Sort(want)
+			if op == "count" {
+				n, err := tx.Count(ctx, ks, From(span.Start), To(span.End))
+				must(err)
+				if int(n) != len(want) {
+					t.Fatalf("count %s: %d, want %v", span, n, want)
+				}
+				break
+			}
+			if op == "clear" {
+				n, err := tx.DeleteRange(ctx, ks, From(span.Start), To(span.End))
+				must(err)
+				if int(n) != len(want) {
+					t.Fatalf("delete range %s: %d, want %v", span, n, want)
+				}
+				maps.DeleteFunc(model[i], func(k, _ string) bool { return span.Contains([]byte(k)) })
+				break
+			}
+			options := []ScanOption{From(span.Start), To(span.End)}
+			if rapid.Bool().Draw(t, "reverse") {
+				options = append(options, Reverse())
+				slices.Reverse(want)
+			}
+			if n := rapid.IntRange(0, 3).Draw(t, "limit"); n > 0 {
+				options = append(options, Limit(n))
+				want = want[:min(n, len(want))]
+			}
+			var got []string
+			for p, err := range tx.Scan(ctx, ks, options...) {
+				must(err)
+				got = append(got, string(p.Key)+"="+string(p.Value))
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("scan %s: %v, want %v", span, got, want)
+			}
+		case "save":
+			points = append(points, saved{tx.Savepoint(), []map[string]string{maps.Clone(model[0]), maps.Clone(model[1])}})
+		case "back":
+			if len(points) == 0 {
+				break
+			}
+			n := rapid.IntRange(0, len(points)-1).Draw(t, "savepoint")
+			must(tx.RollbackTo(points[n].point))
+			for _, later := range points[n+1:] {
+				if tx.RollbackTo(later.point) == nil {
+					t.Fatal("a later savepoint is still there")
+				}
+			}
+			points = points[:n+1]
+			model[0], model[1] = maps.Clone(points[n].state[0]), maps.Clone(points[n].state[1])
+		}
+	}
+}
+
+func increment(ctx context.Context, ks *Keyspace, key string) func(tx *Txn) error {
+	return func(tx *Txn) error {
+		n := 0
+		p, err := tx.Get(ctx, ks, []byte(key))
+		if err == nil {
+			n, err = strconv.Atoi(string(p.Value))
+		} else if errors.Is(err, ErrNotFound) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Put(ks, []byte(key), []byte(strconv.Itoa(n+1)))
+	}
+}
+
+func TestUpdateRunsAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.addKeyspace("hash", 8)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("hash")
+		var runs atomic.Int64
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for range 10 {
+					_, err := client.Update(ctx, func(tx *Txn) error {
+						runs.Add(1)
+						return errors.Join(increment(ctx, ks, "a")(tx), increment(ctx, ks, "b")(tx))
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		for _, key := range []string{"a", "b"} {
+			if p, err := ks.Get(ctx, []byte(key)); err != nil || string(p.Value) != "80" {
+				t.Errorf("%s: %s, %v", key, p.Value, err)
+			}
+		}
+		if runs.Load() <= 80 {
+			t.Error("nothing ran again")
+		}
+	})
+}
+
+// Whatever is lost of a commit, it happens once.
+func TestLostAnswersOfCommits(t *testing.T) {
+	for _, kind := range []string{"prepare", "refresh", "endtransaction"} {
+		inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+			ctx := t.Context()
+			c.addKeyspace("hash", 8)
+			client := c.open()
+			defer client.Close()
+			ks := client.Keyspace("hash")
+			var lost int
+			c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+				if kindOf(r) == kind && lost < 6 {
+					lost++
+					return fault{breakAfter: lost%3 == 1, breakBefore: lost%3 == 2, unknown: lost%3 == 0}
+				}
+				return fault{}
+			})
+			for range 5 {
+				if _, err := client.Update(ctx, increment(ctx, ks, "a")); err != nil {
+					t.Fatal(kind, err)
+				}
+				if _, err := client.Update(ctx, func(tx *Txn) error {
+					return errors.Join(increment(ctx, ks, "a")(tx), increment(ctx, ks, "b")(tx))
+				}); err != nil {
+					t.Fatal(kind, err)
+				}
+			}
+			p, err := ks.Get(ctx, []byte("a"))
+			if err != nil || string(p.Value) != "10" || lost != 6 {
+				t.Errorf("%s: %s, %v after %d faults", kind, p.Value, err, lost)
+			}
+		})
+	}
+}
+
+func TestTxnErrors(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.addKeyspace("hash", 8)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("hash")
+		own := errors.New("no")
+		var kept *Txn
+		if _, err := client.Update(ctx, func(tx *Txn) error { kept = tx; return errors.Join(tx.Put(ks, []byte("a"), nil), own) }); !errors.Is(err, own) {
+			t.Error(err)
+		}
+		if n, err := ks.Count(ctx); err != nil || n != 0 {
+			t.Error(n, err)
+		}
+		_, get := kept.Get(ctx, ks, []byte("a"))
+		_, commit := kept.Commit(ctx)
+		for _, err := range []error{get, commit, kept.Put(ks, []byte("a"), nil)} {
+			if !errors.Is(err, ErrTransactionEnded) {
+				t.Error(err)
+			}
+		}
+		// Somebody else's write after every read.
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err := client.Update(short, func(tx *Txn) error {
+			if err := increment(ctx, ks, "a")(tx); err != nil {
+				return err
+			}
+			_, err := ks.Put(ctx, []byte("a"), []byte("1"))
+			return err
+		})
+		var e *Error
+		if !errors.Is(err, ErrConflict) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Attempts < 3 || string(e.Key) != "a" || e.Keyspace != "hash" {
+			t.Errorf("%+v", err)
+		}
+		// An unknown outcome.
+		c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{swallow: kindOf(r) == "endtransaction"} })
+		short, cancel = context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = client.Update(short, func(tx *Txn) error {
+			return errors.Join(tx.Put(ks, []byte("a"), nil), tx.Put(ks, []byte("b"), nil))
+		})
+		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		c.play(nil)
+		// Limits.
+		tx := must[*Txn](t)(client.Begin(ctx))
+		defer tx.Rollback()
+		big := make([]byte, keys.MaxValueSize)
+		for i := range 8 {
+			err = tx.Put(ks, []byte{'b', byte(i)}, big)
+		}
+		if !errors.Is(err, ErrTransactionTooLarge) || !errors.Is(err, ErrInvalidArgument) || tx.Len() != 7 {
+			t.Error(err, tx.Len())
+		}
+	})
+}
+
+// A View reads all at one moment, even if that has to be moved when it has read something already.
+func TestViewMovesOverUncertainVersions(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		id := c.addKeyspace("hash", 8)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("hash")
+		for i := range 20 {
+			must[Timestamp](t)(ks.Put(ctx, fmt.Appendf(nil, "k%02d", i), []byte("1")))
+		}
+		// A leader that is gone wrote with a fast clock, just before the View.
+		ahead := client.Timestamp().Add(200 * time.Millisecond)
+		p := c.partitionOf(id, "k07")
+		c.set(func() {
+			p.versions["k07"] = append(p.versions["k07"], fakeVersion{at: ahead, value: []byte("2")})
+			p.low = ahead.Add(time.Second)
+		})
+		runs := 0
+		err := client.View(ctx, func(s *Snapshot) error {
+			runs++
+			if _, err := s.Get(ctx, ks, []byte("k01")); err != nil {
+				return err
+			}
+			var all []string
+			for p, err := range s.Scan(ctx, ks) {
+				if err != nil {
+					return err
+				}
+				all = append(all, string(p.Value))
+			}
+			if len(all) != 20 || all[7] != "2" || s.Timestamp() != ahead {
+				t.Errorf("%v at %s", all, s.Timestamp())
+			}
+			pairs, err := s.BatchGet(ctx, ks, [][]byte{[]byte("k07"), []byte("k08")})
+			if err == nil && string(pairs[0].Value) != "2" {
+				t.Error(pairs)
+			}
+			return err
+		})
+		if err != nil || runs != 1 {
+			t.Error(err, runs)
+		}
+		past := client.SnapshotAt(ahead.Prev())
+		if p, err := past.Get(ctx, ks, []byte("k07")); err != nil || string(p.Value) != "1" {
+			t.Error(p, err)
+		}
+		if n, err := past.Count(ctx, ks); err != nil || n != 20 {
+			t.Error(n, err)
+		}
+	})
+}
+
+// A snapshot of several partitions costs one round trip, and a transaction in one partition one more than it reads.
+func TestRequestsOfTransactions(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.addKeyspace("hash", 8)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("hash")
+		var all [][]byte
+		for i := range 10 {
+			all = append(all, fmt.Appendf(nil, "k%02d", i))
+			must[Timestamp](t)(ks.Put(ctx, all[i], []byte("1")))
+		}
+		c.set(func() { clear(c.requests) })
+		if err := client.View(ctx, func(s *Snapshot) error {
+			_, err := s.BatchGet(ctx, ks, all)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if c.requestsOf("batchget") > 8 || c.requestsOf("now") > 0 {
+			t.Error(c.requests)
+		}
+		c.set(func() { clear(c.requests) })
+		if _, err := client.Update(ctx, increment(ctx, ks, "k00")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if c.requestsOf("prepare") != 1 || c.requestsOf("get") != 1 || len(c.requests) != 2 {
+			t.Error(c.requests)
+		}
+	})
+}

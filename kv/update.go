@@ -1,0 +1,109 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// Between attempts of a transaction lies a pause, of runPause first and doubled with every one up to maxRunPause, of which up to half is
+	// left out at random.
+	runPause    = time.Millisecond
+	maxRunPause = 100 * time.Millisecond
+)
+
+// Update runs f in a transaction and commits what it has written. It returns the commit timestamp: the version of all of it.
+//
+//	at, err := client.Update(ctx, func(tx *kv.Txn) error {
+//		pair, err := tx.Get(ctx, accounts, from)
+//		...
+//		return tx.Put(accounts, from, less)
+//	})
+//
+// f may run several times: when another transaction was in the way, Update takes everything back and runs it again, until it succeeds or ctx
+// ends. So f must not have effects of its own, outside of the transaction, that are wrong if they happen twice. If f returns
+// an error, nothing is written and Update returns it as it is. f must not use the transaction after it has returned, nor from
+// several goroutines at a time.
+//
+// An error of Update's own means that nothing was written and never will be, unless it is ErrOutcomeUnknown. ErrConflict and
+// ErrTransactionAborted say that no attempt had succeeded when ctx ended, and what was in the way of the last.
+func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...TxnOption) (Timestamp, error) {
+	const op = "update"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	tx, err := c.Begin(ctx, options...)
+	if err != nil {
+		return Timestamp{}, err
+	}
+	for attempt := 1; ; attempt++ {
+		at, err, again := tx.run(ctx, f)
+		if !again {
+			return at, err
+		}
+		if stop := c.pauseRun(ctx, attempt); stop != nil {
+			return Timestamp{}, gaveUp(op, attempt, err, stop)
+		}
+		next, stop := tx.Again(ctx)
+		if stop != nil {
+			return Timestamp{}, gaveUp(op, attempt, err, stop)
+		}
+		tx = next
+	}
+}
+
+// run makes one attempt; again says that another one is to follow.
+func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err error, again bool) {
+	defer t.Rollback() // of what has not ended, if f panics
+	err = f(t)
+	switch {
+	case t.ended && err == nil:
+		return Timestamp{}, &Error{Op: "update", wraps: []error{ErrTransactionEnded, ErrInvalidArgument},
+			Message: "the function has ended the transaction itself; Update commits when it returns nil, and rolls back when it returns an error"}, false
+	case t.failed != nil:
+		// Whatever f made of it.
+		return Timestamp{}, t.failed, runAgain(t.failed)
+	case err != nil:
+		return Timestamp{}, err, false
+	}
+	at, err = t.Commit(ctx)
+	return at, err, err != nil && runAgain(err)
+}
+
+// runAgain reports whether an error of a transaction says that it has to run again.
+func runAgain(err error) bool {
+	return (errors.Is(err, ErrConflict) || errors.Is(err, ErrTransactionAborted)) && !errors.Is(err, ErrOutcomeUnknown)
+}
+
+// pauseRun waits between attempts.
+func (c *Client) pauseRun(ctx context.Context, attempt int) error {
+	d := maxRunPause
+	if attempt < 8 {
+		d = min(d, runPause<<(attempt-1))
+	}
+	d -= time.Duration(float64(d) / 2 * float64(c.random()>>11) / (1 << 53))
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.sender.Done():
+		return ErrClosed
+	}
+}
+
+func isTooOld(err error) bool { return errors.Is(err, ErrTransactionTooOld) }
+
+func asError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
+
+func notFound(op, keyspace string, key []byte) *Error {
+	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: "the key has no value", wraps: []error{ErrNotFound}}
+}

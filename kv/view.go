@@ -1,0 +1,183 @@
+package kv
+
+import (
+	"context"
+	"iter"
+)
+
+// Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the present, SnapshotAt of the past.
+//
+// A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function has returned. One of SnapshotAt may
+// be used by several goroutines and needs no end.
+type Snapshot struct {
+	// past is the moment of a SnapshotAt; the rest is not used then.
+	past Timestamp
+	reading
+	failed error
+	ended  bool
+}
+
+// View runs f with a snapshot of the present: it shows every write that was acknowledged before f first read. It takes no lock, and
+// nothing waits for it.
+//
+// f may run several times: a View that finds, between two of its reads, that it cannot tell whether a write was acknowledged before it
+// began, runs f again at a later moment. If f returns an error, View returns it as it is.
+func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
+	const op = "view"
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		s := &Snapshot{reading: reading{client: c}}
+		err := s.run(f)
+		if s.failed == nil || !runAgain(s.failed) {
+			return err
+		}
+		if stop := c.pauseRun(ctx, attempt); stop != nil {
+			return gaveUp(op, attempt, s.failed, stop)
+		}
+	}
+}
+
+func (s *Snapshot) run(f func(*Snapshot) error) error {
+	defer func() { s.ended = true }()
+	return f(s)
+}
+
+// SnapshotAt reads the past as of ts: the versions at or below it, whatever was acknowledged when. It reaches as far back as the GC
+// windows of the keyspaces.
+func (c *Client) SnapshotAt(ts Timestamp) *Snapshot {
+	return &Snapshot{past: ts, reading: reading{client: c}}
+}
+
+// Timestamp is the moment; zero in a View that has not read yet. That of a View can move up while it runs, as long as what was read is
+// the same there.
+func (s *Snapshot) Timestamp() Timestamp {
+	if !s.past.IsZero() {
+		return s.past
+	}
+	return s.at
+}
+
+func (s *Snapshot) check(op string, key []byte) error {
+	switch {
+	case s.ended:
+		return ended(op, key)
+	case s.failed != nil:
+		return s.failed
+	}
+	return nil
+}
+
+func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	wrapped := s.client.wrapTxn(op, keyspace, key, err)
+	if s.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
+		s.failed = wrapped
+	}
+	return wrapped
+}
+
+// Get returns the value of a key. ErrNotFound if there is none.
+func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
+	const op = "get"
+	if !s.past.IsZero() {
+		return ks.Get(ctx, key, At(s.past))
+	}
+	if err := s.check(op, key); err != nil {
+		return Pair{}, err
+	}
+	if err := ks.check(op, key, nil, ""); err != nil {
+		return Pair{}, err
+	}
+	ctx, cancel := s.client.bound(ctx)
+	defer cancel()
+	id, err := ks.resolve(ctx, op)
+	if err != nil {
+		return Pair{}, err
+	}
+	p, err := s.read(ctx, id, key)
+	if err != nil {
+		return Pair{}, s.fail(op, ks.name, key, err)
+	}
+	if !p.Exists() {
+		return Pair{}, notFound(op, ks.name, key)
+	}
+	return p, nil
+}
+
+// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys; those without a value have a pair for
+// which Exists is false.
+func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
+	const op = "batch-get"
+	if !s.past.IsZero() {
+		return ks.BatchGet(ctx, userKeys, At(s.past))
+	}
+	if err := s.check(op, nil); err != nil {
+		return nil, err
+	}
+	for _, key := range userKeys {
+		if err := ks.check(op, key, nil, ""); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := s.client.bound(ctx)
+	defer cancel()
+	id, err := ks.resolve(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := s.batchGet(ctx, ks, id, userKeys)
+	if err != nil {
+		return nil, s.fail(op, ks.name, nil, err)
+	}
+	return pairs, nil
+}
+
+// Scan iterates over pairs in key order. The options are those of Keyspace.Scan, without At. An error is the last thing it yields.
+func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
+	const op = "scan"
+	return func(yield func(Pair, error) bool) {
+		if err := s.check(op, nil); err != nil {
+			yield(Pair{}, err)
+			return
+		}
+		q, id, err := scanQuery(ctx, op, ks, func(q *query) {
+			for _, o := range options {
+				o.scan(q)
+			}
+		})
+		switch {
+		case err != nil:
+			yield(Pair{}, err)
+		case !s.past.IsZero():
+			ks.Scan(ctx, append(options[:len(options):len(options)], At(s.past))...)(yield)
+		case !q.empty():
+			s.scan(ctx, ks, id, q, nil, func(p Pair, err error) bool { return yield(p, s.fail(op, ks.name, nil, err)) })
+		}
+	}
+}
+
+// Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
+func (s *Snapshot) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
+	const op = "count"
+	if err := s.check(op, nil); err != nil {
+		return 0, err
+	}
+	q, id, err := scanQuery(ctx, op, ks, func(q *query) {
+		for _, o := range options {
+			o.count(q)
+		}
+	})
+	if err != nil || q.empty() {
+		return 0, err
+	}
+	if !s.past.IsZero() {
+		return ks.Count(ctx, append(options[:len(options):len(options)], At(s.past))...)
+	}
+	ctx, cancel := s.client.bound(ctx)
+	defer cancel()
+	total, err := s.count(ctx, ks, id, &q)
+	return total, s.fail(op, ks.name, nil, err)
+}
