@@ -26,7 +26,8 @@ func failed(p history.Pending, err error) {
 // kindOf is a short name of an error.
 func kindOf(err error) string {
 	for _, kind := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrSnapshotUncertain, kv.ErrOverloaded, kv.ErrDiskFull,
-		kv.ErrNoQuorum, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrUnavailable, kv.ErrClosed} {
+		kv.ErrNoQuorum, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld, kv.ErrUnavailable,
+		kv.ErrClosed} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}

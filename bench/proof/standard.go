@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/isolation"
+	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // Standard is the usual traffic. Every run needs its own.
@@ -33,9 +34,35 @@ func Standard() []Workload {
 	}
 }
 
-// Choose is those of Standard that have the given names. An unknown name is an error.
+// strictly is what the names of transactional workloads with commit wait begin with.
+const strictly = "strict-"
+
+// SDKTransactions is StandardTransactions over the SDK: each by its name with read restart, and with commit wait behind "strict-".
+func SDKTransactions() []Workload {
+	var all []Workload
+	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}) {
+		all = append(all, Transactional(load, transactionPartitions, KV()))
+	}
+	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrictSerialisable}) {
+		all = append(all, Transactional(named{load, strictly + load.Name()}, transactionPartitions, KV(kv.WithCommitWait())))
+	}
+	return all
+}
+
+// transactionPartitions is over how many partitions the transactions go.
+const transactionPartitions = 4
+
+// named is Transactions under another name.
+type named struct {
+	Transactions
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// Choose is those of Standard and SDKTransactions that have the given names. An unknown name is an error.
 func Choose(names ...string) ([]Workload, error) {
-	all := Standard()
+	all := append(Standard(), SDKTransactions()...)
 	var chosen []Workload
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(w Workload) bool { return w.Name() == name })
