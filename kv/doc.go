@@ -25,6 +25,20 @@
 //   - A client never goes back in time: what it has once seen, it sees in all later reads (Client.Timestamp, Client.Observe).
 //   - A write is applied at most once, no matter how often the client had to send it.
 //
+// # Transactions
+//
+//	at, err := client.Update(ctx, func(tx *kv.Txn) error {
+//		from, err := tx.Get(ctx, accounts, []byte("ada"))
+//		...
+//		return tx.Put(accounts, []byte("ada"), less)
+//	})
+//
+// Update runs a function in a transaction over any keys of any keyspaces, and runs it again when others were in the way. Everything
+// that it reads and writes happens as if at one moment at which nothing else happened: transactions are serialisable. Its writes appear
+// together, at the timestamp that Update returns. View reads without locks, SnapshotAt reads the past, Begin is for those who end
+// transactions themselves. WithCommitWait adds that of any two transactions, the one that began after the other was acknowledged comes
+// later, whichever clients they belong to and whatever keys they touch; without it that holds for every key, and within each client.
+//
 // # Time travel
 //
 // Every value has a version: the timestamp of its write. Get, BatchGet, Count and Scan with At read the past, as far back as
