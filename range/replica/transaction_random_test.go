@@ -1,0 +1,571 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A random history of transactions, in one or two phases, between plain writes and reads, elections, lost proposals and snapshots. Some
+// clients die in the middle, requests come twice, and the questions of the replicas arrive late. Checked are:
+//
+//   - of each transaction all versions are there, at one timestamp, or none; all and at the promised timestamp if it was told that it had
+//     committed, none if it was told that it had not;
+//   - what a committed transaction read is what the log says of its commit timestamp: serialisable in the order of timestamps;
+//   - a read of the latest state sees all that was acknowledged before it began;
+//   - in the end nothing is locked, all replicas are alike, and the lock table of each is what the engine says.
+func TestRandomTransactions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}}
+		defer h.c.close()
+		t.Repeat(map[string]func(*rapid.T){
+			"go on":      h.goOn,
+			"go on2":     h.goOn,
+			"go on3":     h.goOn,
+			"go on4":     h.goOn,
+			"begin":      h.begin,
+			"twice":      h.twice,
+			"plain":      h.plain,
+			"latest":     h.latest,
+			"questions":  h.questions,
+			"questions2": h.questions,
+			"wait":       h.wait,
+			"commit":     h.commit,
+			"apply":      h.apply,
+			"apply2":     h.apply,
+			"drop":       h.drop,
+			"elect":      h.elect,
+			"lease":      h.lease,
+			"confirm":    h.confirm,
+			"snapshot":   h.snapshot,
+			"clock": func(t *rapid.T) {
+				h.advance(time.Duration(rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "ms")) * time.Millisecond)
+			},
+			"": h.check,
+		})
+		h.end()
+	})
+}
+
+type transactionHistory struct {
+	*history
+	transactions []*simulated
+	// acknowledgedKeys is the highest version of each key that was acknowledged.
+	acknowledgedKeys map[string]hlc.Timestamp
+	// answers are to be handed to those who asked, when no lock is held.
+	answers []func()
+	count   int
+}
+
+// simulated is a client with a transaction.
+type simulated struct {
+	number int
+	client int
+	info   *kvpb.Transaction
+	reads  map[string]*kvpb.GetResponse
+	at     hlc.Timestamp
+	until  hlc.Timestamp
+	toRead []string
+	writes map[string]string
+	// seen is what had been acknowledged of each key before it began.
+	seen map[string]hlc.Timestamp
+	// jump is by how much the clock of another partition that it writes to is ahead.
+	jump         time.Duration
+	onePhase     bool
+	step         string
+	request      *kvpb.Request
+	commit       hlc.Timestamp
+	acknowledged hlc.Timestamp
+	told         kvpb.TransactionState
+	over, dead   bool
+}
+
+func (h *transactionHistory) begin(t *rapid.T) {
+	open := 0
+	for _, x := range h.transactions {
+		if !x.over && !x.dead {
+			open++
+		}
+	}
+	if open >= 4 {
+		t.Skip("enough")
+	}
+	h.step++
+	h.count++
+	subset := func(label string, least int) []string {
+		var drawn []string
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), least, 3, rapid.ID[byte]).Draw(t, label) {
+			drawn = append(drawn, string(key))
+		}
+		return drawn
+	}
+	x := &simulated{number: h.count, client: h.count % len(h.clients), reads: map[string]*kvpb.GetResponse{}, writes: map[string]string{}, step: "read"}
+	x.toRead = subset("reads", 0)
+	for _, key := range subset("writes", 1) {
+		x.writes[key] = fmt.Sprintf("T%d", x.number)
+	}
+	x.seen = maps.Clone(h.acknowledgedKeys)
+	x.jump = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 30, 120}).Draw(t, "jump")) * time.Millisecond
+	if back := rapid.SampledFrom([]int{0, 0, 2, 20, 60}).Draw(t, "back"); back > 0 {
+		// Its timestamp comes from a partition whose clock is behind.
+		now := h.leader.node.Clock.Now()
+		x.at = hlc.Timestamp{Wall: now.Wall - int64(back)*1e6}
+		x.until = x.at.Add(500 * time.Millisecond)
+	}
+	x.onePhase = rapid.IntRange(0, 2).Draw(t, "phases") == 0
+	began := rpc.ToTimestamp(h.leader.node.Clock.Now())
+	anchor := ""
+	for key := range x.writes {
+		if anchor == "" || key < anchor {
+			anchor = key
+		}
+	}
+	x.info = &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", x.number)), Begun: began, Started: began, Keyspace: 7, Anchor: []byte(anchor)}
+	h.transactions = append(h.transactions, x)
+}
+
+// goOn has a client do its next step, or try the present one again.
+func (h *transactionHistory) goOn(t *rapid.T) {
+	var live []*simulated
+	for _, x := range h.transactions {
+		if !x.over && !x.dead {
+			live = append(live, x)
+		}
+	}
+	if len(live) == 0 {
+		t.Skip("none")
+	}
+	x := rapid.SampledFrom(live).Draw(t, "transaction")
+	if rapid.IntRange(0, 24).Draw(t, "dies") == 0 {
+		x.dead = true
+		return
+	}
+	h.drive(x)
+}
+
+func sorted[V any](m map[string]V) (sorted []string) {
+	for key := range m {
+		sorted = append(sorted, key)
+	}
+	slices.Sort(sorted)
+	return sorted
+}
+
+// drive sends the present step's request.
+func (h *transactionHistory) drive(x *simulated) {
+	s := &h.clients[x.client]
+	if x.request == nil {
+		s.sequence++
+		x.request = &kvpb.Request{Id: s.sequence, Generation: 1, Sequence: s.sequence, Session: rpc.ToTimestamp(s.session)}
+		h.compose(x, x.request)
+	}
+	q := x.request
+	q.Term = h.c.term
+	h.send(h.leader, x.client, q, func(response *kvpb.Response) {
+		if x.request == q {
+			h.answered(x, response)
+		}
+	})
+	h.deliver()
+}
+
+func (x *simulated) readSet() *kvpb.ReadSet {
+	s := &kvpb.ReadSet{At: rpc.ToTimestamp(x.at)}
+	for i, key := range sorted(x.reads) {
+		if i%2 == 0 {
+			s.Keys = append(s.Keys, []byte(key))
+		} else {
+			s.Spans = append(s.Spans, &kvpb.KeySpan{Start: []byte(key), End: []byte(key + "\x00")})
+		}
+	}
+	return s
+}
+
+// compose makes the next request of a transaction.
+func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
+	if x.step == "read" && len(x.reads) == len(x.toRead) {
+		x.step = "prepare"
+	}
+	switch x.step {
+	case "read":
+		c := &kvpb.ReadContext{Transaction: x.info.Id, Begun: x.info.Begun, UncertainUntil: rpc.ToTimestamp(x.until), Movable: len(x.reads) == 0}
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(x.toRead[len(x.reads)]), At: rpc.ToTimestamp(x.at), Context: c}}
+	case "prepare":
+		p := &kvpb.PrepareRequest{Transaction: x.info}
+		for _, key := range sorted(x.writes) {
+			p.Mutations = append(p.Mutations, &kvpb.Mutation{Key: []byte(key), Value: []byte(x.writes[key])})
+		}
+		if x.onePhase {
+			p.AtLeast = rpc.ToTimestamp(hlc.Timestamp{Wall: h.leader.node.Clock.Physical()}.Add(x.jump))
+			p.OnePhase = &kvpb.OnePhase{Reads: x.readSet()}
+		}
+		q.Command = &kvpb.Request_Prepare{Prepare: p}
+	case "refresh":
+		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.info.Id, Begun: x.info.Begun, Reads: x.readSet(), To: rpc.ToTimestamp(x.commit)}}
+	case "end", "abort":
+		e := &kvpb.EndTransactionRequest{Transaction: x.info, Commit: x.step == "end"}
+		if e.Commit {
+			e.CommitTimestamp = rpc.ToTimestamp(x.commit)
+		}
+		q.Command = &kvpb.Request_EndTransaction{EndTransaction: e}
+	case "resolve":
+		status := &kvpb.TransactionStatus{State: x.told}
+		if x.told == kvpb.TransactionState_COMMITTED {
+			status.Timestamp = rpc.ToTimestamp(x.commit)
+		}
+		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{Transaction: x.info.Id, Status: status}}}}
+	}
+}
+
+// answered takes a client's answer.
+func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
+	next := func(step string) { x.request, x.step = nil, step }
+	if e := response.Error; e != nil {
+		switch e.Code {
+		case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
+			// Again, when its turn comes.
+		case kvpb.ErrorCode_TRANSACTION_PUSHED:
+			x.commit = rpc.FromTimestamp(e.Timestamp).Next()
+			next("refresh")
+		case kvpb.ErrorCode_TRANSACTION_ABORTED:
+			x.told = kvpb.TransactionState_ABORTED
+			next("resolve")
+		case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_UNCERTAIN, kvpb.ErrorCode_TRANSACTION_TOO_OLD:
+			if x.onePhase {
+				x.over, x.told = true, kvpb.TransactionState_ABORTED
+			}
+			next("abort")
+		default:
+			h.fault("transaction T%d, %s: %s", x.number, x.step, describe(response))
+		}
+		return
+	}
+	switch r := response.Result.(type) {
+	case *kvpb.Response_Get:
+		key := x.toRead[len(x.reads)]
+		if len(x.reads) == 0 {
+			x.at = rpc.FromTimestamp(r.Get.At)
+			if x.until.IsZero() {
+				x.until = x.at.Add(500 * time.Millisecond)
+			}
+		}
+		if seen := x.seen[key]; x.at.Less(seen) || (r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen)) {
+			h.fault("transaction T%d: read of %s %s, but %s was acknowledged before it began", x.number, key, describe(response), stamp(seen))
+		}
+		x.reads[key] = r.Get
+		next("read")
+	case *kvpb.Response_Prepare:
+		x.commit = hlc.Max(x.commit, rpc.FromTimestamp(r.Prepare.Prepared))
+		if x.onePhase {
+			x.over = true
+			h.acknowledge(x)
+		} else if x.jump > 0 {
+			x.commit = hlc.Max(x.commit, hlc.Timestamp{Wall: h.leader.node.Clock.Physical()}.Add(x.jump))
+		}
+		next("refresh")
+	case *kvpb.Response_Refresh:
+		next("end")
+	case *kvpb.Response_EndTransaction:
+		x.told = r.EndTransaction.Status.State
+		if x.told == kvpb.TransactionState_COMMITTED {
+			if x.step == "abort" {
+				h.fault("transaction T%d is committed, and never asked for it", x.number)
+			}
+			x.commit = rpc.FromTimestamp(r.EndTransaction.Status.Timestamp)
+			h.acknowledge(x)
+		}
+		next("resolve")
+	case *kvpb.Response_Resolve:
+		x.over = true
+	}
+}
+
+func (h *transactionHistory) acknowledge(x *simulated) {
+	x.told, x.acknowledged = kvpb.TransactionState_COMMITTED, x.commit
+	for key := range x.writes {
+		h.acknowledgedKeys[key] = hlc.Max(h.acknowledgedKeys[key], x.commit)
+	}
+}
+
+// twice sends a request again that is on its way.
+func (h *transactionHistory) twice(t *rapid.T) {
+	var waiting []*simulated
+	for _, x := range h.transactions {
+		if !x.over && !x.dead && x.request != nil {
+			waiting = append(waiting, x)
+		}
+	}
+	if len(waiting) == 0 {
+		t.Skip("none")
+	}
+	h.drive(rapid.SampledFrom(waiting).Draw(t, "transaction"))
+}
+
+// plain is a put or a delete of nobody's transaction; its client does not try again.
+func (h *transactionHistory) plain(t *rapid.T) {
+	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
+	s := &h.clients[client]
+	s.sequence++
+	q := &kvpb.Request{Id: s.sequence, Generation: 1, Term: h.c.term, Sequence: s.sequence, Session: rpc.ToTimestamp(s.session)}
+	key := drawKey(t)
+	if rapid.Bool().Draw(t, "delete") {
+		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: key}}
+	} else {
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: fmt.Appendf(nil, "p%d-%d", client, s.sequence)}}
+	}
+	h.send(h.leader, client, q, func(response *kvpb.Response) {
+		if response.Error == nil {
+			ts := hlc.Max(rpc.FromTimestamp(response.GetPut().GetVersion()), rpc.FromTimestamp(response.GetDelete().GetVersion()))
+			h.acknowledgedKeys[string(key)] = hlc.Max(h.acknowledgedKeys[string(key)], ts)
+		}
+	})
+	h.deliver()
+}
+
+// latest is a read of the latest state, of one key or all.
+func (h *transactionHistory) latest(t *rapid.T) {
+	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
+	q := &kvpb.Request{Id: 1, Generation: 1, Term: h.c.term}
+	key := string(drawKey(t))
+	seen := map[string]hlc.Timestamp{}
+	for k, ts := range h.acknowledgedKeys {
+		seen[k] = ts
+	}
+	context := rapid.Bool().Draw(t, "context")
+	if rapid.Bool().Draw(t, "scan") {
+		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}
+	} else {
+		g := &kvpb.GetRequest{Key: []byte(key)}
+		if context {
+			g.Context = &kvpb.ReadContext{}
+		}
+		q.Command = &kvpb.Request_Get{Get: g}
+	}
+	target := h.target(t)
+	h.send(target, client, q, func(response *kvpb.Response) {
+		switch r := response.Result.(type) {
+		case *kvpb.Response_Get:
+			// What is absent may have been deleted: then the timestamp tells, if it is given.
+			if r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen[key]) {
+				h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response), stamp(seen[key]))
+			}
+			if at := r.Get.At; at != nil {
+				h.readings = append(h.readings, reading{&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key), At: at}}}, response})
+				if rpc.FromTimestamp(at).Less(seen[key]) {
+					h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response), stamp(seen[key]))
+				}
+			}
+		case *kvpb.Response_Scan:
+			h.readings = append(h.readings, reading{q, response})
+			for k, ts := range seen {
+				if rpc.FromTimestamp(r.Scan.At).Less(ts) {
+					h.fault("scan at %s, but key %s at %s was acknowledged before", wireStamp(r.Scan.At), k, stamp(ts))
+				}
+			}
+		}
+	})
+	h.deliver()
+}
+
+// questions brings questions of the replicas to the leader; some are lost.
+func (h *transactionHistory) questions(t *rapid.T) {
+	h.ask(func() bool { return rapid.IntRange(0, 5).Draw(t, "lost") == 0 })
+}
+
+func (h *transactionHistory) ask(lost func() bool) {
+	h.step++
+	for _, m := range h.c.members {
+		asked := m.pusher.take("")
+		slices.SortStableFunc(asked, func(a, b outgoingPush) int {
+			return strings.Compare(string(a.request.Pushee.Id), string(b.request.Pushee.Id))
+		})
+		for _, a := range asked {
+			if lost() {
+				a.done(nil, errors.New("lost"))
+				h.c.settle()
+				continue
+			}
+			h.clients[0].sequence++
+			q := &kvpb.Request{Id: 1, Generation: 1, Term: h.c.term, Sequence: h.clients[0].sequence, Command: &kvpb.Request_Push{Push: a.request}}
+			h.send(h.leader, 0, q, func(response *kvpb.Response) {
+				h.answers = append(h.answers, func() {
+					if response.Error != nil {
+						a.done(nil, errors.New(response.Error.Message))
+					} else {
+						a.done(response.GetPush().Status, nil)
+					}
+				})
+			})
+		}
+	}
+	h.deliver()
+}
+
+// deliver hands answers to those who asked.
+func (h *transactionHistory) deliver() {
+	for {
+		h.c.mu.Lock()
+		answers := h.answers
+		h.answers = nil
+		h.c.mu.Unlock()
+		if len(answers) == 0 {
+			return
+		}
+		for _, answer := range answers {
+			answer()
+		}
+		h.c.settle()
+	}
+}
+
+// wait lets who waits grow impatient.
+func (h *transactionHistory) wait(*rapid.T) {
+	h.step++
+	h.c.mu.Lock()
+	h.c.waited += 300 * time.Millisecond
+	h.c.mu.Unlock()
+	h.leader.replica.lockTick()
+	h.c.settle()
+	h.deliver()
+}
+
+// end lets the living finish and the dead be swept away, and compares.
+func (h *transactionHistory) end() {
+	if h.stale != nil {
+		h.hearOfLeader(h.stale)
+	}
+	h.c.mu.Lock()
+	h.c.lease = true
+	h.c.mu.Unlock()
+	rounds := 0
+	for ; rounds < 400; rounds++ {
+		h.advance(20 * time.Millisecond)
+		open := false
+		for _, x := range h.transactions {
+			if !x.over && !x.dead {
+				open = true
+				h.drive(x)
+			}
+		}
+		h.leader.commit(-1)
+		for _, m := range h.c.members {
+			m.catchUp(-1)
+			h.c.settle()
+		}
+		h.leader.failReadsOnce(nil)
+		h.c.settle()
+		h.ask(func() bool { return false })
+		h.wait(nil)
+		if !open {
+			h.advance(500 * time.Millisecond)
+			h.leader.replica.SweepLocks(h.leader.Now())
+			if !h.leader.replica.Locked() {
+				break
+			}
+		}
+	}
+	h.model()
+	h.check(h.t)
+	for _, m := range h.c.members {
+		h.checkLocks(m)
+	}
+	if h.leader.replica.Locked() || rounds == 400 {
+		h.t.Fatalf("after %d rounds there are locks, or clients that wait", rounds)
+	}
+	for _, x := range h.transactions {
+		h.checkTransaction(x)
+	}
+	for _, r := range h.readings {
+		h.checkReading(r)
+	}
+	h.checkStats()
+}
+
+// checkLocks: the table is what the engine says.
+func (h *transactionHistory) checkLocks(m *member) {
+	found, err := readAnchored(m.state, m.replica.Descriptor())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	r := m.replica
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(found.locks) != r.mu.locks.Len() {
+		h.t.Fatalf("replica %s: %d locks, the engine has %d", m.id, r.mu.locks.Len(), len(found.locks))
+	}
+	for _, c := range found.locks {
+		if l := r.mu.locks.Get(c.key); l == nil || l.InFlight() || *l.Applied != c.state || l.Transaction.ID != c.of.ID {
+			h.t.Fatalf("replica %s: the lock of %s is %+v, the engine has %+v", m.id, c.key, l, c)
+		}
+	}
+}
+
+func (h *transactionHistory) checkTransaction(x *simulated) {
+	value := fmt.Sprintf("T%d", x.number)
+	at := hlc.Timestamp{}
+	there := 0
+	for key, versions := range h.versions {
+		n := 0
+		for _, v := range versions {
+			if v.value != value {
+				continue
+			}
+			if n++; n > 1 {
+				h.t.Fatalf("transaction %s wrote %s twice", value, key)
+			}
+			if there++; there > 1 && v.ts != at {
+				h.t.Fatalf("transaction %s wrote %s at %s, and another key at %s", value, key, stamp(v.ts), stamp(at))
+			}
+			at = v.ts
+		}
+	}
+	switch {
+	case there != 0 && there != len(x.writes):
+		h.t.Fatalf("transaction %s wrote %d of %d keys", value, there, len(x.writes))
+	case x.told == kvpb.TransactionState_COMMITTED && (there == 0 || at != x.acknowledged):
+		h.t.Fatalf("transaction %s was told that it had committed at %s; it has %d versions at %s", value, stamp(x.acknowledged), there, stamp(at))
+	case x.told == kvpb.TransactionState_ABORTED && there != 0:
+		h.t.Fatalf("transaction %s was told that it had not committed; it has %d versions at %s", value, there, stamp(at))
+	case there == 0:
+		return
+	}
+	for key, got := range x.reads {
+		want, found := h.at(key, at.Prev())
+		if found != got.Found || (found && (want.value != string(got.Value) || want.ts != rpc.FromTimestamp(got.Version))) {
+			h.t.Fatalf("transaction %s committed at %s and read of %s %s at %s; just below its commit there is %+v (%t)",
+				value, stamp(at), key, describeGet(got), stamp(x.at), want, found)
+		}
+	}
+}
+
+// checkStats counts what the leader's partition holds.
+func (h *transactionHistory) checkStats() {
+	r := h.leader.replica
+	var want Stats
+	iter, err := mvcc.Scan(r.state, mvcc.ScanOptions{Span: keys.PartitionSpan(r.Descriptor()), At: hlc.MaxTimestamp}, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	want.LiveKeys = uint64(iter.Rows)
+	for key, versions := range h.versions {
+		for _, v := range versions {
+			want.Versions++
+			want.Bytes += uint64(keys.VersionedKeySize(keys.InternalKey(r.Descriptor(), []byte(key)), v.ts) + len(v.value))
+		}
+	}
+	if got := r.Stats(); got != want {
+		h.t.Fatalf("it counts %+v and holds %+v", got, want)
+	}
+}
