@@ -89,11 +89,12 @@ func (r *reading) begin(ctx context.Context) error {
 		return nil
 	}
 	at, short, ok := r.client.sender.Present()
-	if !ok {
+	if !ok || short > maxShort {
 		var err error
 		if at, err = r.client.askNow(ctx); err != nil {
 			return err
 		}
+		short = 0
 	}
 	r.start(at, short)
 	return nil
@@ -105,6 +106,8 @@ func (r *reading) start(at Timestamp, short time.Duration) {
 }
 
 const (
+	// maxShort is how much too low the estimate of the time may be; a client that was idle for so long that it is more asks.
+	maxShort = 20 * time.Millisecond
 	// askWait is how long a node's clock is waited for, askPause comes before the next try.
 	askWait  = 300 * time.Millisecond
 	askPause = 20 * time.Millisecond
