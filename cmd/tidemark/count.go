@@ -50,8 +50,12 @@ func (a *app) count(ctx context.Context, keyspace string, f spanFlags, at string
 		if err != nil {
 			return err
 		}
-		list := output.NewList(a.out, a.format, output.Column{Name: "count", Number: true})
-		list.Row(count)
-		return list.Flush()
+		return a.printCount(count)
 	})
+}
+
+func (a *app) printCount(count uint64) error {
+	list := output.NewList(a.out, a.format, output.Column{Name: "count", Number: true})
+	list.Row(count)
+	return list.Flush()
 }

@@ -14,6 +14,7 @@ const (
 	exitNotFound    = 3
 	exitUnavailable = 4
 	exitUnknown     = 5
+	exitConflict    = 6
 	exitInterrupted = 130
 )
 
@@ -25,7 +26,11 @@ const exitCodesHelp = `A command of tidemark ends with one of these codes:
     3  the key, keyspace or partition is not there, or the condition of a cas did not hold; nothing was changed
     4  the cluster could not be reached, or has no quorum or no room, until --timeout was over; nothing was changed
     5  the answer to a write was lost: it may or may not have taken effect
-  130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came`
+    6  another transaction was in the way; nothing was changed: run it again
+  130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came
+
+For txn the code is that of the line that failed. The transaction that it belongs to has changed nothing (but for code 5);
+what was committed before it stays.`
 
 // codedError carries the exit code of an error whose kind does not say it.
 type codedError struct {

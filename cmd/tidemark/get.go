@@ -71,7 +71,7 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e en
 	})
 }
 
-// printPairs prints the pairs that exist, and complains about the others.
+// printPairs prints the pairs that exist, and complains about the others. What a transaction has not committed yet has no version.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 	list := output.NewList(a.out, a.format, output.Column{Name: "key"}, output.Column{Name: "value"}, output.Column{Name: "version"})
 	found := 0
@@ -86,7 +86,11 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 			}
 			continue
 		}
-		list.Row(pair.Key, notNil(pair.Value), pair.Version)
+		var version any = pair.Version
+		if pair.Version == kv.Uncommitted {
+			version = nil
+		}
+		list.Row(pair.Key, notNil(pair.Value), version)
 	}
 	if found > 0 && a.format != output.Raw {
 		if err := list.Flush(); err != nil {

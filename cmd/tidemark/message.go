@@ -56,6 +56,8 @@ func exitCodeOfClient(err error) int {
 	switch {
 	case is(kv.ErrOutcomeUnknown): // first: it comes together with why
 		return exitUnknown
+	case is(kv.ErrConflict, kv.ErrTransactionAborted):
+		return exitConflict
 	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound):
 		return exitNotFound
 	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture):

@@ -42,6 +42,8 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), kv.ErrDiskFull, exitUnavailable},
 		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrNoQuorum), exitUnavailable},
 		{t.Context(), errors.Join(kv.ErrNoQuorum, kv.ErrOutcomeUnknown), exitUnknown},
+		{t.Context(), fmt.Errorf("line 3: %w", kv.ErrConflict), exitConflict},
+		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrTransactionAborted), exitConflict},
 		{ended, errors.New("interrupted"), exitInterrupted},
 	} {
 		if got := exitCode(c.ctx, c.err); got != c.want {

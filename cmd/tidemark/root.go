@@ -47,7 +47,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	add(groupServers, a.demoCommand(), a.startCommand())
 	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(), a.partitionsCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.scanCommand(), a.countCommand(),
-		a.loadCommand(), a.dumpCommand())
+		a.txnCommand(), a.loadCommand(), a.dumpCommand())
 	add(groupMeasure, a.benchCommand())
 	root.AddCommand(a.versionCommand(), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
 	return root

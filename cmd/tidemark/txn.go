@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) txnCommand() *cobra.Command {
+	var e encoding
+	cmd := &cobra.Command{
+		Use:   "txn",
+		Short: "Run transactions from a script or a prompt",
+		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one a line; at a terminal there is
+a prompt.
+
+` + txnHelp() + `
+Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that begin with # are comments.
+Outside of begin and commit each command runs by itself, as the verb of the same name does. Inside, what was written is seen
+by the transaction's own reads, without a version, and by nobody else until it is committed; commit prints its version.
+
+In a script an error ends everything: the transaction is rolled back, and the exit code says why, as it does for the other
+verbs. What was committed before it stays. So does the end of the script inside a transaction. A key without a value is an
+error for get; get-for-update locks it, says so and goes on. At the prompt an error is said, and only one after which the transaction
+cannot be committed any more rolls it back.`,
+		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
+  tidemark txn < transfer.txt
+  tidemark txn`,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(client *kv.Client) error {
+				s := &txnSession{app: a, client: client, encoding: e}
+				defer s.end()
+				if a.inTerminal {
+					return s.prompt(ctx)
+				}
+				return s.script(ctx)
+			})
+		}),
+	}
+	e.register(cmd)
+	return a.printing(a.client(cmd))
+}
+
+// script runs the commands of standard input up to the first error.
+func (s *txnSession) script(ctx context.Context) error {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	for line := range readLines(inner, s.in) {
+		s.line = line.number
+		err := line.err
+		if err == nil {
+			err = s.run(ctx, line.text)
+		}
+		switch {
+		case errors.Is(err, errQuit):
+			return s.unfinished()
+		case err != nil:
+			return s.failed(ctx, err)
+		}
+	}
+	if ctx.Err() != nil {
+		return s.failed(ctx, ctx.Err())
+	}
+	return s.unfinished()
+}
+
+// unfinished is the error of a script that ends inside a transaction.
+func (s *txnSession) unfinished() error {
+	if s.tx == nil {
+		return nil
+	}
+	return usagef("the script ends inside the transaction begun on line %d, which was rolled back; end it with commit or rollback", s.begun)
+}
+
+// failed adds to an error where it was, and rolls back.
+func (s *txnSession) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("interrupted: %w", ctx.Err())
+	}
+	err = fmt.Errorf("line %d: %w", s.line, namingOther(err))
+	if s.tx != nil {
+		err = fmt.Errorf("%w; the transaction begun on line %d was rolled back", err, s.begun)
+	}
+	s.end()
+	return err
+}
+
+// prompt runs what somebody types until they leave.
+func (s *txnSession) prompt(ctx context.Context) error {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	s.say("Type help for the commands, and quit to leave.")
+	s.ask()
+	for line := range readLines(inner, s.in) {
+		s.line = line.number
+		err := line.err
+		if err == nil {
+			err = s.run(ctx, line.text)
+		}
+		switch {
+		case errors.Is(err, errQuit) || ctx.Err() != nil:
+			return s.leave(ctx)
+		case err != nil:
+			s.complain(err)
+		}
+		s.ask()
+	}
+	s.say("")
+	return s.leave(ctx)
+}
+
+func (s *txnSession) ask() {
+	where := ""
+	switch {
+	case s.tx != nil:
+		where = " (transaction)"
+	case s.past != nil:
+		where = " (past)"
+	}
+	fmt.Fprintf(s.err, "tidemark%s> ", where)
+}
+
+// complain says what went wrong, and rolls a transaction back that cannot be committed any more.
+func (s *txnSession) complain(err error) {
+	if !errors.Is(err, errSaid) {
+		s.say("tidemark: %s", message(namingOther(err)))
+	}
+	if s.tx != nil && isOver(err) {
+		s.end()
+		s.say("The transaction was rolled back; begin it again.")
+	}
+}
+
+// leave ends the session.
+func (s *txnSession) leave(ctx context.Context) error {
+	if s.tx != nil {
+		s.end()
+		s.say("The transaction was rolled back.")
+	}
+	if ctx.Err() != nil {
+		return silent(exitInterrupted)
+	}
+	return nil
+}
+
+// isOver reports whether the transaction that an error is of cannot be committed any more.
+func isOver(err error) bool {
+	for _, kind := range []error{kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld, kv.ErrTransactionEnded} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}

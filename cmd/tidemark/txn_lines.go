@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// maxLine is the longest line of a script in bytes: the longest key and value, with each byte written as \xNN, and a command.
+const maxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
+
+// inputLine is a line of input, without its end, or why there are no more.
+type inputLine struct {
+	number int
+	text   string
+	err    error
+}
+
+// readLines yields the lines of in, and an error as the last. It ends with ctx, even if the line that it waits for never comes: then a
+// goroutine stays behind that waits for it, until in ends or the process does.
+func readLines(ctx context.Context, in io.Reader) iter.Seq[inputLine] {
+	lines := make(chan inputLine)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(nil, maxLine)
+		number := 1
+		give := func(line inputLine) bool {
+			select {
+			case lines <- line:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for ; scanner.Scan(); number++ {
+			if !give(inputLine{number: number, text: scanner.Text()}) {
+				return
+			}
+		}
+		err := scanner.Err()
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = usagef("the line is longer than %d bytes", maxLine)
+		} else if err != nil {
+			err = fmt.Errorf("standard input cannot be read: %w", err)
+		}
+		if err != nil {
+			give(inputLine{number: number, err: err})
+		}
+	}()
+	return func(yield func(inputLine) bool) {
+		for ctx.Err() == nil {
+			select {
+			case line, more := <-lines:
+				if !more || !yield(line) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// splitWords splits a line at its blanks. Quotes of either kind keep everything up to the next of the kind together, as it is. A comment,
+// which begins with #, has no words.
+func splitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	inside, quote := false, byte(0)
+	finish := func() {
+		if inside {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		inside = false
+	}
+	for i := range len(line) {
+		c := line[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteByte(c)
+		case c == '\'' || c == '"':
+			inside, quote = true, c
+		case c == ' ' || c == '\t':
+			finish()
+		case c == '#' && len(words) == 0 && !inside:
+			return nil, nil
+		default:
+			inside = true
+			word.WriteByte(c)
+		}
+	}
+	if quote != 0 {
+		return nil, usagef("a quote (%c) is not closed; to use one in a word, put the word in quotes of the other kind", quote)
+	}
+	finish()
+	return words, nil
+}

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSplitWords(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                             nil,
+		"  \t ":                        nil,
+		"# put a b c":                  nil,
+		"put fruit apple red":          {"put", "fruit", "apple", "red"},
+		" put\tfruit  'an apple' \"\"": {"put", "fruit", "an apple", ""},
+		`put a i't s'" x"`:             {"put", "a", "it s x"},
+		`put a 'say "no"' "it's" b#c`:  {"put", "a", `say "no"`, "it's", "b#c"},
+		`put a #1 \n`:                  {"put", "a", "#1", `\n`},
+		`'#' a`:                        {"#", "a"},
+	} {
+		if got, err := splitWords(line); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
+		}
+	}
+	for _, line := range []string{"put 'a", `put "a'`, `get it's`} {
+		if _, err := splitWords(line); err == nil {
+			t.Errorf("%q: want an error", line)
+		}
+	}
+}
+
+func TestReadingLines(t *testing.T) {
+	read := func(in io.Reader) (texts []string, last inputLine) {
+		for line := range readLines(t.Context(), in) {
+			if last = line; line.err == nil {
+				texts = append(texts, line.text)
+			}
+		}
+		return texts, last
+	}
+	if texts, last := read(strings.NewReader("a\r\n\nb")); !slices.Equal(texts, []string{"a", "", "b"}) || last.number != 3 {
+		t.Errorf("%q, %+v", texts, last)
+	}
+	long := io.MultiReader(strings.NewReader("a\n"), strings.NewReader(strings.Repeat("x", maxLine+1)))
+	if texts, last := read(long); len(texts) != 1 || last.number != 2 || last.err == nil || !strings.Contains(last.err.Error(), "longer than") {
+		t.Errorf("%q, %+v", texts, last)
+	}
+	broken := errors.New("broken")
+	in, out := io.Pipe()
+	out.CloseWithError(broken)
+	if _, last := read(in); !errors.Is(last.err, broken) {
+		t.Errorf("%+v", last)
+	}
+	// A line that never comes does not hold up the end.
+	in, out = io.Pipe()
+	defer out.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for line := range readLines(ctx, in) {
+		t.Errorf("%+v", line)
+	}
+}
+
+func script(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
+
+func TestTxnScript(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-hash", "--partitions", "hash:4")
+	b.ok("keyspace", "create", "txn-range", "--partitions", "range", "--split-at", "m")
+	for _, begin := range []string{"begin", "begin --commit-wait"} {
+		b.run(script("put txn-hash gone x", "put txn-range zoo x", "delete txn-range zoo"), exitOK, "txn", "-o", "raw")
+		got := b.run(script(
+			"# what nobody else sees before the end",
+			begin,
+			"put txn-hash apple 'dark red'",
+			"put txn-range zebra striped",
+			"put txn-range ant small",
+			"delete txn-hash gone",
+			"get txn-hash apple",
+			"scan txn-range",
+			"count txn-hash",
+			"count txn-range a",
+			"commit",
+		), exitOK, "txn", "-o", "tsv")
+		found := regexp.MustCompile(`^key\tvalue\tversion\napple\tdark red\t\nant\tsmall\nzebra\tstriped\ncount\n1\ncount\n1\nversion\n(\S+)\n$`).FindStringSubmatch(got.out)
+		if found == nil || got.err != "" {
+			t.Fatalf("the script printed\n%s\nand said %q", got.out, got.err)
+		}
+		version := found[1]
+		b.want("key\tvalue\tversion\napple\tdark red\t"+version+"\n", "get", "txn-hash", "apple", "-o", "tsv")
+		b.want("key\tvalue\tversion\nzebra\tstriped\t"+version+"\n", "get", "txn-range", "zebra", "-o", "tsv")
+		b.fails(exitNotFound, "no value", "get", "txn-hash", "gone")
+		b.run(script("begin", "delete txn-hash apple", "delete txn-range zebra", "delete txn-range ant", "commit"), exitOK, "txn")
+		// The past of both keyspaces at once, and the present again.
+		past := b.run(script("at "+version, "get txn-hash apple", "scan txn-range", "count txn-range", "now", "count txn-range"), exitOK, "txn", "-o", "tsv")
+		want := "key\tvalue\tversion\napple\tdark red\t" + version + "\nant\tsmall\nzebra\tstriped\ncount\n2\ncount\n0\n"
+		if past.out != want {
+			t.Errorf("the past:\n%s\nwant\n%s", past.out, want)
+		}
+	}
+	b.run(script("put txn-hash 00ff cafe", "begin", "get txn-hash 00ff", "commit"), exitOK, "txn", "--hex")
+	got := b.run(script("begin", `get txn-hash \x00\xff`, "rollback"), exitOK, "txn", "--escaped", "-o", "raw")
+	if got.out != "\xca\xfe" {
+		t.Errorf("binary: %q", got.out)
+	}
+}
+
+func TestTxnSavepoints(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-save", "--partitions", "hash:4")
+	got := b.run(script(
+		"begin",
+		"put txn-save a 1",
+		"savepoint one",
+		"put txn-save a 2",
+		"put txn-save b 2",
+		"savepoint two",
+		"delete txn-save a",
+		"rollback-to two",
+		"scan txn-save",
+		"rollback-to one",
+		"put txn-save c 3",
+		"scan txn-save",
+		"rollback-to one",
+		"put txn-save d 4",
+		"commit",
+	), exitOK, "txn", "-o", "tsv")
+	if want := "a\t2\nb\t2\na\t1\nc\t3\nversion\n"; !strings.HasPrefix(got.out, want) {
+		t.Errorf("printed\n%swant first\n%s", got.out, want)
+	}
+	b.want("a\t1\nd\t4\n", "scan", "txn-save", "-o", "tsv")
+	got = b.run(script("begin", "put txn-save e 5", "savepoint one", "savepoint two", "rollback-to one", "rollback-to two"), exitUsage, "txn")
+	if want := `line 6: rollback-to: the transaction has no savepoint "two"`; !strings.Contains(got.err, want) {
+		t.Errorf("said %q, want %q in it", got.err, want)
+	}
+	b.want("2\n", "count", "txn-save", "-o", "raw")
+}
+
+// An error ends a script and takes back what is open; what was committed before stays.
+func TestTxnScriptThatFails(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-fail", "--partitions", "hash:4")
+	first := []string{"put txn-fail first 1", "begin", "put txn-fail second 2", "commit", "begin", "put txn-fail third 3"}
+	for _, c := range []struct {
+		line, words string
+		code        int
+	}{
+		{"get txn-fail nothing", `line 7: get "nothing" in keyspace "txn-fail": the key has no value; the transaction begun on line 5 was rolled back`, exitNotFound},
+		{"put no-such-keyspace a b", `line 7: put in keyspace "no-such-keyspace": there is no keyspace`, exitNotFound},
+		{"put txn-fail a", "line 7: put takes KEYSPACE KEY VALUE, got 2 arguments", exitUsage},
+		{"put txn-fail a 'b", "line 7: a quote (') is not closed", exitUsage},
+		{"put txn-fail '' b", "line 7: the key is empty", exitUsage},
+		{"commit now", "line 7: commit takes no arguments", exitUsage},
+		{"frobnicate", `line 7: there is no command "frobnicate"; help lists`, exitUsage},
+		{"begin", "line 7: begin: the transaction begun on line 5 has not ended", exitUsage},
+		{"at -1s", "line 7: at: the transaction begun on line 5 reads at one moment", exitUsage},
+		{"rollback-to x", `line 7: rollback-to: the transaction has no savepoint "x"`, exitUsage},
+		{"", "the script ends inside the transaction begun on line 5, which was rolled back", exitUsage},
+		{"quit", "the script ends inside the transaction begun on line 5, which was rolled back", exitUsage},
+	} {
+		got := b.run(script(append(first, c.line)...), c.code, "txn")
+		if !strings.Contains(got.err, c.words) {
+			t.Errorf("%s: said\n%s\nwant in it\n%s", c.line, got.err, c.words)
+		}
+		b.want("first\nsecond\n", "scan", "txn-fail", "--keys-only", "-o", "raw")
+	}
+	for _, c := range []struct{ lines, words string }{
+		{"commit", "line 1: commit: there is no transaction; begin one first"},
+		{"get-for-update txn-fail a", "line 1: get-for-update: there is no transaction"},
+		{"begin --wait", "line 1: begin --wait: the only option is --commit-wait"},
+		{"at noon", `line 1: "noon" is not a moment`},
+		{"at -1s\nput txn-fail a b", "line 2: put: the past, as of"},
+		{"at -1s\nbegin", "line 2: begin: the past, as of"},
+	} {
+		if got := b.run(c.lines, exitUsage, "txn"); !strings.Contains(got.err, c.words) {
+			t.Errorf("%s: said %q, want %q in it", c.lines, got.err, c.words)
+		}
+	}
+	got := b.run(script("begin", "get-for-update txn-fail new", "put txn-fail new 1", "rollback", "help"), exitOK, "txn")
+	if !strings.Contains(got.err, "the key has no value; it is locked") || !strings.Contains(got.out, "get-for-update KEYSPACE KEY") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// typist is a session at a terminal.
+type typist struct {
+	t        *testing.T
+	in       *io.PipeWriter
+	out, err *screen
+	ended    chan int
+	prompts  int
+}
+
+var promptPattern = regexp.MustCompile(`tidemark( \((transaction|past)\))?> `)
+
+func (b shared) typist(args ...string) *typist {
+	b.t.Helper()
+	in, typed := io.Pipe()
+	s := &typist{t: b.t, in: typed, out: newScreen(), err: newScreen(), ended: make(chan int, 1)}
+	go func() {
+		s.ended <- run(b.t.Context(), append([]string{"txn"}, args...), streams{
+			in: in, out: s.out, err: s.err, inTerminal: true, getenv: func(name string) string { return b.environment[name] },
+		})
+	}()
+	b.t.Cleanup(func() { typed.Close() })
+	s.answer()
+	return s
+}
+
+// answer waits for the next prompt.
+func (s *typist) answer() {
+	s.t.Helper()
+	s.prompts++
+	limit := time.After(time.Minute)
+	for len(promptPattern.FindAllString(s.err.String(), -1)) < s.prompts {
+		select {
+		case <-s.err.changed:
+		case code := <-s.ended:
+			s.t.Fatalf("it ended with code %d: %s", code, s.err)
+		case <-limit:
+			s.t.Fatalf("no prompt; it said: %s", s.err)
+		}
+	}
+}
+
+// types types lines and returns what they made the session say, up to the last prompt, and print.
+func (s *typist) types(lines ...string) (said, printed string) {
+	s.t.Helper()
+	errBefore, outBefore := len(s.err.String()), len(s.out.String())
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(s.in, line); err != nil {
+			s.t.Fatal(err)
+		}
+		s.answer()
+	}
+	return s.err.String()[errBefore:], s.out.String()[outBefore:]
+}
+
+func (s *typist) leaves(code int) {
+	s.t.Helper()
+	s.in.Close()
+	if got := <-s.ended; got != code {
+		s.t.Errorf("it ended with code %d, want %d: %s", got, code, s.err)
+	}
+}
+
+func TestTxnPrompt(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-prompt", "--partitions", "hash:4")
+	s := b.typist("--timeout", "60s", "-o", "tsv")
+	if said, _ := s.types("begin", "put txn-prompt a 1"); !strings.HasSuffix(said, "tidemark (transaction)> ") {
+		t.Errorf("said %q", said)
+	}
+	// A mistake does not cost the transaction.
+	if said, _ := s.types("put txn-prompt b", "get txn-prompt b"); !strings.Contains(said, "tidemark: put takes KEYSPACE KEY VALUE") ||
+		!strings.Contains(said, "the key has no value") || !strings.HasSuffix(said, "tidemark (transaction)> ") {
+		t.Errorf("said %q", said)
+	}
+	if _, printed := s.types("get txn-prompt a"); printed != "key\tvalue\tversion\na\t1\t\n" {
+		t.Errorf("printed %q", printed)
+	}
+	said, printed := s.types("commit")
+	if !strings.HasPrefix(printed, "version\n") || said != "tidemark> " {
+		t.Errorf("printed %q and said %q", printed, said)
+	}
+	if said, _ := s.types("at " + strings.TrimSpace(strings.TrimPrefix(printed, "version\n"))); said != "tidemark (past)> " {
+		t.Errorf("said %q", said)
+	}
+	s.types("now", "begin", "put txn-prompt c 3")
+	s.leaves(exitOK)
+	if !strings.HasSuffix(s.err.String(), "The transaction was rolled back.\n") {
+		t.Errorf("said %q", s.err)
+	}
+	b.want("a\t1\n", "scan", "txn-prompt", "-o", "tsv")
+}
+
+func TestTxnConflict(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-one", "--partitions", "hash:4")
+	b.ok("keyspace", "create", "txn-two", "--partitions", "hash:4")
+	b.ok("put", "txn-one", "n", "1")
+	a, other := b.typist("--timeout", "60s", "-o", "raw"), b.typist("--timeout", "60s", "-o", "raw")
+	if _, printed := a.types("begin", "get txn-one n"); printed != "1" {
+		t.Fatalf("printed %q", printed)
+	}
+	if said, _ := other.types("begin", "get txn-one n", "put txn-one n 2", "put txn-two m 2", "commit"); !strings.HasSuffix(said, "tidemark> ") {
+		t.Fatalf("said %q", said)
+	}
+	said, printed := a.types("put txn-one n 3", "put txn-two m 3", "commit")
+	for _, words := range []string{`commit "n" in keyspace "txn-one": the key was changed after the transaction had read it`, "run the transaction again",
+		"nothing of the transaction begun on line 1 was written"} {
+		if !strings.Contains(said, words) {
+			t.Errorf("said %q, want %q in it", said, words)
+		}
+	}
+	if printed != "" || !strings.HasSuffix(said, "tidemark> ") {
+		t.Errorf("printed %q, said %q", printed, said)
+	}
+	b.want("2", "get", "txn-one", "n", "-o", "raw")
+	b.want("2", "get", "txn-two", "m", "-o", "raw")
+
+	// A lock holds others up; who waits in vain learns which transaction has it.
+	if _, printed := a.types("begin", "get-for-update txn-one n"); printed != "2" {
+		t.Fatalf("printed %q", printed)
+	}
+	got := command(t, script("begin", "put txn-two m 4", "put txn-one n 4", "commit"), b.environment, "txn", "--timeout", "1s")
+	if got.code != exitConflict || !regexp.MustCompile(`tidemark: line 4: commit "n": .*key "n" is locked by transaction [0-9a-f]{16,}.*nothing of the transaction begun on line 1 was written`).MatchString(got.err) {
+		t.Errorf("%+v", got)
+	}
+	b.want("2", "get", "txn-two", "m", "-o", "raw")
+	a.types("put txn-one n 5", "commit")
+	b.want("5", "get", "txn-one", "n", "-o", "raw")
+	a.leaves(exitOK)
+	other.leaves(exitOK)
+}
+
+// Ctrl-C ends a session that waits for a line, and rolls its transaction back.
+func TestTxnInterrupted(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-stop", "--partitions", "hash:4")
+	for _, terminal := range []bool{true, false} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		in, typed := io.Pipe()
+		s := &server{t: t, out: newScreen(), err: newScreen(), stop: interrupt, ended: make(chan int, 1)}
+		go func() {
+			s.ended <- run(ctx, []string{"txn", "--timeout", "60s"}, streams{
+				in: in, out: s.out, err: s.err, inTerminal: terminal, getenv: func(name string) string { return b.environment[name] },
+			})
+		}()
+		fmt.Fprint(typed, script("begin", "put txn-stop a 1", "count txn-stop"))
+		s.says(`COUNT\n +1`)
+		interrupt()
+		if code := <-s.ended; code != exitInterrupted || !strings.Contains(s.err.String(), "rolled back") {
+			t.Errorf("code %d, said %q", code, s.err)
+		}
+		typed.Close()
+		b.want("0\n", "count", "txn-stop", "-o", "raw")
+	}
+}
