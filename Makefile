@@ -7,7 +7,7 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint bench bench-compare faults nemesis sim sim-soak sim-shrink generate clean planted
+.PHONY: help build demo test race lint bench bench-compare bench-txn faults nemesis sim sim-soak sim-shrink generate clean planted
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -36,6 +36,9 @@ bench: build ## run the standard workloads against a cluster of three nodes on t
 
 bench-compare: build ## measure Tidemark side by side with a three-member etcd (COMPARE_FLAGS)
 	bench/compare/run.sh $(COMPARE_FLAGS)
+
+bench-txn: ## measure what transactions cost beside single reads and writes
+	$(GO) run ./bench/txncost
 
 faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")
 	$(GO) test ./bench/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
