@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -140,6 +141,22 @@ func TestTxnSavepoints(t *testing.T) {
 		t.Errorf("said %q, want %q in it", got.err, want)
 	}
 	b.want("2\n", "count", "txn-save", "-o", "raw")
+}
+
+// The script of docs/transactions.md does what it says.
+func TestTheScriptOfTheDocument(t *testing.T) {
+	document, err := os.ReadFile("../../docs/transactions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?s)tidemark txn <<'END'\n(.*?)END\n`).FindStringSubmatch(string(document))
+	if found == nil {
+		t.Fatal("the document has lost its script")
+	}
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-document", "--partitions", "hash:4")
+	b.run(strings.ReplaceAll(found[1], " fruit ", " txn-document "), exitOK, "txn")
+	b.want("apple\tsold\n", "scan", "txn-document", "-o", "tsv")
 }
 
 // An error ends a script and takes back what is open; what was committed before stays.

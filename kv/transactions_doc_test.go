@@ -1,0 +1,62 @@
+package kv_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// trimmed is text without the blanks around its lines.
+func trimmed(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	return b.String()
+}
+
+// The Go code of docs/transactions.md is that of the examples, which are compiled.
+func TestTheDocumentShowsTheExamples(t *testing.T) {
+	document, err := os.ReadFile("../docs/transactions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := os.ReadFile("example_txn_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := trimmed(string(examples))
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(document), -1)
+	if len(blocks) < 5 {
+		t.Errorf("the document has %d blocks of code, want one for each way to run a transaction", len(blocks))
+	}
+	for _, block := range blocks {
+		if !strings.Contains(compiled, trimmed(block[1])) {
+			t.Errorf("this is in no example:\n%s", block[1])
+		}
+	}
+}
+
+// The document says of every error of transactions what to do.
+func TestTheDocumentHasEveryError(t *testing.T) {
+	document, err := os.ReadFile("../docs/transactions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What transactions do not meet.
+	others := map[string]bool{"ErrKeyspaceExists": true, "ErrCrossPartition": true, "ErrSnapshotUncertain": true, "ErrWrongCluster": true}
+	names := regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(string(source), -1)
+	if len(names) < 15 {
+		t.Fatalf("errors.go declares %d errors", len(names))
+	}
+	for _, name := range names {
+		if !others[name[1]] && !strings.Contains(string(document), "`"+name[1]+"`") {
+			t.Errorf("%s is missing", name[1])
+		}
+	}
+}
