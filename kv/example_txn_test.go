@@ -13,18 +13,20 @@ import (
 
 var errTooPoor = errors.New("the account does not hold as much")
 
+// example is what the examples work on; a test sets it, and runs them.
+var example struct {
+	ctx                                        context.Context
+	client                                     *kv.Client
+	accounts, journal, counters, orders, notes *kv.Keyspace
+	amount                                     uint64
+}
+
 func number(value []byte) uint64 { return binary.BigEndian.Uint64(value) }
 func bytesOf(n uint64) []byte    { return binary.BigEndian.AppendUint64(nil, n) }
 
 // A transfer between two accounts, wherever they lie. The function runs again when somebody else was in the way.
 func ExampleClient_Update() {
-	var (
-		ctx      context.Context
-		client   *kv.Client
-		accounts *kv.Keyspace
-		journal  *kv.Keyspace
-		amount   uint64
-	)
+	ctx, client, accounts, journal, amount := example.ctx, example.client, example.accounts, example.journal, example.amount
 	at, err := client.Update(ctx, func(tx *kv.Txn) error {
 		from, err := tx.Get(ctx, accounts, []byte("ada"))
 		if err != nil {
@@ -57,11 +59,7 @@ func ExampleClient_Update() {
 
 // A counter that everybody increments: with the lock, transactions wait for each other instead of running again.
 func ExampleTxn_GetForUpdate() {
-	var (
-		ctx      context.Context
-		client   *kv.Client
-		counters *kv.Keyspace
-	)
+	ctx, client, counters := example.ctx, example.client, example.counters
 	_, err := client.Update(ctx, func(tx *kv.Txn) error {
 		pair, err := tx.GetForUpdate(ctx, counters, []byte("visits"))
 		switch {
@@ -79,11 +77,7 @@ func ExampleTxn_GetForUpdate() {
 
 // All balances of one moment.
 func ExampleClient_View() {
-	var (
-		ctx      context.Context
-		client   *kv.Client
-		accounts *kv.Keyspace
-	)
+	ctx, client, accounts := example.ctx, example.client, example.accounts
 	var total uint64
 	err := client.View(ctx, func(s *kv.Snapshot) error {
 		total = 0 // the function may run several times
@@ -103,11 +97,7 @@ func ExampleClient_View() {
 
 // The past.
 func ExampleClient_SnapshotAt() {
-	var (
-		ctx      context.Context
-		client   *kv.Client
-		accounts *kv.Keyspace
-	)
+	ctx, client, accounts := example.ctx, example.client, example.accounts
 	earlier := client.SnapshotAt(kv.TimestampOf(time.Now().Add(-10 * time.Minute)))
 	pairs, err := earlier.BatchGet(ctx, accounts, [][]byte{[]byte("ada"), []byte("bob")})
 	if err != nil {
@@ -120,11 +110,7 @@ func ExampleClient_SnapshotAt() {
 
 // Part of a transaction is taken back.
 func ExampleTxn_Savepoint() {
-	var (
-		ctx    context.Context
-		client *kv.Client
-		orders *kv.Keyspace
-	)
+	ctx, client, orders := example.ctx, example.client, example.orders
 	_, err := client.Update(ctx, func(tx *kv.Txn) error {
 		if err := tx.Put(orders, []byte("order/1"), nil); err != nil {
 			return err
@@ -147,11 +133,7 @@ func ExampleTxn_Savepoint() {
 
 // A transaction that is ended by hand, for instance because it goes with a user's session.
 func ExampleClient_Begin() {
-	var (
-		ctx    context.Context
-		client *kv.Client
-		notes  *kv.Keyspace
-	)
+	ctx, client, notes := example.ctx, example.client, example.notes
 	tx, err := client.Begin(ctx)
 	for err == nil {
 		if err = tx.Put(notes, []byte("note"), []byte("text")); err == nil {
