@@ -50,6 +50,9 @@ func run(ctx context.Context, out io.Writer, rounds, warmUp int, dir, endpoint s
 			return err
 		}
 		defer cluster.Close()
+		if err := cluster.WaitReady(ctx); err != nil {
+			return err
+		}
 		addresses = cluster.Endpoints()
 	}
 	client, err := kv.Open(ctx, addresses)
