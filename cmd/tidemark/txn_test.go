@@ -326,7 +326,7 @@ func TestTxnConflict(t *testing.T) {
 	if _, printed := a.types("begin", "get-for-update txn-one n"); printed != "2" {
 		t.Fatalf("printed %q", printed)
 	}
-	got := command(t, script("begin", "put txn-two m 4", "put txn-one n 4", "commit"), b.environment, "txn", "--timeout", "1s")
+	got := command(t, script("begin", "put txn-two m 4", "put txn-one n 4", "commit"), b.environment, "txn", "--timeout", "3s")
 	if got.code != exitConflict || !regexp.MustCompile(`tidemark: line 4: commit "n": .*key "n" is locked by transaction [0-9a-f]{16,}.*nothing of the transaction begun on line 1 was written`).MatchString(got.err) {
 		t.Errorf("%+v", got)
 	}
