@@ -153,11 +153,8 @@ func (r *Replica) tendLocked(todo *lockWork) {
 			}
 			continue
 		}
-		b.askLocked(r, now, todo)
-		for _, l := range [...]*lane{&b.read, &b.write} {
-			if !l.inFlight && !l.due.IsZero() && (next.IsZero() || l.due.Before(next)) {
-				next = l.due
-			}
+		if again := b.askLocked(r, now, todo); !again.IsZero() && (next.IsZero() || again.Before(next)) {
+			next = again
 		}
 	}
 	r.armLocked(now, next)
@@ -208,10 +205,11 @@ func (r *Replica) leaveLocked(l *lockedRead) {
 	r.node.Metrics.lockWaits.Observe(since(l.since))
 }
 
-// askLocked asks what has to be asked.
-func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) {
+// askLocked asks what has to be asked. It returns when there is more to ask, which is later than now; zero: not before something else
+// happens. A question that nobody waits for is never due, however long ago it was asked.
+func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again time.Time) {
 	if r.node.Pusher == nil {
-		return
+		return again
 	}
 	if !b.read.inFlight && len(b.reads) > 0 && !now.Before(b.read.due) {
 		b.asked, b.reads = b.reads, nil
@@ -227,8 +225,11 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) {
 		q := &kvpb.PushRequest{Kind: kvpb.PushRequest_TIMESTAMP, Above: rpc.ToTimestamp(above)}
 		b.sendLocked(r, &b.read, q, oldest.begun, oldest.own, todo)
 	}
+	if !b.read.inFlight && len(b.reads) > 0 {
+		again = b.read.due
+	}
 	if b.write.inFlight || b.of.Waiting() == 0 {
-		return
+		return again
 	}
 	var oldest *parked
 	b.of.EachWaiter(func(_ string, p *parked) {
@@ -240,11 +241,14 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) {
 		}
 	})
 	if oldest == nil {
-		return
+		return again
 	}
 	of := oldest.transaction()
 	if now.Before(b.write.due) && !txn.Older(of.Begun, of.ID, b.write.begun, b.write.pusher) {
-		return
+		if again.IsZero() || b.write.due.Before(again) {
+			again = b.write.due
+		}
+		return again
 	}
 	q := &kvpb.PushRequest{Kind: kvpb.PushRequest_ABORT}
 	if of.ID.IsZero() {
@@ -252,6 +256,7 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) {
 	}
 	b.write.due = now.Add(pushInterval + time.Duration(r.node.Random()%uint64(pushInterval/4)))
 	b.sendLocked(r, &b.write, q, of.Begun, of.ID, todo)
+	return again
 }
 
 // sendLocked has a question sent.
