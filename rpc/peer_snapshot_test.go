@@ -78,8 +78,9 @@ func TestSnapshotFails(t *testing.T) {
 		return err
 	}
 	t.Run("produced in part", func(t *testing.T) {
-		seen := make(chan error, 1)
+		began, seen := make(chan struct{}), make(chan error, 1)
 		hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader, r io.Reader) error {
+			close(began)
 			_, err := io.Copy(io.Discard, r)
 			seen <- err
 			return err
@@ -89,6 +90,8 @@ func TestSnapshotFails(t *testing.T) {
 			if err := writeAll(w); err != nil {
 				return err
 			}
+			// A stream that is given up before the receiver has begun may never reach it.
+			<-began
 			return failure
 		})
 		if !errors.Is(err, failure) {
