@@ -51,6 +51,8 @@ type run struct {
 	chooser  chooser
 	inserted *insertCounter
 	phase    atomic.Int32
+	// transactions is set instead of target, values, chooser and inserted if the operations are transactions.
+	transactions *transactionRun
 }
 
 // client is one closed loop.
@@ -76,10 +78,15 @@ type operation struct {
 	key    []byte
 	value  []byte
 	rows   int
+	// transact is set instead of what follows kind if the operation is a transaction.
+	transact func(ctx context.Context) error
 }
 
 func (c *client) draw() operation {
 	r := c.run
+	if r.transactions != nil {
+		return r.transactions.draw(c.random)
+	}
 	op := operation{kind: r.cfg.Workload.draw(c.random)}
 	if op.kind == Insert {
 		op.number = r.inserted.take()
@@ -98,6 +105,9 @@ func (c *client) draw() operation {
 }
 
 func (c *client) execute(op operation) (rows int, err error) {
+	if op.transact != nil {
+		return 0, op.transact(c.ctx)
+	}
 	switch op.kind {
 	case Read:
 		return 0, c.run.target.Get(c.ctx, op.key)

@@ -11,6 +11,10 @@
 //   - throughput: operations that succeeded inside the window, over the window;
 //   - errors: every failed operation, by class, beside the successes. A failed operation is in no latency histogram.
 //
+// Transactions. RunTransactions drives a Transactor in the same way with one of three workloads: Mixed (any keys in any number of
+// partitions), Bank and Counters, which look at the end whether what is there is right. Beside the latencies the report has the attempts that
+// had to run again, by reason, and how evenly the clients were served.
+//
 // A closed loop measures service time under a fixed number of callers. It sends less while the store stalls, so its
 // percentiles are not those of a stream of arrivals at a fixed rate.
 //

@@ -40,8 +40,12 @@ func (r *Result) rows() []Operation {
 }
 
 func (r *Result) writeTable(w io.Writer) error {
-	fmt.Fprintf(w, "workload %s: %d clients, %s records of %d bytes, %s keys, %.1f s measured after %.1f s warm-up, seed %d\n",
-		r.Workload, r.Clients, groupDigits(strconv.FormatUint(r.Records, 10)), r.ValueSize, r.Keys, r.Seconds, r.WarmUp, r.Seed)
+	if x := r.Transactions; x != nil {
+		fmt.Fprintf(w, "workload %s: %d clients, %s, %.1f s measured after %.1f s warm-up, seed %d\n", r.Workload, r.Clients, x.About, r.Seconds, r.WarmUp, r.Seed)
+	} else {
+		fmt.Fprintf(w, "workload %s: %d clients, %s records of %d bytes, %s keys, %.1f s measured after %.1f s warm-up, seed %d\n",
+			r.Workload, r.Clients, groupDigits(strconv.FormatUint(r.Records, 10)), r.ValueSize, r.Keys, r.Seconds, r.WarmUp, r.Seed)
+	}
 	if r.Interrupted {
 		fmt.Fprintln(w, "the run was interrupted: these are the numbers until then")
 	}
@@ -75,6 +79,11 @@ func (r *Result) writeTable(w io.Writer) error {
 	}
 	if _, err := fmt.Fprintln(w, trimLines(t.Render())); err != nil {
 		return err
+	}
+	if r.Transactions != nil {
+		if err := r.Transactions.write(w); err != nil {
+			return err
+		}
 	}
 	for _, f := range r.Total.Failures {
 		if _, err := fmt.Fprintf(w, "%s × %s, for example: %s\n", groupDigits(strconv.FormatUint(f.Count, 10)), f.Class, f.Example); err != nil {

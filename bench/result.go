@@ -9,7 +9,7 @@ import (
 // Result is what a run measured. Its JSON form is meant for programs; times in it are microseconds.
 type Result struct {
 	Workload  string  `json:"workload"`
-	Keys      string  `json:"keys"`
+	Keys      string  `json:"keys,omitempty"`
 	Clients   int     `json:"clients"`
 	Records   uint64  `json:"records"`
 	ValueSize int     `json:"value_size"`
@@ -22,6 +22,8 @@ type Result struct {
 	Operations  []Operation `json:"operations"`
 	// Total sums up all kinds; with one kind it is the same as that.
 	Total Operation `json:"total"`
+	// Transactions is what only RunTransactions measures.
+	Transactions *Transactions `json:"transactions,omitempty"`
 
 	merged [kinds]record
 }

@@ -26,8 +26,18 @@ func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 		chooser:  newChooser(cfg.Workload.Keys, cfg.Records, inserted),
 		inserted: inserted,
 	}
+	result, _ := r.drive(ctx)
+	if result.Interrupted && len(result.Operations) == 0 {
+		return nil, ctx.Err()
+	}
+	return result, nil
+}
+
+// drive lets the clients work through the warm-up and the window. It returns when all of them have ended.
+func (r *run) drive(ctx context.Context) (*Result, []*client) {
+	cfg := r.cfg
 	if cfg.WarmUp == 0 {
-		r.phase.Store(phaseMeasure)
+		r.beginWindow()
 	}
 	clients := make([]*client, cfg.Clients)
 	var running sync.WaitGroup
@@ -39,10 +49,13 @@ func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 	watch := &watcher{cfg: cfg, clients: clients}
 	if cfg.WarmUp > 0 {
 		watch.follow(ctx, "warm-up", cfg.WarmUp)
-		r.phase.Store(phaseMeasure)
+		r.beginWindow()
 	}
 	measured := watch.follow(ctx, "measure", cfg.Duration)
 	r.phase.Store(phaseOver)
+	if r.transactions != nil {
+		r.transactions.windowEnds()
+	}
 	running.Wait()
 
 	result := newResult(cfg, measured)
@@ -52,13 +65,15 @@ func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 		}
 	}
 	result.finish()
-	if err := ctx.Err(); err != nil {
-		result.Interrupted = true
-		if len(result.Operations) == 0 {
-			return nil, err
-		}
+	result.Interrupted = ctx.Err() != nil
+	return result, clients
+}
+
+func (r *run) beginWindow() {
+	if r.transactions != nil {
+		r.transactions.windowBegins()
 	}
-	return result, nil
+	r.phase.Store(phaseMeasure)
 }
 
 // watcher turns the clients' live counters into progress.

@@ -20,11 +20,18 @@ const (
 	Scan
 	// ReadModifyWrite gets a key and puts it again; its latency is that of both together.
 	ReadModifyWrite
+	// Transaction is one of Mixed.
+	Transaction
+	// Transfer moves money between two accounts of Bank, and Audit adds all of them up.
+	Transfer
+	Audit
+	// Increment adds one to a counter of Counters.
+	Increment
 
 	kinds
 )
 
-var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write"}
+var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write", "transaction", "transfer", "audit", "increment"}
 
 func (k Kind) String() string {
 	if k < 0 || k >= kinds {

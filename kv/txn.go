@@ -40,9 +40,9 @@ type Txn struct {
 	// contended are keys that are locked as soon as they are read, because they were in the way of an earlier attempt. It is shared with the
 	// attempts before.
 	contended map[string]bool
-	// failed is why the transaction cannot commit any more, if it is so.
-	failed error
-	ended  bool
+	// failed is why the transaction cannot commit any more, if it is so, and cause what it was made of.
+	failed, cause error
+	ended         bool
 }
 
 // Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. It lives no longer than ctx: then its locks
@@ -69,6 +69,9 @@ func (c *Client) beginTxn(ctx context.Context, begun Timestamp, o txnOptions, co
 // so an attempt succeeds at last.
 func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	t.Rollback()
+	if t.failed != nil {
+		t.client.coordinator.Restarted(t.cause)
+	}
 	return t.client.beginTxn(ctx, t.begun, t.options, t.contended)
 }
 
@@ -90,7 +93,7 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 	}
 	wrapped := t.client.wrapTxn(op, keyspace, key, err)
 	if t.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
-		t.failed = wrapped
+		t.failed, t.cause = wrapped, err
 		t.noteContended(wrapped)
 	}
 	return wrapped

@@ -13,8 +13,9 @@ type Snapshot struct {
 	// past is the moment of a SnapshotAt; the rest is not used then.
 	past Timestamp
 	reading
-	failed error
-	ended  bool
+	// failed is why the snapshot cannot be read any more, and cause what it was made of.
+	failed, cause error
+	ended         bool
 }
 
 // View runs f with a snapshot of the present: it shows every write that was acknowledged before f first read. It takes no lock, and
@@ -35,6 +36,7 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 		if stop := c.pauseRun(ctx, attempt); stop != nil {
 			return gaveUp(op, attempt, s.failed, stop)
 		}
+		c.coordinator.Restarted(s.cause)
 	}
 }
 
@@ -74,7 +76,7 @@ func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
 	}
 	wrapped := s.client.wrapTxn(op, keyspace, key, err)
 	if s.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
-		s.failed = wrapped
+		s.failed, s.cause = wrapped, err
 	}
 	return wrapped
 }

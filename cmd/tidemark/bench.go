@@ -56,6 +56,7 @@ The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it doe
 		a.benchOf("ycsb", "Run one of the standard YCSB workloads", `  tidemark bench ycsb --workload a --clients 64
   tidemark bench ycsb --workload e --output json`,
 			func(f benchFlags) (bench.Workload, error) { return bench.YCSB(f.workload) }),
+		a.benchTxnCommand(), a.benchBankCommand(), a.benchCountersCommand(),
 	)
 	return root
 }
@@ -74,16 +75,9 @@ func (a *app) benchOf(name, short, example string, workload func(benchFlags) (be
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.keyspace, "keyspace", defaultBenchKeyspace, "keyspace to work on")
-	flags.StringVar(&f.partitions, "partitions", "hash:8", "how to make the keyspace \""+defaultBenchKeyspace+"\" if it does not exist: hash:N or range")
-	flags.IntVar(&f.clients, "clients", 16, "closed loops at once")
-	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long to measure")
-	flags.DurationVar(&f.warmUp, "warm-up", 2*time.Second, "how long to run before measuring")
+	f.common(cmd, 16)
 	flags.Uint64Var(&f.records, "records", 100_000, "number of records")
 	flags.IntVar(&f.valueSize, "value-size", 256, "bytes in a value")
-	flags.Uint64Var(&f.seed, "seed", 1, "the same seed gives the same operations")
-	flags.DurationVar(&f.operationTimeout, "operation-timeout", 10*time.Second, "after how long an operation counts as failed")
-	flags.IntVar(&f.connections, "connections", 1, "connections to each node")
 	if name != "put" {
 		flags.BoolVar(&f.skipLoad, "skip-load", false, "the records are there from an earlier run: do not load them")
 	}
@@ -185,6 +179,20 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	if err != nil {
 		return err
 	}
+	return a.withBench(ctx, f, nil, func(client *kv.Client) error {
+		cfg.Classify = kvtarget.Classify
+		stop := a.benchProgress(&cfg)
+		result, err := bench.Run(ctx, kvtarget.New(client.Keyspace(f.keyspace)), cfg)
+		stop()
+		if err != nil {
+			return err
+		}
+		return a.showBench(result)
+	})
+}
+
+// withBench runs do with a client, when the keyspace is there.
+func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, do func(*kv.Client) error) error {
 	if f.connections < 1 {
 		return usagef("--connections %d: at least one is needed", f.connections)
 	}
@@ -192,7 +200,7 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	if err != nil {
 		return err
 	}
-	client, err := a.connect(ctx, kv.WithConnectionsPerNode(f.connections))
+	client, err := a.connect(ctx, append(options, kv.WithConnectionsPerNode(f.connections))...)
 	if err != nil {
 		return err
 	}
@@ -200,14 +208,7 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	if err := ensureBenchKeyspace(ctx, client, f.keyspace, by); err != nil {
 		return err
 	}
-	cfg.Classify = kvtarget.Classify
-	stop := a.benchProgress(&cfg)
-	result, err := bench.Run(ctx, kvtarget.New(client.Keyspace(f.keyspace)), cfg)
-	stop()
-	if err != nil {
-		return err
-	}
-	return a.showBench(result)
+	return do(client)
 }
 
 // ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other.

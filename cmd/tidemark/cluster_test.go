@@ -284,6 +284,15 @@ func TestBenchVerbs(t *testing.T) {
 			t.Errorf("bench %v: %s", args, out)
 		}
 	}
+	for _, args := range [][]string{
+		{"txn", "--keys-per-txn", "3", "--partitions-per-txn", "2", "--contention", "0.9", "--records", "500"}, {"txn", "--writes", "0", "--records", "500"},
+		{"bank", "--accounts", "10", "--commit-wait"}, {"counters", "--counters", "2"},
+	} {
+		out := b.ok(append(append([]string{"bench"}, args...), "--duration", "300ms", "--warm-up", "0s", "--clients", "4", "-o", "json")...)
+		if !strings.Contains(out, `"restart_share"`) || !strings.Contains(out, `"errors": 0`) {
+			t.Errorf("bench %v: %s", args, out)
+		}
+	}
 	b.fails(exitNotFound, "no-such-keyspace", append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
 	b.ok("keyspace", "create", "bench-empty", "--partitions", "hash:2")
 	got := b.run("", exitFailed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)

@@ -2,14 +2,18 @@ package coordinator
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // metrics of one Coordinator.
 type metrics struct {
 	commits   *prometheus.CounterVec
 	failures  *prometheus.CounterVec
+	restarts  *prometheus.CounterVec
 	pushed    prometheus.Counter
 	refreshes *prometheus.CounterVec
 
@@ -27,6 +31,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_client_transaction_failures_total",
 			Help: "Attempts of transactions that were not committed, by reason. Most are run again.",
 		}, []string{"reason"}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_restarts_total",
+			Help: "Times that a transaction, or a snapshot of the present, was run again from its beginning, by what was in the way.",
+		}, []string{"reason"}),
 		pushed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidemark_client_transaction_pushed_total",
 			Help: "Times that a transaction was pushed by a reader while it was about to be committed.",
@@ -40,7 +48,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	m.registerer = r
-	for _, c := range []prometheus.Collector{m.commits, m.failures, m.pushed, m.refreshes} {
+	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			return nil, err
@@ -55,6 +63,27 @@ func (m *metrics) unregister() {
 		m.registerer.Unregister(c)
 	}
 	m.collectors = nil
+}
+
+// Restarted counts that what failed with err is run again.
+func (c *Coordinator) Restarted(err error) {
+	c.metrics.restarts.WithLabelValues(restartReason(err)).Inc()
+}
+
+func restartReason(err error) string {
+	var e *Error
+	if !errors.As(err, &e) && !errors.As(classify(0, err), &e) {
+		return "other"
+	}
+	switch {
+	case e.Kind == ErrConflict:
+		return "conflict"
+	case e.Kind != ErrAborted:
+		return "other"
+	case e.Reason == kvpb.AbortReason_NO_REASON:
+		return "aborted"
+	}
+	return strings.ToLower(e.Reason.String())
 }
 
 // failed counts why an attempt ended.

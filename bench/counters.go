@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// Counters adds one to a counter with every transaction. At the end the counters have what was added to them.
+type Counters struct {
+	// Counters is how many there are, all as likely; default 1.
+	Counters int
+	// Lock has a transaction lock the counter as it reads it.
+	Lock bool
+
+	run  *transactionRun
+	keys [][]byte
+	// added counts increments that were committed, and perhaps those that may have been.
+	added, perhaps atomic.Uint64
+}
+
+func (c *Counters) name() string { return "counters" }
+
+func (c *Counters) about() string {
+	how := ""
+	if c.Lock {
+		how = ", locked as they are read"
+	}
+	return fmt.Sprintf("%d counters%s", c.Counters, how)
+}
+
+func (c *Counters) withDefaults() error {
+	if c.Counters == 0 {
+		c.Counters = 1
+	}
+	if c.Counters < 1 || c.Counters > maxAccounts {
+		return fmt.Errorf("counters: %d is not between 1 and %d", c.Counters, maxAccounts)
+	}
+	return nil
+}
+
+func (c *Counters) prepare(ctx context.Context, r *transactionRun) error {
+	c.run, r.cfg.Records, r.cfg.ValueSize = r, uint64(c.Counters), 8
+	c.keys = numberedKeys(r.cfg.KeyPrefix+"counter-", c.Counters)
+	return setNumbers(ctx, r.store, c.keys, 0)
+}
+
+func (c *Counters) draw(random *rand.Rand) (Kind, func(context.Context) error) {
+	key := c.keys[random.IntN(len(c.keys))]
+	return Increment, func(ctx context.Context) error {
+		err := c.run.update(ctx, func(tx Tx) error {
+			value, err := tx.Get(ctx, key, c.Lock)
+			if err != nil {
+				return err
+			}
+			n, err := number(key, value)
+			if err != nil {
+				return err
+			}
+			return tx.Put(key, numberValue(n+1))
+		})
+		switch {
+		case err == nil:
+			c.added.Add(1)
+		case c.run.store.Uncertain(err):
+			c.perhaps.Add(1)
+		}
+		return err
+	}
+}
+
+func (c *Counters) verify(ctx context.Context) (string, error) {
+	sum, err := addUp(ctx, c.run.store, c.keys)
+	if err != nil {
+		return "", err
+	}
+	added, perhaps := c.added.Load(), c.perhaps.Load()
+	if sum < added || sum > added+perhaps {
+		return "", fmt.Errorf("%w: the counters have %d in all; %d increments were acknowledged, and %d more may have been made", ErrWrongTotal, sum, added, perhaps)
+	}
+	return fmt.Sprintf("the counters have %d in all: every increment is there", sum), nil
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+)
+
+// Mixed is transactions over a number of keys in a number of partitions, of records that are loaded first.
+type Mixed struct {
+	// KeysPerTxn is how many different keys a transaction has to do with, and PartitionsPerTxn in how many partitions they lie, as evenly as
+	// can be. Both default to 1.
+	KeysPerTxn, PartitionsPerTxn int
+	// Reads is how many of the keys, from the first on, are read, and Writes how many, from the last back, are written. Negative is none,
+	// 0 all.
+	Reads, Writes int
+	// Contention is the skew with which the keys of a partition are drawn: 0 is none, every key is as likely; below 1, the key of rank r
+	// is drawn with probability proportional to 1/r^Contention. 0.99 is what YCSB has.
+	Contention float64
+	// Lock has keys that will be written locked as soon as they are read.
+	Lock bool
+
+	run        *transactionRun
+	values     *values
+	partitions []mixedPartition
+}
+
+// mixedPartition is the records that lie in one partition.
+type mixedPartition struct {
+	records []uint64
+	zipf    *zipf // nil without contention
+}
+
+func (m *Mixed) name() string { return "txn" }
+
+func (m *Mixed) about() string {
+	how := ""
+	if m.Lock {
+		how = " under a lock"
+	}
+	return fmt.Sprintf("%d keys in %d of %d partitions, %d read%s, %d written, contention %g", m.KeysPerTxn, m.PartitionsPerTxn, len(m.partitions),
+		max(m.Reads, 0), how, max(m.Writes, 0), m.Contention)
+}
+
+func (m *Mixed) withDefaults() error {
+	m.KeysPerTxn, m.PartitionsPerTxn = max(m.KeysPerTxn, 1), max(m.PartitionsPerTxn, 1)
+	if m.Reads == 0 {
+		m.Reads = m.KeysPerTxn
+	}
+	if m.Writes == 0 {
+		m.Writes = m.KeysPerTxn
+	}
+	switch reads, writes := max(m.Reads, 0), max(m.Writes, 0); {
+	case m.PartitionsPerTxn > m.KeysPerTxn:
+		return fmt.Errorf("%d keys do not lie in %d partitions", m.KeysPerTxn, m.PartitionsPerTxn)
+	case reads > m.KeysPerTxn || writes > m.KeysPerTxn:
+		return fmt.Errorf("a transaction of %d keys cannot read %d and write %d of them", m.KeysPerTxn, reads, writes)
+	case reads+writes < m.KeysPerTxn:
+		return fmt.Errorf("a transaction of %d keys that reads %d and writes %d leaves some alone", m.KeysPerTxn, reads, writes)
+	case !(m.Contention >= 0 && m.Contention < 1):
+		return fmt.Errorf("contention %g: it is at least 0 and below 1", m.Contention)
+	}
+	return nil
+}
+
+func (m *Mixed) prepare(ctx context.Context, r *transactionRun) error {
+	m.run, m.values = r, newValues(r.cfg.Seed, r.cfg.ValueSize)
+	if !r.cfg.SkipLoad {
+		if err := Load(ctx, r.store, r.cfg); err != nil {
+			return err
+		}
+	}
+	places := make(map[uint64]int)
+	for n := range r.cfg.Records {
+		partition, err := r.store.PartitionOf(ctx, appendKey(nil, r.cfg.KeyPrefix, n))
+		if err != nil {
+			return err
+		}
+		at, known := places[partition]
+		if !known {
+			at = len(m.partitions)
+			places[partition] = at
+			m.partitions = append(m.partitions, mixedPartition{})
+		}
+		m.partitions[at].records = append(m.partitions[at].records, n)
+	}
+	if len(m.partitions) < m.PartitionsPerTxn {
+		return fmt.Errorf("the %d records lie in %d partitions, and a transaction is to have keys in %d", r.cfg.Records, len(m.partitions), m.PartitionsPerTxn)
+	}
+	most := (m.KeysPerTxn + m.PartitionsPerTxn - 1) / m.PartitionsPerTxn
+	for i := range m.partitions {
+		p := &m.partitions[i]
+		if len(p.records) < most {
+			return fmt.Errorf("a transaction is to have %d keys in one partition, and one of them holds only %d of the %d records", most, len(p.records), r.cfg.Records)
+		}
+		if m.Contention > 0 {
+			p.zipf = newZipf(uint64(len(p.records)), m.Contention)
+		}
+	}
+	return nil
+}
+
+// choose draws the records of a transaction, all different, in random order of partitions.
+func (m *Mixed) choose(random *rand.Rand) []uint64 {
+	chosen := make([]uint64, 0, m.KeysPerTxn)
+	places := random.Perm(len(m.partitions))[:m.PartitionsPerTxn]
+	for i := range m.KeysPerTxn {
+		p := &m.partitions[places[i%len(places)]]
+		for {
+			n := p.draw(random)
+			if !contains(chosen, n) {
+				chosen = append(chosen, n)
+				break
+			}
+		}
+	}
+	return chosen
+}
+
+func (p *mixedPartition) draw(random *rand.Rand) uint64 {
+	if p.zipf == nil {
+		return p.records[random.IntN(len(p.records))]
+	}
+	return p.records[p.zipf.draw(random)]
+}
+
+func contains(all []uint64, n uint64) bool {
+	for _, x := range all {
+		if x == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Mixed) draw(random *rand.Rand) (Kind, func(context.Context) error) {
+	chosen := m.choose(random)
+	keys, values := make([][]byte, len(chosen)), make([][]byte, len(chosen))
+	for i, n := range chosen {
+		keys[i], values[i] = appendKey(nil, m.run.cfg.KeyPrefix, n), m.values.draw(random)
+	}
+	firstWrite := len(keys) - max(m.Writes, 0)
+	return Transaction, func(ctx context.Context) error {
+		if firstWrite == len(keys) {
+			_, err := m.run.store.Snapshot(ctx, keys)
+			return err
+		}
+		return m.run.update(ctx, func(tx Tx) error {
+			for i := range max(m.Reads, 0) {
+				if _, err := tx.Get(ctx, keys[i], m.Lock && i >= firstWrite); err != nil {
+					return err
+				}
+			}
+			for i := firstWrite; i < len(keys); i++ {
+				if err := tx.Put(keys[i], values[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func (m *Mixed) verify(context.Context) (string, error) { return "", nil }
