@@ -101,7 +101,17 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 	case record.Decided():
 		return Decision{Status: record.Status()}
 	case record == nil && i.Started.Less(p.Threshold):
-		return tooOld(i, p)
+		// What asks has met a lock of it, and that lock's write is in no committed transaction:
+		//
+		//   - It did not commit. A COMMITTED record stays until each participant has answered that it has no lock of it any more
+		//     (Record.Collectible). If a Prepare comes again to one after that, it finds the version at the commit timestamp and prepares
+		//     above it, or that version may be collected already, and it is refused because the attempt began below that
+		//     partition's threshold. So the lock that was met is a late one at most, which goes without effect however it is resolved.
+		//   - It never will. Thresholds only rise, and DecideEnd and a one-phase commit refuse what began below.
+		//
+		// Nothing has to be written for that to stay so. (Who asks for the end is told less: his transaction may have been committed, and
+		// be resolved and forgotten.)
+		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
 	case q.Kind == kvpb.PushRequest_ABORT && Older(q.PusherBegun, q.Pusher, i.Begun, i.ID):

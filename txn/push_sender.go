@@ -41,7 +41,7 @@ type PushSenderConfig struct {
 	Timeout time.Duration
 }
 
-// PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions. Its errors are the route.Sender's
+// PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions, and a Resolver. Its errors are the route.Sender's
 // (*route.Error, with the coordinator's code if it has answered), ErrPushersBusy and ErrPusherClosed.
 //
 // Every push on its way has a goroutine, which ends at the push's deadline at the latest. No two pushes share a request, alike as they
@@ -53,6 +53,10 @@ type PushSender struct {
 	cancel context.CancelFunc
 
 	running sync.WaitGroup // begun under mu, and not once closed
+
+	// resting and locate are Resolve's; locate is a test's to replace.
+	resting resting
+	locate  func(*route.Table, Participant) (keys.PartitionID, bool)
 
 	mu struct {
 		sync.Mutex
@@ -71,7 +75,7 @@ func NewPushSender(c PushSenderConfig) *PushSender {
 	if c.Timeout <= 0 {
 		c.Timeout = 2 * time.Second
 	}
-	s := &PushSender{config: c}
+	s := &PushSender{config: c, locate: locate}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -97,12 +101,8 @@ func (s *PushSender) push(q *kvpb.PushRequest, info Info, done func(*kvpb.Transa
 	case s.mu.inFlight >= s.config.InFlight:
 		return ErrPushersBusy
 	}
-	if s.mu.sender == nil {
-		sender, err := s.config.Open()
-		if err != nil {
-			return fmt.Errorf("push of transaction %s: %w", info.ID, err)
-		}
-		s.mu.sender = sender
+	if err := s.openLocked(); err != nil {
+		return fmt.Errorf("push of transaction %s: %w", info.ID, err)
 	}
 	s.mu.inFlight++
 	sender := s.mu.sender
@@ -117,6 +117,32 @@ func (s *PushSender) push(q *kvpb.PushRequest, info Info, done func(*kvpb.Transa
 		done(status, err)
 	})
 	return nil
+}
+
+// openLocked makes sure that there is a Sender.
+func (s *PushSender) openLocked() error {
+	if s.mu.sender != nil {
+		return nil
+	}
+	sender, err := s.config.Open()
+	if err == nil {
+		s.mu.sender = sender
+	}
+	return err
+}
+
+// open returns the Sender, which is good until running.Done is called.
+func (s *PushSender) open() (Sender, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return nil, ErrPusherClosed
+	}
+	if err := s.openLocked(); err != nil {
+		return nil, err
+	}
+	s.running.Add(1)
+	return s.mu.sender, nil
 }
 
 // ask sends one push.

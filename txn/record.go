@@ -134,8 +134,19 @@ func (r *Record) validate() error {
 // Decided reports whether the record says COMMITTED or ABORTED, and so will for ever. A nil record is not decided.
 func (r *Record) Decided() bool { return r != nil && r.State != kvpb.TransactionState_PENDING }
 
-// Collectible reports whether garbage collection may remove the record: it is decided, and every request that would make it anew is
-// refused under that threshold.
-func (r *Record) Collectible(threshold hlc.Timestamp) bool {
+// Collectible reports whether garbage collection may remove the record: it is decided, every request that would make it anew is refused
+// under that threshold, and nobody needs it to tell what became of a lock. resolved says that each of its participants was found
+// to have no lock of the transaction any more; what was aborted needs no record for that (see DecidePush).
+func (r *Record) Collectible(threshold hlc.Timestamp, resolved bool) bool {
+	return r.Over(threshold) && (resolved || !r.MayHaveLocks())
+}
+
+// Over reports whether the record is decided, and every request that would make it anew is refused under the threshold.
+func (r *Record) Over(threshold hlc.Timestamp) bool {
 	return r.Decided() && r.Finished.LessEq(threshold)
+}
+
+// MayHaveLocks reports whether the transaction is committed and has had locks that turn into versions, in the partitions of its participants.
+func (r *Record) MayHaveLocks() bool {
+	return r.State == kvpb.TransactionState_COMMITTED && len(r.Participants) > 0
 }

@@ -78,9 +78,11 @@ func (s *scenario) command() string {
 		}
 		s.infos[name] = i
 		return "ok\n"
-	case "collect": // threshold=TIME
+	case "collect": // threshold=TIME [resolved=NAME]
 		s.present.Threshold = s.time("threshold")
-		maps.DeleteFunc(s.records, func(_ string, r *Record) bool { return r.Collectible(s.present.Threshold) })
+		var resolved string
+		s.d.MaybeScanArgs(s.t, "resolved", &resolved)
+		maps.DeleteFunc(s.records, func(name string, r *Record) bool { return r.Collectible(s.present.Threshold, name == resolved) })
 		return s.show()
 	case "show":
 		return s.show()

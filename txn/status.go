@@ -1,8 +1,10 @@
 package txn
 
 import (
+	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -28,4 +30,20 @@ type Pusher interface {
 	// perhaps before it returns (so the caller must hold no lock that done takes), with how the transaction stands at some moment
 	// after the call, or with why that cannot be told now. The request must not be changed afterwards.
 	Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus, error))
+}
+
+// Committed is a committed transaction, and where it has had locks.
+type Committed struct {
+	ID ID
+	// At is the commit timestamp.
+	At           hlc.Timestamp
+	Participants []Participant
+}
+
+// Resolver ends the locks of committed transactions wherever they are.
+type Resolver interface {
+	// Resolve has the locks of the transactions ended in all partitions of their participants. settled[i] says that each of those of
+	// all[i] has answered that there is none any more, or is gone with its keyspace; otherwise it is to be asked again at another time. It
+	// returns when all is answered or given up, which is no later than ctx ends. Nothing of all is changed or kept.
+	Resolve(ctx context.Context, all []Committed) (settled []bool)
 }

@@ -59,6 +59,8 @@ type Config struct {
 
 	// Pusher reaches the coordinators of transactions that are in the way. Default: none; they are waited for only.
 	Pusher txn.Pusher
+	// Resolver ends the locks of committed transactions in other partitions. Default: none; the records of such transactions are kept for ever.
+	Resolver txn.Resolver
 	// Limits bound each replica.
 	Limits replica.Limits
 	// GCWindow is for keyspaces that do not say. Default 1 h.

@@ -210,7 +210,10 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	if len(c.locks) > 0 {
 		r.changeLocksLocked(c.locks)
 	}
-	r.mu.mayHaveRecords = r.mu.mayHaveRecords || c.records
+	if c.records {
+		r.mu.mayHaveRecords = true
+		r.mu.recordsSet++
+	}
 	for _, o := range own {
 		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
 			continue

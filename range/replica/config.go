@@ -60,6 +60,9 @@ type Node struct {
 	Silent func(node keys.NodeID) bool
 	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it they are waited for only.
 	Pusher txn.Pusher
+	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without it the records of transactions that have
+	// had locks are kept for ever.
+	Resolver txn.Resolver
 	// Random is for jitter. Default: the runtime's.
 	Random func() uint64
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.

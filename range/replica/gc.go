@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Garbage collection is two kinds of entry. The first raises the threshold: nothing below it can be read from then on. The
@@ -119,102 +116,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 // errNothingToDo ends the evaluation of a command that has nothing to propose.
 var errNothingToDo = errors.New("nothing to do")
 
-// collectRecords removes the records of DeleteRange whose retries would be refused, and those of transactions that nobody can ask about.
-func (r *Replica) collectRecords(ctx context.Context) error {
-	for more := true; more; {
-		err := r.command(ctx, kindRemove, func(e *evaluation, _ *payload) (bool, error) {
-			found, err := r.oldRecords(keys.PartitionSpan(e.descriptor), *r.threshold.Load())
-			if err != nil {
-				return false, err
-			}
-			if more = len(found.old) == gcChunk.Versions; !more {
-				r.mu.Lock()
-				// Nothing is in flight while this is evaluated.
-				r.mu.mayHaveRecords = found.transactions
-				r.mu.Unlock()
-			}
-			if len(found.old) == 0 {
-				return false, errNothingToDo
-			}
-			e.batch = r.state.NewBatch()
-			for _, key := range found.old {
-				if err := e.batch.Delete(key, nil); err != nil {
-					return false, err
-				}
-			}
-			return true, nil
-		})
-		if err != nil && !errors.Is(err, errNothingToDo) {
-			return err
-		}
-	}
-	return nil
-}
-
-// foundRecords is what a look at the anchored records found.
-type foundRecords struct {
-	// old are the keys of those that may go.
-	old [][]byte
-	// transactions says that records of transactions stay.
-	transactions bool
-}
-
-// oldRecords finds records that may go at a threshold, one chunk at most.
-func (r *Replica) oldRecords(span keys.Span, threshold hlc.Timestamp) (found foundRecords, err error) {
-	anchors := keys.AnchorSpan(span)
-	i, err := r.state.NewIter(&pebble.IterOptions{LowerBound: anchors.Start, UpperBound: anchors.End})
-	if err != nil {
-		return found, err
-	}
-	defer func() {
-		if closeErr := i.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	for i.First(); i.Valid() && len(found.old) < gcChunk.Versions; i.Next() {
-		_, suffix, err := keys.DecodeAnchorKey(i.Key())
-		if err != nil {
-			return found, fmt.Errorf("%w: %w", errRecord, err)
-		}
-		of, _ := txn.Classify(suffix)
-		if of == txn.AnchoredLock {
-			continue // it goes when its transaction is over
-		}
-		value, err := i.ValueAndErr()
-		if err != nil {
-			return found, err
-		}
-		var old bool
-		if of == txn.AnchoredRecord {
-			old, err = oldTransaction(value, threshold)
-			found.transactions = found.transactions || !old
-		} else {
-			old, err = oldDeletedRange(value, threshold)
-		}
-		if err != nil {
-			return found, fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
-		}
-		if old {
-			found.old = append(found.old, append([]byte(nil), i.Key()...))
-		}
-	}
-	return found, i.Error()
-}
-
 func oldDeletedRange(value []byte, threshold hlc.Timestamp) (bool, error) {
 	record, err := decodeDeletedRange(value)
 	return record.timestamp.LessEq(threshold), err
-}
-
-// oldTransaction: what is decided goes when the threshold has come to that; what is pending when nothing was heard of it since. Its
-// transaction began below the threshold then, so nobody makes the record anew.
-func oldTransaction(value []byte, threshold hlc.Timestamp) (bool, error) {
-	record, err := txn.DecodeRecord(value)
-	if err != nil {
-		return false, err
-	}
-	if record.Decided() {
-		return record.Collectible(threshold), nil
-	}
-	return record.Heard < threshold.Wall && record.Started.Less(threshold), nil
 }

@@ -75,9 +75,12 @@ type member struct {
 	dir     string
 	node    *Node
 	pusher  *testPusher
-	skew    time.Duration
-	state   *engine.State
-	replica *Replica
+	// settled are the transactions whose participants answer, and asked are those that they were asked about.
+	settled  map[string]bool
+	resolved []string
+	skew     time.Duration
+	state    *engine.State
+	replica  *Replica
 
 	mu         sync.Mutex
 	leadership group.Leadership
@@ -100,6 +103,7 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 		m.pusher = &testPusher{}
 		m.node = &Node{
 			Pusher:   m.pusher,
+			Resolver: m,
 			Random:   func() uint64 { return 0 },
 			Clock:    hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
 			Limits:   limits,

@@ -92,6 +92,8 @@ type Replica struct {
 		records map[txn.ID]flightRecord
 		// mayHaveRecords: there may be transaction records for garbage collection to look at.
 		mayHaveRecords bool
+		// recordsSet counts the batches of entries that have set transaction records.
+		recordsSet uint64
 		// foreign is at or above every version that a transaction's commit put above the timestamp at which it was prepared here: what
 		// is at or below may have been acknowledged before this node's clock had come to it.
 		foreign hlc.Timestamp

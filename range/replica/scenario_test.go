@@ -35,7 +35,8 @@ import (
 //	flush N, crash N, reopen N    the state database; crash loses what is not flushed
 //	snapshot from=N to=N
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
-//	gc window=MS                  the leader (auto-committed) collects garbage
+//	gc window=MS [chunk=K]        the leader (auto-committed) collects garbage, K versions or records at a time
+//	settle N NAME                 from now on the participants of the transaction answer replica N that it has no lock left
 //	transaction NAME begun=MS [started=MS] [anchor=K]
 //	wait N MS                     replica N's waiting requests get older
 //	answer N NAME (pending|committed|aborted|error) [at=T]   replica N's questions about a transaction are answered
@@ -178,10 +179,18 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		next.Generation = uint64(option(s.t, d, "generation", 2))
 		s.auto(&out, func(ctx context.Context, r *Replica) error { return r.ChangeDescriptor(ctx, next) })
 	case "gc":
+		defer func(n int) { gcChunk.Versions = n }(gcChunk.Versions)
+		gcChunk.Versions = option(s.t, d, "chunk", gcChunk.Versions)
 		s.auto(&out, func(ctx context.Context, r *Replica) error {
 			r.SetGCWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
 			result, err := r.CollectGarbage(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
 			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold), result.Versions)
+			for _, m := range s.c.members {
+				for _, line := range m.resolved {
+					fmt.Fprintln(&out, line)
+				}
+				m.resolved = nil
+			}
 			return err
 		})
 	case "state":
@@ -255,7 +264,7 @@ func (s *scenario) parseRequest(line string) Pending {
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		name, value, found := strings.Cut(word, "=")
-		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit keys spans least read-at ", " "+name+" ") {
+		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit participants keys spans least read-at ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)

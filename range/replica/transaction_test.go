@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -13,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // testPusher keeps questions until the test answers them.
@@ -67,6 +69,21 @@ func (p *testPusher) take(id string) (taken []outgoingPush) {
 	}
 	p.asked, p.fresh = rest, 0
 	return taken
+}
+
+// Resolve implements txn.Resolver.
+func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
+	settled := make([]bool, len(all))
+	for i, c := range all {
+		name := shortID(c.ID.Bytes())
+		var in []string
+		for _, p := range c.Participants {
+			in = append(in, string(p.Key))
+		}
+		m.resolved = append(m.resolved, fmt.Sprintf("resolves %s at %s in %s", name, stamp(c.At), strings.Join(in, ", ")))
+		settled[i] = m.settled[name]
+	}
+	return settled
 }
 
 // lockTime is the time by which waiting is measured.
@@ -178,6 +195,12 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 				}
 			}}})
 		}
+	case "settle": // NAME: from now on its participants answer that there is no lock left
+		m := s.member(d, "")
+		if m.settled == nil {
+			m.settled = map[string]bool{}
+		}
+		m.settled[d.CmdArgs[1].Key] = true
 	case "sweep":
 		s.c.mu.Lock()
 		s.c.mu.Unlock()
@@ -219,7 +242,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 // parseTransactional reads a request of a transaction:
 //
 //	prepare NAME K=V,K=-,K=lock,K=unlock,... [least=T] [values] [one-phase] [wait] [keys=K,K] [spans=A:B,A:B] [read-at=T]
-//	end NAME commit=T | end NAME abort            [wait]
+//	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
 //	heartbeat NAME | resolve NAME commit=T | resolve NAME abort
 //	refresh NAME at=T to=T [keys=K,K] [spans=A:B,A:B]
@@ -280,8 +303,13 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		}
 		q.Command = &kvpb.Request_Prepare{Prepare: p}
 	case "end":
-		q.Command = &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: x, Commit: options["commit"] != "", CommitTimestamp: at("commit"), CommitWait: has("wait")}}
+		end := &kvpb.EndTransactionRequest{Transaction: x, Commit: options["commit"] != "", CommitTimestamp: at("commit"), CommitWait: has("wait")}
+		if options["participants"] != "" {
+			for _, key := range strings.Split(options["participants"], ",") {
+				end.Participants = append(end.Participants, &kvpb.Participant{Keyspace: 7, Key: []byte(key)})
+			}
+		}
+		q.Command = &kvpb.Request_EndTransaction{EndTransaction: end}
 	case "push":
 		p := &kvpb.PushRequest{Pushee: x, Above: at("above"), Seen: rpc.ToTimestamp(hlc.Timestamp{Wall: s.c.physical.Now()})}
 		p.Kind = kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[strings.ToUpper(words[2])])

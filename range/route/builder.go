@@ -93,6 +93,7 @@ func (s *Sender) publishLocked(touched *changes) {
 	t := &Table{
 		Cluster:  s.mu.cluster,
 		Revision: s.mu.contents.revision,
+		youngest: old.youngest,
 		ids:      make(map[keys.KeyspaceID]*Keyspace, len(s.mu.contents.keyspaces)),
 		names:    make(map[string]*Keyspace, len(s.mu.contents.keyspaces)),
 		nodes:    old.nodes,
@@ -115,6 +116,7 @@ func (s *Sender) publishLocked(touched *changes) {
 			k = &Keyspace{ID: id, Info: info, partitions: arrange(byKeyspace[id])}
 		}
 		t.ids[id] = k
+		t.youngest = max(t.youngest, id)
 		if info.State == clusterpb.KeyspaceState_DROPPING {
 			continue
 		}

@@ -18,6 +18,8 @@ type Table struct {
 	names map[string]*Keyspace
 	ids   map[keys.KeyspaceID]*Keyspace
 	nodes map[keys.NodeID]*clusterpb.Node
+	// youngest is the highest id of a keyspace that any table of this sender has had. Ids are given in ascending order, and once.
+	youngest keys.KeyspaceID
 	// changed is closed when a newer table is published.
 	changed chan struct{}
 }
@@ -55,6 +57,10 @@ func (t *Table) KeyspaceByName(name string) *Keyspace { return t.names[name] }
 
 // KeyspaceByID finds a keyspace; nil if there is none.
 func (t *Table) KeyspaceByID(id keys.KeyspaceID) *Keyspace { return t.ids[id] }
+
+// Dropped reports whether a keyspace existed and does not any more. It is false for one of which nothing is known, which may be too
+// young for this table.
+func (t *Table) Dropped(id keys.KeyspaceID) bool { return t.ids[id] == nil && id <= t.youngest }
 
 // Hashed reports whether the keyspace is partitioned by hash.
 func (k *Keyspace) Hashed() bool { return k.Info.Partitioning == clusterpb.Partitioning_HASH }

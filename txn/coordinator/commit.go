@@ -224,7 +224,7 @@ func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timesta
 			return hlc.Timestamp{}, nil, err
 		}
 		d.last = at
-		response, err := t.toAnchor(ctx, d.request(ctx))
+		response, err := d.send(ctx)
 		if err == nil {
 			status := response.GetEndTransaction().GetStatus()
 			if status.GetState() == kvpb.TransactionState_COMMITTED {
@@ -257,18 +257,25 @@ func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timesta
 	}
 }
 
-// request asks for the commit at the last timestamp.
-func (d *decision) request(ctx context.Context) *kvpb.Request {
-	return &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+// send asks for the commit at the last timestamp.
+//
+// INVARIANT: a commit names every partition that may have a lock: the coordinator forgets the decision when those that it
+// was told of have no lock any more. So nothing is sent while it cannot be told where one of the keys lies.
+func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
+	places, err := d.t.c.placesOf(ctx, d.locks)
+	if err != nil {
+		return nil, err
+	}
+	return d.t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
 		Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last), CommitWait: d.wait,
-		Participants: participants(d.t.c.placesOf(ctx, d.locks)),
-	}}}
+		Participants: participants(places),
+	}}})
 }
 
 // settle goes on asking for a decision that the caller does not wait for any more, so that the locks need not be found by others.
 func (d *decision) settle(ctx context.Context) {
 	for {
-		response, err := d.t.toAnchor(ctx, d.request(ctx))
+		response, err := d.send(ctx)
 		status := response.GetEndTransaction().GetStatus()
 		var e *Error
 		if errors.As(classify(d.t.anchor.Keyspace, err), &e) && e.Kind == ErrAborted {

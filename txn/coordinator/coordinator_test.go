@@ -162,6 +162,33 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 	})
 }
 
+// The coordinator forgets a commit when the participants that it was told of have no lock left: so it is told of all, or of nothing yet.
+func TestACommitNamesEveryParticipant(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		hidden := 0
+		s.hide = func(k Key) error {
+			switch {
+			case s.sent["*kvpb.Request_Prepare"] < 3 || string(k.Key) != "a3" || hidden == 2:
+				return nil
+			case s.sent["*kvpb.Request_EndTransaction"] > 0:
+				t.Errorf("a commit was sent while a participant could not be located")
+			}
+			hidden++
+			return errors.New("a hole in the table")
+		}
+		x := begin(t, ctx, c)
+		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1"), put(k2("a3"), "1")}, Reads{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if hidden != 2 || len(s.participants) != 3 {
+			t.Errorf("hidden %d times, the participants are %v", hidden, s.participants)
+		}
+		if n := s.locksLeft(c); n != 0 {
+			t.Errorf("%d locks", n)
+		}
+	})
+}
+
 // A transaction that was wounded while it waits for a lock does not wait any longer than to its next heartbeat.
 func TestHeartbeatsEndAWait(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {

@@ -44,9 +44,13 @@ type fake struct {
 	// refused are the requests that were: a server that has refused a request does not execute a copy of it.
 	refused map[uint64]bool
 	// sent counts the requests by kind.
-	sent  map[string]int
-	late  sync.WaitGroup
-	ended bool
+	sent map[string]int
+	// hide, if set, says why a key cannot be located just now. It is called with mu held.
+	hide func(Key) error
+	// participants are those of the latest commit.
+	participants []*kvpb.Participant
+	late         sync.WaitGroup
+	ended        bool
 }
 
 type fakeVersion struct {
@@ -128,6 +132,11 @@ func (f *fake) cutLocked(i int) Place {
 func (f *fake) Locate(_ context.Context, k Key) (Place, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.hide != nil {
+		if err := f.hide(k); err != nil {
+			return Place{}, err
+		}
+	}
 	return f.placeLocked(k), nil
 }
 
@@ -250,6 +259,7 @@ func (f *fake) executeLocked(place Place, sequence uint64, q *Request) (response
 	case *kvpb.Request_Refresh:
 		return f.refreshLocked(place, c.Refresh)
 	case *kvpb.Request_EndTransaction:
+		f.participants = c.EndTransaction.Participants
 		response, err = f.endLocked(c.EndTransaction)
 		return response, err, false
 	case *kvpb.Request_HeartbeatTransaction:

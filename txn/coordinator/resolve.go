@@ -2,8 +2,10 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -13,21 +15,24 @@ type held struct {
 	key   []byte
 }
 
-// placesOf names each partition that holds some of the keys once, as far as can be told.
-func (c *Coordinator) placesOf(ctx context.Context, all []Key) []held {
-	var out []held
+// placesOf names each partition that holds some of the keys once. What was dropped with its keyspace is left out. With an error others
+// may be missing.
+func (c *Coordinator) placesOf(ctx context.Context, all []Key) (out []held, err error) {
 	seen := make(map[keys.PartitionID]bool)
 	for _, k := range all {
-		p, err := c.sender.Locate(ctx, k)
-		if err != nil {
-			continue // the keyspace is gone, or time is up
+		p, failed := c.sender.Locate(ctx, k)
+		if failed != nil {
+			if !errors.Is(failed, route.ErrNoKeyspace) {
+				err = failed
+			}
+			continue
 		}
 		if !seen[p.Partition] {
 			seen[p.Partition] = true
 			out = append(out, held{p, k.Key})
 		}
 	}
-	return out
+	return out, err
 }
 
 func participants(all []held) []*kvpb.Participant {
@@ -40,7 +45,7 @@ func participants(all []held) []*kvpb.Participant {
 
 // resolve ends the locks of a decided transaction, one request for each partition. What fails is left to those who meet it.
 func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key) {
-	places := c.placesOf(ctx, all)
+	places, _ := c.placesOf(ctx, all)
 	_ = inParallel(ctx, len(places), func(ctx context.Context, i int) error {
 		_, _ = c.sender.Send(ctx, &Request{
 			Place: places[i].place, Key: places[i].key, Write: true,

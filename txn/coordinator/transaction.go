@@ -99,8 +99,9 @@ func (t *Transaction) abort(more []Key) {
 		return
 	}
 	t.c.background(func(ctx context.Context) {
+		places, _ := t.c.placesOf(ctx, all) // of an aborted one nobody needs them all
 		r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: t.wire(), Participants: participants(t.c.placesOf(ctx, all)),
+			Transaction: t.wire(), Participants: participants(places),
 		}}})
 		status := r.GetEndTransaction().GetStatus()
 		if err != nil {

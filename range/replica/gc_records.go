@@ -1,0 +1,220 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// A record is collected when nobody can need it any more. Time alone does not tell that of a COMMITTED one: as long as there is a lock of
+// the transaction anywhere, whoever meets it has to be told that it is a write. The client resolves its locks when it
+// has committed, and so does whoever meets them, but a participant may have been without a quorum, or keep what is old for longer than this
+// partition does. So before such a record is removed, its participants are told the outcome once more, and
+// have to answer. That is cheap: one request to a partition speaks for a thousand transactions, and one that has nothing to resolve
+// proposes nothing. Nothing is stored of it either: a record goes in the same turn in which all have answered, or is asked
+// about anew in the next.
+
+// collectRecords removes the records of DeleteRange whose retries would be refused, and those of transactions that nobody can ask about.
+func (r *Replica) collectRecords(ctx context.Context) error {
+	var began uint64 // what recordsSet was at the first look
+	stay := false    // records of transactions were found that stay
+	for first, from := true, []byte(nil); first || from != nil; first = false {
+		chunk, err := r.settle(ctx, from)
+		if err != nil {
+			return err
+		}
+		from = chunk.next
+		collected := 0 // belongs to the command until that is done
+		err = r.command(ctx, kindRemove, func(e *evaluation, _ *payload) (bool, error) {
+			var found foundRecords
+			var err error
+			if e.descriptor.GetGeneration() != chunk.generation {
+				stay = true // it is not all of this partition any more
+			} else if found, err = r.oldRecords(chunk, *r.threshold.Load()); err != nil {
+				return false, err
+			}
+			stay = stay || found.transactions
+			// Nothing is in flight while this is evaluated.
+			r.mu.Lock()
+			if first {
+				began = r.mu.recordsSet
+			}
+			if chunk.next == nil && !stay && began == r.mu.recordsSet {
+				r.mu.mayHaveRecords = false
+			}
+			r.mu.Unlock()
+			if len(found.old) == 0 {
+				return false, errNothingToDo
+			}
+			collected = found.ended
+			e.batch = r.state.NewBatch()
+			for _, key := range found.old {
+				if err := e.batch.Delete(key, nil); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		})
+		switch {
+		case err == nil:
+			r.node.Metrics.recordsCollected.Add(float64(collected))
+		case !errors.Is(err, errNothingToDo):
+			return err
+		}
+	}
+	return nil
+}
+
+// recordChunk is a part of the anchored records, with what was found out about the transactions in it.
+type recordChunk struct {
+	// span is in state keys; next is where the next one begins, nil if there is none.
+	span keys.Span
+	next []byte
+	// generation is of the partition's span.
+	generation uint64
+	// settled are the committed transactions that have no lock anywhere any more.
+	settled map[txn.ID]struct{}
+}
+
+// settle looks at the records from a state key on, as many as are collected at once, and has the locks resolved of those committed
+// transactions whose time has come. It reads beside everything else: of a record that was decided long ago nothing changes.
+func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) {
+	d := r.Descriptor()
+	chunk := recordChunk{span: keys.AnchorSpan(keys.PartitionSpan(d)), generation: d.GetGeneration()}
+	if from != nil {
+		chunk.span.Start = from
+	}
+	threshold := *r.threshold.Load()
+	var old []txn.Committed
+	records, participants := 0, 0
+	if !r.enter() {
+		return chunk, ErrClosed
+	}
+	err := r.eachAnchored(chunk.span, func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
+		if n == gcChunk.Scanned || records == gcChunk.Versions || participants >= gcChunk.Scanned {
+			chunk.next = bytes.Clone(key)
+			chunk.span.End = chunk.next
+			return false, nil
+		}
+		if of != txn.AnchoredLock {
+			records++
+		}
+		if of != txn.AnchoredRecord {
+			return true, nil
+		}
+		record, err := txn.DecodeRecord(value)
+		if err != nil {
+			return false, err
+		}
+		if record.MayHaveLocks() && record.Over(threshold) {
+			participants += len(record.Participants)
+			old = append(old, txn.Committed{ID: id, At: record.Timestamp, Participants: record.Participants})
+		}
+		return true, nil
+	})
+	r.exit()
+	if err != nil || len(old) == 0 || r.node.Resolver == nil {
+		return chunk, err
+	}
+	chunk.settled = make(map[txn.ID]struct{}, len(old))
+	for i, settled := range r.node.Resolver.Resolve(ctx, old) {
+		if settled {
+			chunk.settled[old[i].ID] = struct{}{}
+		}
+	}
+	r.node.Metrics.recordsUnsettled.Add(float64(len(old) - len(chunk.settled)))
+	return chunk, ctx.Err()
+}
+
+// eachAnchored calls visit for what is anchored in a span of state keys, until it returns false. n counts the calls from 0; value
+// is good until visit returns, and nil for locks.
+func (r *Replica) eachAnchored(span keys.Span, visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error)) (err error) {
+	i, err := r.state.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := i.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	n := 0
+	for i.First(); i.Valid(); i.Next() {
+		_, suffix, err := keys.DecodeAnchorKey(i.Key())
+		if err != nil {
+			return fmt.Errorf("%w: %w", errRecord, err)
+		}
+		of, id := txn.Classify(suffix)
+		var value []byte
+		if of != txn.AnchoredLock {
+			if value, err = i.ValueAndErr(); err != nil {
+				return err
+			}
+		}
+		more, err := visit(n, i.Key(), of, id, value)
+		if err != nil {
+			return fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
+		}
+		if !more {
+			break
+		}
+		n++
+	}
+	return i.Error()
+}
+
+// foundRecords is what a look at the anchored records found.
+type foundRecords struct {
+	// old are the keys of those that may go.
+	old [][]byte
+	// ended counts the transactions among them, transactions says that records of others stay.
+	ended        int
+	transactions bool
+}
+
+// oldRecords finds the records of a chunk that may go at a threshold.
+func (r *Replica) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords, err error) {
+	err = r.eachAnchored(chunk.span, func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
+		var old bool
+		var err error
+		switch of {
+		case txn.AnchoredLock:
+			return true, nil // it goes when its transaction is over
+		case txn.AnchoredRecord:
+			_, settled := chunk.settled[id]
+			old, err = oldTransaction(value, threshold, settled)
+			if old {
+				found.ended++
+			} else {
+				found.transactions = true
+			}
+		default:
+			old, err = oldDeletedRange(value, threshold)
+		}
+		if old {
+			found.old = append(found.old, bytes.Clone(key))
+		}
+		return true, err
+	})
+	return found, err
+}
+
+// oldTransaction: what is decided goes when the threshold has come to that, and no lock is left that needs it; what is pending
+// when nothing was heard of it since. Its transaction began below the threshold then, so nobody makes the record anew.
+func oldTransaction(value []byte, threshold hlc.Timestamp, settled bool) (bool, error) {
+	record, err := txn.DecodeRecord(value)
+	if err != nil {
+		return false, err
+	}
+	if record.Decided() {
+		return record.Collectible(threshold, settled), nil
+	}
+	return record.Heard < threshold.Wall && record.Started.Less(threshold), nil
+}
