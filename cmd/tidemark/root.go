@@ -45,7 +45,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		}
 	}
 	add(groupServers, a.demoCommand(), a.startCommand())
-	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(), a.partitionsCommand())
+	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(), a.partitionsCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.scanCommand(), a.countCommand(),
 		a.txnCommand(), a.loadCommand(), a.dumpCommand())
 	add(groupMeasure, a.benchCommand())

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) debugCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "debug",
+		Short: "Look into a running cluster",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(a.debugTxnsCommand())
+	return root
+}
+
+func (a *app) debugTxnsCommand() *cobra.Command {
+	var most, waiters int
+	cmd := &cobra.Command{
+		Use:   "txns [NAME]",
+		Short: "List the transactions that hold locks, and who waits for them",
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the oldest locks first, and below
+each what waits for it, in the order in which it came. A transaction with locks in several partitions has a row for each of them.
+
+Of a transaction that holds locks the row has one of its keys, for how long that has been locked, how many keys of the partition it has locked,
+when it began (the older of two wins), and, if the partition decides about it and has a record of it, the state of that. Of what
+waits the row has the key that it wants, for how long, and whom it waits for; a wait that is no transaction's has no id.
+
+The leaders of the partitions are asked at different moments, so the rows need not fit together.`,
+		Example: `  tidemark debug txns
+  tidemark debug txns fruit --output json`,
+		Args:              arguments("at most a NAME", 0, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			if most < 1 || waiters < 0 {
+				return usagef("--max is at least 1, and --waiters at least 0")
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return a.withClient(ctx, func(client *kv.Client) error { return a.debugTxns(ctx, client, name, most, waiters) })
+		}),
+	}
+	cmd.Flags().IntVar(&most, "max", 100, "transactions with locks to list at most, those with the oldest locks")
+	cmd.Flags().IntVar(&waiters, "waiters", 10, "who waits for each of them, at most")
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) debugTxns(ctx context.Context, client *kv.Client, keyspace string, most, waiters int) error {
+	found, more, err := client.LiveTransactions(ctx, keyspace, most)
+	if err != nil {
+		return err
+	}
+	list := output.NewList(a.out, a.format,
+		output.Column{Name: "transaction"}, output.Column{Name: "does"}, output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
+		output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true}, output.Column{Name: "locks", Number: true},
+		output.Column{Name: "began"}, output.Column{Name: "state"}, output.Column{Name: "waits for"})
+	notShown := 0
+	for _, x := range found {
+		list.Row(x.ID, "lock", x.Key, x.OldestLock.Round(time.Millisecond), x.Keyspace, x.Partition, x.Locks, x.Begun, orNone(x.State), nil)
+		for i, w := range x.Waiters {
+			if i == waiters {
+				notShown += len(x.Waiters) - i
+				break
+			}
+			does := "wait to read"
+			if w.Write {
+				does = "wait to write"
+			}
+			list.Row(orNone(w.Transaction), does, w.Key, w.Waited.Round(time.Millisecond), x.Keyspace, x.Partition, nil, nil, nil, x.ID)
+		}
+	}
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if notShown > 0 {
+		a.say("%d more wait; --waiters shows more of them", notShown)
+	}
+	if more {
+		a.say("there are more transactions; --max shows more of them")
+	}
+	return nil
+}

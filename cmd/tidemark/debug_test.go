@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// One transaction holds a lock, another and a plain write wait for it, and a reader does not: that is what is shown.
+func TestDebugTxns(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "debug-txns", "--partitions", "hash:2")
+	b.ok("keyspace", "create", "debug-quiet", "--partitions", "range")
+	client, err := kv.Open(t.Context(), oneCluster.cluster.Endpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ks := client.Keyspace("debug-txns")
+	holder, err := client.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback()
+	if _, err := holder.GetForUpdate(t.Context(), ks, []byte("apple")); err == nil {
+		t.Fatal("a value without a write")
+	}
+	// Begun later, so it waits.
+	waiter, err := client.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer holder.Rollback()
+	waiting.Go(func() {
+		_, _ = waiter.GetForUpdate(t.Context(), ks, []byte("apple"))
+		waiter.Rollback()
+	})
+	waiting.Go(func() { _, _ = ks.Put(t.Context(), []byte("apple"), []byte("red")) })
+
+	type row struct {
+		Transaction, Does, Key, Keyspace, State string
+		WaitsFor                                string `json:"waits_for"`
+		Locks, Partition                        int
+	}
+	var rows []row
+	for len(rows) < 3 {
+		rows = nil
+		for line := range strings.Lines(b.ok("debug", "txns", "debug-txns", "-o", "json")) {
+			var r row
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			rows = append(rows, r)
+		}
+	}
+	if r := rows[0]; r.Does != "lock" || r.Key != "apple" || r.Keyspace != "debug-txns" || r.Locks != 1 || r.Partition == 0 || len(r.Transaction) != 32 || r.WaitsFor != "" {
+		t.Errorf("the holder: %+v", r)
+	}
+	transactions := 0
+	for _, r := range rows[1:] {
+		if r.Does != "wait to write" || r.Key != "apple" || r.WaitsFor != rows[0].Transaction {
+			t.Errorf("a waiter: %+v", r)
+		}
+		if r.Transaction != "" {
+			transactions++
+		}
+	}
+	if len(rows) != 3 || transactions != 1 {
+		t.Errorf("%d rows, %d transactions wait: %+v", len(rows), transactions, rows)
+	}
+	if all := b.ok("debug", "txns"); !strings.Contains(all, rows[0].Transaction) || !strings.Contains(all, "TRANSACTION") {
+		t.Errorf("of all keyspaces:\n%s", all)
+	}
+	if got := b.run("", exitOK, "debug", "txns", "debug-txns", "--waiters", "1"); strings.Count(got.out, "wait to write") != 1 || !strings.Contains(got.err, "1 more wait") {
+		t.Errorf("with one waiter: %+v", got)
+	}
+	b.want("", "debug", "txns", "debug-quiet", "-o", "json")
+	b.fails(exitNotFound, "no-such-keyspace", "debug", "txns", "no-such-keyspace")
+}
