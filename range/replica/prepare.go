@@ -147,7 +147,7 @@ type preparation struct {
 	// ts is the prepared timestamp, as far as it is known.
 	ts     hlc.Timestamp
 	values []*kvpb.GetResponse
-	// held are keys whose lock a later request of the transaction has laid already: this one is late.
+	// held are keys whose lock a later request of the transaction has laid already: this one is late, and leaves them alone.
 	held map[string]struct{}
 }
 
@@ -165,16 +165,18 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	for _, m := range mutations {
 		l := r.mu.locks.Get(text(m.Key))
 		own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
-		switch {
-		case m.Kind == kvpb.Mutation_UNLOCK:
-			all = all && !own
-		case own && l.Applied.Request == p.request():
-			prepared = hlc.Max(prepared, l.Applied.Prepared)
-		case own && l.Applied.Request.Client == p.w.pending.Client && l.Applied.Request.Sequence > p.w.pending.Request.Sequence:
+		// The requests of a transaction are numbered in their order, whichever of its connections a client sends them by.
+		late := own && l.Applied.Request.Sequence > p.w.pending.Request.Sequence
+		if late {
 			if p.held == nil {
 				p.held = make(map[string]struct{})
 			}
 			p.held[text(m.Key)] = struct{}{}
+		}
+		switch {
+		case m.Kind == kvpb.Mutation_UNLOCK:
+			all = all && (late || !own)
+		case late || own && l.Applied.Request == p.request():
 			prepared = hlc.Max(prepared, l.Applied.Prepared)
 		default:
 			all = false

@@ -89,6 +89,34 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 	})
 }
 
+// What was read under a lock is validated with the rest: the lock may be gone, and who took it away may have written.
+func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+			x := begin(t, ctx, c)
+			locked, err := x.Lock(ctx, hlc.Timestamp{}, k2("a0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.mu.Lock()
+			s.resolveLocked("2/a0", s.locks["2/a0"], &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED})
+			s.writeLocked("2/a0", fakeVersion{at: s.now().Next(), value: "other", txn: "other"})
+			s.mu.Unlock()
+			key := k2("a0")
+			if !written {
+				key = k2("a1")
+			}
+			_, err = x.Commit(ctx, []Write{put(key, "1")}, Reads{At: locked[0].At, Locked: []Key{k2("a0")}}, false)
+			if !errors.Is(err, ErrConflict) {
+				t.Errorf("written %t: %v", written, err)
+			}
+			if got := s.sent["*kvpb.Request_Prepare"]; got != 2 {
+				t.Errorf("%d prepares", got)
+			}
+		})
+	}
+}
+
 func TestCommitTimestampIsTheHighest(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		future := s.now().Add(time.Second)
