@@ -42,6 +42,7 @@ func sampleRecords() []Record {
 		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next(), Heard: 5,
 			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")}, {Key: make([]byte, keys.MaxKeySize)}}},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_COMMITTED, Waits: true, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next()},
 	}
 }
 
@@ -126,6 +127,8 @@ func TestMalformedIsRefused(t *testing.T) {
 	}{
 		{[]byte{}, "empty"},
 		{[]byte{9, 1}, "version 9"},
+		{record(0, func(r *Record) { r.Waits = true }), "not committed"},
+		{record(3, func(r *Record) { r.Waits = true }), "not committed"},
 		{record(0, func(r *Record) { r.State = 3 }), "unknown state 3"},
 		{record(0, func(r *Record) { r.State = -1 }), "unknown state"},
 		{record(0, func(r *Record) { r.Finished = r.Started.Next() }), "pending, and yet finished"},

@@ -72,7 +72,7 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: somebody has read below", i.ID, e.Timestamp, record.Timestamp),
 		}}
 	}
-	return decided(finished(record, i, p).commit(e.Timestamp, e.Participants))
+	return decided(finished(record, i, p).commit(e))
 }
 
 // DecideHeartbeat notes that a transaction's client lives.
@@ -144,8 +144,8 @@ func finished(record *Record, i *Info, p Present) *Record {
 	return next
 }
 
-func (r *Record) commit(at hlc.Timestamp, participants []Participant) *Record {
-	r.State, r.Timestamp, r.Participants = kvpb.TransactionState_COMMITTED, at, participants
+func (r *Record) commit(e *End) *Record {
+	r.State, r.Timestamp, r.Participants, r.Waits = kvpb.TransactionState_COMMITTED, e.Timestamp, e.Participants, e.Wait
 	return r
 }
 

@@ -25,6 +25,8 @@ type Record struct {
 	Finished hlc.Timestamp
 	// Participants are a key of each partition in which there were intents when the client ended the transaction.
 	Participants []Participant
+	// Waits: it was committed with commit wait, and nobody is told before every clock has passed its timestamp.
+	Waits bool
 }
 
 // Participant is a partition that a transaction writes to, by one of its keys.
@@ -37,16 +39,23 @@ type Participant struct {
 // recordVersion is the first byte of a stored Record:
 //
 //	version            1 byte
-//	state              1 byte: TransactionState + 1
+//	state              1 byte: TransactionState + 1, and the bit recordWaits
 //	reason             1 byte
 //	timestamp, begun, started, finished   wall and logical, uvarint each
 //	heard              uvarint
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
+// recordWaits is set in the byte of the state if Record.Waits.
+const recordWaits = 0x10
+
 // Append encodes the record. The fields must be such as Decode accepts.
 func (r *Record) Append(dst []byte) []byte {
-	dst = append(dst, recordVersion, byte(r.State)+1, byte(r.Reason))
+	state := byte(r.State) + 1
+	if r.Waits {
+		state |= recordWaits
+	}
+	dst = append(dst, recordVersion, state, byte(r.Reason))
 	for _, t := range [...]hlc.Timestamp{r.Timestamp, r.Begun, r.Started, r.Finished} {
 		dst = appendTimestamp(dst, t)
 	}
@@ -65,7 +74,8 @@ func DecodeRecord(data []byte) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("transaction record: %w", err)
 	}
-	r := Record{State: kvpb.TransactionState(d.byte("state")) - 1, Reason: kvpb.AbortReason(d.byte("reason"))}
+	state := d.byte("state")
+	r := Record{State: kvpb.TransactionState(state&^recordWaits) - 1, Waits: state&recordWaits != 0, Reason: kvpb.AbortReason(d.byte("reason"))}
 	r.Timestamp = d.timestamp("timestamp")
 	r.Begun, r.Started, r.Finished = d.timestamp("begun"), d.timestamp("started"), d.timestamp("finished")
 	r.Heard = int64(d.number("time", 1<<63-1))
@@ -97,6 +107,9 @@ func DecodeRecord(data []byte) (Record, error) {
 func (r *Record) validate() error {
 	if err := validateAge(r.Begun, r.Started); err != nil {
 		return err
+	}
+	if r.Waits && r.State != kvpb.TransactionState_COMMITTED {
+		return errors.New("not committed, and yet with commit wait")
 	}
 	switch r.State {
 	case kvpb.TransactionState_PENDING:

@@ -27,6 +27,8 @@ type End struct {
 	// Timestamp is the commit timestamp; zero if not Commit.
 	Timestamp    hlc.Timestamp
 	Participants []Participant
+	// Wait: with commit wait.
+	Wait bool
 }
 
 // ParseEnd looks at an EndTransaction.
@@ -35,7 +37,7 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &End{Transaction: info, Commit: q.Commit}
+	e := &End{Transaction: info, Commit: q.Commit, Wait: q.Commit && q.CommitWait}
 	bad := func(format string, args ...any) (*End, error) {
 		return nil, fmt.Errorf("transaction %s: "+format, append([]any{info.ID}, args...)...)
 	}

@@ -168,7 +168,7 @@ func decode(iter *pebble.Iterator) ([]byte, Version, error) {
 	if err != nil {
 		return nil, Version{}, corrupt(stateKey, err)
 	}
-	return key, Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, Value: value}, nil
+	return key, Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, Waits: h.Waits, Value: value}, nil
 }
 
 var errNoTimestamp = errors.New("it has no timestamp")

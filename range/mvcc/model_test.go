@@ -87,13 +87,15 @@ func (r row) String() string {
 	return fmt.Sprintf("%q@%s=%s:%q/%v", r.key, r.v.Timestamp, r.v.Kind, r.v.Value, r.v.Request)
 }
 
-// scan is what a scan without limits gives.
-func (m model) scan(o ScanOptions) ([]row, error) {
-	var rows []row
+// scan is what a scan without limits gives, and the highest timestamp of what it saw with commit wait.
+func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 	for _, key := range m.keysIn(o.Span, o.Reverse) {
 		v, found, err := m.getUncertain([]byte(key), o.At, o.UncertainUntil)
 		if err != nil {
-			return nil, err
+			return nil, waits, err
+		}
+		if found && v.Waits {
+			waits = hlc.Max(waits, v.Timestamp)
 		}
 		if found && v.Kind == KindValue {
 			if o.KeysOnly {
@@ -102,11 +104,11 @@ func (m model) scan(o ScanOptions) ([]row, error) {
 			rows = append(rows, row{key, v})
 		}
 	}
-	return rows, nil
+	return rows, waits, nil
 }
 
 func sameVersion(a, b Version) bool {
-	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request && bytes.Equal(a.Value, b.Value)
+	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request && a.Waits == b.Waits && bytes.Equal(a.Value, b.Value)
 }
 
 func sameRows(a, b []row) bool {
@@ -175,14 +177,11 @@ func TestBesideModel(t *testing.T) {
 						continue
 					}
 					v := Version{Timestamp: ts, Kind: KindValue, Request: genID.Draw(t, "id"), Value: genValue.Draw(t, "value")}
-					var err error
+					v.Waits = rapid.IntRange(0, 3).Draw(t, "waits") == 0
 					if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
 						v.Kind, v.Value = KindTombstone, nil
-						err = Delete(b, key, ts, v.Request)
-					} else {
-						err = Put(b, key, ts, v.Request, v.Value)
 					}
-					if err != nil {
+					if err := Write(b, key, ts, Header{v.Kind, v.Request, v.Waits}, v.Value); err != nil {
 						t.Fatal(err)
 					}
 					m.put(key, v)
@@ -254,7 +253,8 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 	if rapid.IntRange(0, 3).Draw(t, "uncertain") == 0 {
 		o.UncertainUntil = genTimestamp.Draw(t, "until")
 	}
-	want, wantErr := m.scan(o)
+	want, wantWaits, wantErr := m.scan(o)
+	var waits hlc.Timestamp
 	var got []row
 	var err error
 	page := o
@@ -275,6 +275,7 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 		if err != nil {
 			break
 		}
+		waits = hlc.Max(waits, result.Waits)
 		if result.Rows != rows || result.Bytes != bytesSeen {
 			t.Fatalf("scan %+v says %+v, emitted %d rows of %d bytes", page, result, rows, bytesSeen)
 		}
@@ -294,6 +295,9 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 	}
 	if !sameUncertainty(err, wantErr) {
 		t.Fatalf("scan %+v: error %v, want %v", o, err, wantErr)
+	}
+	if err == nil && waits != wantWaits {
+		t.Fatalf("scan %+v saw commit waits up to %s, want %s", o, waits, wantWaits)
 	}
 	if err == nil && !sameRows(got, want) {
 		t.Fatalf("scan %+v:\n got %v\nwant %v", o, got, want)

@@ -37,6 +37,8 @@ type ScanResult struct {
 	More bool
 	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is a copy.
 	Resume []byte
+	// Waits is the highest timestamp of what was seen of versions with commit wait, tombstones too; zero if there was none.
+	Waits hlc.Timestamp
 }
 
 // Rest is the part of a span that a scan with this result left out. It is meaningful only if More.

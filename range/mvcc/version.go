@@ -48,13 +48,15 @@ type Version struct {
 	Kind      Kind
 	// Request is who wrote it.
 	Request RequestID
+	// Waits: it was written with commit wait, and is nobody's to see before every clock has passed its timestamp.
+	Waits bool
 	// Value is empty for a tombstone. How long it is valid is said by the function that returns the Version.
 	Value []byte
 }
 
 // Header is the fixed part of what is stored for a version:
 //
-//	1 byte   kind; the upper four bits are for flags, of which there are none yet
+//	1 byte   kind; the upper four bits are for flags: the lowest of them is Waits, the others are 0
 //	8 bytes  client, big endian
 //	uvarint  sequence, in its shortest form
 //
@@ -62,14 +64,23 @@ type Version struct {
 type Header struct {
 	Kind    Kind
 	Request RequestID
+	// Waits is as in Version.
+	Waits bool
 }
+
+// flagWaits is set in the first byte.
+const flagWaits = 0x10
 
 // size is the length of the encoded header.
 func (h Header) size() int { return 1 + 8 + uvarintSize(h.Request.Sequence) }
 
 // append encodes the header.
 func (h Header) append(dst []byte) []byte {
-	dst = append(dst, byte(h.Kind))
+	first := byte(h.Kind)
+	if h.Waits {
+		first |= flagWaits
+	}
+	dst = append(dst, first)
 	dst = binary.BigEndian.AppendUint64(dst, h.Request.Client)
 	return binary.AppendUvarint(dst, h.Request.Sequence)
 }
@@ -80,9 +91,9 @@ func DecodeHeader(stored []byte) (Header, []byte, error) {
 	if len(stored) < 1+8+1 {
 		return Header{}, nil, fmt.Errorf("%d bytes are too few for a header", len(stored))
 	}
-	h := Header{Kind: Kind(stored[0]), Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}}
+	h := Header{Kind: Kind(stored[0] &^ flagWaits), Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}, Waits: stored[0]&flagWaits != 0}
 	if h.Kind != KindValue && h.Kind != KindTombstone {
-		return Header{}, nil, fmt.Errorf("unknown %v", h.Kind)
+		return Header{}, nil, fmt.Errorf("unknown %v", Kind(stored[0]))
 	}
 	rest := stored[9:]
 	n := 1
@@ -108,15 +119,16 @@ func uvarintSize(v uint64) int {
 
 // Put adds a version with a value to the batch. The arguments are copied.
 func Put(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID, value []byte) error {
-	return write(b, key, ts, Header{Kind: KindValue, Request: id}, value)
+	return Write(b, key, ts, Header{Kind: KindValue, Request: id}, value)
 }
 
 // Delete adds a tombstone to the batch.
 func Delete(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID) error {
-	return write(b, key, ts, Header{Kind: KindTombstone, Request: id}, nil)
+	return Write(b, key, ts, Header{Kind: KindTombstone, Request: id}, nil)
 }
 
-func write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {
+// Write adds a version of either kind to the batch. The arguments are copied; a tombstone has no value.
+func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {
 	if ts.Wall < 0 || ts.IsZero() {
 		return fmt.Errorf("write %s at %s: not a timestamp for a version", keys.Pretty(key), ts)
 	}

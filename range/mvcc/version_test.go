@@ -14,7 +14,7 @@ import (
 // FuzzDecodeHeader: decoding never panics, and what decodes encodes to the same bytes.
 func FuzzDecodeHeader(f *testing.F) {
 	for _, h := range []Header{
-		{KindValue, RequestID{}}, {KindTombstone, RequestID{1, 127}}, {KindValue, RequestID{1 << 63, 1<<64 - 1}}, {KindValue, RequestID{7, 128}},
+		{KindValue, RequestID{}, false}, {KindTombstone, RequestID{1, 127}, true}, {KindValue, RequestID{1 << 63, 1<<64 - 1}, false}, {KindValue, RequestID{7, 128}, true},
 	} {
 		f.Add(h.append(nil))
 		if h.Kind == KindValue {
@@ -57,7 +57,7 @@ func TestCorruptVersions(t *testing.T) {
 		"empty":           {keys.VersionedKey([]byte("victim"), ts(5)), nil},
 		"zeros":           {keys.VersionedKey([]byte("victim"), ts(5)), make([]byte, 30)},
 		"cut short":       {keys.VersionedKey([]byte("victim"), ts(5)), good[:len(good)-1]},
-		"unknown flag":    {keys.VersionedKey([]byte("victim"), ts(5)), append([]byte{good[0] | 0x10}, good[1:]...)},
+		"unknown flag":    {keys.VersionedKey([]byte("victim"), ts(5)), append([]byte{good[0] | 0x20}, good[1:]...)},
 		"tombstone value": {keys.VersionedKey([]byte("victim"), ts(5)), append(Header{Kind: KindTombstone}.append(nil), 'x')},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,7 @@ func (e *evaluation) compareAndSwap(w *write, c *kvpb.CompareAndSwapRequest) err
 		e.answerDuplicate(w, swappedResponse(id, own.timestamp), own.sequence)
 		return nil
 	}
+	e.holdSeen(&p)
 	if !asExpected(c, &p) {
 		m := &kvpb.CompareAndSwapResponse{Found: p.live()}
 		if m.Found {

@@ -4,20 +4,26 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // A commit with commit wait is replicated and applied as any other, but nobody is told of it before every clock of the cluster has
-// passed its timestamp: neither its client, nor who asks the coordinator because one of its locks is in the way. So whatever begins
-// because of it has a later timestamp, on whichever node.
+// passed its timestamp. So whatever begins because of it has a later timestamp, on whichever node. That it waits is part of what is
+// replicated, so it does not matter who leads by then:
+//
+//   - A transaction record says so (txn.Record.Waits). Until the time has come the coordinator holds back the answer to the client, and to who
+//     asks because a lock is in the way. The locks become versions when somebody has been told, and so not before.
+//   - The versions of a one-phase commit say so each (mvcc.Version.Waits): they are there as soon as the entry is applied. A read that has seen
+//     one, be it a tombstone, is put aside until the time has come, and then reads again, at the same timestamp and to the same
+//     effect. What a write tells of the value before it (compare and swap, a lock that returns the value) is held back.
+//
+// Blind writes over such a version do not wait, nor does what tells only that something has changed.
 
 // commitWaits are what is held back. They are guarded by the replica's lock.
 type commitWaits struct {
 	// answers are those that wait, bounded by heldMost.
 	answers map[*heldAnswer]struct{}
-	// transactions are those committed here with commit wait, until every clock has passed their timestamps.
-	transactions map[txn.ID]hlc.Timestamp
+	// reads are those that wait; they count as waiting reads.
+	reads map[*heldRead]struct{}
 }
 
 // heldAnswer is an answer that waits for the clocks.
@@ -27,55 +33,34 @@ type heldAnswer struct {
 	timer *time.Timer
 }
 
+// heldRead is a read that waits for the clocks.
+type heldRead struct {
+	rd    *read
+	until hlc.Timestamp
+	since time.Time
+	timer *time.Timer
+}
+
 // heldMost is how many answers a partition holds back at most; more are told that their outcome is unknown.
 const heldMost = 16 << 10
 
 // passed says that every clock has passed a timestamp.
-func (r *Replica) passed(ts hlc.Timestamp) bool {
-	earliest, _ := r.node.Clock.Bounds()
+func (n *Node) passed(ts hlc.Timestamp) bool {
+	earliest, _ := n.Clock.Bounds()
 	return earliest > ts.Wall
 }
+
+func (r *Replica) passed(ts hlc.Timestamp) bool { return r.node.passed(ts) }
 
 // holdFor has the answer to the write at hand wait, if that is wanted.
 func (e *evaluation) holdFor(wanted bool, ts hlc.Timestamp) {
 	if wanted {
-		e.hold = ts
+		e.hold = hlc.Max(e.hold, ts)
 	}
 }
 
-// holdEnd has the answer to the end of a transaction wait, and those to who asks about it.
-func (e *evaluation) holdEnd(id txn.ID, s *kvpb.TransactionStatus, ts hlc.Timestamp) {
-	if s.GetState() != kvpb.TransactionState_COMMITTED || e.r.passed(ts) {
-		return
-	}
-	e.hold = ts
-	r := e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := &r.mu.held
-	for other, at := range h.transactions {
-		if r.passed(at) {
-			delete(h.transactions, other)
-		}
-	}
-	if h.transactions == nil {
-		h.transactions = make(map[txn.ID]hlc.Timestamp)
-	}
-	h.transactions[id] = ts
-}
-
-// holdPush has the answer to who asks about a transaction wait. What an earlier leadership has committed may have been with commit wait.
-func (e *evaluation) holdPush(id txn.ID, s *kvpb.TransactionStatus, ts hlc.Timestamp) {
-	if s.GetState() != kvpb.TransactionState_COMMITTED || e.r.passed(ts) {
-		return
-	}
-	r := e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, held := r.mu.held.transactions[id]; held || ts.LessEq(r.mu.low) {
-		e.hold = ts
-	}
-}
+// holdSeen has the answer to the write at hand wait because it tells of the version before it.
+func (e *evaluation) holdSeen(p *prior) { e.holdFor(p.found && p.Waits, p.Timestamp) }
 
 // send answers a request, now or when every clock has passed what the answer waits for.
 func (r *Replica) send(a *answer) {
@@ -95,14 +80,14 @@ func (r *Replica) send(a *answer) {
 	h := &heldAnswer{answer: *a, since: time.Now()}
 	r.mu.held.answers[h] = struct{}{}
 	if r.node.hooks.lockTime == nil {
-		h.timer = time.AfterFunc(r.until(h.hold), func() { r.releaseHeld(h) })
+		h.timer = time.AfterFunc(r.node.until(h.hold), func() { r.releaseHeld(h) })
 	}
 	r.mu.Unlock()
 }
 
 // until is about how long it takes for all clocks to pass a timestamp.
-func (r *Replica) until(ts hlc.Timestamp) time.Duration {
-	earliest, _ := r.node.Clock.Bounds()
+func (n *Node) until(ts hlc.Timestamp) time.Duration {
+	earliest, _ := n.Clock.Bounds()
 	return max(time.Duration(ts.Wall-earliest)+1, 100*time.Microsecond)
 }
 
@@ -116,7 +101,7 @@ func (r *Replica) releaseHeld(h *heldAnswer) {
 	if !r.passed(h.hold) {
 		// Clocks may be set back, and their error may grow.
 		if h.timer != nil {
-			h.timer.Reset(r.until(h.hold))
+			h.timer.Reset(r.node.until(h.hold))
 		}
 		r.mu.Unlock()
 		return
@@ -127,6 +112,58 @@ func (r *Replica) releaseHeld(h *heldAnswer) {
 	r.reply(h.pending, h.command, h.response)
 }
 
+// holdRead puts a read aside that has seen what is not to be seen yet, if it has.
+func (r *Replica) holdRead(rd *read) bool {
+	if rd.seen.IsZero() || r.passed(rd.seen) {
+		return false
+	}
+	q := rd.pending.Request
+	h := &heldRead{rd: rd, until: rd.seen, since: time.Now()}
+	r.mu.Lock()
+	switch {
+	case r.closed.Load():
+		r.mu.Unlock()
+		r.endRead(rd, r.goneError(q))
+		return true
+	case r.mu.waitingReads >= r.node.MaxWaitingReads:
+		r.mu.Unlock()
+		r.endRead(rd, r.overloaded(q, "reads wait for commits that are not to be seen yet"))
+		return true
+	}
+	if r.mu.held.reads == nil {
+		r.mu.held.reads = make(map[*heldRead]struct{})
+	}
+	r.mu.held.reads[h] = struct{}{}
+	r.mu.waitingReads++
+	if r.node.hooks.lockTime == nil {
+		h.timer = time.AfterFunc(r.node.until(h.until), func() { r.resumeHeld(h) })
+	}
+	r.mu.Unlock()
+	r.node.Metrics.readsHeld.Inc()
+	return true
+}
+
+// resumeHeld reads again, if the time has come. What is at or below the read's timestamp is as it was, whoever leads by now.
+func (r *Replica) resumeHeld(h *heldRead) {
+	r.mu.Lock()
+	if _, still := r.mu.held.reads[h]; !still {
+		r.mu.Unlock()
+		return
+	}
+	if !r.passed(h.until) {
+		if h.timer != nil {
+			h.timer.Reset(r.node.until(h.until))
+		}
+		r.mu.Unlock()
+		return
+	}
+	delete(r.mu.held.reads, h)
+	r.mu.waitingReads--
+	r.mu.Unlock()
+	r.node.Metrics.commitWaits.Observe(since(h.since))
+	r.serve(h.rd)
+}
+
 // endHeldLocked takes out all that is held back: the replica is closed.
 func (r *Replica) endHeldLocked(end *ending) {
 	for h := range r.mu.held.answers {
@@ -134,6 +171,13 @@ func (r *Replica) endHeldLocked(end *ending) {
 			h.timer.Stop()
 		}
 		end.unknown = append(end.unknown, h.answer)
+	}
+	for h := range r.mu.held.reads {
+		if h.timer != nil {
+			h.timer.Stop()
+		}
+		r.mu.waitingReads--
+		end.waiters = append(end.waiters, h.rd)
 	}
 	r.mu.held = commitWaits{}
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -8,7 +9,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -136,7 +136,7 @@ func (e *evaluation) present() txn.Present {
 	return txn.Present{Physical: clock.Physical(), Since: e.ledSince, Now: clock.Now(), Threshold: *e.r.threshold.Load()}
 }
 
-func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) error {
+func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) error {
 	r, q, end := e.r, w.pending.Request, w.x.end
 	if !r.checkAhead(end.Timestamp, e.clock) {
 		e.refuse(w, r.fromTheFuture(q, end.Timestamp))
@@ -147,9 +147,6 @@ func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) err
 		return err
 	}
 	d := txn.DecideEnd(record, end, e.present())
-	if c.GetCommitWait() {
-		e.holdEnd(end.Transaction.ID, d.Status, rpc.FromTimestamp(d.Status.GetTimestamp()))
-	}
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{EndTransaction: &kvpb.EndTransactionResponse{Status: s}}}
 	})
@@ -166,7 +163,6 @@ func (e *evaluation) push(w *write, _ *kvpb.PushRequest) error {
 		return err
 	}
 	d := txn.DecidePush(record, push, e.present())
-	e.holdPush(push.Pushee.ID, d.Status, rpc.FromTimestamp(d.Status.GetTimestamp()))
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: s}}}
 	})
@@ -194,6 +190,10 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 		return nil
 	}
 	response := answer(d.Status)
+	if after := cmp.Or(d.Record, before); after != nil {
+		// Whoever asks, and whoever leads by now.
+		e.holdFor(after.Waits, after.Timestamp)
+	}
 	if d.Record == nil {
 		e.answerRead(w, response, sequence)
 		return nil

@@ -369,7 +369,7 @@ func (e *evaluation) closeGetter() error {
 }
 
 func (f *flight) version() mvcc.Version {
-	v := mvcc.Version{Timestamp: f.timestamp, Kind: mvcc.KindValue, Request: f.request, Value: f.value}
+	v := mvcc.Version{Timestamp: f.timestamp, Kind: mvcc.KindValue, Request: f.request, Waits: f.waits, Value: f.value}
 	if f.tombstone {
 		v.Kind = mvcc.KindTombstone
 	}
@@ -381,6 +381,8 @@ type effect struct {
 	userKey   []byte
 	value     []byte
 	tombstone bool
+	// waits: with commit wait.
+	waits bool
 	// wasLive and priorTimestamp are of the newest version before.
 	wasLive        bool
 	priorTimestamp hlc.Timestamp
@@ -418,7 +420,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		f := &first[i]
 		*f = flight{
 			key: text(effects[i].userKey), timestamp: ts, request: id,
-			value: effects[i].value, tombstone: effects[i].tombstone, sequence: e.proposal.sequence,
+			value: effects[i].value, tombstone: effects[i].tombstone, waits: effects[i].waits, sequence: e.proposal.sequence,
 		}
 		r.mu.overlay.add(f)
 		e.proposal.flights = append(e.proposal.flights, f)
@@ -467,13 +469,11 @@ func (e *evaluation) takeBoxes(n int) []flight {
 // stage puts one version into the batch, and counts it.
 func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error {
 	key := e.internalKey(f.userKey)
-	var err error
+	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, Waits: f.waits}
 	if f.tombstone {
-		err = mvcc.Delete(e.batch, key, ts, id)
-	} else {
-		err = mvcc.Put(e.batch, key, ts, id, f.value)
+		h.Kind = mvcc.KindTombstone
 	}
-	if err != nil {
+	if err := mvcc.Write(e.batch, key, ts, h, f.value); err != nil {
 		return err
 	}
 	e.delta.versions++

@@ -113,7 +113,7 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 		if err != nil {
 			return false, err
 		}
-		if record.MayHaveLocks() && record.Over(threshold) {
+		if record.MayHaveLocks() && record.Over(threshold) && (!record.Waits || r.passed(record.Timestamp)) {
 			participants += len(record.Participants)
 			old = append(old, txn.Committed{ID: id, At: record.Timestamp, Participants: record.Participants})
 		}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -32,6 +33,7 @@ func (r *Replica) get(rd *read, c *kvpb.GetRequest) (*kvpb.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	rd.see(v, found)
 	response, m, version := getResponse(rd.pending.Request.Id)
 	if isValue(v, found) {
 		m.Found, m.Value, m.Version = true, v.Value, version
@@ -59,6 +61,7 @@ func (r *Replica) batchGet(rd *read, c *kvpb.BatchGetRequest) (*kvpb.Response, e
 		if err != nil {
 			return nil, err
 		}
+		rd.see(v, found)
 		m.Values[i] = &values[i]
 		if !isValue(v, found) {
 			continue
@@ -70,4 +73,11 @@ func (r *Replica) batchGet(rd *read, c *kvpb.BatchGetRequest) (*kvpb.Response, e
 		values[i].Found, values[i].Value, values[i].Version = true, v.Value, rpc.ToTimestamp(v.Timestamp)
 	}
 	return &kvpb.Response{Id: rd.pending.Request.Id, Result: &kvpb.Response_BatchGet{BatchGet: m}}, nil
+}
+
+// see notes that a version was looked at.
+func (rd *read) see(v mvcc.Version, found bool) {
+	if found && v.Waits {
+		rd.seen = hlc.Max(rd.seen, v.Timestamp)
+	}
 }

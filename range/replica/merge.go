@@ -124,6 +124,7 @@ func (m *mergedScan) serve(open *openReplicas) {
 		m.answer(newError(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED, "the request waited longer than its timeout, and did not run"), hlc.Timestamp{})
 		return
 	}
+	m.read, m.sources = m.read[:0], m.sources[:0]
 	for i := range m.parts {
 		p := &m.parts[i]
 		if p.refusal != nil {
@@ -139,7 +140,10 @@ func (m *mergedScan) serve(open *openReplicas) {
 			Reader: p.replica.state, Span: p.read.span, Prefix: int(p.read.descriptor.PrefixLength), UncertainUntil: p.read.uncertainUntil(), Kept: kept,
 		})
 	}
-	response := m.page()
+	response, held := m.page()
+	if held {
+		return
+	}
 	var at hlc.Timestamp
 	if len(m.read) > 0 {
 		at = m.read[0].read.timestamp
@@ -147,8 +151,8 @@ func (m *mergedScan) serve(open *openReplicas) {
 	m.answer(response, at)
 }
 
-// page reads the page.
-func (m *mergedScan) page() *kvpb.Response {
+// page reads the page, or has it read later (held).
+func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 	c := m.pending.Request.GetMergeScan()
 	out := &kvpb.MergeScanResponse{}
 	if len(m.read) > 0 {
@@ -165,12 +169,19 @@ func (m *mergedScan) page() *kvpb.Response {
 		for _, p := range m.read {
 			if refusal := p.replica.checkThreshold(&p.read, p.read.timestamp); refusal != nil {
 				releaseRows(rows)
-				return refusal
+				return refusal, false
 			}
 		}
 		if err != nil {
 			releaseRows(rows)
-			return m.failed(err)
+			return m.failed(err), false
+		}
+		if !result.Waits.IsZero() && !m.node.passed(result.Waits) {
+			releaseRows(rows)
+			if !m.node.merges.hold(m, result.Waits) {
+				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED, "too many reads of this server wait for commits that are not to be seen yet; try again more slowly"), false
+			}
+			return nil, true
 		}
 		for _, p := range m.read {
 			if p.read.term == 0 {
@@ -185,7 +196,7 @@ func (m *mergedScan) page() *kvpb.Response {
 			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
 		}
 	}
-	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}
+	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}, false
 }
 
 // failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so the partition.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
@@ -20,6 +21,8 @@ type mergeQueue struct {
 		ready []*mergedScan
 		// workers is how many functions of the pool serve, or are about to.
 		workers int
+		// held is how many scans wait for the clocks, and come back then.
+		held int
 	}
 }
 
@@ -49,6 +52,24 @@ func (q *mergeQueue) add(m *mergedScan) {
 	if start {
 		q.start()
 	}
+}
+
+// hold has a scan read again when every clock has passed a timestamp; false if too many wait for that.
+func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.held >= maxReadyMerges {
+		return false
+	}
+	q.mu.held++
+	q.node.Metrics.readsHeld.Inc()
+	time.AfterFunc(q.node.until(until), func() {
+		q.mu.Lock()
+		q.mu.held--
+		q.mu.Unlock()
+		q.add(m)
+	})
+	return true
 }
 
 // start has the pool serve. Without a place in the pool, and nobody else at work, what is ready is refused.

@@ -68,7 +68,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.answerRead(w, &kvpb.Response{Id: q.Id, Error: r.abortedError(of, record)}, sequence)
 		return nil
 	case record.State == kvpb.TransactionState_COMMITTED:
-		e.holdFor(c.GetOnePhase().GetCommitWait(), record.Timestamp)
+		e.holdFor(c.GetOnePhase().GetCommitWait() || record.Waits, record.Timestamp)
 		e.answerRead(w, onePhaseResponse(q.Id, record.Timestamp), sequence)
 		return nil
 	default:
@@ -90,12 +90,13 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		if err != nil {
 			return err
 		}
-		effects = append(effects, effect{userKey: m.Key, value: m.Value, tombstone: m.Kind == kvpb.Mutation_DELETE, wasLive: p.live(), priorTimestamp: p.Timestamp})
+		effects = append(effects, effect{userKey: m.Key, value: m.Value, tombstone: m.Kind == kvpb.Mutation_DELETE,
+			waits: c.GetOnePhase().GetCommitWait(), wasLive: p.live(), priorTimestamp: p.Timestamp})
 	}
 	w.x.one = o
 	ts, ok, err := e.write(w, effects...)
 	if err == nil && ok {
-		err = e.endLocks(o, record, ts)
+		err = e.endLocks(o, record, ts, c.GetOnePhase().GetCommitWait())
 		r.node.Metrics.onePhase.Inc()
 		e.holdFor(c.GetOnePhase().GetCommitWait(), ts)
 	}
@@ -103,7 +104,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 }
 
 // endLocks ends what a transaction has left of having had locks.
-func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp) error {
+func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp, waits bool) error {
 	if len(o.held) > 0 {
 		e.transactional()
 	}
@@ -116,7 +117,7 @@ func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp)
 		return nil
 	}
 	committed := *record
-	committed.State, committed.Timestamp = kvpb.TransactionState_COMMITTED, ts
+	committed.State, committed.Timestamp, committed.Waits = kvpb.TransactionState_COMMITTED, ts, waits
 	committed.Finished = hlc.Max(e.r.node.Clock.Now(), o.of.Started.Next())
 	ok, err := e.setRecord(o.of, &committed)
 	e.over = e.over || !ok

@@ -14,6 +14,8 @@ type flight struct {
 	// value belongs to the request that wrote it.
 	value     []byte
 	tombstone bool
+	// waits: with commit wait.
+	waits bool
 	// sequence is of the proposal that carries it.
 	sequence uint64
 	// older and newer are versions of the same key, in flight too.

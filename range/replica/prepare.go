@@ -218,6 +218,7 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) error {
 		if err != nil {
 			return err
 		}
+		p.e.holdSeen(&prior)
 		value := &kvpb.GetResponse{}
 		if prior.live() {
 			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value), rpc.ToTimestamp(prior.Timestamp)

@@ -53,6 +53,8 @@ type read struct {
 	span keys.Span
 	// restarts counts how often it began anew.
 	restarts int
+	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if there were none.
+	seen hlc.Timestamp
 
 	// Because of transactions; never nil once it is checked, and shared by the reads that need none of it.
 	*lockedReading
@@ -433,6 +435,7 @@ func (r *Replica) serveNow(rd *read) {
 	}
 	var response *kvpb.Response
 	var err error
+	rd.seen = hlc.Timestamp{}
 	switch c := rd.pending.Request.Command.(type) {
 	case *kvpb.Request_Get:
 		response, err = r.get(rd, c.Get)
@@ -457,6 +460,10 @@ func (r *Replica) serveNow(rd *read) {
 			return
 		}
 		response = r.failedRead(rd, err)
+	}
+	if response.Error == nil && r.holdRead(rd) {
+		releaseRows(response.GetScan().GetRows())
+		return
 	}
 	if rd.term == 0 {
 		r.node.Metrics.readsLease.Inc()

@@ -75,6 +75,7 @@ func (r *Replica) scan(rd *read, c *kvpb.ScanRequest) (*kvpb.Response, error) {
 		releaseRows(rows)
 		return nil, err
 	}
+	rd.seen = result.Waits
 	m.Rows = rows
 	if m.More = result.More; m.More {
 		m.Resume = bytes.Clone(keys.UserKey(rd.descriptor, result.Resume))
@@ -94,6 +95,7 @@ func (r *Replica) count(rd *read, c *kvpb.CountRequest) (*kvpb.Response, error) 
 	if err != nil {
 		return nil, err
 	}
+	rd.seen = result.Waits
 	m.Count = uint64(result.Rows)
 	if m.More = result.More; m.More {
 		m.Resume = bytes.Clone(keys.UserKey(rd.descriptor, result.Resume))

@@ -365,4 +365,13 @@ func (m *member) releaseHeld() {
 	for _, h := range held {
 		r.releaseHeld(h)
 	}
+	r.mu.Lock()
+	var reads []*heldRead
+	for h := range r.mu.held.reads {
+		reads = append(reads, h)
+	}
+	r.mu.Unlock()
+	for _, h := range reads {
+		r.resumeHeld(h)
+	}
 }
