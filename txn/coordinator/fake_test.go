@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -215,6 +217,30 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 		}
 		return response, err
 	}
+}
+
+func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var failed error
+	var senders errgroup.Group
+	senders.SetLimit(limit)
+	for i, q := range all {
+		senders.Go(func() error {
+			response, err := f.Send(ctx, q)
+			mu.Lock()
+			defer mu.Unlock()
+			if failed == nil {
+				if failed = landed(i, response, err); failed != nil {
+					cancel()
+				}
+			}
+			return nil
+		})
+	}
+	_ = senders.Wait() // failed has it
+	return failed
 }
 
 func refuse(code kvpb.ErrorCode, key string, other []byte, at hlc.Timestamp) error {
