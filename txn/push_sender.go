@@ -42,7 +42,7 @@ type PushSenderConfig struct {
 }
 
 // PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions, and a Resolver. Its errors are the route.Sender's
-// (*route.Error, with the coordinator's code if it has answered), ErrPushersBusy and ErrPusherClosed.
+// (*route.Error, with the coordinator's code if it has answered), ErrPushersBusy, ErrPusherClosed and ErrCoordinatorGone.
 //
 // Every push on its way has a goroutine, which ends at the push's deadline at the latest. No two pushes share a request, alike as they
 // may be: that a transaction is pending must be true of a moment after the push was called for (see Pusher), and an earlier
@@ -54,7 +54,7 @@ type PushSender struct {
 
 	running sync.WaitGroup // begun under mu, and not once closed
 
-	// resting and locate are Resolve's; locate is a test's to replace.
+	// resting is Resolve's; locate is a test's to replace.
 	resting resting
 	locate  func(*route.Table, Participant) (keys.PartitionID, bool)
 
@@ -150,8 +150,12 @@ func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest, info Info) (*kvpb.T
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
 	defer cancel()
 	// A sender that was just made knows no keyspaces.
-	if _, err := sender.AwaitTable(ctx); err != nil {
+	table, err := sender.AwaitTable(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("push of transaction %s: %w", info.ID, err)
+	}
+	if _, dropped := s.locate(table, Participant{info.Keyspace, info.Anchor}); dropped {
+		return nil, fmt.Errorf("push of transaction %s (keyspace %d): %w", info.ID, info.Keyspace, ErrCoordinatorGone)
 	}
 	answer, err := sender.Do(ctx, &route.Call{
 		Keyspace: info.Keyspace, Key: info.Anchor, Write: true,

@@ -39,7 +39,9 @@ func (f *fakeSender) open() (Sender, error) {
 	return f, nil
 }
 
-func (f *fakeSender) AwaitTable(context.Context) (*route.Table, error) { return nil, f.table }
+func (f *fakeSender) AwaitTable(context.Context) (*route.Table, error) {
+	return &route.Table{}, f.table
+}
 
 func (f *fakeSender) Do(ctx context.Context, call *route.Call) (route.Answer, error) {
 	c := &fakeCall{Call: call, answer: make(chan *kvpb.Response, 1)}

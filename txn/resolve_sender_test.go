@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,23 @@ func TestResolveAsksEveryParticipant(t *testing.T) {
 		synctest.Wait()
 		if want := []bool{true, true, true, false, true}; !slices.Equal(settled, want) {
 			t.Errorf("settled %v, want %v", settled, want)
+		}
+	})
+}
+
+// A push whose coordinator was dropped is not sent; one that is not known may be too young for the table, and is tried.
+func TestPushOfADroppedCoordinator(t *testing.T) {
+	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
+		s.locate = byFirstByte
+		var o outcomes
+		for _, keyspace := range []uint32{9, 10} {
+			q := samplePush(1, 5)
+			q.Pushee.Keyspace = keyspace
+			s.Push(q, o.done)
+		}
+		synctest.Wait()
+		if len(o.errs) != 1 || !errors.Is(o.errs[0], ErrCoordinatorGone) || len(f.calls) != 1 {
+			t.Errorf("%v, %d sent", o.errs, len(f.calls))
 		}
 	})
 }

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -14,7 +15,14 @@ const (
 	Abandoned = 3 * time.Second
 	// HeartbeatInterval is how often a client says that it lives, once it has laid a lock.
 	HeartbeatInterval = time.Second
+	// Orphaned is for how long a coordinator must be known to be gone with its keyspace before those who meet the transaction's locks take it
+	// for aborted. Within Farewell, which is shorter, the replicas that are destroyed with the keyspace tell what they know of commits.
+	Orphaned = time.Minute
+	Farewell = 45 * time.Second
 )
+
+// ErrCoordinatorGone is what becomes of a push when the keyspace of the pushee's anchor was dropped.
+var ErrCoordinatorGone = errors.New("the keyspace that coordinated the transaction was dropped")
 
 // Status is how the record says that the transaction stands. A nil record is PENDING without a bound.
 func (r *Record) Status() *kvpb.TransactionStatus {

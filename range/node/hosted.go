@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -33,8 +34,9 @@ type hosted struct {
 	garbage   atomic.Bool
 	// yielding is until when the leadership is not given away again because of the disk, of Node.now. Of the health goroutine.
 	yielding int64
-	// removed: it is on its way out.
-	removed atomic.Bool
+	// removed: it is on its way out. settleUntil is until when its destruction waits for Settle; of the reconciler's goroutine.
+	removed     atomic.Bool
+	settleUntil time.Time
 }
 
 // preferred is the replica that is to lead, and the host on which it is. Zero if the descriptor names none.

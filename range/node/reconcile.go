@@ -126,7 +126,9 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 	}
 	now, later := remove[:min(len(remove), removeBatch)], remove[min(len(remove), removeBatch):]
 	if len(now) > 0 && ctx.Err() == nil {
-		if err := r.node.remove(ctx, now); err != nil {
+		postponed, err := r.node.remove(ctx, now)
+		later, failed = append(later, postponed...), failed || len(postponed) > 0
+		if err != nil {
 			if ctx.Err() == nil {
 				r.node.log.Error("removing replicas failed; it will be tried again", "error", err)
 			}

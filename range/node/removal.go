@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -10,16 +11,18 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // A replica is removed in steps, and a crash may come between any two of them:
 //
+//  0. its group stops, and what it knows of commits is told to the partitions of other keyspaces that are concerned (replica.Settle);
 //  1. a mark is put into the log database, synced: from here on the replica is never opened again;
-//  2. its group stops, and what it has in the state database is deleted, durably;
+//  2. what it has in the state database is deleted, durably;
 //  3. its raft log is deleted, and its identity becomes a tombstone, synced;
 //  4. the mark is deleted.
 //
-// Without the mark, a crash between 2 and 3 would leave a log whose state is gone, which is how lost data looks. What is found
+// A crash before the mark leaves a replica that is opened again, and removed again. Without the mark, a crash between 2 and 3 would leave a log whose state is gone, which is how lost data looks. What is found
 // marked at start is taken up at step 2, which can be repeated, as can the others.
 
 // markRemoval puts marks, with one sync.
@@ -79,15 +82,8 @@ func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
 	return marked, nil
 }
 
-// remove removes replicas that are open here.
-func (n *Node) remove(ctx context.Context, gone []*hosted) error {
-	ids := make([]raftlog.Identity, len(gone))
-	for i, h := range gone {
-		ids[i] = h.identity
-	}
-	if err := n.markRemoval(ids); err != nil {
-		return err
-	}
+// remove removes replicas that are open here. Those that are postponed have more to tell, and are to be removed a little later.
+func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted, err error) {
 	for _, h := range gone {
 		if h.removed.Swap(true) {
 			continue // what failed the last time was a later step
@@ -96,6 +92,46 @@ func (n *Node) remove(ctx context.Context, gone []*hosted) error {
 		h.replica.Close()
 		n.leaders.forget(h)
 		n.collector.forget(h)
+		h.settleUntil = time.Now().Add(txn.Farewell)
+	}
+	gone, postponed = n.settle(ctx, gone)
+	return postponed, n.destroy(ctx, gone)
+}
+
+// settle tells what closed replicas know of commits, and returns those that may go, and those that are to try it again.
+func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*hosted) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for _, h := range gone {
+		left, err := h.replica.Settle(ctx)
+		switch {
+		case err == nil && left == 0:
+			settled = append(settled, h)
+		case time.Now().Before(h.settleUntil):
+			again = append(again, h)
+		default:
+			n.log.Warn("a partition is removed with the outcome of transactions, for others that they wrote to cannot be told; there they are taken for aborted",
+				"partition", h.id, "transactions", left, "error", err)
+			settled = append(settled, h)
+		}
+	}
+	return settled, again
+}
+
+// settleTimeout bounds one try of settle for all replicas of a batch: new replicas wait behind it.
+const settleTimeout = 10 * time.Second
+
+// destroy takes closed replicas off the disk.
+func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	ids := make([]raftlog.Identity, len(gone))
+	for i, h := range gone {
+		ids[i] = h.identity
+	}
+	if err := n.markRemoval(ids); err != nil {
+		return err
 	}
 	for _, h := range gone {
 		if err := h.replica.Destroy(ctx); err != nil {

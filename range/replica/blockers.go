@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -293,6 +294,7 @@ func (r *Replica) pushed(b *blocker, l *lane, mark uint64, s *kvpb.TransactionSt
 		}
 	} else {
 		r.node.Metrics.pushesFailed.Inc()
+		r.orphanLocked(b.of, err)
 		r.node.Logger.Debug("a transaction's coordinator did not answer", "partition", r.id, "transaction", b.of.ID, "error", err)
 		if l == &b.read {
 			b.reads = append(b.asked, b.reads...)
@@ -305,6 +307,23 @@ func (r *Replica) pushed(b *blocker, l *lane, mark uint64, s *kvpb.TransactionSt
 	r.tendLocked(&todo)
 	r.mu.Unlock()
 	todo.run(r)
+}
+
+// orphanLocked notes that a transaction's coordinator does not answer. If it is gone, because its keyspace was dropped, there is nobody left to
+// decide. What was committed before is told by those who destroy the coordinator (see Settle), in which case the locks turn into
+// versions; when they have had the time for that, the transaction is taken for aborted: locks of nobody are in everybody's way.
+func (r *Replica) orphanLocked(x *locks.Transaction[*parked], err error) {
+	k := &x.Known
+	switch now := r.lockNow(); {
+	case k.State != kvpb.TransactionState_PENDING || !errors.Is(err, txn.ErrCoordinatorGone):
+	case k.Gone.IsZero():
+		k.Gone = now
+	case now.Sub(k.Gone) >= txn.Orphaned:
+		k.State = kvpb.TransactionState_ABORTED
+		r.node.Metrics.orphans.Inc()
+		r.node.Logger.Warn("the locks of a transaction are removed: the keyspace that held its outcome was dropped",
+			"partition", r.id, "transaction", x.ID, "keyspace", x.Keyspace)
+	}
 }
 
 // learnLocked notes what is known of a transaction. Whoever says that it is pending says that of the moment when the push with the

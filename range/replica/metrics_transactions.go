@@ -28,7 +28,7 @@ type transactionMetrics struct {
 	sweeps                                  prometheus.Counter
 	locksCommitted, locksAborted, locksLate prometheus.Counter
 	commitWaits                             prometheus.Histogram
-	readsHeld                               prometheus.Counter
+	readsHeld, orphans                      prometheus.Counter
 	recordsCollected, recordsUnsettled      prometheus.Counter
 }
 
@@ -72,6 +72,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.sweeps = counter("sweeps_total", "Transactions asked about because their locks were old, and nobody waited for them.")
 	resolved := vector("locks_resolved_total", "outcome", "Locks ended, by what became of them; late ones were laid after their transaction was over.")
 	m.locksCommitted, m.locksAborted, m.locksLate = resolved.WithLabelValues("committed"), resolved.WithLabelValues("aborted"), resolved.WithLabelValues("late")
+	m.orphans = counter("orphans_total", "Transactions taken for aborted because the keyspace that held their outcome was dropped.")
 	m.readsHeld = counter("reads_held_total", "Reads that saw a commit with commit wait before every clock had passed it, and waited.")
 	m.recordsCollected = counter("records_collected_total", "Records of transactions that nobody can need any more, and were removed.")
 	m.recordsUnsettled = counter("records_kept_total", "Records of committed transactions not collected yet because a partition they wrote to did not answer.")

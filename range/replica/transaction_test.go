@@ -159,7 +159,8 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 		s.c.mu.Lock()
 		s.c.waited += time.Duration(number(d.CmdArgs[1].Key)) * time.Millisecond
 		s.c.mu.Unlock()
-		s.member(d, "").ringTimers()
+		s.member(d, "").replica.lockTick()
+		s.member(d, "").releaseHeld()
 	case "answer":
 		status := &kvpb.TransactionStatus{}
 		var err error
@@ -170,6 +171,8 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			status.State, status.Reason = kvpb.TransactionState_ABORTED, kvpb.AbortReason_WOUNDED
 		case "error":
 			status, err = nil, errors.New("nobody is there")
+		case "gone":
+			status, err = nil, fmt.Errorf("push: %w", txn.ErrCoordinatorGone)
 		}
 		if d.HasArg("at") {
 			var at string
@@ -352,11 +355,9 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 	}
 }
 
-// ringTimers does what a replica's timers do, for a test that has none (hooks.lockTime): those of who waits for a lock, and those of answers
-// that wait for the clocks.
-func (m *member) ringTimers() {
+// releaseHeld answers what commit wait holds back and need not any more.
+func (m *member) releaseHeld() {
 	r := m.replica
-	r.lockTick()
 	r.mu.Lock()
 	var held []*heldAnswer
 	for h := range r.mu.held.answers {

@@ -2,10 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -107,7 +109,11 @@ func (t *Transaction) abort(more []Key) {
 		if err != nil {
 			e, ok := classify(t.anchor.Keyspace, err).(*Error)
 			if !ok || e.Kind != ErrAborted {
-				return // it will be found abandoned
+				if !errors.Is(err, route.ErrNoKeyspace) {
+					return // it will be found abandoned
+				}
+				// Nobody else can tell, and it cannot have been committed.
+				e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
 			}
 			status = &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason}
 		}

@@ -1,6 +1,8 @@
 package locks
 
 import (
+	"time"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -26,6 +28,8 @@ type Known struct {
 	Commit hlc.Timestamp
 	// Above is what a PENDING one can only commit above; zero if nothing is known.
 	Above hlc.Timestamp
+	// Gone is since when it is known that its coordinator is gone for good; zero if it is there, for all that is known.
+	Gone time.Time
 	// Mark numbers the push that said so, by when it was sent: the transaction was not committed then.
 	Mark uint64
 }
