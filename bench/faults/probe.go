@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/process"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -18,14 +19,13 @@ type Probe struct {
 	keys     []string // by hash partition
 	group    sync.WaitGroup
 	cancel   context.CancelFunc
+	still    process.Standstill
 
 	mu struct {
 		sync.Mutex
 		last   []time.Time
 		worst  []time.Duration
 		errors []error
-		// still is the longest time for which this process itself did not run.
-		still time.Duration
 	}
 }
 
@@ -66,35 +66,12 @@ func (p *Probe) Start(ctx context.Context) error {
 	for hash := range p.keys {
 		p.group.Go(func() { p.one(ctx, hash) })
 	}
-	p.group.Go(func() { p.watchSelf(ctx) })
+	p.group.Go(func() { p.still.Watch(ctx) })
 	return nil
 }
 
-// watchSelf notices when the machine has no time for this process: pauses then say little about the servers.
-func (p *Probe) watchSelf(ctx context.Context) {
-	const interval = 5 * time.Millisecond
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		now := time.Now()
-		p.mu.Lock()
-		p.mu.still = max(p.mu.still, now.Sub(last)-interval)
-		p.mu.Unlock()
-		last = now
-	}
-}
-
 // Still is the longest time since Reset for which this process itself did not run.
-func (p *Probe) Still() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.still
-}
+func (p *Probe) Still() time.Duration { return p.still.Longest() }
 
 func (p *Probe) one(ctx context.Context, hash int) {
 	ticker := time.NewTicker(p.interval)
@@ -135,7 +112,7 @@ func (p *Probe) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.mu.worst)
-	p.mu.still = 0
+	p.still.Reset()
 }
 
 // Pauses are the longest pauses since Reset, by hash partition; one that is going on counts with what it has lasted.

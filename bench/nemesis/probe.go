@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/nemesis/availability"
+	"github.com/tidemarkdb/tidemark/bench/process"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -29,11 +30,10 @@ type probes struct {
 	writes, reads *availability.Meter
 	running       sync.WaitGroup
 	cancel        context.CancelFunc
+	still         process.Standstill
 
 	mu struct {
 		sync.Mutex
-		// still is the longest time for which this process itself did not run.
-		still time.Duration
 		// errors is what each partition's latest requests ended with.
 		writeErrors, readErrors []error
 	}
@@ -72,7 +72,7 @@ func startProbes(ctx context.Context, client *kv.Client) (*probes, error) {
 			})
 		})
 	}
-	p.running.Go(func() { p.watchSelf(ctx) })
+	p.running.Go(func() { p.still.Watch(ctx) })
 	return p, nil
 }
 
@@ -114,39 +114,11 @@ func (p *probes) ask(ctx context.Context, partition int, meter *availability.Met
 	}
 }
 
-// watchSelf notices when the machine has no time for this process: pauses then say little about the servers.
-func (p *probes) watchSelf(ctx context.Context) {
-	const interval = 5 * time.Millisecond
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		now := time.Now()
-		p.mu.Lock()
-		p.mu.still = max(p.mu.still, now.Sub(last)-interval)
-		p.mu.Unlock()
-		last = now
-	}
-}
-
 // begin opens a window of both meters.
 func (p *probes) begin(now time.Time) {
 	p.writes.Begin(now)
 	p.reads.Begin(now)
-	p.mu.Lock()
-	p.mu.still = 0
-	p.mu.Unlock()
-}
-
-// stoodStill is the longest time since begin for which this process itself did not run.
-func (p *probes) stoodStill() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.still
+	p.still.Reset()
 }
 
 // silent is nil if every partition has answered a write and a read that were asked after t.

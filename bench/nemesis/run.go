@@ -330,7 +330,7 @@ func (n *nemesis) judge(number int, s step, e effect, what []string, whole time.
 	for _, d := range s.faults {
 		sample.Hold = max(sample.Hold, d.after+d.hold)
 	}
-	if still := n.probes.stoodStill(); still > stoodStill {
+	if still := n.probes.still.Longest(); still > stoodStill {
 		sample.LeftOut = fmt.Sprintf("the machine had no time for this program for %v", still.Round(ms))
 	}
 	serves := n.placed.serves(e)
