@@ -48,14 +48,15 @@ SEEDS ?= 1
 MINUTES ?= 1
 SIM := bin/sim.test
 SIM_BUILD := $(GO) test -c -o $(SIM) ./kv/kvtest/sim
-sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1, or SCHEDULE=file (docs/testing.md)
+SIM_TRANSACTIONS = $(if $(TRANSACTIONS),-sim.transactions)
+sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS=, or SCHEDULE=file (docs/testing.md)
 	$(SIM_BUILD)
-	$(SIM) -test.run '^TestSim$$' -test.v $(if $(SCHEDULE),-sim.schedule $(SCHEDULE),-sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES))
+	$(SIM) -test.run '^TestSim$$' -test.v $(if $(SCHEDULE),-sim.schedule $(SCHEDULE),-sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES) $(SIM_TRANSACTIONS))
 
 HOURS ?= 1
-sim-soak: ## run seed after seed of the simulated cluster on all processors: HOURS=1 of virtual time, SEED=1 the first (docs/testing.md)
+sim-soak: ## run seed after seed of the simulated cluster on all processors: HOURS=1 of virtual time, SEED=1 the first, TRANSACTIONS= (docs/testing.md)
 	$(SIM_BUILD)
-	$(SIM) -test.run '^TestSoak$$' -test.timeout 0 -sim.hours $(HOURS) -sim.seed $(SEED) -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),6)
+	$(SIM) -test.run '^TestSoak$$' -test.timeout 0 -sim.hours $(HOURS) -sim.seed $(SEED) -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),6) $(SIM_TRANSACTIONS)
 
 sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=file (docs/testing.md)
 	$(SIM_BUILD)

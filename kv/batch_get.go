@@ -135,16 +135,35 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]
 	return all, nil
 }
 
-// readGroups reads groups in parallel; for r, if it is not nil.
+// readGroups reads groups, those of one node together; for r, if it is not nil.
 func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group, at Timestamp, r *reading, pairs []Pair) error {
-	return inParallel(ctx, len(groups), parallelRequests, func(ctx context.Context, i int) error {
-		return k.readGroup(ctx, id, groups[i], at, r, pairs)
+	calls := make([]*route.Call, len(groups))
+	for i, g := range groups {
+		calls[i] = g.call(id, at, r)
+	}
+	var large []*group
+	err := k.client.sender.DoAll(ctx, parallelRequests, calls, func(i int, answer route.Answer, err error) error {
+		if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge && len(groups[i].keys) > 1 {
+			large = append(large, groups[i])
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return groups[i].take(answer, r, pairs)
 	})
+	for _, g := range large {
+		if err == nil {
+			err = k.readGroups(ctx, id, g.halve(), at, r, pairs)
+		}
+	}
+	return err
 }
 
-func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, r *reading, pairs []Pair) error {
+// call reads the group.
+func (g *group) call(id keys.KeyspaceID, at Timestamp, r *reading) *route.Call {
 	get := &kvpb.BatchGetRequest{Keys: g.keys, At: toWire(at)}
-	answer, err := k.client.sender.Do(ctx, &route.Call{
+	return &route.Call{
 		Keyspace: id,
 		Key:      g.keys[0],
 		Request:  &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: get}},
@@ -157,13 +176,11 @@ func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, 
 			}
 			return errElsewhere
 		},
-	})
-	if _, large := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); large && len(g.keys) > 1 {
-		return k.halve(ctx, id, g, at, r, pairs)
 	}
-	if err != nil {
-		return err
-	}
+}
+
+// take puts what was read into pairs.
+func (g *group) take(answer route.Answer, r *reading, pairs []Pair) error {
 	if r != nil {
 		r.answered(answer)
 	}
@@ -183,19 +200,14 @@ func (k *Keyspace) readGroup(ctx context.Context, id keys.KeyspaceID, g *group, 
 	return nil
 }
 
-// halve reads a group in two halves: its values are too large for one answer.
-func (k *Keyspace) halve(ctx context.Context, id keys.KeyspaceID, g *group, at Timestamp, r *reading, pairs []Pair) error {
+// halve makes two groups of one whose values are too large for one answer.
+func (g *group) halve() []*group {
 	middle := len(g.keys) / 2
 	low, high := *g, *g
 	low.keys, low.places = g.keys[:middle], g.places[:middle]
 	high.keys, high.places = g.keys[middle:], g.places[middle:]
 	g.halves = []*group{&low, &high}
-	for _, half := range g.halves {
-		if err := k.readGroup(ctx, id, half, at, r, pairs); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.halves
 }
 
 // inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends the others' context.

@@ -47,6 +47,8 @@ type fakeCluster struct {
 	// noLeaders keeps leaders out of the table.
 	noLeaders bool
 	requests  map[string]int
+	// messages counts those in which there was a request of a kind.
+	messages map[string]int
 	// noMerges refuses scans of several partitions, as servers do that are older than the command.
 	noMerges bool
 	// pageRows caps every page, as a server's own limits would.
@@ -109,7 +111,7 @@ func newFakeCluster(t testing.TB, nodes int) *fakeCluster {
 	c := &fakeCluster{
 		t: t, network: memnet.New(), id: 0xc1, nodes: make(map[uint64]*fakeNode),
 		keyspaces: make(map[uint32]*clusterpb.Keyspace), partitions: make(map[uint64]*fakePartition),
-		nextID: 100, revision: 1, changed: make(chan struct{}), requests: make(map[string]int), pageRows: 1 << 30,
+		nextID: 100, revision: 1, changed: make(chan struct{}), requests: make(map[string]int), messages: make(map[string]int), pageRows: 1 << 30,
 	}
 	for i := 1; i <= nodes; i++ {
 		n := &fakeNode{cluster: c, id: uint64(i), host: fmt.Sprintf("node%d", i)}
@@ -359,6 +361,13 @@ func (c *fakeCluster) writes(keyspace uint32, key string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(p.versions[key])
+}
+
+// messagesWith is how many messages with a request of a kind nodes got so far.
+func (c *fakeCluster) messagesWith(kind string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.messages[kind]
 }
 
 // requestsOf is how many requests of a kind nodes were sent so far.

@@ -16,6 +16,15 @@ import (
 
 // handle serves requests as a node would, one at a time.
 func (n *fakeNode) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	n.cluster.set(func() {
+		kinds := make(map[string]bool)
+		for _, r := range batch {
+			kinds[kindOf(r)] = true
+		}
+		for kind := range kinds {
+			n.cluster.messages[kind]++
+		}
+	})
 	for _, r := range batch {
 		if response := n.serve(client, r); response != nil {
 			response.Id = r.Id

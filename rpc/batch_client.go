@@ -85,7 +85,7 @@ func NewBatchConn(c BatchConfig) *BatchConn {
 	}
 	b := &BatchConn{config: c, kv: kvpb.NewKVClient(c.Conn)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
+	b.calls.New = func() any { return &call{done: make(chan int, 1)} }
 	return b
 }
 
@@ -159,8 +159,11 @@ func (b *BatchConn) stream() (*clientStream, error) {
 
 // call is one request that waits. It is reused when nothing refers to it any more.
 type call struct {
-	// done has room for the one token that comes with the outcome.
-	done chan struct{}
+	// done has room for number, the token that comes with the outcome.
+	done   chan int
+	number int
+	// stream is what a call of a Flight is on.
+	stream *clientStream
 	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the request.
 	id    uint64
 	chunk uint64
@@ -213,7 +216,7 @@ func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan s
 		s.out.mu.Unlock()
 		return closedRoom, nil
 	}
-	if s.inFlight >= s.conn.config.MaxInFlight || (s.out.mu.bytes > 0 && s.out.mu.bytes+size > s.conn.config.MaxInFlightBytes) {
+	if !s.hasRoomLocked(size) {
 		if s.room == nil {
 			s.room = make(chan struct{})
 		}
@@ -243,6 +246,12 @@ func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan s
 		c.chunk = chunk
 	}
 	return nil, s.submitted(c, err)
+}
+
+// hasRoomLocked says whether another request of that size is taken now.
+func (s *clientStream) hasRoomLocked(size int) bool {
+	config := &s.conn.config
+	return s.inFlight < config.MaxInFlight && (s.out.mu.bytes == 0 || s.out.mu.bytes+size <= config.MaxInFlightBytes)
 }
 
 // submitted releases the lock. If the request could not be added because the stream has just ended, the call's failure is on its way.
@@ -299,14 +308,7 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		s.out.mu.Lock()
-		slot := &s.slots[c.id&(1<<slotBits-1)]
-		mine := slot.id == c.id && slot.call == c
-		if mine {
-			slot.call = nil
-		}
-		s.out.mu.Unlock()
-		if mine {
+		if s.abandon(c) {
 			s.conn.calls.Put(c)
 			return nil, ctx.Err()
 		}
@@ -316,6 +318,18 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 	c.response, c.err = nil, nil
 	s.conn.calls.Put(c)
 	return response, err
+}
+
+// abandon gives up a submitted call. It returns false if the outcome has come first: then it is there, or on its way.
+func (s *clientStream) abandon(c *call) bool {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	slot := &s.slots[c.id&(1<<slotBits-1)]
+	if slot.id != c.id || slot.call != c {
+		return false
+	}
+	slot.call = nil
+	return true
 }
 
 // run opens the stream, and receives until it breaks.
@@ -366,7 +380,7 @@ func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*cal
 	}
 	s.out.mu.Unlock()
 	for _, c := range done {
-		c.done <- struct{}{}
+		c.done <- c.number
 	}
 	return done
 }
@@ -387,7 +401,7 @@ func (s *clientStream) fail(cause error) {
 	s.out.closeLocked()
 	s.out.mu.Unlock()
 	for _, c := range failed {
-		c.done <- struct{}{}
+		c.done <- c.number
 	}
 }
 

@@ -148,6 +148,9 @@ type serverStream struct {
 	bytes    int
 	// waiting is set while the reader waits for room.
 	waiting bool
+	// working is the reader that works on a message of several requests: the answers to them gather meanwhile, as far as nobody
+	// takes them off to send them, and it sends them when it is done.
+	working *reader
 }
 
 // serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what has been read
@@ -160,8 +163,18 @@ func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchReque
 			if err != nil {
 				return err
 			}
-			if work != nil && !ss.readers.do(self, work) {
-				return errRelieved
+			if work != nil {
+				several := len(batch.Requests) > 1
+				if several {
+					ss.gather(self)
+				}
+				on := ss.readers.do(self, work)
+				if several {
+					ss.letGo(self)
+				}
+				if !on {
+					return errRelieved
+				}
 			}
 		}
 		if err := ss.wait(ctx, ss.hasRoomLocked); err != nil {
@@ -254,10 +267,26 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 		_, err = ss.out.addLocked(tagResponses, r, size)
 	}
 	ss.signalRoomLocked()
-	ss.out.unlock(len(ss.inFlight) <= directReplies)
+	ss.out.unlock(len(ss.inFlight) <= directReplies && (ss.working == nil || len(ss.inFlight) == 0))
 	if err != nil && !errors.Is(err, errOutboxClosed) {
 		ss.failed(r.Id, err)
 	}
+}
+
+// gather has the answers that come while the reader works on a message wait for each other, unless the stream's goroutine is quicker.
+func (ss *serverStream) gather(self *reader) {
+	ss.out.mu.Lock()
+	ss.working = self
+	ss.out.mu.Unlock()
+}
+
+// letGo ends that, and sends what has gathered.
+func (ss *serverStream) letGo(self *reader) {
+	ss.out.mu.Lock()
+	if ss.working == self {
+		ss.working = nil
+	}
+	ss.out.unlock(len(ss.inFlight) <= directReplies)
 }
 
 // failed reports a reply that could not be sent: a mistake of the caller.

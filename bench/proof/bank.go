@@ -23,6 +23,9 @@ func (*Bank) Name() string { return "bank" }
 // Clients implements Transactions.
 func (b *Bank) Clients() int { return b.Parallel }
 
+// Splits implements Transactions.
+func (*Bank) Splits() []string { return []string{"account02", "account04"} }
+
 func (b *Bank) key(i int) []byte { return fmt.Appendf(nil, "account%02d", i) }
 
 // Setup implements Transactions.

@@ -41,6 +41,11 @@ func (*Dependencies) Name() string { return "dependencies" }
 // Clients implements Transactions.
 func (d *Dependencies) Clients() int { return d.Parallel }
 
+// Splits implements Transactions.
+func (*Dependencies) Splits() []string {
+	return []string{"dependency02", "dependency04", "dependency06"}
+}
+
 // Setup implements Transactions.
 func (d *Dependencies) Setup(context.Context, *Run, Transactor) error {
 	d.windows.age = d.Age
@@ -48,7 +53,7 @@ func (d *Dependencies) Setup(context.Context, *Run, Transactor) error {
 	return nil
 }
 
-func (x *dependencies) key(i int) string { return fmt.Sprintf("dependency%08d/%02d", x.number, i) }
+func (x *dependencies) key(i int) string { return fmt.Sprintf("dependency%02d/%08d", i, x.number) }
 
 // Drive implements Transactions.
 func (d *Dependencies) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // Duties checks against write skew: of each group at most one may be on duty. Whoever finds nobody on duty, goes; whoever is on
 // duty, leaves. The ones look at every key of the group, the others scan, so that what nobody wrote yet counts as read too
-// (phantoms). Two who both find nobody, and write different keys, are what snapshot isolation allows.
+// (phantoms). Two who both find nobody, and write different keys, are what snapshot isolation allows. Who has gone or left, and looks again
+// before he commits, finds what he did.
 type Duties struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
@@ -21,6 +23,9 @@ func (*Duties) Name() string { return "duties" }
 
 // Clients implements Transactions.
 func (d *Duties) Clients() int { return d.Parallel }
+
+// Splits implements Transactions.
+func (*Duties) Splits() []string { return []string{"duty00/2", "duty01/", "duty02/1"} }
 
 // Setup implements Transactions.
 func (*Duties) Setup(context.Context, *Run, Transactor) error { return nil }
@@ -61,21 +66,40 @@ func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor,
 			run.Count("duties read", d.look(attempt, run, db, group, scan))
 		} else {
 			own := d.key(group, random.IntN(d.Size))
+			again := random.IntN(2) == 0
 			_, err := db.Update(attempt, func(tx Tx) error {
 				keys, err := d.onDuty(attempt, tx, group, scan)
 				switch {
 				case err != nil:
-					return err
 				case len(keys) == 0:
-					return tx.Put([]byte(own), fmt.Appendf(nil, "%d.%d", number, n))
+					keys, err = []string{own}, tx.Put([]byte(own), fmt.Appendf(nil, "%d.%d", number, n))
 				default:
-					return tx.Delete([]byte(keys[0]))
+					err = tx.Delete([]byte(keys[0]))
+					keys = keys[1:]
 				}
+				if err != nil || !again {
+					return err
+				}
+				return d.lookAgain(attempt, run, tx, group, keys)
 			})
 			run.Count("duty", err)
 		}
 		cancel()
 	}
+}
+
+// lookAgain looks at a group in the transaction that has just written to it, in both ways: it must find what it has made of it.
+func (d *Duties) lookAgain(ctx context.Context, run *Run, tx Tx, group int, want []string) error {
+	for _, scan := range []bool{true, false} {
+		keys, err := d.onDuty(ctx, tx, group, scan)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(keys, want) {
+			run.Violation("duties: a transaction has left %q on duty, and finds %q (scan: %v) itself", want, keys, scan)
+		}
+	}
+	return nil
 }
 
 func (d *Duties) look(ctx context.Context, run *Run, db Transactor, group int, scan bool) error {

@@ -28,6 +28,9 @@ func (*Increments) Name() string { return "increments" }
 // Clients implements Transactions.
 func (c *Increments) Clients() int { return c.Parallel }
 
+// Splits implements Transactions.
+func (*Increments) Splits() []string { return []string{"increment01", "increment02"} }
+
 // Setup implements Transactions.
 func (c *Increments) Setup(context.Context, *Run, Transactor) error {
 	c.counts, c.known = make([]history.Counter, c.Keys), make([]history.Monotonic, c.Keys)

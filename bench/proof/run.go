@@ -36,8 +36,10 @@ type Run struct {
 		dropped    int // violations beyond those kept
 		events     []string
 		operations map[string]int
-		lastDone   time.Time
-		longest    time.Duration
+		// transactions are those that succeeded, retries the attempts of any before the last.
+		transactions, retries int
+		lastDone              time.Time
+		longest               time.Duration
 	}
 }
 
@@ -138,6 +140,23 @@ func (r *Run) Count(what string, err error) {
 		r.mu.lastDone = now
 	}
 	r.mu.operations[what]++
+}
+
+// countTransaction counts a transaction by how it ended, after how many attempts.
+func (r *Run) countTransaction(attempts int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.mu.transactions++
+	}
+	r.mu.retries += max(0, attempts-1)
+}
+
+// Transactions is how many transactions have succeeded, and how many attempts of transactions were followed by another one.
+func (r *Run) Transactions() (succeeded, retries int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.transactions, r.mu.retries
 }
 
 // Elapsed is how long the run has been going.

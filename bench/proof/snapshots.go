@@ -29,6 +29,9 @@ func (*Snapshots) Name() string { return "snapshots" }
 // Clients implements Transactions.
 func (s *Snapshots) Clients() int { return s.Parallel }
 
+// Splits implements Transactions.
+func (*Snapshots) Splits() []string { return []string{"snapshot00/2", "snapshot01/", "snapshot02/3"} }
+
 // Setup implements Transactions.
 func (s *Snapshots) Setup(context.Context, *Run, Transactor) error {
 	s.newest = make([]watermark, s.Groups)

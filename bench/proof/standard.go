@@ -34,23 +34,48 @@ func Standard() []Workload {
 	}
 }
 
-// strictly is what the names of transactional workloads with commit wait begin with.
-const strictly = "strict-"
+// What the names of transactional workloads begin with: strictly those with commit wait, inRanges behind that those in a range keyspace.
+const (
+	strictly = "strict-"
+	inRanges = "ranged-"
+)
 
-// SDKTransactions is StandardTransactions over the SDK: each by its name with read restart, and with commit wait behind "strict-".
+// SDKTransactions is StandardTransactions, and Elders, over the SDK: each by its name with read restart over hash partitions, behind "strict-" with
+// commit wait, and behind "ranged-", or "strict-ranged-", over the partitions of a range keyspace.
 func SDKTransactions() []Workload {
 	var all []Workload
-	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}) {
-		all = append(all, Transactional(load, transactionPartitions, KV()))
-	}
-	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrictSerialisable}) {
-		all = append(all, Transactional(named{load, strictly + load.Name()}, transactionPartitions, KV(kv.WithCommitWait())))
+	for _, wait := range []bool{false, true} {
+		claim, prefix, options := isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, "", []kv.TxnOption(nil)
+		if wait {
+			claim, prefix, options = isolation.Options{Level: isolation.StrictSerialisable}, strictly, []kv.TxnOption{kv.WithCommitWait()}
+		}
+		for _, load := range StandardTransactions(claim) {
+			all = append(all, Transactional(named{load, prefix + load.Name()}, kv.Hash(transactionPartitions), KV(options...)))
+		}
+		for _, load := range StandardTransactions(claim) {
+			all = append(all, Transactional(named{load, prefix + inRanges + load.Name()}, splitInto(load.Splits()), KV(options...)))
+		}
+		all = append(all, elders(prefix, kv.Hash(transactionPartitions), options), elders(prefix+inRanges, splitInto(elderSplits), options))
 	}
 	return all
 }
 
-// transactionPartitions is over how many partitions the transactions go.
+// transactionPartitions is over how many hash partitions the transactions go.
 const transactionPartitions = 4
+
+func elders(prefix string, layout kv.KeyspaceOption, options []kv.TxnOption) *Elders {
+	return &Elders{Label: prefix + "elders", Layout: layout, Options: options, Keys: 5, Parallel: 4, Pause: 300 * time.Millisecond,
+		Dwell: 300 * time.Millisecond}
+}
+
+// splitInto is the layout of a range keyspace.
+func splitInto(splits []string) kv.KeyspaceOption {
+	var at [][]byte
+	for _, key := range splits {
+		at = append(at, []byte(key))
+	}
+	return kv.Range(at...)
+}
 
 // named is Transactions under another name.
 type named struct {

@@ -38,6 +38,8 @@ type Transactions interface {
 	// Name is for reports, and the name of the keyspace.
 	Name() string
 	Clients() int
+	// Splits are keys in ascending order, between which its transactions go to and fro: where a range keyspace of it is split.
+	Splits() []string
 	Setup(ctx context.Context, run *Run, db Transactor) error
 	Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand)
 	Check(ctx context.Context, run *Run, db Transactor) error
@@ -46,19 +48,19 @@ type Transactions interface {
 // transactional is a Workload of Transactions.
 type transactional struct {
 	Transactions
-	partitions int
-	connect    func(client *kv.Client, keyspace string) Transactor
+	layout  kv.KeyspaceOption
+	connect func(client *kv.Client, keyspace string) Transactor
 }
 
-// Transactional makes a Workload of Transactions, in a keyspace of so many hash partitions. connect is how a client of the SDK does
+// Transactional makes a Workload of Transactions, in a keyspace with that layout. connect is how a client of the SDK does
 // transactions in a keyspace.
-func Transactional(load Transactions, partitions int, connect func(client *kv.Client, keyspace string) Transactor) Workload {
-	return &transactional{load, partitions, connect}
+func Transactional(load Transactions, layout kv.KeyspaceOption, connect func(client *kv.Client, keyspace string) Transactor) Workload {
+	return &transactional{load, layout, connect}
 }
 
 // Setup implements Workload.
 func (t *transactional) Setup(ctx context.Context, run *Run) error {
-	if err := run.createKeyspace(ctx, t.Name(), kv.Hash(t.partitions)); err != nil {
+	if err := run.createKeyspace(ctx, t.Name(), t.layout); err != nil {
 		return err
 	}
 	client, err := run.Open(ctx)
@@ -71,10 +73,38 @@ func (t *transactional) Setup(ctx context.Context, run *Run) error {
 
 // Drive implements Workload.
 func (t *transactional) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
-	t.Transactions.Drive(ctx, run, number, t.connect(client, t.Name()), random)
+	t.Transactions.Drive(ctx, run, number, counted{t.connect(client, t.Name()), run}, random)
 }
 
 // Check implements Workload.
 func (t *transactional) Check(ctx context.Context, run *Run, client *kv.Client) error {
 	return t.Transactions.Check(ctx, run, t.connect(client, t.Name()))
+}
+
+// counted is a Transactor whose transactions are counted.
+type counted struct {
+	Transactor
+	run *Run
+}
+
+// Update implements Transactor.
+func (c counted) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, error) {
+	attempts := 0
+	at, err := c.Transactor.Update(ctx, func(tx Tx) error {
+		attempts++
+		return f(tx)
+	})
+	c.run.countTransaction(attempts, err)
+	return at, err
+}
+
+// View implements Transactor.
+func (c counted) View(ctx context.Context, f func(Tx) error) (kv.Timestamp, error) {
+	attempts := 0
+	at, err := c.Transactor.View(ctx, func(tx Tx) error {
+		attempts++
+		return f(tx)
+	})
+	c.run.countTransaction(attempts, err)
+	return at, err
 }

@@ -94,6 +94,28 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	return nil
 }
 
+// displace declares dead whoever else is registered at the address that a node has just come to: no two can listen there. So nothing is placed on a server whose disk
+// was lost, and that came back as another node, until its former lease runs out. A node that is there after all, because this one's address is a
+// mistake, is alive again with its next heartbeat.
+func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, address string) error {
+	for kv, err := range v.All([]byte(nodePrefix)) {
+		if err != nil {
+			return s.toStatus(err)
+		}
+		var n clusterpb.Node
+		if err := proto.Unmarshal(kv.Value, &n); err != nil || n.Address != address || keys.NodeID(n.Id) == id {
+			continue
+		}
+		switch _, err := s.store.Do(ctx, store.Revoke(nodeLease(keys.NodeID(n.Id)))); {
+		case err == nil:
+			s.config.Logger.Info("node is gone: another one is at its address", "node", keys.NodeID(n.Id), "address", address, "other", id)
+		case !errors.Is(err, store.ErrLeaseNotFound):
+			return s.toStatus(err)
+		}
+	}
+	return nil
+}
+
 // nodeAt is the node that is registered at an address, or 0.
 func nodeAt(v *store.View, address string) keys.NodeID {
 	for kv := range v.All([]byte(nodePrefix)) {
@@ -131,7 +153,7 @@ func (s *Server) addNode(ctx context.Context, v *store.View, r *clusterpb.Regist
 		return 0, errConflict("nodes")
 	}
 	s.config.Logger.Info("node registered", "node", id, "address", r.Address, "region", r.Locality.GetRegion(), "zone", r.Locality.GetZone())
-	return id, nil
+	return id, s.displace(ctx, v, id, r.Address)
 }
 
 // updateNode writes what changed about a node that is known, if anything did.
@@ -161,6 +183,7 @@ func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, 
 	}
 	if err == nil && old.Address != fresh.Address {
 		s.config.Logger.Info("node moved", "node", id, "from", old.Address, "to", fresh.Address)
+		return s.displace(ctx, v, id, fresh.Address)
 	}
 	return err
 }

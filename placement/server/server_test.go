@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,6 +75,50 @@ func TestRegister(t *testing.T) {
 		if list.CoreLeader != "core1:1" || len(list.Members) != 3 {
 			t.Errorf("core: %v", list)
 		}
+	})
+}
+
+// A node that comes to an address displaces the one that was there; should that be there after all, it is alive again with its next heartbeat.
+func TestNodeAtAnAddressThatIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		register := func(server, node uint64, address string) {
+			t.Helper()
+			if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Server: server, Node: node, Cluster: testCluster, Address: address}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		alive := func(want ...uint64) {
+			t.Helper()
+			list, err := client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []uint64
+			for _, n := range list.Nodes {
+				if n.Alive {
+					got = append(got, n.Id)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("nodes %v are alive, not %v", got, want)
+			}
+		}
+		register(11, 0, "a:1")
+		register(12, 0, "b:1")
+		alive(1, 2)
+		register(13, 0, "a:1") // the disk of the first one was replaced
+		alive(2, 3)
+		register(13, 3, "a:1") // a restart
+		alive(2, 3)
+		if _, err := client.Heartbeat(t.Context(), &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 1, Server: 11}); err != nil {
+			t.Fatal(err)
+		}
+		alive(1, 2, 3)
+		time.Sleep(12 * time.Second)
+		register(12, 2, "a:1") // moved; the others are dead anyway
+		alive(2)
+		register(11, 1, "a:1") // its address has not changed: a restart
+		alive(1, 2)
 	})
 }
 

@@ -54,6 +54,8 @@ type testCluster struct {
 	physical *hlc.Manual
 	members  []*member
 	full     bool
+	// now is what physical clocks show instead of physical, if it is set.
+	now func() int64
 
 	mu sync.Mutex
 	// log is what is committed; entry i has index i+1.
@@ -120,7 +122,13 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 }
 
 // Now is the member's physical clock.
-func (m *member) Now() int64 { return m.cluster.physical.Now() + int64(m.skew) }
+func (m *member) Now() int64 {
+	now := m.cluster.now
+	if now == nil {
+		now = m.cluster.physical.Now
+	}
+	return now() + int64(m.skew)
+}
 
 func (m *member) open(replicas int) {
 	t := m.cluster.t

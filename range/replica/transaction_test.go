@@ -159,8 +159,7 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 		s.c.mu.Lock()
 		s.c.waited += time.Duration(number(d.CmdArgs[1].Key)) * time.Millisecond
 		s.c.mu.Unlock()
-		s.member(d, "").replica.lockTick()
-		s.member(d, "").releaseHeld()
+		s.member(d, "").ringTimers()
 	case "answer":
 		status := &kvpb.TransactionStatus{}
 		var err error
@@ -355,9 +354,11 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 	}
 }
 
-// releaseHeld answers what commit wait holds back and need not any more.
-func (m *member) releaseHeld() {
+// ringTimers does what a replica's timers do, for a test that has none (hooks.lockTime): those of who waits for a lock, and those of answers
+// that wait for the clocks.
+func (m *member) ringTimers() {
 	r := m.replica
+	r.lockTick()
 	r.mu.Lock()
 	var held []*heldAnswer
 	for h := range r.mu.held.answers {

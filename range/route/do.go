@@ -65,6 +65,12 @@ func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
+	a := s.attempt(ctx, call)
+	return a.run(ctx)
+}
+
+// attempt begins a call.
+func (s *Sender) attempt(ctx context.Context, call *Call) attempt {
 	sequence := s.sequence.Add(1)
 	a := attempt{
 		sender:   s,
@@ -74,6 +80,11 @@ func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 		session:  s.session.highest.Load(),
 	}
 	a.deadline, a.hasDeadline = ctx.Deadline()
+	return a
+}
+
+// run makes attempts until one is the last.
+func (a *attempt) run(ctx context.Context) (Answer, error) {
 	for {
 		answer, err, again := a.once(ctx)
 		if again == nil {
@@ -151,12 +162,23 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 	if call.leader && l.term != 0 {
 		return Answer{}, nil, nil
 	}
+	r, err := a.request(p, l)
+	if err != nil {
+		return Answer{}, err, nil
+	}
+	response, err := l.node.lanes[a.lane].do(ctx, r)
+	return a.arrived(ctx, p, l, looking, response, err)
+}
+
+// request makes the request of an attempt that goes to a leader. Its error is how the call ends.
+func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
+	call := a.call
 	r := call.Request
 	if call.Certain && l.term == 0 {
 		r = probe(p)
 	} else if call.Prepare != nil {
-		if err = call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
-			return Answer{}, a.ended(err), nil
+		if err := call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
+			return nil, a.ended(err)
 		}
 	}
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, l.term
@@ -167,7 +189,13 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 		r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 	}
 	a.sent++
-	response, err := l.node.lanes[a.lane].do(ctx, r)
+	return r, nil
+}
+
+// arrived takes in what came of an attempt. If another one is to follow, again is how long to wait before it.
+//
+//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
+func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool, response *kvpb.Response, err error) (Answer, error, *Backoff) {
 	if err != nil {
 		return a.unanswered(ctx, p, l, err)
 	}

@@ -155,21 +155,40 @@ func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	if err != nil {
 		return nil, &rpc.ErrStreamBroken{Cause: err}
 	}
-	waiting := &l.waiting[l.node.sender.ticks.Load()%tickRing]
-	s := l.node.sender
-	sent, sampled := s.sample()
-	waiting.Add(1)
+	waiting := l.await()
 	response, err := c.Do(ctx, r)
-	waiting.Add(-1)
+	return l.came(waiting, response, err)
+}
+
+// awaited is a request that waits for its answer.
+type awaited struct {
+	tick *atomic.Int32
+	// from is when it is sent, if it samples the time.
+	from    time.Time
+	sampled bool
+}
+
+// await notes that a request is about to be sent.
+func (l *lane) await() awaited {
+	w := awaited{tick: &l.waiting[l.node.sender.ticks.Load()%tickRing]}
+	w.from, w.sampled = l.node.sender.sample()
+	w.tick.Add(1)
+	return w
+}
+
+// came takes in the answer to a request, or that there is none.
+func (l *lane) came(w awaited, response *kvpb.Response, err error) (*kvpb.Response, error) {
+	w.tick.Add(-1)
 	if errors.Is(err, rpc.ErrClosed) {
 		// It was given up between stream and Do.
 		return nil, &rpc.ErrStreamBroken{Cause: err}
 	}
 	if err == nil {
+		s := l.node.sender
 		l.answered.Add(1)
 		s.session.observe(response.Now)
-		if sampled {
-			s.present.observe(rpc.FromTimestamp(response.Now), sent, time.Now())
+		if w.sampled {
+			s.present.observe(rpc.FromTimestamp(response.Now), w.from, time.Now())
 		}
 	}
 	return response, err

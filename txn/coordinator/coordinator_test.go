@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -48,6 +49,13 @@ func begin(t *testing.T, ctx context.Context, c *Coordinator) *Transaction {
 	return x
 }
 
+// sent counts the requests so far, by kind.
+func (f *fake) sent() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.counts)
+}
+
 // locksLeft waits for the background work and counts locks.
 func (f *fake) locksLeft(c *Coordinator) int {
 	for range maxBackground {
@@ -69,7 +77,7 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 		if err != nil || at.IsZero() {
 			t.Fatal(at, err)
 		}
-		if got := fmt.Sprint(s.sent); got != "map[*kvpb.Request_Prepare:1]" {
+		if got := fmt.Sprint(s.sent()); got != "map[*kvpb.Request_Prepare:1]" {
 			t.Error(got)
 		}
 		if v, _ := s.get(k2("a1"), at); v != "2" {
@@ -80,8 +88,8 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 		if _, err := x.Commit(ctx, []Write{put(k2("a0"), "3")}, Reads{At: s.now(), Spans: []Span{{Keyspace: 2, Hash: AllPartitions}}}, false); err != nil {
 			t.Fatal(err)
 		}
-		if s.sent["*kvpb.Request_EndTransaction"] != 1 {
-			t.Error(s.sent)
+		if s.sent()["*kvpb.Request_EndTransaction"] != 1 {
+			t.Error(s.sent())
 		}
 		if n := s.locksLeft(c); n != 0 {
 			t.Errorf("%d locks", n)
@@ -110,7 +118,7 @@ func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 			if !errors.Is(err, ErrConflict) {
 				t.Errorf("written %t: %v", written, err)
 			}
-			if got := s.sent["*kvpb.Request_Prepare"]; got != 2 {
+			if got := s.sent()["*kvpb.Request_Prepare"]; got != 2 {
 				t.Errorf("%d prepares", got)
 			}
 		})
@@ -164,8 +172,8 @@ func TestPushedTransactionsRefresh(t *testing.T) {
 		if err != nil || !above.Less(at) {
 			t.Fatal(at, err)
 		}
-		if s.sent["*kvpb.Request_Refresh"] != 2 || s.sent["*kvpb.Request_EndTransaction"] != 2 {
-			t.Error(s.sent)
+		if s.sent()["*kvpb.Request_Refresh"] != 2 || s.sent()["*kvpb.Request_EndTransaction"] != 2 {
+			t.Error(s.sent())
 		}
 	})
 }
@@ -196,9 +204,9 @@ func TestACommitNamesEveryParticipant(t *testing.T) {
 		hidden := 0
 		s.hide = func(k Key) error {
 			switch {
-			case s.sent["*kvpb.Request_Prepare"] < 3 || string(k.Key) != "a3" || hidden == 2:
+			case s.counts["*kvpb.Request_Prepare"] < 3 || string(k.Key) != "a3" || hidden == 2:
 				return nil
-			case s.sent["*kvpb.Request_EndTransaction"] > 0:
+			case s.counts["*kvpb.Request_EndTransaction"] > 0:
 				t.Errorf("a commit was sent while a participant could not be located")
 			}
 			hidden++
@@ -244,8 +252,8 @@ func TestHeartbeatsEndAWait(t *testing.T) {
 		if n := s.locksLeft(c); n != 0 {
 			t.Errorf("%d locks", n)
 		}
-		if s.sent["*kvpb.Request_HeartbeatTransaction"] < 4 {
-			t.Error(s.sent)
+		if s.sent()["*kvpb.Request_HeartbeatTransaction"] < 4 {
+			t.Error(s.sent())
 		}
 	})
 }
@@ -290,7 +298,7 @@ func TestLargeTransactionsTravelInChunks(t *testing.T) {
 				t.Fatalf("%s lies at %s, not %s", k, s.newestLocked(k).at, at)
 			}
 		}
-		if n := s.sent["*kvpb.Request_Prepare"]; n != 6 {
+		if n := s.sent()["*kvpb.Request_Prepare"]; n != 6 {
 			t.Errorf("%d requests", n)
 		}
 	})
@@ -351,8 +359,8 @@ func TestUseAfterEnd(t *testing.T) {
 			t.Error("locked after the end")
 		}
 		x.Abort()
-		if len(s.sent) != 0 {
-			t.Error(s.sent)
+		if len(s.sent()) != 0 {
+			t.Error(s.sent())
 		}
 	})
 }
@@ -533,5 +541,5 @@ func check(t *testing.T, s *fake, attempts []*attempt) {
 	if outcomes["committed"] < 50 {
 		t.Errorf("too little was committed: %v", outcomes)
 	}
-	t.Log(outcomes, s.sent)
+	t.Log(outcomes, s.sent())
 }

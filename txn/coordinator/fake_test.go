@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -43,8 +45,8 @@ type fake struct {
 	done map[uint64]hlc.Timestamp
 	// refused are the requests that were: a server that has refused a request does not execute a copy of it.
 	refused map[uint64]bool
-	// sent counts the requests by kind.
-	sent map[string]int
+	// counts is of the requests by kind.
+	counts map[string]int
 	// hide, if set, says why a key cannot be located just now. It is called with mu held.
 	hide func(Key) error
 	// participants are those of the latest commit.
@@ -79,7 +81,7 @@ func newFake(seed uint64) *fake {
 	return &fake{
 		random: rand.New(rand.NewPCG(seed, 7)), longest: 5 * time.Millisecond, generation: 1,
 		versions: make(map[string][]fakeVersion), locks: make(map[string]*fakeLock), records: make(map[string]*fakeRecord),
-		done: make(map[uint64]hlc.Timestamp), refused: make(map[uint64]bool), sent: make(map[string]int),
+		done: make(map[uint64]hlc.Timestamp), refused: make(map[uint64]bool), counts: make(map[string]int),
 	}
 }
 
@@ -168,7 +170,7 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 	f.mu.Lock()
 	f.sequence++
 	sequence := f.sequence
-	f.sent[fmt.Sprintf("%T", q.Command.Command)]++
+	f.counts[fmt.Sprintf("%T", q.Command.Command)]++
 	if f.split && f.random.IntN(50) == 0 {
 		f.generation++
 	}
@@ -215,6 +217,30 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 		}
 		return response, err
 	}
+}
+
+func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var failed error
+	var senders errgroup.Group
+	senders.SetLimit(limit)
+	for i, q := range all {
+		senders.Go(func() error {
+			response, err := f.Send(ctx, q)
+			mu.Lock()
+			defer mu.Unlock()
+			if failed == nil {
+				if failed = landed(i, response, err); failed != nil {
+					cancel()
+				}
+			}
+			return nil
+		})
+	}
+	_ = senders.Wait() // failed has it
+	return failed
 }
 
 func refuse(code kvpb.ErrorCode, key string, other []byte, at hlc.Timestamp) error {

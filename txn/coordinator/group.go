@@ -3,8 +3,6 @@ package coordinator
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -166,17 +164,4 @@ func (c *Coordinator) readChunks(ctx context.Context, userKeys []Key, spans []Sp
 		}
 	}
 	return out, nil
-}
-
-// inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends the others' context.
-func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	if n == 1 {
-		return f(ctx, 0)
-	}
-	workers, ctx := errgroup.WithContext(ctx)
-	workers.SetLimit(maxParallel)
-	for i := range n {
-		workers.Go(func() error { return f(ctx, i) })
-	}
-	return workers.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -89,14 +88,15 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		if err != nil {
 			return hlc.Timestamp{}, err
 		}
-		var mu sync.Mutex
 		var moved []mutation
 		var movedInto []int
-		err = inParallel(ctx, len(chunks), func(ctx context.Context, i int) error {
+		requests := make([]*Request, len(chunks))
+		for i, c := range chunks {
+			requests[i] = t.prepare(c, atLeast, into != nil)
+		}
+		err = t.c.sender.SendAll(ctx, maxParallel, requests, func(i int, response *kvpb.Response, err error) error {
 			c := chunks[i]
-			prepared, err := t.prepare(ctx, c, atLeast, restInto)
-			mu.Lock()
-			defer mu.Unlock()
+			prepared, err := c.prepared(response, err, restInto)
 			if errors.Is(err, ErrMoved) {
 				// What ran of it is done again, to the same effect.
 				for _, place := range c.places {
@@ -124,14 +124,18 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 	}
 }
 
-// prepare sends one chunk.
-func (t *Transaction) prepare(ctx context.Context, c *chunk, atLeast hlc.Timestamp, into []Locked) (hlc.Timestamp, error) {
-	response, err := t.c.sender.Send(ctx, &Request{
+// prepare is the request that lays one chunk.
+func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool) *Request {
+	return &Request{
 		Place: c.place, Key: c.mutations[0].Key, Fits: c.fits, Write: true, Slack: lockSlack,
 		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: into != nil,
+			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values,
 		}}},
-	})
+	}
+}
+
+// prepared takes in the answer.
+func (c *chunk) prepared(response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
 	if err != nil {
 		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
 	}

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -32,25 +31,24 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 		if err != nil {
 			return err
 		}
-		var mu sync.Mutex
 		rest = Reads{}
-		err = inParallel(ctx, len(chunks), func(ctx context.Context, i int) error {
-			r := chunks[i]
+		requests := make([]*Request, len(chunks))
+		for i, r := range chunks {
 			r.set.At = rpc.ToTimestamp(reads.At)
-			_, err := c.sender.Send(ctx, &Request{
+			requests[i] = &Request{
 				Place: r.place, Key: r.key(), Fits: r.fits, Slack: lockSlack,
 				Command: &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{
 					Transaction: id, Begun: rpc.ToTimestamp(begun), Reads: &r.set, To: rpc.ToTimestamp(to),
 				}}},
-			})
+			}
+		}
+		err = c.sender.SendAll(ctx, maxParallel, requests, func(i int, _ *kvpb.Response, err error) error {
 			if errors.Is(err, ErrMoved) {
-				again := r.reads()
-				mu.Lock()
-				defer mu.Unlock()
+				again := chunks[i].reads()
 				rest.Keys, rest.Spans = append(rest.Keys, again.Keys...), append(rest.Spans, again.Spans...)
 				return nil
 			}
-			return classify(r.place.Keyspace, err)
+			return classify(chunks[i].place.Keyspace, err)
 		})
 		if err != nil {
 			return err

@@ -46,13 +46,16 @@ func participants(all []held) []*kvpb.Participant {
 // resolve ends the locks of a decided transaction, one request for each partition. What fails is left to those who meet it.
 func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key) {
 	places, _ := c.placesOf(ctx, all)
-	_ = inParallel(ctx, len(places), func(ctx context.Context, i int) error {
-		_, _ = c.sender.Send(ctx, &Request{
-			Place: places[i].place, Key: places[i].key, Write: true,
+	requests := make([]*Request, len(places))
+	for i, p := range places {
+		requests[i] = &Request{
+			Place: p.place, Key: p.key, Write: true,
 			Command: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
 				Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}},
 			}}},
-		})
+		}
+	}
+	_ = c.sender.SendAll(ctx, maxParallel, requests, func(int, *kvpb.Response, error) error {
 		return nil // one partition's failure is no reason to leave the others
 	})
 }

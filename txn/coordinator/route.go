@@ -64,6 +64,24 @@ func (r *routed) Overlapping(ctx context.Context, s Span) ([]Place, error) {
 
 // Send implements Sender.
 func (r *routed) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
+	answer, err := r.Do(ctx, q.call())
+	if err != nil {
+		return nil, err
+	}
+	return answer.Response, nil
+}
+
+// SendAll implements Sender.
+func (r *routed) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
+	calls := make([]*route.Call, len(all))
+	for i, q := range all {
+		calls[i] = q.call()
+	}
+	return r.DoAll(ctx, limit, calls, func(i int, answer route.Answer, err error) error { return landed(i, answer.Response, err) })
+}
+
+// call is the request as a router wants it.
+func (q *Request) call() *route.Call {
 	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack, Request: q.Command}
 	if q.Place.Hash != AllPartitions {
 		call.By, call.Hash = route.ByHash, uint32(q.Place.Hash)
@@ -76,11 +94,7 @@ func (r *routed) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 			return ErrMoved
 		}
 	}
-	answer, err := r.Do(ctx, call)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Response, nil
+	return call
 }
 
 // Now implements Sender.

@@ -97,6 +97,10 @@ type Sender interface {
 	Overlapping(ctx context.Context, s Span) ([]Place, error)
 	// Send brings a request to its partition and returns the response, which has no error in it.
 	Send(ctx context.Context, r *Request) (*kvpb.Response, error)
+	// SendAll is Send for several requests, at most limit of them at a time; those of one node travel together. landed is called once
+	// for each, as they end, by the caller's goroutine. An error that it returns is what SendAll returns: it ends the other requests,
+	// whose landed is not called any more.
+	SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error
 	// Now is the cluster's time as far as is known, at or above everything that this client has seen.
 	Now(ctx context.Context) (hlc.Timestamp, error)
 }

@@ -36,6 +36,7 @@ func (w *World) check(t testing.TB, workloads []proof.Workload, counters *covera
 	}
 	w.checkReplicas(ctx)
 	counters.checkGauges(w)
+	counters.checkLocks(w)
 	counters.checkRest(w)
 	links := w.Cluster.Servers()
 	for _, load := range workloads {

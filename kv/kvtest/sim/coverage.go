@@ -40,6 +40,13 @@ var covered = map[string]string{
 	"tidemark_host_pauses_total":              "pauses noticed",
 	"tidemark_replica_duplicates_total":       "retries recognised",
 	"tidemark_replica_rejected_entries_total": "entries rejected",
+	"tidemark_txn_commits_total":              "commits",
+	"tidemark_txn_aborts_total":               "aborts",
+	"tidemark_txn_pushes_total":               "pushes",
+	"tidemark_txn_conflicts_total":            "conflicts",
+	"tidemark_txn_read_restarts_total":        "reads moved",
+	"tidemark_txn_lock_waits_total":           "lock waits",
+	"tidemark_txn_sweeps_total":               "sweeps",
 }
 
 // sum is called when all processes have ended, or nearly so.
@@ -83,6 +90,7 @@ var limits = map[string]limit{
 	"tidemark_placement_table_streams":     {most: 1024, rest: -1},
 	"tidemark_placement_store_watchers":    {most: 10_000, rest: -1},
 	"tidemark_placement_store_leases":      {most: 1000, rest: -1},
+	lockGauge:                              {most: 200_000, each: true, rest: 0, emptied: true},
 	"tidemark_node_gc_waiting":             {most: 1, each: true, rest: -1, emptied: true},
 	"tidemark_host_groups":                 {most: 10_000, rest: -1, emptied: true},
 	"tidemark_host_awake_groups":           {most: 10_000, rest: -1, emptied: true},
@@ -120,6 +128,34 @@ func (c *coverage) checkRest(w *World) {
 	busy(func(server int, name string, value float64) {
 		w.Violation("%s of server %d is %v although nothing is under way", name, server, value)
 	})
+}
+
+// lockGauge counts the locks of transactions, and lockPatience is how long they stay at most when nobody works any more: three seconds until
+// their client is believed dead, the two of a sweep, and the time that it takes.
+const (
+	lockGauge    = "tidemark_txn_locks"
+	lockPatience = 6 * time.Second
+)
+
+// checkLocks looks whether transactions that are over, or whose clients are gone, have left locks behind.
+func (c *coverage) checkLocks(w *World) {
+	left := func() (servers map[int]float64) {
+		c.gauges(w, func(server int, name string, _ limit, value, _ float64) {
+			if name == lockGauge && value != 0 {
+				if servers == nil {
+					servers = make(map[int]float64)
+				}
+				servers[server] = value
+			}
+		})
+		return servers
+	}
+	for began := time.Now(); left() != nil; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > lockPatience {
+			w.Violation("%v after the last client's end transactions have keys locked, by server: %v", lockPatience, left())
+			return
+		}
+	}
 }
 
 // ofCore says whether a metric is of the consistent core's group and not of the data node's.

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
 // crash takes the power from a server; each block that was not synced survives with a probability in percent.
@@ -86,14 +89,17 @@ func (w *World) kill(server, unsynced int) {
 	w.Cluster.Kill(server, unsynced)
 }
 
-// start starts a server that is down.
+// start starts a server that is down. One whose disk is made to fail may refuse to start, and stays down until the disk is mended.
 func (w *World) start(server int) {
 	w.power <- struct{}{}
 	defer func() { <-w.power }()
 	if w.Cluster.Process(server) != nil {
 		return
 	}
-	if err := w.Cluster.Run(server); err != nil {
+	err := w.Cluster.Run(server)
+	refused := errors.Is(err, kvtest.ErrDisk) && w.isExcused(server)
+	w.keepDown(server, refused)
+	if err != nil && !refused {
 		w.Violation("server %d does not start: %v", server, err)
 	}
 }

@@ -75,7 +75,11 @@ func (f diskError) Begin(w *World) (string, func() string) {
 	return fmt.Sprintf("a %s of server %d fails", f.Op, server), func() string {
 		w.Cluster.Disk(server).Fail(op, 0)
 		did := "it did not matter"
-		if w.failedByDisk(server) {
+		switch {
+		case w.isKeptDown(server):
+			w.start(server)
+			did = "it did not start, and is started again"
+		case w.failedByDisk(server):
 			w.kill(server, 50)
 			w.start(server)
 			did = "it had failed, and started again"

@@ -47,6 +47,8 @@ type Report struct {
 	Events []string
 	// Operations counts by kind and outcome.
 	Operations map[string]int
+	// Transactions succeeded; Retries is how many attempts of transactions were followed by another one.
+	Transactions, Retries int
 	// Longest is the longest virtual time in which no operation at all succeeded.
 	Longest time.Duration
 	// Covered says what the servers had to do, and what was done to them.
@@ -56,7 +58,7 @@ type Report struct {
 
 // Run does one run. It is called inside a synctest bubble.
 func Run(t testing.TB, c Config) Report {
-	shape := shapeOf(c.Schedule.Seed)
+	shape := shapeOf(c.Schedule.Seed, c.Schedule.Transactions)
 	if c.Workloads != nil {
 		shape.choose(c.Workloads)
 	}
@@ -108,7 +110,9 @@ func Run(t testing.TB, c Config) Report {
 	for what, n := range w.mu.counts {
 		covered[what] += n
 	}
+	transactions, retries := w.Transactions()
 	return Report{
+		Transactions: transactions, Retries: retries,
 		Schedule: c.Schedule, Cluster: shape.String(), Log: w.mu.log, Trace: w.mu.trace, Duration: w.Elapsed(), Violations: w.Violations(),
 		Events: w.Events(), Operations: w.Operations(), Longest: w.Longest(), Covered: covered, History: w.History.Operations(),
 	}

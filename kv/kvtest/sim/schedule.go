@@ -17,16 +17,22 @@ import (
 type Schedule struct {
 	// Seed gives the cluster and the workloads.
 	Seed uint64
+	// Transactions has the seed run workloads of transactions.
+	Transactions bool
 	// Duration is how much virtual time faults and load have.
 	Duration time.Duration
 	// Faults are in the order of their times.
 	Faults []Fault
 }
 
-// String is the schedule as text, which ParseSchedule reads: a line each for seed, duration and the faults.
+// String is the schedule as text, which ParseSchedule reads: a line each for seed, duration, the word transactions if it has them, and the
+// faults.
 func (s Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\nduration %v\n", s.Seed, s.Duration)
+	if s.Transactions {
+		fmt.Fprintln(&b, "transactions")
+	}
 	for _, f := range s.Faults {
 		fmt.Fprintln(&b, f)
 	}
@@ -43,6 +49,8 @@ func ParseSchedule(text string) (s Schedule, err error) {
 		case "":
 		case "seed":
 			s.Seed, err = strconv.ParseUint(rest, 10, 64)
+		case "transactions":
+			s.Transactions = true
 		case "duration":
 			s.Duration, err = time.ParseDuration(rest)
 		default:
@@ -63,12 +71,12 @@ func (s *Schedule) sort() {
 }
 
 // Draw makes the schedule of a seed: storms, with calm between them. A storm is one of the themes; the seed decides how far
-// apart they are.
-func Draw(seed uint64, duration time.Duration) Schedule {
-	s := Schedule{Seed: seed, Duration: duration}
+// apart they are. transactions says which workloads the seed has.
+func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
+	s := Schedule{Seed: seed, Duration: duration, Transactions: transactions}
 	random := rand.New(rand.NewPCG(seed, 1))
 	d := &Dice{Rand: random}
-	shapeOf(seed).tell(d)
+	shapeOf(seed, transactions).tell(d)
 	apart := time.Duration(d.Of(15, 30, 40, 60)) * time.Second
 	possible := themesFor(d)
 	total := 0

@@ -6,14 +6,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof"
 )
 
 // A schedule is what its text says.
 func TestScheduleIsText(t *testing.T) {
 	seen := make(map[string]bool)
 	for seed := range uint64(300) {
-		s := Draw(seed, 10*time.Minute)
-		if !reflect.DeepEqual(s, Draw(seed, 10*time.Minute)) {
+		transactions := seed%3 == 0
+		s := Draw(seed, 10*time.Minute, transactions)
+		if !reflect.DeepEqual(s, Draw(seed, 10*time.Minute, transactions)) {
 			t.Fatalf("seed %d gives two schedules", seed)
 		}
 		read, err := ParseSchedule("# a comment\n\n" + s.String())
@@ -51,11 +54,34 @@ func TestParseFaultRefuses(t *testing.T) {
 func TestStormsAreApart(t *testing.T) {
 	for seed := range uint64(50) {
 		last := time.Duration(-1 << 62)
-		for _, s := range Draw(seed, 10*time.Minute).storms() {
+		for _, s := range Draw(seed, 10*time.Minute, seed%2 == 0).storms() {
 			if s.From <= last || s.Until <= s.From {
 				t.Fatalf("seed %d: storm %+v begins before %v", seed, s, last)
 			}
 			last = s.Until
+		}
+	}
+}
+
+// Every kind of workload with transactions is drawn, in both orders and with both ways to keep time; each has a known pace; and the cluster is
+// the one that the seed has without them.
+func TestTransactionsAreDrawn(t *testing.T) {
+	seen := make(map[string]bool)
+	for seed := range uint64(300) {
+		with, without := shapeOf(seed, true), shapeOf(seed, false)
+		if with.options.Nodes != without.options.Nodes || with.tick != without.tick || with.wild != without.wild || with.perMinute != without.perMinute {
+			t.Fatalf("seed %d has two clusters: %v and %v", seed, with, without)
+		}
+		for _, w := range with.workloads {
+			seen[w.Name()] = true
+		}
+	}
+	for _, w := range proof.SDKTransactions() {
+		if !seen[w.Name()] {
+			t.Errorf("no seed runs %s", w.Name())
+		}
+		if operationsPerSecond(w.Name()) == 0 {
+			t.Errorf("nobody knows how much %s does in a second", w.Name())
 		}
 	}
 }

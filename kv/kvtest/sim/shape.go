@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof"
@@ -29,8 +30,8 @@ type shape struct {
 	speeds []float64
 }
 
-// shapeOf draws the shape of a seed.
-func shapeOf(seed uint64) *shape {
+// shapeOf draws the shape of a seed. With transactions it is the same cluster with other workloads.
+func shapeOf(seed uint64, transactions bool) *shape {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := &shape{}
 	o := kvtest.Options{Seed: random.Uint64() | 1, Latency: latency, Nodes: 3, Cores: 3}
@@ -61,6 +62,9 @@ func shapeOf(seed uint64) *shape {
 	}
 	s.wild = random.IntN(6) == 0
 	s.mix(random)
+	if transactions {
+		s.mixTransactions(rand.New(rand.NewPCG(seed, 4)))
+	}
 	// Most seeds are calm and some are busy: what a run costs is its operations.
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	return s
@@ -92,6 +96,33 @@ var perSecond = map[string]float64{
 	"sessions": 60, "lists": 60, "sets": 25, "hashed-sets": 25,
 }
 
+// transactional are the kinds of workloads with transactions, and transactionsPerSecond about how many operations each does in a second, as
+// perSecond; with commit wait as many as in the second row.
+var (
+	transactional         = []string{"bank", "increments", "duties", "inserts", "dependencies", "snapshots", "elders"}
+	transactionsPerSecond = map[string][2]float64{
+		"bank": {48, 14}, "increments": {51, 18}, "duties": {48, 12}, "inserts": {75, 64}, "dependencies": {85, 20}, "snapshots": {48, 17},
+		"elders": {1, 1},
+	}
+)
+
+// operationsPerSecond is of any workload; 0 if that is not known.
+func operationsPerSecond(name string) float64 {
+	if n := perSecond[name]; n != 0 {
+		return n
+	}
+	for kind, n := range transactionsPerSecond {
+		switch {
+		case !strings.HasSuffix(name, kind):
+		case strings.HasPrefix(name, "strict-"):
+			return n[1]
+		default:
+			return n[0]
+		}
+	}
+	return 0
+}
+
 // timeless are the workloads whose checks do not depend on the servers' clocks.
 var timeless = []string{"registers", "contended", "counters", "watched"}
 
@@ -111,11 +142,39 @@ func (s *shape) mix(random *rand.Rand) {
 	s.workloads = append(s.workloads, &bulk{pause: []time.Duration{500 * time.Millisecond, 2 * time.Second}[random.IntN(2)]})
 }
 
+// mixTransactions has the seed run two transactional workloads of different kinds instead of what it drew, over hash partitions or ranges and
+// with commit wait or without; and often one that has none beside them. Clocks that are wrong forbid none of them: such a node does not serve.
+func (s *shape) mixTransactions(random *rand.Rand) {
+	bulk := s.workloads[len(s.workloads)-1]
+	s.workloads, s.perSecond = nil, 0
+	possible := proof.SDKTransactions()
+	for _, kind := range random.Perm(len(transactional))[:2] {
+		var names []string
+		for _, w := range possible {
+			if strings.HasSuffix(w.Name(), transactional[kind]) {
+				names = append(names, w.Name())
+			}
+		}
+		s.add(possible, names[random.IntN(len(names))])
+	}
+	if random.IntN(2) == 0 {
+		s.add(proof.Standard(), timeless[random.IntN(len(timeless))])
+	}
+	s.workloads = append(s.workloads, bulk)
+}
+
+// add takes one of some workloads.
+func (s *shape) add(possible []proof.Workload, name string) {
+	i := slices.IndexFunc(possible, func(w proof.Workload) bool { return w.Name() == name })
+	s.workloads = append(s.workloads, possible[i])
+	s.perSecond += operationsPerSecond(name)
+}
+
 // choose has the seed run other workloads.
 func (s *shape) choose(workloads []proof.Workload) {
 	s.workloads, s.perSecond = workloads, 1
 	for _, w := range workloads {
-		s.perSecond += perSecond[w.Name()]
+		s.perSecond += operationsPerSecond(w.Name())
 	}
 }
 

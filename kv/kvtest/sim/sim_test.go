@@ -26,6 +26,7 @@ var (
 	minutes    = flag.Float64("sim.minutes", 2, "virtual minutes of each seed")
 	scheduleIn = flag.String("sim.schedule", "", "run the schedule in this file instead of those of seeds")
 	workloads  = flag.String("sim.workloads", "", "run these workloads of bench/proof, with commas between them, instead of the seeds' own")
+	transacts  = flag.Bool("sim.transactions", false, "the seeds run workloads with transactions")
 	events     = flag.Bool("sim.events", false, "print what happened in runs that pass too")
 	resultTo   = flag.String("sim.result", "", "write the result to this file, for the soak")
 )
@@ -48,7 +49,19 @@ func TestSim(t *testing.T) {
 	}
 	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			run(t, sim.Draw(seed, time.Duration(*minutes*float64(time.Minute))))
+			run(t, sim.Draw(seed, time.Duration(*minutes*float64(time.Minute)), *transacts))
+		})
+	}
+}
+
+// fixedTransactional is how many seeds with transactions every test run has.
+const fixedTransactional = 4
+
+// TestSimTransactions runs the first seeds with transactions; TestSim -sim.transactions any.
+func TestSimTransactions(t *testing.T) {
+	for seed := range uint64(fixedTransactional) {
+		t.Run(fmt.Sprint(seed+1), func(t *testing.T) {
+			run(t, sim.Draw(seed+1, time.Duration(*minutes*float64(time.Minute)), true))
 		})
 	}
 }
@@ -59,7 +72,9 @@ type result struct {
 	Virtual    time.Duration
 	Violations []string
 	Operations int
-	Covered    map[string]int
+	// Transactions succeeded; Retries is how many attempts were followed by another one.
+	Transactions, Retries int
+	Covered               map[string]int
 }
 
 // run runs a schedule in a bubble and checks the histories outside of it.
@@ -91,10 +106,11 @@ func run(t *testing.T, s sim.Schedule) {
 		t.Logf("the messages between the servers until then:\n%s", r.Trace)
 		t.Logf("the schedule, for make sim SCHEDULE=file, and make sim-shrink SCHEDULE=file:\n%s", r.Schedule)
 	}
-	t.Logf("seed %d: %s; %v virtual in %v real, %d faults, longest standstill %v\n%v\n%s\n%s", s.Seed, r.Cluster, r.Duration.Round(time.Second),
-		time.Since(began).Round(time.Millisecond), len(s.Faults), r.Longest, checked, list(r.Covered), list(r.Operations))
+	t.Logf("seed %d: %s; %v virtual in %v real, %d faults, longest standstill %v, %d transactions, %d retries\n%v\n%s\n%s", s.Seed, r.Cluster,
+		r.Duration.Round(time.Second), time.Since(began).Round(time.Millisecond), len(s.Faults), r.Longest, r.Transactions, r.Retries, checked,
+		list(r.Covered), list(r.Operations))
 	if *resultTo != "" {
-		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations, Covered: r.Covered}
+		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations, Transactions: r.Transactions, Retries: r.Retries, Covered: r.Covered}
 		for _, n := range r.Operations {
 			out.Operations += n
 		}

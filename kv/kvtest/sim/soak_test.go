@@ -40,7 +40,8 @@ func child(ctx context.Context, args ...string) (*result, []byte, error) {
 	told := filepath.Join(dir, "result")
 	ctx, cancel := context.WithTimeout(ctx, *runTimeout)
 	defer cancel()
-	args = append([]string{"-test.run", "^TestSim$", "-test.v", "-test.timeout", "0", "-sim.result", told, "-sim.workloads", *workloads}, args...)
+	args = append([]string{"-test.run", "^TestSim$", "-test.v", "-test.timeout", "0", "-sim.result", told, "-sim.workloads", *workloads,
+		fmt.Sprintf("-sim.transactions=%v", *transacts)}, args...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	// One processor makes runs more alike and costs less; the heap of one run is small beside what there is.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=300", "GOTRACEBACK=all")
@@ -65,16 +66,20 @@ type total struct {
 	seeds      int
 	virtual    time.Duration
 	operations int
-	failed     []uint64
-	covered    map[string]int
+	// transactions and retries are result's.
+	transactions, retries int
+
+	failed  []uint64
+	covered map[string]int
 }
 
 func (s *total) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.covered
-	return fmt.Sprintf("%.1f virtual hours, %d seeds, %d elections, %d crashes, %d network partitions, %d snapshots, %d operations, %d violations",
-		s.virtual.Hours(), s.seeds, c["elections"], c["crashes"], c["cuts"], c["snapshots installed"], s.operations, len(s.failed))
+	return fmt.Sprintf("%.1f virtual hours, %d seeds, %d elections, %d crashes, %d network partitions, %d snapshots, %d operations, "+
+		"%d transactions (%d retries), %d violations", s.virtual.Hours(), s.seeds, c["elections"], c["crashes"], c["cuts"], c["snapshots installed"],
+		s.operations, s.transactions, s.retries, len(s.failed))
 }
 
 // TestSoak runs seed after seed, each in a process of its own, on all processors: make sim-soak HOURS=20
@@ -143,6 +148,8 @@ func (s *total) take(seed uint64, r *result, err error) {
 	}
 	s.virtual += r.Virtual
 	s.operations += r.Operations
+	s.transactions += r.Transactions
+	s.retries += r.Retries
 	for what, n := range r.Covered {
 		s.covered[what] += n
 	}

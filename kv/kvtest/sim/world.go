@@ -30,14 +30,16 @@ type World struct {
 		counts     map[string]int
 		// excused servers may have failed because of their disk; it ends when they start again.
 		excused map[int]bool
-		wiped   map[int]bool
+		// down are the servers that did not start because of their disk.
+		down  map[int]bool
+		wiped map[int]bool
 	}
 }
 
 func newWorld(cluster *kvtest.Cluster, cores int) *World {
 	w := &World{Cluster: cluster, cores: cores, done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
-	w.mu.counts, w.mu.excused, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool)
+	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool), make(map[int]bool)
 	w.Run = proof.NewRun(func(ctx context.Context) (*kv.Client, error) { return cluster.Open(ctx) })
 	w.OnViolation = w.keepLog
 	return w
@@ -83,6 +85,19 @@ func (w *World) isExcused(server int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.excused[server]
+}
+
+// keepDown notes whether a server is down because it does not start over its disk.
+func (w *World) keepDown(server int, down bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.down[server] = down
+}
+
+func (w *World) isKeptDown(server int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.down[server]
 }
 
 // mayWipe says whether this server may lose its disk, and takes it that it does.

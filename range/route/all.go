@@ -1,0 +1,239 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// How several calls are made together.
+//
+// The requests of all calls whose partition has a known leader are handed to the connections by the caller's goroutine, node by node, so
+// that those for one node leave in one message, are taken by it in one go, and mostly are answered in one. What comes then is for each call by
+// itself: it lands when its own answer does, whatever the others wait for. A call that needs more than its first attempt goes on
+// in a goroutine of its own, as Do would; so does one that cannot be handed over without a wait.
+
+// DoAll is Do for several calls, at most limit of them at a time. landed is called once for each call, as they end, by the caller's goroutine.
+// An error that it returns is what DoAll returns: it ends the other calls, whose landed is not called any more.
+func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, landed func(i int, answer Answer, err error) error) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	if len(calls) == 1 {
+		answer, err := s.Do(ctx, calls[0])
+		return landed(0, answer, err)
+	}
+	t := together{sender: s, calls: calls, landed: landed, flight: rpc.NewFlight(len(calls)), aloft: make([]aloft, len(calls))}
+	var cancel context.CancelFunc
+	t.ctx, cancel = context.WithCancel(ctx)
+	defer t.goroutines.Wait()
+	defer cancel()
+	defer t.end()
+	return t.run(limit)
+}
+
+// together is several calls that are made together. It is its caller's goroutine's, but for what the calls that are alone do.
+type together struct {
+	sender *Sender
+	ctx    context.Context
+	calls  []*Call
+	landed func(i int, answer Answer, err error) error
+
+	flight *rpc.Flight
+	aloft  []aloft
+	// boarding are the calls that are about to be handed over, by lane.
+	boarding []boarding
+	// alone gets the results of the calls that go on by themselves; made with the first.
+	alone      chan result
+	goroutines sync.WaitGroup
+}
+
+// aloft is the first attempt of one call.
+type aloft struct {
+	attempt
+	partition *Partition
+	leader    *leader
+	// waits: it has been handed over, and has not landed.
+	waits bool
+	awaited
+}
+
+// boarding is what is about to be handed over to one lane.
+type boarding struct {
+	lane     *lane
+	numbers  []int
+	requests []*kvpb.Request
+}
+
+type result struct {
+	number int
+	answer Answer
+	err    error
+}
+
+// run makes all calls.
+func (t *together) run(limit int) error {
+	next, under := 0, 0
+	for ended := 0; ended < len(t.calls); {
+		for ; next < len(t.calls) && under < limit; next++ {
+			under++
+			over, err := t.board(next)
+			if err != nil {
+				return err
+			}
+			if over {
+				ended, under = ended+1, under-1
+			}
+		}
+		t.depart()
+		if under == 0 {
+			continue
+		}
+		over, err := t.await()
+		if err != nil {
+			return err
+		}
+		ended, under = ended+over, under-over
+	}
+	return nil
+}
+
+// board prepares the first attempt of a call. over says that the call has ended.
+func (t *together) board(i int) (over bool, err error) {
+	x := &t.aloft[i]
+	x.attempt = t.sender.attempt(t.ctx, t.calls[i])
+	if err := t.ctx.Err(); err != nil {
+		return true, t.landed(i, Answer{}, &Error{Cause: err, Message: "the request was not sent"})
+	}
+	p, err := x.lookUp()
+	if err != nil {
+		t.goOn(i, nil)
+		return false, nil
+	}
+	l := p.cell.leader.Load()
+	if !l.usable() || x.call.leader || (x.call.Certain && l.term == 0) {
+		t.goOn(i, nil)
+		return false, nil
+	}
+	x.at, x.partition, x.leader = p, p, l
+	r, err := x.request(p, l)
+	if err != nil {
+		return true, t.landed(i, Answer{}, err)
+	}
+	to := l.node.lanes[x.lane]
+	at := slices.IndexFunc(t.boarding, func(b boarding) bool { return b.lane.node == to.node })
+	if at < 0 {
+		at = len(t.boarding)
+		t.boarding = append(t.boarding, boarding{lane: to})
+	}
+	b := &t.boarding[at]
+	x.lane = b.lane.index // all that go to one node go in one lane, and stay in it
+	b.numbers, b.requests = append(b.numbers, i), append(b.requests, r)
+	return false, nil
+}
+
+// depart hands over what has boarded.
+func (t *together) depart() {
+	for _, b := range t.boarding {
+		for _, i := range b.numbers {
+			t.aloft[i].awaited, t.aloft[i].waits = b.lane.await(), true
+		}
+		taken := 0
+		if c, err := b.lane.stream(); err == nil {
+			taken, _ = c.Submit(t.flight, b.numbers, b.requests) // what was not taken was not sent
+		}
+		for _, i := range b.numbers[taken:] {
+			x := &t.aloft[i]
+			x.tick.Add(-1)
+			x.waits = false
+			x.sent-- // it was no attempt
+			t.goOn(i, nil)
+		}
+	}
+	t.boarding = t.boarding[:0]
+}
+
+// await waits until calls end, and counts them.
+func (t *together) await() (over int, err error) {
+	select {
+	case i := <-t.flight.Landed():
+		return t.touchDown(i)
+	case r := <-t.alone:
+		return 1, t.landed(r.number, r.answer, r.err)
+	case <-t.ctx.Done():
+	}
+	// Those that go on by themselves see for themselves that it is over. What has landed has landed.
+	select {
+	case i := <-t.flight.Landed():
+		return t.touchDown(i)
+	default:
+	}
+	t.flight.Abandon()
+	for i := range t.aloft {
+		x := &t.aloft[i]
+		if !x.waits {
+			continue
+		}
+		x.waits = false
+		_, err := x.leader.node.lanes[x.lane].came(x.awaited, nil, t.ctx.Err())
+		answer, err, _ := x.arrived(t.ctx, x.partition, x.leader, false, nil, err)
+		over++
+		if err := t.landed(i, answer, err); err != nil {
+			return over, err
+		}
+	}
+	if over > 0 {
+		return over, nil
+	}
+	r := <-t.alone
+	return 1, t.landed(r.number, r.answer, r.err)
+}
+
+// touchDown takes in what came of a call's first attempt.
+func (t *together) touchDown(i int) (over int, err error) {
+	x := &t.aloft[i]
+	if !x.waits {
+		return 0, nil // it was given up just before
+	}
+	x.waits = false
+	response, err := t.flight.Outcome(i)
+	response, err = x.leader.node.lanes[x.lane].came(x.awaited, response, err)
+	answer, err, again := x.arrived(t.ctx, x.partition, x.leader, false, response, err)
+	if again != nil {
+		t.goOn(i, again)
+		return 0, nil
+	}
+	return 1, t.landed(i, answer, err)
+}
+
+// goOn has a call go on by itself, with its next attempt after a wait; nil: at once.
+func (t *together) goOn(i int, after *Backoff) {
+	if t.alone == nil {
+		t.alone = make(chan result, len(t.calls))
+	}
+	a := &t.aloft[i].attempt
+	t.goroutines.Go(func() {
+		r := result{number: i}
+		if after != nil {
+			r.err = a.wait(t.ctx, *after)
+		}
+		if r.err == nil {
+			r.answer, r.err = a.run(t.ctx)
+		}
+		t.alone <- r
+	})
+}
+
+// end gives up what is under way.
+func (t *together) end() {
+	t.flight.Abandon()
+	for i := range t.aloft {
+		if x := &t.aloft[i]; x.waits {
+			x.waits = false
+			x.tick.Add(-1)
+		}
+	}
+}
