@@ -10,8 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof"
 )
 
 // options are the command line.
@@ -24,9 +27,11 @@ type options struct {
 	only     *regexp.Regexp
 	pause    time.Duration
 	wipe     bool
-	beyond   bool
-	keep     bool
-	json     string
+	// workloads are names of package proof's; none: the standard ones.
+	workloads []string
+	beyond    bool
+	keep      bool
+	json      string
 	// harness is the directory of the run, given to the process that does the work.
 	harness string
 }
@@ -48,13 +53,14 @@ func main() {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("nemesis", flag.ExitOnError)
-	var only string
+	var only, workloads string
 	flags.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
 	flags.StringVar(&o.dir, "dir", "", "where directories of runs go (default: the system's temporary directory)")
 	flags.Uint64Var(&o.seed, "seed", 0, "what the schedule is drawn from (default: another one each time, which is printed)")
 	flags.DurationVar(&o.duration, "duration", 10*time.Minute, "how long faults happen; the checks come after it")
 	flags.StringVar(&o.network, "network", "auto", "namespaces, proxies, or auto: namespaces where they are possible")
 	flags.StringVar(&only, "only", "", "only the kinds of fault whose name matches this regular `expression`")
+	flags.StringVar(&workloads, "workloads", "", "run these workloads of bench/proof, with commas between them (default: the standard ones, without transactions)")
 	flags.DurationVar(&o.pause, "pause", 5*time.Second, "report pauses that are longer and that the faults do not explain")
 	flags.BoolVar(&o.wipe, "wipe", true, "at the end have a data node lose its directory")
 	flags.BoolVar(&o.beyond, "beyond", false, "also set clocks off beyond the bound")
@@ -73,6 +79,12 @@ func parse(args []string) (o options, err error) {
 	if only != "" {
 		if o.only, err = regexp.Compile(only); err != nil {
 			return o, fmt.Errorf("-only: %w", err)
+		}
+	}
+	if workloads != "" {
+		o.workloads = strings.Split(workloads, ",")
+		if _, err := proof.Choose(o.workloads...); err != nil {
+			return o, fmt.Errorf("-workloads: %w", err)
 		}
 	}
 	if o.seed == 0 {

@@ -14,22 +14,27 @@ import (
 
 // report is what came of a run.
 type report struct {
-	Seed       uint64                `json:"seed"`
-	Network    string                `json:"network"`
-	Duration   time.Duration         `json:"duration_ns"`
-	Steps      int                   `json:"steps"`
-	Operations map[string]int        `json:"operations"`
-	Histories  string                `json:"histories"`
-	Violations []string              `json:"violations"`
-	Findings   []string              `json:"findings"`
-	Rows       []availability.Row    `json:"availability"`
-	Samples    []availability.Sample `json:"samples"`
+	Seed       uint64         `json:"seed"`
+	Network    string         `json:"network"`
+	Duration   time.Duration  `json:"duration_ns"`
+	Steps      int            `json:"steps"`
+	Operations map[string]int `json:"operations"`
+	// Transactions succeeded; Retries is how many attempts were followed by another one.
+	Transactions int                   `json:"transactions"`
+	Retries      int                   `json:"retries"`
+	Histories    string                `json:"histories"`
+	Violations   []string              `json:"violations"`
+	Findings     []string              `json:"findings"`
+	Rows         []availability.Row    `json:"availability"`
+	Samples      []availability.Sample `json:"samples"`
 
 	history []history.Operation
 }
 
 func (n *nemesis) report() *report {
+	transactions, retries := n.proof.Transactions()
 	return &report{
+		Transactions: transactions, Retries: retries,
 		Seed: n.options.seed, Network: n.network.Kind(), Duration: n.proof.Elapsed(), Steps: len(n.samples), Operations: n.proof.Operations(),
 		Histories: n.checked, Violations: n.proof.Violations(), Findings: n.journal.findings(),
 		Rows: availability.Table(n.samples), Samples: n.samples, history: n.proof.History.Operations(),
@@ -39,7 +44,8 @@ func (n *nemesis) report() *report {
 // summary is the report for people.
 func (r *report) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered; histories: %s\n", r.Seed, r.Duration.Round(time.Second), r.Steps, succeeded(r.Operations), r.Histories)
+	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered, %d transactions (%d retries); histories: %s\n", r.Seed, r.Duration.Round(time.Second),
+		r.Steps, succeeded(r.Operations), r.Transactions, r.Retries, r.Histories)
 	leftOut := 0
 	for _, row := range r.Rows {
 		leftOut += row.LeftOut

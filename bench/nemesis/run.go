@@ -49,6 +49,11 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	}
 	n := &nemesis{world: w, options: o, workloads: proof.Standard()}
 	defer func() { err = errors.Join(err, w.close()) }()
+	if len(o.workloads) > 0 {
+		if n.workloads, err = proof.Choose(o.workloads...); err != nil {
+			return nil, err
+		}
+	}
 	w.proof = proof.NewRun(func(ctx context.Context) (*kv.Client, error) { return kv.Open(ctx, w.cluster.Endpoints()) })
 	// Long runs check and forget what is over; short ones keep whole histories for the report.
 	w.proof.Incremental = o.duration > wholeHistory
