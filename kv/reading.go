@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn/coordinator"
@@ -152,7 +153,9 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 		}
 	}
 	r.at = to
-	r.limit = hlc.Max(r.limit, to)
+	if r.limit = hlc.Max(r.limit, to); planted.Active == planted.UncertaintyForgotten {
+		r.limit = to
+	}
 	r.moves++
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
@@ -69,6 +70,9 @@ func (s *txnScan) run(ctx context.Context, own *writeBuffer, yield func(Pair, er
 			}
 			if !write.deleted {
 				s.emit(s.pair(key, write), yield)
+			} else if planted.Active == planted.OwnDeletesSeen && written {
+				key, write, there = next()
+				return false
 			}
 			key, write, there = next()
 			if written {

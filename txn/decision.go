@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -66,7 +67,7 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 		return tooOld(i, p)
 	case !e.Commit:
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ROLLED_BACK, e.Participants))
-	case record != nil && e.Timestamp.LessEq(record.Timestamp):
+	case record != nil && e.Timestamp.LessEq(record.Timestamp) && planted.Active != planted.PushIgnored:
 		return Decision{Refused: &Refusal{
 			Code: kvpb.ErrorCode_TRANSACTION_PUSHED, Timestamp: record.Timestamp,
 			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: somebody has read below", i.ID, e.Timestamp, record.Timestamp),
@@ -77,6 +78,9 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 
 // DecideHeartbeat notes that a transaction's client lives.
 func DecideHeartbeat(record *Record, i *Info, p Present) Decision {
+	if planted.Active == planted.RecordRevived && record.Decided() && record.State == kvpb.TransactionState_ABORTED {
+		record = nil
+	}
 	switch {
 	case record.Decided():
 		return Decision{Status: record.Status()}
@@ -96,6 +100,9 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 	heard := max(0, min(q.Seen, p.Physical))
 	if record != nil {
 		heard = max(heard, record.Heard)
+	}
+	if planted.Active == planted.AbortedAfterCommit && record.Decided() && p.Physical-max(heard, p.Since) > int64(Abandoned) {
+		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
 	}
 	switch {
 	case record.Decided():

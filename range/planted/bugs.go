@@ -40,14 +40,57 @@ const (
 	RemovedPeerPinged Bug = "removed_peer_pinged"
 	// WipedNodeVotes: a node with an empty disk takes the place of the one that had its address, and votes as it.
 	WipedNodeVotes Bug = "wiped_node_votes"
+
+	// Those below need transactions to be noticed.
+
+	// RefreshSkipped: a transaction commits at a later timestamp than it read at, and does not look whether what it read is still so.
+	RefreshSkipped Bug = "refresh_skipped"
+	// RefreshNotRecorded: a refresh leaves no trace in the timestamp cache, so that others may write at or below it.
+	RefreshNotRecorded Bug = "refresh_not_recorded"
+	// RecordRevived: a heartbeat that comes when its transaction has been aborted makes a new record.
+	RecordRevived Bug = "record_revived"
+	// DecisionNotDurable: a commit is answered, and locks are resolved, before the record is.
+	DecisionNotDurable Bug = "decision_not_durable"
+	// CommitBelowPrepare: the commit timestamp is that of the last partition that prepared, and not the highest.
+	CommitBelowPrepare Bug = "commit_below_prepare"
+	// WaitForLatest: commit wait ends when the fastest clock has passed the timestamp, and not the slowest.
+	WaitForLatest Bug = "wait_for_latest"
+	// UncertaintyForgotten: a read that is moved to a later timestamp takes nothing above that for uncertain.
+	UncertaintyForgotten Bug = "uncertainty_forgotten"
+	// PushIgnored: a transaction commits at a timestamp at which others have read already that it had not.
+	PushIgnored Bug = "push_ignored"
+	// OwnDeletesSeen: a scan in a transaction finds what the transaction itself has deleted.
+	OwnDeletesSeen Bug = "own_deletes_seen"
+	// OnePhaseOverLock: a one-phase commit writes a key that another transaction has locked.
+	OnePhaseOverLock Bug = "one_phase_over_lock"
+	// AbortedAfterCommit: whoever asks about a transaction that committed long ago takes it for abandoned, and aborts it.
+	AbortedAfterCommit Bug = "aborted_after_commit"
+	// AgeLost: a transaction that runs again is as young as its last attempt.
+	AgeLost Bug = "age_lost"
+	// OnePhaseUnchecked: a one-phase commit does not look whether what it read is still so.
+	OnePhaseUnchecked Bug = "one_phase_unchecked"
+	// LocksForgotten: a replica that starts does not know which keys were locked.
+	LocksForgotten Bug = "locks_forgotten"
+	// ReadThroughLock: a read does not ask how the transactions stand whose locks it meets.
+	ReadThroughLock Bug = "read_through_lock"
 )
 
 // All lists every mistake there is, in the order of the constants.
 func All() []Bug {
-	return []Bug{
+	return append([]Bug{
 		VoteAtOnce, AckBeforeSync, SkipLeaseCheck, LeaseOnWallClock,
 		ServeBeforeOwnEntry, ForgetVote, AppliedOutsideBatch, TruncateAboveDurable,
 		SnapshotWithoutApplied, RouteByOldEpoch, RetryAppliedTwice, SessionDropped,
 		CacheNotRaised, PageBoundaryMissed, RemovedPeerPinged, WipedNodeVotes,
+	}, Transactional()...)
+}
+
+// Transactional lists the mistakes that only transactions notice.
+func Transactional() []Bug {
+	return []Bug{
+		RefreshSkipped, RefreshNotRecorded, RecordRevived, DecisionNotDurable,
+		CommitBelowPrepare, WaitForLatest, UncertaintyForgotten, PushIgnored,
+		OwnDeletesSeen, OnePhaseOverLock, AbortedAfterCommit, AgeLost,
+		OnePhaseUnchecked, LocksForgotten, ReadThroughLock,
 	}
 }

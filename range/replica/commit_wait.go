@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // A commit with commit wait is replicated and applied as any other, but nobody is told of it before every clock of the cluster has
@@ -46,7 +47,10 @@ const heldMost = 16 << 10
 
 // passed says that every clock has passed a timestamp.
 func (n *Node) passed(ts hlc.Timestamp) bool {
-	earliest, _ := n.Clock.Bounds()
+	earliest, latest := n.Clock.Bounds()
+	if planted.Active == planted.WaitForLatest {
+		return latest > ts.Wall
+	}
 	return earliest > ts.Wall
 }
 

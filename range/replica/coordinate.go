@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -205,6 +206,11 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 		} else if reason := int(d.Record.Reason); reason < len(r.node.Metrics.aborts) {
 			r.node.Metrics.aborts[reason].Inc()
 		}
+	}
+	if planted.Active == planted.DecisionNotDurable && err == nil && ok && d.Record.State == kvpb.TransactionState_COMMITTED {
+		e.refuse(w, response)
+		e.ready[len(e.ready)-1].hold = e.hold
+		return nil
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return response })
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -77,7 +78,7 @@ func (rd *read) latest() bool { return rd.at.IsZero() }
 // passes says that a lock is not in the way of the read.
 func (rd *read) passes(l *lock) bool {
 	T := rd.timestamp
-	if l.Transaction.ID == rd.own || !l.Blocks(hlc.Max(T, rd.uncertainUntil())) {
+	if planted.Active == planted.ReadThroughLock || l.Transaction.ID == rd.own || !l.Blocks(hlc.Max(T, rd.uncertainUntil())) {
 		return true
 	}
 	k := &l.Transaction.Known
@@ -212,7 +213,9 @@ func (r *Replica) move(rd *read, at hlc.Timestamp) bool {
 	}
 	rd.restarts++
 	rd.term = 0
-	rd.at = at
+	if rd.at = at; planted.Active == planted.UncertaintyForgotten {
+		rd.uncertain = at
+	}
 	r.node.Metrics.readsMovedUncertain.Inc()
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)

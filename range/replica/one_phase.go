@@ -3,6 +3,7 @@ package replica
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -159,7 +160,7 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		switch {
 		case l == nil:
 		case l.Transaction.ID != of.ID:
-			if m.Kind != kvpb.Mutation_UNLOCK {
+			if m.Kind != kvpb.Mutation_UNLOCK && planted.Active != planted.OnePhaseOverLock {
 				e.parkLocked(w, l, locks.UntilGone)
 				return false
 			}
@@ -212,7 +213,7 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 // validate says why the reads are not good any more; nil if they are. With spans it is evaluated with nothing in flight (write.alone).
 func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp) (*kvpb.Response, error) {
 	r := e.r
-	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
+	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 || planted.Active == planted.OnePhaseUnchecked {
 		return nil, nil
 	}
 	if threshold := *r.threshold.Load(); at.Less(threshold) {

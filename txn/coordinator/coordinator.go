@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 const (
@@ -94,7 +95,7 @@ func (c *Coordinator) Begin(ctx context.Context, begun hlc.Timestamp) (*Transact
 	if err != nil {
 		return nil, err
 	}
-	if begun.IsZero() {
+	if begun.IsZero() || planted.Active == planted.AgeLost {
 		begun = now
 	}
 	t := &Transaction{c: c, life: ctx, begun: begun, started: hlc.Max(begun, now)}

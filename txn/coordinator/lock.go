@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -104,7 +105,9 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 				}
 				return nil
 			}
-			highest = hlc.Max(highest, prepared)
+			if highest = hlc.Max(highest, prepared); planted.Active == planted.CommitBelowPrepare {
+				highest = prepared
+			}
 			return err
 		})
 		if err != nil || len(moved) == 0 {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,9 @@ var plantedSeeds = flag.Int("sim.planted", 60, "within how many seeds a planted 
 func TestPlanted(t *testing.T) {
 	if planted.Active == planted.None {
 		t.Skip("this build has no bug planted: see make planted")
+	}
+	if slices.Contains(planted.Transactional(), planted.Active) {
+		*transacts = true
 	}
 	var mu sync.Mutex
 	var virtual time.Duration

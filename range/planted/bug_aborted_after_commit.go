@@ -1,0 +1,5 @@
+//go:build planted && planted_aborted_after_commit
+
+package planted
+
+const active = AbortedAfterCommit

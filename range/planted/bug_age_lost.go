@@ -1,0 +1,5 @@
+//go:build planted && planted_age_lost
+
+package planted
+
+const active = AgeLost

@@ -1,0 +1,5 @@
+//go:build planted && planted_commit_below_prepare
+
+package planted
+
+const active = CommitBelowPrepare

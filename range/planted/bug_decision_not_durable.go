@@ -1,0 +1,5 @@
+//go:build planted && planted_decision_not_durable
+
+package planted
+
+const active = DecisionNotDurable

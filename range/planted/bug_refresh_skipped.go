@@ -1,0 +1,5 @@
+//go:build planted && planted_refresh_skipped
+
+package planted
+
+const active = RefreshSkipped

@@ -1,0 +1,5 @@
+//go:build planted && planted_uncertainty_forgotten
+
+package planted
+
+const active = UncertaintyForgotten

@@ -1,0 +1,5 @@
+//go:build planted && planted_wait_for_latest
+
+package planted
+
+const active = WaitForLatest
