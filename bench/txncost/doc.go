@@ -1,5 +1,9 @@
-// Command txncost measures what transactions cost beside single reads and writes, on a cluster of its own: make bench-txn.
+// Command txncost measures what transactions cost, on clusters of its own: make bench-txn. It does, one after the other, what -what names:
 //
-// All kinds of operation take turns, one after the other, over and over, from one client: what the machine does besides falls
-// on all of them alike. What is compared are medians.
+//   - cost: all kinds of operation take turns, in another order in each round and with a pause before each, from one client: what the machine
+//     does besides, and what an operation leaves to be cleared up, falls on all of them alike. What is compared are medians.
+//   - wait: commits over two partitions, with commit wait and without, in turns, on a cluster whose clocks are at most a
+//     millisecond off.
+//   - large: what point reads of other keys take while transactions of 64 MiB and 100,000 keys commit, beside what they take on an
+//     idle cluster; and the memory of it. Servers, writer and reader are a process each.
 package main

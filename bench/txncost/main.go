@@ -2,30 +2,50 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"regexp"
+	"strings"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
+// config is what is to be done.
+type config struct {
+	rounds, warmUp int
+	pause          time.Duration
+	only           *regexp.Regexp
+	dir, endpoint  string
+	large          largeConfig
+}
+
 func main() {
-	rounds := flag.Int("rounds", 2000, "how often each kind of operation is done")
-	warmUp := flag.Int("warm-up", 200, "how often before that")
-	dir := flag.String("dir", "", "where the servers' data goes (default: the system's temporary directory)")
-	endpoints := flag.String("endpoint", "", "measure the cluster at this `address` instead of one of its own")
+	var c config
+	what := flag.String("what", "cost,wait,large", "what to measure")
+	flag.IntVar(&c.rounds, "rounds", 1000, "how often each kind of operation is done")
+	flag.IntVar(&c.warmUp, "warm-up", 200, "how often before that")
+	flag.DurationVar(&c.pause, "pause", 5*time.Millisecond, "how long to wait before each operation")
+	only := flag.String("only", "", "cost: measure only the operations whose names match this `pattern`")
+	flag.StringVar(&c.dir, "dir", "", "where the servers' data goes (default: the system's temporary directory)")
+	flag.StringVar(&c.endpoint, "endpoint", "", "cost: measure the cluster at this `address` instead of one of its own")
+	flag.IntVar(&c.large.transactions, "transactions", 3, "large: how many transactions")
+	flag.DurationVar(&c.large.idle, "idle", 10*time.Second, "large: how long to read while nothing else happens")
 	flag.Parse()
+	var err error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, *rounds, *warmUp, *dir, *endpoints)
+	if c.only, err = regexp.Compile(*only); err == nil {
+		if role := os.Getenv(roleVariable); role != "" {
+			err = play(ctx, role)
+		} else {
+			err = run(ctx, os.Stdout, &c, strings.Split(*what, ","))
+		}
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "txncost:", err)
@@ -33,170 +53,94 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, rounds, warmUp int, dir, endpoint string) (err error) {
-	addresses := []string{endpoint}
-	if endpoint == "" {
-		if dir, err = os.MkdirTemp(dir, "txncost"); err != nil {
-			return err
+func run(ctx context.Context, out io.Writer, c *config, what []string) error {
+	for i, w := range what {
+		if i > 0 {
+			fmt.Fprintln(out)
 		}
-		defer os.RemoveAll(dir)
-		cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
-			Dir: dir, Nodes: 3, Cores: 1, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+		var err error
+		switch w {
+		case "cost":
+			err = measure(ctx, out, c, 0, costs)
+		case "wait":
+			err = measure(ctx, out, c, time.Millisecond, waits)
+		case "large":
+			err = large(ctx, out, c)
+		default:
+			err = fmt.Errorf("-what %s: cost, wait and large are known", w)
+		}
 		if err != nil {
 			return err
 		}
-		defer cluster.Close()
-		if err := cluster.WaitReady(ctx); err != nil {
+	}
+	return nil
+}
+
+// measure has operations take turns on a cluster with a clock bound; 0 is the usual one.
+func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration, kinds func(*kv.Client, *places) []*operation) error {
+	addresses := []string{c.endpoint}
+	if c.endpoint == "" || bound != 0 {
+		cluster, err := start(ctx, c.dir, bound)
+		if err != nil {
 			return err
 		}
+		defer cluster.close()
 		addresses = cluster.Endpoints()
 	}
-	client, err := kv.Open(ctx, addresses)
+	var options []kv.Option
+	if bound != 0 {
+		options = append(options, kv.WithMaxClockOffset(bound))
+	}
+	client, err := kv.Open(ctx, addresses, options...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	operations, err := prepare(ctx, client)
+	p, err := fill(ctx, client)
 	if err != nil {
 		return err
 	}
-	for n := range warmUp + rounds {
-		for _, o := range operations {
-			began := time.Now()
-			if err := o.do(ctx, n); err != nil {
-				return fmt.Errorf("%s: %w", o.name, err)
-			}
-			if n >= warmUp {
-				_ = o.latency.RecordValue(max(1, time.Since(began).Microseconds())) // an hour is not exceeded
-			}
-		}
+	operations := kinds(client, p)
+	if err := takeTurns(ctx, c, operations); err != nil {
+		return err
 	}
 	report(out, operations)
 	return nil
 }
 
-// operation is one kind. If goal is not 0, its median is to be at most that many times the one of the operation against.
-type operation struct {
-	name    string
-	do      func(ctx context.Context, n int) error
-	against string
-	goal    float64
-	latency *hdrhistogram.Histogram
+// cluster is three nodes in this process.
+type cluster struct {
+	*embedded.Cluster
+	dir string
 }
 
-const (
-	keyspace   = "txncost"
-	partitions = 8
-)
-
-// prepare makes the keyspace and its keys, and the operations over them.
-func prepare(ctx context.Context, client *kv.Client) ([]*operation, error) {
-	ks, err := client.CreateKeyspace(ctx, keyspace, kv.Hash(partitions))
-	if errors.Is(err, kv.ErrKeyspaceExists) {
-		ks, err = client.Keyspace(keyspace), nil
-	}
+// start starts one that is ready.
+func start(ctx context.Context, parent string, bound time.Duration) (*cluster, error) {
+	dir, err := os.MkdirTemp(parent, "txncost")
 	if err != nil {
 		return nil, err
 	}
-	// Each kind of operation has keys of its own: none meets what another leaves to be cleared up.
-	const perPartition = 20
-	var by [][][]byte
-	places := make(map[uint64]int)
-	for n, full := 0, 0; full < partitions; n++ {
-		key := fmt.Appendf(nil, "key-%06d", n)
-		id, err := ks.PartitionOf(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		at, known := places[id]
-		if !known {
-			at = len(by)
-			places[id] = at
-			by = append(by, nil)
-		}
-		if len(by[at]) == perPartition {
-			continue
-		}
-		if by[at] = append(by[at], key); len(by[at]) == perPartition {
-			full++
-		}
-		if _, err := ks.Put(ctx, key, value); err != nil {
-			return nil, err
-		}
+	c := &cluster{dir: dir}
+	c.Cluster, err = embedded.StartCluster(ctx, embedded.ClusterConfig{
+		Dir: dir, Nodes: 3, Cores: 1, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+		Configure: func(_ int, s *embedded.ServerConfig) {
+			if bound != 0 {
+				s.MaxOffset = bound
+			}
+		}})
+	if err == nil {
+		err = c.WaitReady(ctx)
 	}
-	spread := func(count, from int) (all [][]byte) {
-		for i := range count {
-			all = append(all, by[i%partitions][from+i/partitions])
-		}
-		return all
+	if err != nil {
+		c.close()
+		return nil, err
 	}
-	write := func(all [][]byte) func(context.Context, int) error {
-		return func(ctx context.Context, _ int) error {
-			_, err := client.Update(ctx, func(tx *kv.Txn) error {
-				for _, key := range all {
-					if err := tx.Put(ks, key, value); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			return err
-		}
-	}
-	operations := []*operation{
-		{name: "put", do: func(ctx context.Context, n int) error {
-			_, err := ks.Put(ctx, by[n%partitions][15], value)
-			return err
-		}},
-		{name: "get", do: func(ctx context.Context, n int) error {
-			_, err := ks.Get(ctx, by[n%partitions][16])
-			return err
-		}},
-		{name: "transaction of 10 keys in 1 partition", do: write(by[0][:10]), against: "put", goal: 1.3},
-		{name: "transaction over 2 partitions", do: write(spread(2, 10)), against: "put", goal: 2.5},
-		{name: "transaction over 8 partitions", do: write(spread(8, 11)), against: "put", goal: 3.5},
-		{name: "read and write over 2 partitions", do: func(ctx context.Context, _ int) error {
-			_, err := client.Update(ctx, func(tx *kv.Txn) error {
-				for _, key := range [][]byte{by[0][12], by[1][12]} {
-					if _, err := tx.Get(ctx, ks, key); err != nil {
-						return err
-					}
-					if err := tx.Put(ks, key, value); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			return err
-		}},
-		{name: "snapshot of 10 keys over 8 partitions", do: func(ctx context.Context, _ int) error {
-			return client.View(ctx, func(s *kv.Snapshot) error {
-				_, err := s.BatchGet(ctx, ks, spread(10, 13))
-				return err
-			})
-		}, against: "get", goal: 1.5},
-	}
-	for _, o := range operations {
-		o.latency = hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
-	}
-	return operations, nil
+	return c, nil
 }
 
-var value = make([]byte, 256)
-
-func report(out io.Writer, operations []*operation) {
-	median := func(o *operation) float64 { return float64(o.latency.ValueAtQuantile(50)) }
-	t := table.NewWriter()
-	t.SetOutputMirror(out)
-	t.AppendHeader(table.Row{"operation", "median µs", "p99 µs", "times", "of", "goal"})
-	for _, o := range operations {
-		row := table.Row{o.name, median(o), o.latency.ValueAtQuantile(99), "", "", ""}
-		for _, base := range operations {
-			if base.name == o.against {
-				row[3], row[4], row[5] = fmt.Sprintf("%.2f", median(o)/median(base)), base.name, o.goal
-			}
-		}
-		t.AppendRow(row)
+func (c *cluster) close() {
+	if c.Cluster != nil {
+		_ = c.Close() // its data goes now
 	}
-	t.RenderMarkdown()
+	_ = os.RemoveAll(c.dir)
 }

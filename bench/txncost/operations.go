@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// operation is one kind. If goal is not 0, its median is to be at most that many times the one of the operation against.
+type operation struct {
+	name    string
+	do      func(ctx context.Context, n int) error
+	against string
+	goal    float64
+	latency *hdrhistogram.Histogram
+}
+
+// takeTurns does all operations, over and over.
+func takeTurns(ctx context.Context, c *config, operations []*operation) error {
+	turns := slices.DeleteFunc(slices.Clone(operations), func(o *operation) bool { return !c.only.MatchString(o.name) })
+	for _, o := range operations {
+		o.latency = hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
+	}
+	for n := range c.warmUp + c.rounds {
+		rand.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+		for _, o := range turns {
+			select {
+			case <-time.After(c.pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			began := time.Now()
+			if err := o.do(ctx, n); err != nil {
+				return fmt.Errorf("%s: %w", o.name, err)
+			}
+			if n >= c.warmUp {
+				_ = o.latency.RecordValue(max(1, time.Since(began).Microseconds())) // an hour is not exceeded
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	keyspace   = "txncost"
+	partitions = 8
+	// perPartition keys are there in each.
+	perPartition = 20
+)
+
+var value = make([]byte, 256)
+
+// places are keys by partition. Each kind of operation has keys of its own: none meets what another leaves to be cleared up.
+type places struct {
+	ks *kv.Keyspace
+	by [][][]byte
+}
+
+// fill makes the keyspace and its keys.
+func fill(ctx context.Context, client *kv.Client) (*places, error) {
+	ks, err := client.CreateKeyspace(ctx, keyspace, kv.Hash(partitions))
+	if errors.Is(err, kv.ErrKeyspaceExists) {
+		ks, err = client.Keyspace(keyspace), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &places{ks: ks}
+	at := make(map[uint64]int)
+	for n, full := 0, 0; full < partitions; n++ {
+		key := fmt.Appendf(nil, "key-%06d", n)
+		id, err := ks.PartitionOf(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		i, known := at[id]
+		if !known {
+			i = len(p.by)
+			at[id] = i
+			p.by = append(p.by, nil)
+		}
+		if len(p.by[i]) == perPartition {
+			continue
+		}
+		if p.by[i] = append(p.by[i], key); len(p.by[i]) == perPartition {
+			full++
+		}
+		if _, err := ks.Put(ctx, key, value); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// spread is count keys, of one partition after the other, beginning with key number from of each.
+func (p *places) spread(count, from int) (all [][]byte) {
+	for i := range count {
+		all = append(all, p.by[i%partitions][from+i/partitions])
+	}
+	return all
+}
+
+// write is a transaction that writes keys.
+func (p *places) write(client *kv.Client, all [][]byte, options ...kv.TxnOption) func(context.Context, int) error {
+	return func(ctx context.Context, _ int) error {
+		_, err := client.Update(ctx, func(tx *kv.Txn) error {
+			for _, key := range all {
+				if err := tx.Put(p.ks, key, value); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, options...)
+		return err
+	}
+}
+
+// costs are the operations of -what cost.
+func costs(client *kv.Client, p *places) []*operation {
+	return []*operation{
+		{name: "put", do: func(ctx context.Context, n int) error {
+			_, err := p.ks.Put(ctx, p.by[n%partitions][15], value)
+			return err
+		}},
+		{name: "get", do: func(ctx context.Context, n int) error {
+			_, err := p.ks.Get(ctx, p.by[n%partitions][16])
+			return err
+		}},
+		{name: "transaction of 10 keys in 1 partition", do: p.write(client, p.by[0][:10]), against: "put", goal: 1.3},
+		{name: "transaction over 2 partitions", do: p.write(client, p.spread(2, 10)), against: "put", goal: 2.5},
+		{name: "transaction over 8 partitions", do: p.write(client, p.spread(8, 11)), against: "put", goal: 3.5},
+		{name: "read and write over 2 partitions", do: func(ctx context.Context, _ int) error {
+			_, err := client.Update(ctx, func(tx *kv.Txn) error {
+				for _, key := range [][]byte{p.by[0][12], p.by[1][12]} {
+					if _, err := tx.Get(ctx, p.ks, key); err != nil {
+						return err
+					}
+					if err := tx.Put(p.ks, key, value); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			return err
+		}},
+		{name: "snapshot of 10 keys over 8 partitions", do: func(ctx context.Context, _ int) error {
+			return client.View(ctx, func(s *kv.Snapshot) error {
+				_, err := s.BatchGet(ctx, p.ks, p.spread(10, 13))
+				return err
+			})
+		}, against: "get", goal: 1.5},
+	}
+}
+
+// waits are the operations of -what wait.
+func waits(client *kv.Client, p *places) []*operation {
+	const plain = "commit over 2 partitions"
+	return []*operation{
+		{name: plain, do: p.write(client, p.spread(2, 10))},
+		{name: plain + ", clocks 1 ms off at most, with commit wait", do: p.write(client, p.spread(2, 11), kv.WithCommitWait()), against: plain, goal: 1.1},
+	}
+}
+
+func report(out io.Writer, operations []*operation) {
+	median := func(o *operation) float64 { return float64(o.latency.ValueAtQuantile(50)) }
+	t := table.NewWriter()
+	t.SetOutputMirror(out)
+	t.AppendHeader(table.Row{"operation", "median µs", "p99 µs", "times", "of", "goal"})
+	for _, o := range operations {
+		if o.latency.TotalCount() == 0 {
+			continue
+		}
+		row := table.Row{o.name, median(o), o.latency.ValueAtQuantile(99), "", "", ""}
+		for _, base := range operations {
+			if base.name == o.against && base.latency.TotalCount() > 0 {
+				row[3], row[4], row[5] = fmt.Sprintf("%.2f", median(o)/median(base)), base.name, o.goal
+			}
+		}
+		t.AppendRow(row)
+	}
+	t.RenderMarkdown()
+}

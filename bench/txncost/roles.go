@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Servers and writer of -what large are this program again, with a role: so each has memory of its own.
+const (
+	roleVariable = "TXNCOST_ROLE"
+	roleServers  = "servers"
+	roleWriter   = "writer"
+)
+
+// actor is a process with a role.
+type actor struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+	waiting sync.Once
+	said    string
+	err     error
+}
+
+// begin starts one. It ends when end is called, at the latest.
+func begin(ctx context.Context, role string, arguments ...string) (*actor, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	a := &actor{command: exec.CommandContext(ctx, self)}
+	a.command.Env = append(os.Environ(), roleVariable+"="+strings.Join(append([]string{role}, arguments...), ","))
+	a.command.Stderr = os.Stderr
+	if a.in, err = a.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := a.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	a.out = bufio.NewReader(out)
+	return a, a.command.Start()
+}
+
+// line is the next that it prints.
+func (a *actor) line() (string, error) {
+	s, err := a.out.ReadString('\n')
+	return strings.TrimSpace(s), err
+}
+
+// wait waits for its end, and keeps what it printed.
+func (a *actor) wait() error {
+	a.waiting.Do(func() {
+		said, err := io.ReadAll(a.out)
+		a.said = strings.TrimSpace(string(said))
+		a.err = errors.Join(err, a.command.Wait())
+	})
+	return a.err
+}
+
+// rest has it end, and returns what it printed last.
+func (a *actor) rest() (string, error) {
+	_ = a.in.Close() // that is how it is told
+	err := a.wait()
+	return a.said, err
+}
+
+func (a *actor) end() {
+	_ = a.command.Process.Kill() // unless it has ended
+	_ = a.wait()
+}
+
+// play plays a role.
+func play(ctx context.Context, role string) error {
+	var m memory
+	stop := m.watch()
+	parts := strings.Split(role, ",")
+	var err error
+	switch parts[0] {
+	case roleServers:
+		var c *cluster
+		if c, err = start(ctx, parts[1], 0); err != nil {
+			return err
+		}
+		fmt.Println(c.Endpoints()[0])
+		_, _ = io.Copy(io.Discard, os.Stdin) // until nobody wants it any more
+		c.close()
+	case roleWriter:
+		var n int
+		if n, err = strconv.Atoi(parts[2]); err == nil {
+			err = writeLarge(ctx, os.Stdout, parts[1], n)
+		}
+	}
+	stop()
+	fmt.Println(&m)
+	return err
+}
+
+// memory is the most that this process has used.
+type memory struct{ heap uint64 }
+
+// watch looks at the heap now and then, until the function that it returns is called.
+func (m *memory) watch() (stop func()) {
+	done := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		for {
+			metrics.Read(sample)
+			m.heap = max(m.heap, sample[0].Value.Uint64())
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		watcher.Wait()
+	}
+}
+
+// String tells the peaks in MiB. Only Linux tells the resident set's.
+func (m *memory) String() string {
+	resident := "unknown on " + runtime.GOOS
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				if n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB"))); err == nil {
+					resident = fmt.Sprintf("%d MiB", n>>10)
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("heap at most %d MiB, resident set at most %s", m.heap>>20, resident)
+}
