@@ -27,7 +27,7 @@ import (
 // What one entry resolves.
 const (
 	resolveLocks = 1000
-	resolveBytes = 1 << 20
+	resolveBytes = 256 << 10
 )
 
 // maxResolutions bounds a Resolve.

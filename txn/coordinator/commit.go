@@ -106,7 +106,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	written := make(map[string]bool, len(writes))
 	size := 0
 	for _, w := range writes {
-		if size += len(w.Key.Key) + len(w.Value); size > chunkBytes && len(writes) > 1 {
+		if size += len(w.Key.Key) + len(w.Value); size > oneBytes && len(writes) > 1 {
 			return nil, false, nil
 		}
 		if len(t.locked) > 0 {
@@ -119,7 +119,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 			mutations = append(mutations, mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_UNLOCK}})
 		}
 	}
-	chunks, err := t.c.chunks(ctx, mutations)
+	chunks, err := t.c.chunks(ctx, mutations, oneBytes)
 	if err != nil || len(chunks) > 1 {
 		return nil, false, err
 	}

@@ -304,6 +304,32 @@ func TestLargeTransactionsTravelInChunks(t *testing.T) {
 	})
 }
 
+// However large a transaction is, little of it is on its way at a time.
+func TestLargeTransactionsGoSlowly(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		var writes []Write
+		for i := range 20_000 {
+			writes = append(writes, put(k1(fmt.Sprintf("a%05d", i)), string(make([]byte, 640))))
+		}
+		writes = append(writes, put(k1("big"), string(make([]byte, 5<<20))))
+		if _, err := begin(t, ctx, c).Commit(ctx, writes[:len(writes)-1], Reads{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.locksLeft(c); n != 0 || s.mostBytes > maxBytes || s.mostBytes < maxBytes/2 {
+			t.Errorf("%d locks; up to %d bytes were on their way", n, s.mostBytes)
+		}
+		if s.mostResolves != fewParallel {
+			t.Errorf("up to %d partitions were asked at a time to resolve locks", s.mostResolves)
+		}
+		if _, err := begin(t, ctx, c).Commit(ctx, writes[len(writes)-500:], Reads{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.locksLeft(c); n != 0 || s.mostBytes > 5<<20+100 {
+			t.Errorf("%d locks; up to %d bytes were on their way", n, s.mostBytes)
+		}
+	})
+}
+
 // The answer of the decision is lost until the context ends: the outcome is unknown. As soon as an answer comes, it is not.
 func TestUnknownOutcome(t *testing.T) {
 	for _, lost := range []bool{false, true} {

@@ -51,8 +51,10 @@ type fake struct {
 	hide func(Key) error
 	// participants are those of the latest commit.
 	participants []*kvpb.Participant
-	late         sync.WaitGroup
-	ended        bool
+	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the others the most there were.
+	bytes, mostBytes, resolves, mostResolves int
+	late                                     sync.WaitGroup
+	ended                                    bool
 }
 
 type fakeVersion struct {
@@ -168,6 +170,20 @@ func (f *fake) now() hlc.Timestamp { return hlc.FromTime(time.Now()) }
 // Send brings a request there as a router would: again and again, with one sequence.
 func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 	f.mu.Lock()
+	size, resolves := 0, 0
+	for _, m := range q.Command.GetPrepare().GetMutations() {
+		size += len(m.Key) + len(m.Value)
+	}
+	if q.Command.GetResolve() != nil {
+		resolves = 1
+	}
+	f.bytes, f.resolves = f.bytes+size, f.resolves+resolves
+	f.mostBytes, f.mostResolves = max(f.mostBytes, f.bytes), max(f.mostResolves, f.resolves)
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.bytes, f.resolves = f.bytes-size, f.resolves-resolves
+	}()
 	f.sequence++
 	sequence := f.sequence
 	f.counts[fmt.Sprintf("%T", q.Command.Command)]++

@@ -8,11 +8,18 @@ import (
 )
 
 const (
-	// chunkBytes and chunkKeys bound one request, and the transactions that go in one phase. A larger value has a request of its own.
-	chunkBytes = 1 << 20
-	chunkKeys  = 1000
-	// maxParallel is how many requests of one transaction are on their way at a time.
+	// chunkKeys bounds one request, and the transactions that go in one phase, as does oneBytes. A larger value has a request of its own.
+	chunkKeys = 1000
+	oneBytes  = 1 << 20
+	// chunkBytes bounds one of several requests that lay locks.
+	chunkBytes = 256 << 10
+	// maxParallel is how many requests of one transaction are on their way at a time; but no more than maxBytes of locks (or one
+	// request): what others ask for must not stand behind tens of megabytes in every log of the cluster.
 	maxParallel = 32
+	maxBytes    = 2 << 20
+	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them.
+	manyLocks   = 10_000
+	fewParallel = 2
 )
 
 // mutation is a mutation and where it belongs.
@@ -56,8 +63,17 @@ func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 	return true
 }
 
-// chunks sorts mutations by partition, in the order in which the partitions are first met.
-func (c *Coordinator) chunks(ctx context.Context, all []mutation) ([]*chunk, error) {
+// abreast is how many of the chunks are on their way at a time.
+func abreast(chunks []*chunk) int {
+	largest := 0
+	for _, c := range chunks {
+		largest = max(largest, c.bytes)
+	}
+	return max(1, min(maxParallel, maxBytes/max(1, largest)))
+}
+
+// chunks sorts mutations by partition, in the order in which the partitions are first met. Each chunk has at most limit bytes.
+func (c *Coordinator) chunks(ctx context.Context, all []mutation, limit int) ([]*chunk, error) {
 	var out []*chunk
 	open := make(map[keys.PartitionID]*chunk)
 	for i, m := range all {
@@ -66,7 +82,7 @@ func (c *Coordinator) chunks(ctx context.Context, all []mutation) ([]*chunk, err
 			return nil, err
 		}
 		g := open[p.Partition]
-		if g == nil || !g.place.same(p) || len(g.mutations) == chunkKeys || g.bytes+m.size() > chunkBytes {
+		if g == nil || !g.place.same(p) || len(g.mutations) == chunkKeys || g.bytes+m.size() > limit {
 			g = &chunk{place: p}
 			open[p.Partition] = g
 			out = append(out, g)
@@ -130,7 +146,7 @@ func (c *Coordinator) readChunks(ctx context.Context, userKeys []Key, spans []Sp
 	open := make(map[keys.PartitionID]*readChunk)
 	in := func(p Place, size int) *readChunk {
 		g := open[p.Partition]
-		if g == nil || !g.place.same(p) || len(g.set.Keys)+len(g.set.Spans) == chunkKeys || g.bytes+size > chunkBytes {
+		if g == nil || !g.place.same(p) || len(g.set.Keys)+len(g.set.Spans) == chunkKeys || g.bytes+size > oneBytes {
 			g = &readChunk{place: p}
 			open[p.Partition] = g
 			out = append(out, g)

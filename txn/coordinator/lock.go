@@ -85,7 +85,7 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
 	for {
-		chunks, err := t.c.chunks(ctx, rest)
+		chunks, err := t.c.chunks(ctx, rest, chunkBytes)
 		if err != nil {
 			return hlc.Timestamp{}, err
 		}
@@ -95,7 +95,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		for i, c := range chunks {
 			requests[i] = t.prepare(c, atLeast, into != nil)
 		}
-		err = t.c.sender.SendAll(ctx, maxParallel, requests, func(i int, response *kvpb.Response, err error) error {
+		err = t.c.sender.SendAll(ctx, abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
 			c := chunks[i]
 			prepared, err := c.prepared(response, err, restInto)
 			if errors.Is(err, ErrMoved) {

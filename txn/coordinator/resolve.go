@@ -55,7 +55,11 @@ func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.Trans
 			}}},
 		}
 	}
-	_ = c.sender.SendAll(ctx, maxParallel, requests, func(int, *kvpb.Response, error) error {
+	parallel := maxParallel
+	if len(all) >= manyLocks {
+		parallel = fewParallel
+	}
+	_ = c.sender.SendAll(ctx, parallel, requests, func(int, *kvpb.Response, error) error {
 		return nil // one partition's failure is no reason to leave the others
 	})
 }
