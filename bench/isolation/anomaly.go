@@ -45,7 +45,8 @@ const (
 	TimestampOrder Anomaly = "timestamp-order"
 	// TimestampOrderProcess: a timestamp is smaller than that of an earlier transaction of the session.
 	TimestampOrderProcess Anomaly = "timestamp-order-process"
-	// TimestampOrderRealTime: a timestamp is smaller than that of a transaction that had written something, and ended before.
+	// TimestampOrderRealTime: a timestamp is smaller than that of a transaction that had written something and had ended before, or had been
+	// seen by one that had ended before.
 	TimestampOrderRealTime Anomaly = "timestamp-order-realtime"
 	// UnstableSnapshot: two reads of a key at one timestamp saw different versions.
 	UnstableSnapshot Anomaly = "unstable-snapshot"

@@ -57,31 +57,54 @@ func (c *checker) sessionTimestamps() {
 	}
 }
 
-// realTimeTimestamps follows the highest timestamp at which something had been written before each transaction began. One at which a
-// transaction has only read binds nobody: on a node with a fast clock it may lie ahead, as long as nothing that was written before it is
-// missed afterwards, which the dependencies show.
+// reached is a timestamp that nobody may go below who begins later: that of a transaction that wrote, and had ended; or of one that another had seen,
+// which had ended.
+type reached struct{ writer, seenBy int32 }
+
+// realTimeTimestamps follows the highest timestamp that had been reached before each transaction began. One at which a transaction has only
+// read binds nobody: on a node with a fast clock it may lie ahead, as long as nothing is missed afterwards. What it has seen does bind, whether
+// its writer has been told of its commit by then or not.
 func (c *checker) realTimeTimestamps() {
+	at := func(r reached) Timestamp { return c.history[r.writer].Commit }
+	binds := make([]reached, len(c.history))
 	var stamped []access
 	for i, counted := range c.counted {
-		if t := &c.history[i]; counted && !t.Commit.IsZero() && t.Snapshot.IsZero() {
-			stamped = append(stamped, access{transaction: int32(i), writes: true})
+		binds[i] = reached{none, none}
+		t := &c.history[i]
+		if !counted || t.timestamp().IsZero() {
+			continue
+		}
+		stamped = append(stamped, access{transaction: int32(i), writes: true})
+		if t.writes() {
+			binds[i].writer = int32(i)
 		}
 	}
-	highest := none
-	c.through(stamped, func(e access) {
-		t := e.transaction
-		if !c.history[t].writes() {
-			return
+	for i := range c.graph.edges {
+		e := &c.graph.edges[i]
+		if e.class&wr == 0 || int(e.from) >= len(c.history) || int(e.to) >= len(c.history) || c.history[e.to].writes() {
+			continue
 		}
-		if highest == none || c.history[highest].Commit.Less(c.history[t].Commit) {
-			highest = t
+		if b := &binds[e.to]; !c.history[e.from].Commit.IsZero() && (b.writer == none || at(*b).Less(c.history[e.from].Commit)) {
+			*b = reached{e.from, e.to}
+		}
+	}
+	highest := reached{none, none}
+	c.through(stamped, func(e access) {
+		if b := binds[e.transaction]; b.writer != none && (highest.writer == none || at(highest).Less(at(b))) {
+			highest = b
 		}
 	}, func(b access) {
 		t := b.transaction
-		if highest != none && c.history[t].Commit.Less(c.history[highest].Commit) {
-			c.found(TimestampOrderRealTime, "%s ended at %v with timestamp %v, and %s, which began at %v, has %v",
-				c.name(highest), c.history[highest].End, c.history[highest].Commit, c.name(t), c.begin(t), c.history[t].Commit)
+		if highest.writer == none || !c.history[t].Snapshot.IsZero() || !c.history[t].Commit.Less(at(highest)) {
+			return
 		}
+		if highest.seenBy == none {
+			c.found(TimestampOrderRealTime, "%s ended at %v with timestamp %v, and %s, which began at %v, has %v",
+				c.name(highest.writer), c.history[highest.writer].End, at(highest), c.name(t), c.begin(t), c.history[t].Commit)
+			return
+		}
+		c.found(TimestampOrderRealTime, "%s has timestamp %v and was seen by %s, which ended at %v; and %s, which began at %v, has %v",
+			c.name(highest.writer), at(highest), c.name(highest.seenBy), c.history[highest.seenBy].End, c.name(t), c.begin(t), c.history[t].Commit)
 	})
 }
 
