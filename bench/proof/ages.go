@@ -14,15 +14,16 @@ type ages struct {
 	}
 }
 
-// age is a transaction: when its first attempt began, and the present one; and when it ended, zero if it has not.
-type age struct{ began, attempt, ended time.Time }
+// age is a transaction: when its first attempt began, and the present one; and until when it may be in the way, zero if it has not ended.
+type age struct{ began, attempt, until time.Time }
 
 const (
 	// ageMargin is how much sooner one of two transactions has to have begun to be the older one for certain: a transaction's age is given by
 	// some node's clock, and these may differ by that much, with what a new leader's is ahead.
 	ageMargin = time.Second
-	// ageLinger is for how long a transaction that has ended may still be in the way.
-	ageLinger = 25 * time.Second
+	// ageLinger is for how long a transaction that has failed may still be in the way: requests of it may wait somewhere for a lock. One that
+	// has succeeded waits for none.
+	ageLinger = elderPatience
 )
 
 // begin notes a new transaction.
@@ -45,12 +46,15 @@ func (a *ages) attempt(own *age, now time.Time) {
 }
 
 // end notes its end.
-func (a *ages) end(own *age, now time.Time) {
+func (a *ages) end(own *age, now time.Time, failed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	own.ended = now
+	if own.until = now; failed {
+		own.until = now.Add(ageLinger)
+	}
 	for other := range a.mu.all {
-		if !other.ended.IsZero() && now.Sub(other.ended) > ageLinger+elderPatience {
+		// No attempt that goes on can be older than that.
+		if !other.until.IsZero() && now.Sub(other.until) > elderPatience {
 			delete(a.mu.all, other)
 		}
 	}
@@ -62,7 +66,7 @@ func (a *ages) wounded(own *age, now time.Time) (complaint string) {
 	defer a.mu.Unlock()
 	next := time.Duration(-1)
 	for other := range a.mu.all {
-		if other == own || !other.ended.IsZero() && own.attempt.Sub(other.ended) > ageLinger {
+		if other == own || !other.until.IsZero() && other.until.Before(own.attempt) {
 			continue
 		}
 		later := other.began.Sub(own.began)

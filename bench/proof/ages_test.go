@@ -27,16 +27,26 @@ func TestAges(t *testing.T) {
 	if a.wounded(first, at(5*time.Second)) != "" {
 		t.Error("the first was aborted for one that began at about the same time, and may be")
 	}
-	a.end(near, at(6*time.Second))
+	a.end(near, at(6*time.Second), true)
 	a.attempt(first, at(7*time.Second))
 	if a.wounded(first, at(8*time.Second)) != "" {
-		t.Error("one that has just ended may still be in the way")
+		t.Error("one that has just failed may still be in the way")
 	}
 	a.attempt(first, at(6*time.Second+ageLinger+1))
 	if a.wounded(first, at(40*time.Second)) == "" {
-		t.Error("one that ended long ago cannot be in the way")
+		t.Error("one that failed long ago cannot be in the way")
 	}
-	a.end(second, at(2*time.Hour))
+	soon := a.begin(at(700 * time.Millisecond))
+	a.end(soon, at(41*time.Second), false)
+	a.attempt(first, at(41*time.Second))
+	if a.wounded(first, at(42*time.Second)) != "" {
+		t.Error("one that has succeeded during the attempt may have been in the way")
+	}
+	a.attempt(first, at(43*time.Second))
+	if a.wounded(first, at(44*time.Second)) == "" {
+		t.Error("one that succeeded before the attempt cannot be in the way")
+	}
+	a.end(second, at(2*time.Hour), false)
 	if n := len(a.mu.all); n != 2 {
 		t.Errorf("%d are remembered, of which one does not matter any more", n)
 	}

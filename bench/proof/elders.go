@@ -70,7 +70,7 @@ func (e *Elders) Drive(ctx context.Context, run *Run, _ int, client *kv.Client, 
 func (e *Elders) transact(ctx context.Context, run *Run, client *kv.Client, random *rand.Rand) (attempts int, err error) {
 	which := random.Perm(e.Keys)[:2+random.IntN(2)]
 	own := e.ages.begin(time.Now())
-	defer func() { e.ages.end(own, time.Now()) }()
+	defer func() { e.ages.end(own, time.Now(), err != nil) }()
 	tx, err := client.Begin(ctx, e.Options...)
 	for attempts = 1; err == nil; attempts++ {
 		e.ages.attempt(own, time.Now())

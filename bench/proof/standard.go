@@ -64,7 +64,7 @@ func SDKTransactions() []Workload {
 const transactionPartitions = 4
 
 func elders(prefix string, layout kv.KeyspaceOption, options []kv.TxnOption) *Elders {
-	return &Elders{Label: prefix + "elders", Layout: layout, Options: options, Keys: 5, Parallel: 4, Pause: 300 * time.Millisecond,
+	return &Elders{Label: prefix + "elders", Layout: layout, Options: options, Keys: 4, Parallel: 5, Pause: 100 * time.Millisecond,
 		Dwell: 300 * time.Millisecond}
 }
 
