@@ -147,7 +147,7 @@ type preparation struct {
 	// ts is the prepared timestamp, as far as it is known.
 	ts     hlc.Timestamp
 	values []*kvpb.GetResponse
-	// held are keys whose lock a later request of the transaction has laid already: this one is late, and leaves them alone.
+	// held are keys whose lock this request has laid before, or a later one of the transaction: this one is late, and leaves them alone.
 	held map[string]struct{}
 }
 
@@ -165,8 +165,10 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	for _, m := range mutations {
 		l := r.mu.locks.Get(text(m.Key))
 		own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
-		// The requests of a transaction are numbered in their order, whichever of its connections a client sends them by.
-		late := own && l.Applied.Request.Sequence > p.w.pending.Request.Sequence
+		// The requests of a transaction are numbered in their order, whichever of its connections a client sends them by. A lock that an
+		// earlier attempt has laid stays as it is, even if others of that attempt are gone: the transaction may have
+		// committed at the timestamp of its answer, and be half resolved.
+		late := own && (l.Applied.Request.Sequence > p.w.pending.Request.Sequence || l.Applied.Request == p.request())
 		if late {
 			if p.held == nil {
 				p.held = make(map[string]struct{})
@@ -176,7 +178,7 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 		switch {
 		case m.Kind == kvpb.Mutation_UNLOCK:
 			all = all && (late || !own)
-		case late || own && l.Applied.Request == p.request():
+		case late:
 			prepared = hlc.Max(prepared, l.Applied.Prepared)
 		default:
 			all = false
