@@ -19,6 +19,8 @@ import (
 type ownEntry struct {
 	term, sequence uint64
 	accepted       bool
+	// versions are what it wrote, if it is of transactions.
+	versions []versionChange
 }
 
 // Apply applies entries in order, in one batch with the applied record. An error means that the replica is failed: what it
@@ -67,19 +69,20 @@ func (r *Replica) apply(entries []group.Entry) error {
 			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
 		}
 		accepted := applied.accepts(e.Term, &p)
-		if p.proposer == r.self {
-			own = append(own, ownEntry{e.Term, p.sequence, accepted})
-		}
-		if !accepted {
+		changes.versions = nil
+		if accepted {
+			err = r.stage(batch, &p, &changes)
+			if err == nil {
+				err = applied.advance(e.Term, &p)
+			}
+			if err != nil {
+				return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
+			}
+		} else {
 			r.node.Metrics.rejected.Inc()
-			continue
 		}
-		err = r.stage(batch, &p, &changes)
-		if err == nil {
-			err = applied.advance(e.Term, &p)
-		}
-		if err != nil {
-			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
+		if p.proposer == r.self {
+			own = append(own, ownEntry{e.Term, p.sequence, accepted, changes.versions})
 		}
 	}
 	var record [maxAppliedRecord]byte
@@ -120,7 +123,7 @@ type changes struct {
 	// descriptor is the new one, nil if there is none.
 	descriptor *clusterpb.Partition
 	locks      []lockChange
-	// versions are those of transactions' entries: they are not all in the overlay.
+	// versions are those of the entry at hand, if it is of transactions: they are not all in the overlay.
 	versions []versionChange
 	// records says that a transaction record was set.
 	records bool
@@ -233,6 +236,10 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			for _, f := range first.flights {
 				r.mu.recent.note(recentHash(f.key), f.timestamp, !f.tombstone, r.node.RecentSlots, &r.node.recent)
 			}
+			// Not of entries of earlier reigns: there may be newer versions of their keys, which this one has not seen.
+			for _, v := range o.versions {
+				r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, r.node.RecentSlots, &r.node.recent)
+			}
 			r.forgetRecordsLocked(first)
 			r.mu.waitingReads -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
@@ -243,12 +250,6 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		// One was lost before this one, or this one was evaluated on top of one that was: none that is in flight will
 		// have an effect.
 		r.giveUpLocked(&end, notRun)
-	}
-	if r.mu.leadership.IsLeader {
-		// Not all of them were in the overlay, and what is remembered of their keys must not be older.
-		for _, v := range c.versions {
-			r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, r.node.RecentSlots, &r.node.recent)
-		}
 	}
 	r.checkServingLocked()
 	wake := r.wakeLocked()

@@ -17,7 +17,7 @@ import (
 // written, and a slot exists only if the reign has written such a key. So a timestamp that is at or below a session's proves that none of the
 // key's versions is above it, even if two keys share a hash; what such a collision could spoil is the count of live keys, by one.
 //
-// It belongs to the replica's lock, and is forgotten with the reign: what another leader wrote it has not seen.
+// It belongs to the replica's lock, and is forgotten with the reign: what another leader wrote it has not seen, nor what an earlier reign of this one proposed.
 type recent struct {
 	slots []recentSlot
 	used  int
