@@ -121,3 +121,39 @@ func TestArrange(t *testing.T) {
 		}
 	})
 }
+
+// A keyspace that is not in the table was dropped if a younger one was ever there, and may be too young itself otherwise.
+func TestDropped(t *testing.T) {
+	s := &Sender{}
+	s.table.Store(&Table{changed: make(chan struct{})})
+	publish := func(ids ...uint32) *Table {
+		s.mu.contents = newContents()
+		for _, id := range ids {
+			s.mu.contents.keyspaces[keys.KeyspaceID(id)] = &clusterpb.Keyspace{Id: id}
+		}
+		s.publishLocked(nil)
+		return s.table.Load()
+	}
+	for _, c := range []struct {
+		there   []uint32
+		dropped []keys.KeyspaceID
+		not     []keys.KeyspaceID
+	}{
+		{nil, nil, []keys.KeyspaceID{1, 2}},
+		{[]uint32{1, 3}, []keys.KeyspaceID{2}, []keys.KeyspaceID{1, 3, 4}},
+		{[]uint32{1}, []keys.KeyspaceID{2, 3}, []keys.KeyspaceID{1, 4}},
+		{nil, []keys.KeyspaceID{1, 2, 3}, []keys.KeyspaceID{4}},
+	} {
+		table := publish(c.there...)
+		for _, id := range c.dropped {
+			if !table.Dropped(id) {
+				t.Errorf("with %v there, %s was not dropped", c.there, id)
+			}
+		}
+		for _, id := range c.not {
+			if table.Dropped(id) {
+				t.Errorf("with %v there, %s was dropped", c.there, id)
+			}
+		}
+	}
+}
