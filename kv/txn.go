@@ -75,13 +75,16 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	return t.client.beginTxn(ctx, t.begun, t.options, t.contended)
 }
 
-// check says why the transaction cannot be used, if it cannot.
-func (t *Txn) check(op string, key []byte) error {
+// check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even
+// if the transaction was aborted.
+func (t *Txn) check(op string, ks *Keyspace, key []byte) error {
 	switch {
 	case t.ended:
 		return ended(op, key)
 	case t.failed != nil:
 		return t.failed
+	case ks != nil:
+		return t.fail(op, ks.name, key, t.transaction.Aborted())
 	}
 	return nil
 }
@@ -158,7 +161,7 @@ func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair,
 
 // lookUp reads a key. The pair does not exist if there is no value.
 func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, lock bool) (Pair, error) {
-	if err := t.check(op, key); err != nil {
+	if err := t.check(op, ks, key); err != nil {
 		return Pair{}, err
 	}
 	if err := ks.check(op, key, nil, ""); err != nil {
@@ -244,7 +247,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 // which Exists is false.
 func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
-	if err := t.check(op, nil); err != nil {
+	if err := t.check(op, ks, nil); err != nil {
 		return nil, err
 	}
 	for _, key := range userKeys {
@@ -289,7 +292,7 @@ func (t *Txn) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) ite
 
 func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(*query)) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
-		if err := t.check(op, nil); err != nil {
+		if err := t.check(op, ks, nil); err != nil {
 			yield(Pair{}, err)
 			return
 		}
@@ -321,7 +324,7 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace, options func(*query
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
 func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
 	const op = "count"
-	if err := t.check(op, nil); err != nil {
+	if err := t.check(op, ks, nil); err != nil {
 		return 0, err
 	}
 	q, id, err := scanQuery(ctx, op, ks, func(q *query) {
@@ -363,7 +366,7 @@ func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
 func (t *Txn) Delete(ks *Keyspace, key []byte) error { return t.write("delete", ks, key, nil, true) }
 
 func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) error {
-	if err := t.check(op, key); err != nil {
+	if err := t.check(op, ks, key); err != nil {
 		return err
 	}
 	if err := ks.check(op, key, value, ""); err != nil {
@@ -458,7 +461,7 @@ func (t *Txn) Savepoint() Savepoint {
 // counts, and locks stay.
 func (t *Txn) RollbackTo(s Savepoint) error {
 	const op = "roll back"
-	if err := t.check(op, nil); err != nil {
+	if err := t.check(op, nil, nil); err != nil {
 		return err
 	}
 	if s.txn != t || !t.writes.rollBack(s.number) {
@@ -482,7 +485,7 @@ func (t *Txn) Bytes() int { return t.writes.bytes }
 // the context ended before the outcome was known. Any other error says that it is not committed and never will be.
 func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "commit"
-	if err := t.check(op, nil); err != nil {
+	if err := t.check(op, nil, nil); err != nil {
 		t.Rollback()
 		return Timestamp{}, err
 	}

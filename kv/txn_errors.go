@@ -19,6 +19,13 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	}
 	var of *coordinator.Error
 	if !errors.As(err, &of) {
+		var r *route.Error
+		if errors.As(err, &r) && keyspace == "" && len(r.Conflict.GetKey()) > 0 {
+			// A commit knows only keyspaces' ids, and a key without a keyspace's name is of no use.
+			if ks := c.sender.Table().KeyspaceByID(r.Keyspace); ks != nil {
+				keyspace = ks.Info.Name
+			}
+		}
 		return certain(wrap(op, keyspace, key, knownRoute(err)))
 	}
 	e := &Error{Op: op, Keyspace: keyspace, Key: clone(of.Key.Key), Transaction: hex.EncodeToString(of.Other)}

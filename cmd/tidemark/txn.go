@@ -26,7 +26,7 @@ by the transaction's own reads, without a version, and by nobody else until it i
 In a script an error ends everything: the transaction is rolled back, and the exit code says why, as it does for the other
 verbs. What was committed before it stays. So does the end of the script inside a transaction. A key without a value is an
 error for get; get-for-update locks it, says so and goes on. At the prompt an error is said, and only one after which the transaction
-cannot be committed any more rolls it back.`,
+cannot be committed any more rolls it back. If another transaction was in its way, the next one that begins is as old: the older one wins.`,
 		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
   tidemark txn < transfer.txt
   tidemark txn`,
@@ -131,6 +131,7 @@ func (s *txnSession) complain(err error) {
 		s.say("tidemark: %s", message(namingOther(err)))
 	}
 	if s.tx != nil && isOver(err) {
+		s.lost(s.tx, err)
 		s.end()
 		s.say("The transaction was rolled back; begin it again.")
 	}

@@ -24,7 +24,11 @@ type txnSession struct {
 	// tx is the open transaction, or nil; it was begun on line begun.
 	tx         *kv.Txn
 	begun      int
+	commitWait bool
+	// loser is the last transaction if it has to run again: the next one that begins is as old.
+	loser      *kv.Txn
 	savepoints []namedSavepoint
+
 	// past is what is read outside of a transaction after the command at, or nil.
 	past *kv.Snapshot
 }
@@ -115,22 +119,38 @@ func (s *txnSession) end() {
 	s.tx, s.savepoints = nil, nil
 }
 
+// lost says that a transaction has ended because another one was in its way: older ones win, so the next attempt is as old.
+func (s *txnSession) lost(tx *kv.Txn, err error) {
+	if errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrTransactionAborted) {
+		s.loser = tx
+	}
+}
+
 func (s *txnSession) begin(ctx context.Context, args []string) error {
-	var options []kv.TxnOption
 	switch {
 	case s.tx != nil:
 		return usagef("begin: the transaction begun on line %d has not ended; commit or rollback first", s.begun)
 	case len(args) == 1 && args[0] != "--commit-wait":
 		return usagef("begin %s: the only option is --commit-wait", args[0])
-	case len(args) == 1:
-		options = append(options, kv.WithCommitWait())
 	}
-	tx, err := s.client.Begin(ctx, options...)
+	tx, err := s.next(ctx, len(args) == 1)
 	if err != nil {
 		return err
 	}
-	s.tx, s.begun = tx, s.line
+	s.tx, s.begun, s.loser = tx, s.line, nil
 	return nil
+}
+
+// next begins a transaction: another attempt, if the last one has to run again and was of the same kind.
+func (s *txnSession) next(ctx context.Context, commitWait bool) (*kv.Txn, error) {
+	if s.loser != nil && s.commitWait == commitWait {
+		return s.loser.Again(ctx)
+	}
+	s.commitWait = commitWait
+	if commitWait {
+		return s.client.Begin(ctx, kv.WithCommitWait())
+	}
+	return s.client.Begin(ctx)
 }
 
 func (s *txnSession) commit(ctx context.Context, _ []string) error {
@@ -139,6 +159,7 @@ func (s *txnSession) commit(ctx context.Context, _ []string) error {
 	wrote := tx.Len() > 0
 	version, err := tx.Commit(ctx)
 	if err != nil {
+		s.lost(tx, err)
 		if isOver(err) {
 			err = fmt.Errorf("%w; nothing of the transaction begun on line %d was written", err, s.begun)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func TestSplitWords(t *testing.T) {
@@ -327,7 +329,7 @@ func TestTxnConflict(t *testing.T) {
 		t.Fatalf("printed %q", printed)
 	}
 	got := command(t, script("begin", "put txn-two m 4", "put txn-one n 4", "commit"), b.environment, "txn", "--timeout", "3s")
-	if got.code != exitConflict || !regexp.MustCompile(`tidemark: line 4: commit "n": .*key "n" is locked by transaction [0-9a-f]{16,}.*nothing of the transaction begun on line 1 was written`).MatchString(got.err) {
+	if got.code != exitConflict || !regexp.MustCompile(`tidemark: line 4: commit "n" in keyspace "txn-one": .*key "n" is locked by transaction [0-9a-f]{16,}.*nothing of the transaction begun on line 1 was written`).MatchString(got.err) {
 		t.Errorf("%+v", got)
 	}
 	b.want("2", "get", "txn-two", "m", "-o", "raw")
@@ -335,6 +337,56 @@ func TestTxnConflict(t *testing.T) {
 	b.want("5", "get", "txn-one", "n", "-o", "raw")
 	a.leaves(exitOK)
 	other.leaves(exitOK)
+}
+
+// later waits until what begins is younger than what has begun, though the sessions' estimates of the time, and the nodes' clocks, differ.
+func (b shared) later(keyspace string) {
+	b.t.Helper()
+	now := func() time.Time {
+		at, err := kv.ParseTimestamp(strings.TrimSpace(b.ok("put", keyspace, "clock", "", "-o", "raw")))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return at.Time()
+	}
+	for first := now(); now().Sub(first) < 500*time.Millisecond; {
+	}
+}
+
+// The older of two sessions takes a lock from the younger, which says so; begun again it is as old as before.
+func TestTxnPromptWound(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "txn-wound", "--partitions", "hash:4")
+	var sessions []*typist
+	for range 3 {
+		s := b.typist("--timeout", "60s", "-o", "raw")
+		s.types("begin")
+		sessions = append(sessions, s)
+		b.later("txn-wound")
+	}
+	old, middle, young := sessions[0], sessions[1], sessions[2]
+	middle.types("get-for-update txn-wound a")
+	young.types("get-for-update txn-wound b", "put txn-wound b young")
+	// Neither of them ends by itself, so who gets a lock here has taken it away.
+	if said, _ := old.types("get-for-update txn-wound a"); !strings.Contains(said, "it is locked") {
+		t.Fatalf("said %q", said)
+	}
+	said, _ := middle.types("put txn-wound a middle", "commit")
+	if !strings.Contains(said, "the transaction was aborted, because an older one wanted a key that it had locked; run it again") {
+		t.Errorf("said %q", said)
+	}
+	if said, _ := middle.types("begin", "get-for-update txn-wound b"); !strings.Contains(said, "it is locked") {
+		t.Fatalf("said %q", said)
+	}
+	if said, _ := young.types("commit"); !strings.Contains(said, "an older one wanted a key that it had locked") {
+		t.Errorf("said %q", said)
+	}
+	middle.types("put txn-wound b middle", "commit")
+	old.types("put txn-wound a old", "commit")
+	for _, s := range sessions {
+		s.leaves(exitOK)
+	}
+	b.want("a\told\nb\tmiddle\nclock\t\n", "scan", "txn-wound", "-o", "tsv")
 }
 
 // Ctrl-C ends a session that waits for a line, and rolls its transaction back.

@@ -53,7 +53,8 @@ type waitingWorld struct {
 	// calm: everything works.
 	calm     atomic.Bool
 	sequence atomic.Uint64
-	running  sync.WaitGroup
+	// clients are the clients with their hearts, questions what is on its way to the coordinator.
+	clients, questions sync.WaitGroup
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -133,7 +134,7 @@ func (w *waitingWorld) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStat
 		done(nil, txn.ErrPushersBusy)
 		return
 	}
-	w.running.Go(func() {
+	w.questions.Go(func() {
 		begun := time.Now()
 		lose := func(what string) {
 			w.count(what)
@@ -150,7 +151,7 @@ func (w *waitingWorld) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStat
 		}
 		d := ask()
 		if w.trouble(20) {
-			w.running.Go(func() { // it comes twice
+			w.questions.Go(func() { // it comes twice
 				w.trip()
 				ask()
 			})
@@ -241,7 +242,7 @@ func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) 
 	aborted := make(chan struct{})
 	ctx, still := context.WithCancel(ctx)
 	defer still()
-	w.running.Go(func() { // the heart
+	w.clients.Go(func() { // the heart
 		for {
 			select {
 			case <-ctx.Done():
@@ -433,12 +434,13 @@ func (w *waitingWorld) run() {
 	defer func() {
 		finish()
 		w.calm.Store(true)
-		w.running.Wait()
+		w.clients.Wait()
 		for range 8 {
 			time.Sleep(time.Second)
 		}
 		depose()
 		leader.Wait()
+		w.questions.Wait()
 		if n := w.m.replica.locked.Load(); n != 0 && !w.t.Failed() {
 			w.t.Errorf("in the end %d keys are locked", n)
 		}
@@ -446,10 +448,10 @@ func (w *waitingWorld) run() {
 		w.t.Log(w.counts)
 	}()
 	for client := range uint64(6) {
-		w.running.Go(func() { w.transact(ctx, client+1) })
+		w.clients.Go(func() { w.transact(ctx, client+1) })
 	}
 	for client := range uint64(2) {
-		w.running.Go(func() { w.single(ctx, client+11) })
+		w.clients.Go(func() { w.single(ctx, client+11) })
 	}
 	for range 3 {
 		w.calm.Store(false)

@@ -25,6 +25,8 @@ type Error struct {
 	Code kvpb.ErrorCode
 	// Message is what the node said, or what the sender was waiting for: a sentence for people.
 	Message string
+	// Keyspace is which one the request was for; 0 when it was for none, or for several partitions at once.
+	Keyspace keys.KeyspaceID
 	// Partition and Node are where it happened; 0 when it did not get that far.
 	Partition keys.PartitionID
 	Node      keys.NodeID

@@ -227,6 +227,7 @@ func (a *attempt) ended(cause error) *Error {
 	e := &Error{
 		Code:           a.last.code,
 		Message:        a.last.message,
+		Keyspace:       a.call.Keyspace,
 		Partition:      a.last.partition,
 		Node:           a.last.node,
 		Attempts:       a.sent,

@@ -29,11 +29,12 @@ type present struct {
 	ticks atomic.Uint32
 }
 
-// clockSample says that a node's clock stood at now, at or after the moment since. So that clock stands, at any later moment, at or below
-// now + (the time passed since then): the round trip is counted in.
+// clockSample says that a node's clock stood at now, at or after the moment since, and at or before received. So that clock stands, at any
+// later moment, at or below now + (the time passed since then): the round trip is counted in.
 type clockSample struct {
-	now   hlc.Timestamp
-	since time.Time
+	now      hlc.Timestamp
+	since    time.Time
+	received time.Time
 }
 
 // sample says whether the request that is about to be sent is to sample the time, and when that is.
@@ -52,7 +53,7 @@ func (p *present) observe(now hlc.Timestamp, sent, received time.Time) {
 	if now.IsZero() || trip > sampleTrip {
 		return
 	}
-	next := &clockSample{now: now, since: sent}
+	next := &clockSample{now: now, since: sent, received: received}
 	for {
 		old := p.newest.Load()
 		if old != nil {
@@ -87,4 +88,21 @@ func (s *Sender) Present() (at hlc.Timestamp, short time.Duration, ok bool) {
 	}
 	at, short, ok = sample.estimate(time.Now())
 	return hlc.Max(at, s.Session()), short, ok
+}
+
+// Earliest estimates the cluster's time from below: some node's clock stands at it or above, but for the drift of this machine's clock. It is
+// wrong by the way of an answer only, and not by how long it took to connect, so that those of several clients can be compared. Unlike Present
+// it may lie below the session. ok is false if nothing is known.
+func (s *Sender) Earliest() (at hlc.Timestamp, ok bool) {
+	sample := s.present.newest.Load()
+	if sample == nil {
+		return hlc.Timestamp{}, false
+	}
+	return sample.earliest(time.Now())
+}
+
+func (c *clockSample) earliest(moment time.Time) (at hlc.Timestamp, ok bool) {
+	at, _, ok = c.estimate(moment)
+	at.Wall -= int64(c.received.Sub(c.since))
+	return at, ok
 }

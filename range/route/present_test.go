@@ -19,6 +19,10 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 	if !ok || at != clock(1002*ms) || short != ms {
 		t.Fatal(at, short, ok)
 	}
+	// It was not later than the answer.
+	if at, ok := p.newest.Load().earliest(start.Add(1000 * ms)); !ok || at != clock(997*ms) {
+		t.Error(at)
+	}
 	// A slower one says no better, and one that took too long says nothing.
 	p.observe(clock(1008*ms), start.Add(1000*ms), start.Add(1016*ms))
 	p.observe(clock(900*ms), start.Add(800*ms), start.Add(1000*ms))

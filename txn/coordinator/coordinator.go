@@ -20,6 +20,9 @@ const (
 	backgroundTime = 10 * time.Second
 	// closeGrace is how long Close lets it go on.
 	closeGrace = time.Second
+	// maxEarlier is how much earlier than the youngest transaction so far one may seem to begin and be taken for younger. If it is more, the
+	// clocks were wrong before.
+	maxEarlier = time.Second
 )
 
 // Config configures a Coordinator.
@@ -52,6 +55,12 @@ type Coordinator struct {
 		beating bool
 	}
 	goroutines sync.WaitGroup
+
+	// youngest is when the youngest transaction began.
+	youngest struct {
+		sync.Mutex
+		begun hlc.Timestamp
+	}
 }
 
 // New makes a Coordinator. Close it after use.
@@ -88,15 +97,15 @@ func (c *Coordinator) Close() {
 	c.metrics.unregister()
 }
 
-// Begin begins an attempt. begun is when the first attempt of the transaction did, zero if this is it. The attempt sends heartbeats
-// until it ends, or ctx does.
+// Begin begins an attempt. begun is when the first attempt of the transaction did, zero if this is it: then the transaction is younger than
+// all that were begun here before. The attempt sends heartbeats until it ends, or ctx does.
 func (c *Coordinator) Begin(ctx context.Context, begun hlc.Timestamp) (*Transaction, error) {
-	now, err := c.sender.Now(ctx)
+	now, age, err := c.sender.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if begun.IsZero() || planted.Active == planted.AgeLost {
-		begun = now
+		begun = c.age(age)
 	}
 	t := &Transaction{c: c, life: ctx, begun: begun, started: hlc.Max(begun, now)}
 	for t.id == [16]byte{} {
@@ -104,6 +113,17 @@ func (c *Coordinator) Begin(ctx context.Context, begun hlc.Timestamp) (*Transact
 		binary.BigEndian.PutUint64(t.id[8:], c.random())
 	}
 	return t, nil
+}
+
+// age is when a transaction begins that begins about now. Estimates of that come from several nodes, and a later one may be lower.
+func (c *Coordinator) age(estimate hlc.Timestamp) hlc.Timestamp {
+	c.youngest.Lock()
+	defer c.youngest.Unlock()
+	if last := c.youngest.begun; last.Wall-estimate.Wall < int64(maxEarlier) {
+		estimate = hlc.Max(estimate, last.Next())
+	}
+	c.youngest.begun = estimate
+	return estimate
 }
 
 // background runs f beside the caller, or here if too much runs already. f gets a context of its own.

@@ -163,7 +163,7 @@ func (f *fake) Overlapping(_ context.Context, s Span) (out []Place, _ error) {
 	return out, nil
 }
 
-func (f *fake) Now(context.Context) (hlc.Timestamp, error) { return f.now(), nil }
+func (f *fake) Now(context.Context) (now, age hlc.Timestamp, err error) { return f.now(), f.now(), nil }
 
 func (f *fake) now() hlc.Timestamp { return hlc.FromTime(time.Now()) }
 

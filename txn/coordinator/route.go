@@ -98,23 +98,26 @@ func (q *Request) call() *route.Call {
 }
 
 // Now implements Sender.
-func (r *routed) Now(ctx context.Context) (hlc.Timestamp, error) {
+func (r *routed) Now(ctx context.Context) (now, age hlc.Timestamp, err error) {
 	for {
 		if at, _, ok := r.Present(); ok {
-			return at, nil
+			if age, ok = r.Earliest(); !ok {
+				age = at
+			}
+			return at, age, nil
 		}
 		if at, ok := r.AskPresent(ctx, askWait); ok {
-			return at, nil
+			return at, at, nil
 		}
 		timer := time.NewTimer(askPause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return hlc.Timestamp{}, &route.Error{Cause: ctx.Err(), Message: "asking the nodes for their clocks"}
+			return now, age, &route.Error{Cause: ctx.Err(), Message: "asking the nodes for their clocks"}
 		case <-r.Done():
 			timer.Stop()
-			return hlc.Timestamp{}, &route.Error{Cause: route.ErrClosed}
+			return now, age, &route.Error{Cause: route.ErrClosed}
 		}
 	}
 }

@@ -73,6 +73,9 @@ func (t *Transaction) toAnchor(ctx context.Context, r *kvpb.Request) (*kvpb.Resp
 	return t.c.sender.Send(ctx, &Request{Place: p, Key: t.anchor.Key, Write: true, Command: r})
 }
 
+// Aborted is why the transaction cannot be committed any more, as far as its heartbeats have been told; nil if nothing is known of that.
+func (t *Transaction) Aborted() error { return t.alive() }
+
 // alive reports what has become known of the transaction's end.
 func (t *Transaction) alive() error {
 	t.mu.Lock()

@@ -101,6 +101,7 @@ type Sender interface {
 	// for each, as they end, by the caller's goroutine. An error that it returns is what SendAll returns: it ends the other requests,
 	// whose landed is not called any more.
 	SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error
-	// Now is the cluster's time as far as is known, at or above everything that this client has seen.
-	Now(ctx context.Context) (hlc.Timestamp, error)
+	// Now is the cluster's time as far as is known, at or above everything that this client has seen. age is an estimate that is closer, and
+	// may be below: by it transactions of several clients are compared.
+	Now(ctx context.Context) (now, age hlc.Timestamp, err error)
 }

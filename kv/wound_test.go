@@ -1,0 +1,150 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+)
+
+// lockFor locks a key, whether it has a value or not.
+func lockFor(ctx context.Context, tx *kv.Txn, ks *kv.Keyspace, key string) error {
+	_, err := tx.GetForUpdate(ctx, ks, []byte(key))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// sessions are clients that have nothing in common, each with a transaction, the oldest first.
+func sessions(t *testing.T, cluster *kvtest.Cluster, n int) (clients []*kv.Client, all []*kv.Txn) {
+	t.Helper()
+	for range n {
+		client := cluster.Client(t)
+		tx, err := client.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients, all = append(clients, client), append(all, tx)
+		time.Sleep(time.Second) // more than their estimates of the time differ by
+	}
+	return clients, all
+}
+
+// Of two that want the same key the older one gets it at once, whoever had it, and the other one is told why.
+func TestTheOlderSessionWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4)); err != nil {
+			t.Fatal(err)
+		}
+		clients, all := sessions(t, cluster, 3)
+		space := func(i int) *kv.Keyspace { return clients[i].Keyspace("k") }
+		// The younger two have locks, and live.
+		for i, key := range []string{1: "a", 2: "b"} {
+			if key == "" {
+				continue
+			}
+			if err := lockFor(ctx, all[i], space(i), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		if err := lockFor(ctx, all[0], space(0), "a"); err != nil || time.Since(begun) > 100*time.Millisecond {
+			t.Fatalf("the older one got the lock after %v: %v", time.Since(begun), err)
+		}
+		// The younger one hears of it with its next heartbeat, and says so from then on.
+		time.Sleep(2 * time.Second)
+		err := all[1].Put(space(1), []byte("a"), []byte("mine"))
+		if !errors.Is(err, kv.ErrTransactionAborted) || !strings.Contains(err.Error(),
+			`put "a" in keyspace "k": the transaction was aborted, because an older one wanted a key that it had locked; run it again`) {
+			t.Errorf("put: %v", err)
+		}
+		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) {
+			t.Errorf("commit: %v", err)
+		}
+		// It runs again and waits for the older one, which is as it should be, for as long as that takes; but it is as old as
+		// it was: older than the third.
+		again, err := all[1].Again(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun = time.Now()
+		if err := lockFor(ctx, again, space(1), "b"); err != nil || time.Since(begun) > 100*time.Millisecond {
+			t.Fatalf("run again it got the lock after %v: %v", time.Since(begun), err)
+		}
+		got := make(chan error, 1)
+		long, cancel := context.WithTimeout(ctx, 10*time.Minute)
+		defer cancel()
+		go func() { got <- lockFor(long, again, space(1), "a") }()
+		time.Sleep(50 * time.Second)
+		select {
+		case err := <-got:
+			t.Fatalf("it did not wait for the older one: %v", err)
+		default:
+		}
+		begun = time.Now()
+		if err := all[0].Put(space(0), []byte("a"), []byte("first")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := all[0].Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil || time.Since(begun) > time.Second {
+			t.Fatalf("the younger one got the lock after %v: %v", time.Since(begun), err)
+		}
+		if err := again.Put(space(1), []byte("a"), []byte("second")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := again.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := space(2).Get(ctx, []byte("a")); err != nil || string(p.Value) != "second" {
+			t.Errorf("%s, %v", p.Value, err)
+		}
+		if _, err := all[2].Commit(ctx); err != nil {
+			t.Errorf("one that has written nothing: %v", err)
+		}
+	})
+}
+
+// A commit that waits in vain for a lock names the key with its keyspace.
+func TestACommitThatWaitsInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		client := cluster.Client(t)
+		ks, err := client.CreateKeyspace(ctx, "k", kv.Hash(4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, all := sessions(t, cluster, 1)
+		if err := lockFor(ctx, all[0], ks, "a"); err != nil {
+			t.Fatal(err)
+		}
+		for _, others := range []string{"a", "ab", "abcdefgh"} { // in one phase, and in two
+			bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+			_, err = client.Update(bounded, func(tx *kv.Txn) error {
+				for _, key := range others {
+					if err := tx.Put(ks, []byte{byte(key)}, nil); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			cancel()
+			var e *kv.Error
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Keyspace != "k" || string(e.Key) != "a" || e.Transaction == "" {
+				t.Errorf("%s: %v (%+v)", others, err, e)
+			}
+		}
+		all[0].Rollback()
+	})
+}

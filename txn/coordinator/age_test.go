@@ -1,0 +1,43 @@
+package coordinator
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// ageing is a fake whose estimates of the time are given.
+type ageing struct {
+	*fake
+	estimates []hlc.Timestamp
+}
+
+func (a *ageing) Now(context.Context) (now, age hlc.Timestamp, err error) {
+	age, a.estimates = a.estimates[0], a.estimates[1:]
+	return a.now(), age, nil
+}
+
+// Who begins later is younger, whatever the nodes' clocks say, unless that would be for long; and another attempt is as old as the first.
+func TestAgesAscend(t *testing.T) {
+	at := func(ms int) hlc.Timestamp {
+		return hlc.Timestamp{Wall: int64(time.Hour) + int64(ms)*int64(time.Millisecond)}
+	}
+	s := &ageing{newFake(1), []hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}}
+	c, err := New(Config{Sender: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i, want := range []hlc.Timestamp{at(1000), at(1000).Next(), at(1000).Next().Next(), at(1100), at(1100).Next(), at(99), at(100)} {
+		x, err := c.Begin(t.Context(), hlc.Timestamp{})
+		if err != nil || x.Begun() != want {
+			t.Errorf("number %d began at %s, want %s: %v", i, x.Begun(), want, err)
+		}
+	}
+	s.estimates = []hlc.Timestamp{at(2000)}
+	if again, err := c.Begin(t.Context(), at(7)); err != nil || again.Begun() != at(7) {
+		t.Errorf("another attempt began at %s: %v", again.Begun(), err)
+	}
+}
