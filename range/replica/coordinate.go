@@ -206,6 +206,9 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 		} else if reason := int(d.Record.Reason); reason < len(r.node.Metrics.aborts) {
 			r.node.Metrics.aborts[reason].Inc()
 		}
+		if d.Record.State == kvpb.TransactionState_ABORTED {
+			e.endWaitOf(w.transaction().ID)
+		}
 	}
 	if planted.Active == planted.DecisionNotDurable && err == nil && ok && d.Record.State == kvpb.TransactionState_COMMITTED {
 		e.refuse(w, response)

@@ -56,9 +56,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return err
 	}
 	o := &onePhase{of: of, reads: reads, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
-	if !e.onePhaseFree(w, c, o) {
-		return nil
-	}
+	// Before the locks: what was aborted has nothing to wait for, and would wait for the older transaction that took its lock away.
 	record, sequence, err := e.record(of)
 	if err != nil {
 		return err
@@ -74,6 +72,9 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	default:
 		o.floor = hlc.Max(o.floor, record.Timestamp.Next())
+	}
+	if !e.onePhaseFree(w, c, o) {
+		return nil
 	}
 	if refusal, err := e.validate(q, reads, at); refusal != nil || err != nil {
 		if refusal != nil {
@@ -102,6 +103,18 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.holdFor(c.GetOnePhase().GetCommitWait(), ts)
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return onePhaseResponse(q.Id, ts) })
+}
+
+// endWaitOf has a one-phase commit of a transaction that was just aborted wait for locks no longer.
+func (e *evaluation) endWaitOf(of txn.ID) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.reign == e.reign && r.mu.locks.Waiters() > 0 {
+		r.requeueLocked(r.mu.locks.TakeWaiters(func(p *parked) bool {
+			return p.transaction().ID == of && p.pending.Request.GetPrepare().GetOnePhase() != nil
+		}))
+	}
 }
 
 // endLocks ends what a transaction has left of having had locks.
