@@ -111,6 +111,9 @@ func VersionedKeySize(internalKey []byte, ts hlc.Timestamp) int {
 	return size
 }
 
+// IsData says whether a state key is in the table of versions: DecodeVersioned fails on all others, and takes its time to say why.
+func IsData(stateKey []byte) bool { return len(stateKey) > 0 && stateKey[0] == tableData }
+
 // DecodeVersioned splits the state key of a version, or an unversioned data key (then ts is zero), into the internal key,
 // which aliases the argument, and the timestamp. It fails on a key that AppendVersioned cannot have made.
 func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err error) {

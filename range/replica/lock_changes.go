@@ -34,7 +34,11 @@ func lockState(l *txn.Lock) locks.State {
 // transaction checks an operation of a transaction's entry, and notes what it changes.
 func (c *changes) transaction(d *clusterpb.Partition, p *payload, deletion bool, key, value []byte) error {
 	span := keys.PartitionSpan(d)
-	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
+	if keys.IsData(key) {
+		internalKey, ts, err := keys.DecodeVersioned(key)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errPayload, err)
+		}
 		if deletion {
 			return fmt.Errorf("%w: the removal of version %s in a transaction's entry", errPayload, keys.PrettyState(key))
 		}
