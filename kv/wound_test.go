@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
@@ -143,6 +145,57 @@ func TestACommitThatWaitsInVain(t *testing.T) {
 			var e *kv.Error
 			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Keyspace != "k" || string(e.Key) != "a" || e.Transaction == "" {
 				t.Errorf("%s: %v (%+v)", others, err, e)
+			}
+		}
+		all[0].Rollback()
+	})
+}
+
+// Who waits for a lock for long is not taken for lost: nothing is cut off, and of a commit it is known that it did not run. (The answer to a put
+// may come too late for that.)
+func TestALongWaitIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4)); err != nil {
+			t.Fatal(err)
+		}
+		clients, all := sessions(t, cluster, 1)
+		if err := lockFor(ctx, all[0], clients[0].Keyspace("k"), "a"); err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewRegistry()
+		client := cluster.Client(t, kv.WithMetrics(registry))
+		ks := client.Keyspace("k")
+		for name, write := range map[string]func(context.Context) error{
+			"commit": func(ctx context.Context) error {
+				_, err := client.Update(ctx, func(tx *kv.Txn) error { return tx.Put(ks, []byte("a"), nil) })
+				return err
+			},
+			"put": func(ctx context.Context) error {
+				_, err := ks.Put(ctx, []byte("a"), nil)
+				return err
+			},
+		} {
+			bounded, cancel := context.WithTimeout(ctx, 50*time.Second)
+			begun := time.Now()
+			if err := write(bounded); err == nil || time.Since(begun) < 49*time.Second ||
+				name == "commit" && (!errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrOutcomeUnknown)) {
+				t.Errorf("%s, after %v: %v", name, time.Since(begun), err)
+			}
+			cancel()
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if n := m.GetCounter().GetValue(); l.GetValue() == "connection" && n > 0 {
+						t.Errorf("%s: %v requests were sent again because of a connection", f.GetName(), n)
+					}
+				}
 			}
 		}
 		all[0].Rollback()

@@ -183,9 +183,15 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	}
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, l.term
 	r.Sequence, r.Session = a.sequence, a.session
+	left := patience
 	if a.hasDeadline {
-		left := time.Until(a.deadline)
+		left = time.Until(a.deadline)
 		left -= min(call.Slack, left/10)
+		if call.Write {
+			left = min(left, patience)
+		}
+	}
+	if a.hasDeadline || call.Write {
 		r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 	}
 	a.sent++

@@ -102,7 +102,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		s.learnLeader(p.cell, l.node, e)
 		return Answer{}, nil, &unknownBackoff
 	case kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
-		return Answer{}, nil, &overloadedBackoff // it did not run, and our own context is about to end
+		return Answer{}, nil, &overloadedBackoff // it did not run, and has waited for long, or our own context is about to end
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
 		// A session that was idle for longer than versions are kept. No attempt was taken, so the request may begin anew, in the
 		// session that this answer has brought up to date.
