@@ -78,8 +78,9 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	}
 	if refusal, err := e.validate(q, reads, at); refusal != nil || err != nil {
 		if refusal != nil {
-			// A conflict that turns out to be none costs another attempt, and nothing else.
-			e.refuse(w, refusal)
+			// A conflict that turns out to be none, because what is in flight never comes, costs another attempt, and nothing else. But it says that
+			// no earlier attempt of this request took effect: nobody else may lead, and have committed one that is not seen here.
+			e.answerRead(w, refusal, 0)
 		}
 		return err
 	}
