@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/history"
@@ -13,13 +14,15 @@ import (
 
 // Increments counts keys up by reading and writing them in a transaction. No acknowledged increment is lost, which is what
 // happens when two transactions write what they made of the same reading; none is done twice; no reading is older than what
-// was known before it began.
+// was known before it began; and nobody sees what an attempt wrote that was refused, or run again.
 type Increments struct {
 	Keys, Parallel int
 	Pause          time.Duration
 
 	counts []history.Counter
 	known  []history.Monotonic
+	// refused are the last attempts that were refused, and why.
+	refused refusals
 }
 
 // Name implements Transactions.
@@ -39,43 +42,56 @@ func (c *Increments) Setup(context.Context, *Run, Transactor) error {
 
 func (c *Increments) key(i int) []byte { return fmt.Appendf(nil, "increment%02d", i) }
 
-func (c *Increments) get(ctx context.Context, tx Tx, i int) (uint64, error) {
+// get reads a counter: its number, behind which stands the attempt that wrote it.
+func (c *Increments) get(ctx context.Context, run *Run, tx Tx, i int) (uint64, error) {
 	value, err := tx.Get(ctx, c.key(i))
 	if err != nil {
 		return 0, ignoreNotFound(err)
 	}
-	return strconv.ParseUint(string(value), 10, 64)
+	number, by, _ := strings.Cut(string(value), " ")
+	if why, refused := c.refused.know(by); refused {
+		run.Violation("increments: key %d has %s of attempt %s, which had no effect: %s", i, number, by, why)
+	}
+	return strconv.ParseUint(number, 10, 64)
 }
 
 // Drive implements Transactions.
-func (c *Increments) Drive(ctx context.Context, run *Run, _ int, db Transactor, random *rand.Rand) {
-	for run.Rest(ctx, random, c.Pause) {
+func (c *Increments) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+	for n := 0; run.Rest(ctx, random, c.Pause); n++ {
 		attempt, cancel := patience(ctx, random)
 		i := random.IntN(c.Keys)
 		if random.IntN(3) == 0 {
 			run.Count("increment read", c.read(attempt, run, db, i))
 		} else {
-			run.Count("increment", c.add(attempt, db, i))
+			run.Count("increment", c.add(attempt, run, db, i, fmt.Sprintf("%d.%d", number, n)))
 		}
 		cancel()
 	}
 }
 
-func (c *Increments) add(ctx context.Context, db Transactor, i int) error {
+func (c *Increments) add(ctx context.Context, run *Run, db Transactor, i int, by string) error {
 	var n uint64
+	attempts := 0
+	attempt := func() string { return fmt.Sprintf("%s.%d", by, attempts) }
 	_, err := db.Update(ctx, func(tx Tx) (err error) {
-		if n, err = c.get(ctx, tx, i); err != nil {
+		if attempts > 0 {
+			c.refused.note(attempt(), "it was run again")
+		}
+		attempts++
+		if n, err = c.get(ctx, run, tx, i); err != nil {
 			return err
 		}
 		n++
 		c.known[i].BeginWrite(n)
-		return tx.Put(c.key(i), strconv.AppendUint(nil, n, 10))
+		return tx.Put(c.key(i), fmt.Appendf(nil, "%d %s", n, attempt()))
 	})
 	switch {
+	case err != nil && !unknown(err):
+		c.refused.note(attempt(), err.Error())
 	case err == nil:
 		c.counts[i].Added()
 		c.known[i].Wrote(n)
-	case unknown(err):
+	default:
 		c.counts[i].Unknown()
 	}
 	return err
@@ -85,7 +101,7 @@ func (c *Increments) read(ctx context.Context, run *Run, db Transactor, i int) e
 	floor := c.known[i].Known()
 	var n uint64
 	_, err := db.View(ctx, func(tx Tx) (err error) {
-		n, err = c.get(ctx, tx, i)
+		n, err = c.get(ctx, run, tx, i)
 		return err
 	})
 	if err != nil {
