@@ -22,6 +22,8 @@ type Run struct {
 	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so that memory does not grow with
 	// the length of the run. Otherwise the history is whole at the end; the caller checks it (in a synctest bubble: outside).
 	Incremental bool
+	// Replicas is how many replicas the workloads' keyspaces have; 0: as many as is usual.
+	Replicas int
 	// Pace stretches the workloads' pauses.
 	Pace Pace
 	// OnViolation, if not nil, is called once: at the first violation, from the goroutine that found it, before it is recorded.
@@ -105,6 +107,9 @@ func (r *Run) createKeyspace(ctx context.Context, name string, options ...kv.Key
 		return err
 	}
 	defer client.Close()
+	if r.Replicas > 0 {
+		options = append(options[:len(options):len(options)], kv.Replicas(r.Replicas))
+	}
 	_, err = client.CreateKeyspace(ctx, name, options...)
 	return err
 }

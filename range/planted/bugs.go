@@ -45,7 +45,7 @@ const (
 
 	// RefreshSkipped: a transaction commits at a later timestamp than it read at, and does not look whether what it read is still so.
 	RefreshSkipped Bug = "refresh_skipped"
-	// RefreshNotRecorded: a refresh leaves no trace in the timestamp cache, so that others may write at or below it.
+	// RefreshNotRecorded: a refresh leaves no trace, neither in the timestamp cache nor in the clock, so that others may write at or below it.
 	RefreshNotRecorded Bug = "refresh_not_recorded"
 	// RecordRevived: a heartbeat that comes when its transaction has been aborted makes a new record.
 	RecordRevived Bug = "record_revived"

@@ -121,6 +121,9 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 			r.id, rd.session)
 	}
 	if !rd.at.IsZero() {
+		if planted.Active == planted.RefreshNotRecorded && rd.command == commandRefresh {
+			return r.checkThreshold(rd, rd.at)
+		}
 		if !r.checkAhead(rd.at, rd.chosen) {
 			return newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, "partition %s: it cannot be read at %s yet, the clock stands at %s", r.id, rd.at, rd.chosen)
 		}

@@ -90,7 +90,7 @@ var limits = map[string]limit{
 	"tidemark_placement_table_streams":     {most: 1024, rest: -1},
 	"tidemark_placement_store_watchers":    {most: 10_000, rest: -1},
 	"tidemark_placement_store_leases":      {most: 1000, rest: -1},
-	lockGauge:                              {most: 200_000, each: true, rest: 0, emptied: true},
+	lockGauge:                              {most: 1_000_000, rest: 0, emptied: true},
 	"tidemark_node_gc_waiting":             {most: 1, each: true, rest: -1, emptied: true},
 	"tidemark_host_groups":                 {most: 10_000, rest: -1, emptied: true},
 	"tidemark_host_awake_groups":           {most: 10_000, rest: -1, emptied: true},

@@ -16,6 +16,8 @@ type Dice struct {
 	Servers, Cores, Clients int
 	// Wild: clocks may go beyond the configured bound.
 	Wild bool
+	// Alone: partitions have one replica, and no server may lose its disk.
+	Alone bool
 	// Hasty: a leader can be elected sooner than clocks may differ.
 	Hasty bool
 }

@@ -78,6 +78,9 @@ func Run(t testing.TB, c Config) Report {
 		w.Cluster.Clock(i).SetLimit(maxClock)
 		w.Cluster.Clock(i).SetSpeed(shape.speeds[i%len(shape.speeds)])
 	}
+	if shape.alone {
+		w.Run.Replicas = 1
+	}
 	stopWatching := watchElections(w, shape.electionTimeout())
 	ctx := context.Background()
 	for _, load := range shape.workloads {

@@ -67,6 +67,7 @@ func TestStormsAreApart(t *testing.T) {
 // the one that the seed has without them.
 func TestTransactionsAreDrawn(t *testing.T) {
 	seen := make(map[string]bool)
+	alone := 0
 	for seed := range uint64(300) {
 		with, without := shapeOf(seed, true), shapeOf(seed, false)
 		if with.options.Nodes != without.options.Nodes || with.tick != without.tick || with.wild != without.wild || with.perMinute != without.perMinute {
@@ -75,6 +76,15 @@ func TestTransactionsAreDrawn(t *testing.T) {
 		for _, w := range with.workloads {
 			seen[w.Name()] = true
 		}
+		if without.alone {
+			t.Errorf("seed %d has partitions of one replica without transactions", seed)
+		}
+		if with.alone {
+			alone++
+		}
+	}
+	if alone < 60 {
+		t.Errorf("%d of 300 seeds have partitions of one replica", alone)
 	}
 	for _, w := range proof.SDKTransactions() {
 		if !seen[w.Name()] {

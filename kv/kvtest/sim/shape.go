@@ -26,6 +26,9 @@ type shape struct {
 	hasty bool
 	// wild: nothing in the workloads depends on clocks, so that they may be wrong.
 	wild bool
+	// alone: the workloads' keyspaces have one replica. Then nodes do not hear of one another's timestamps by replication, and what keeps the
+	// order among clocks that differ has to do it by itself. No server loses its disk.
+	alone bool
 	// speeds are those of the servers' monotonic clocks.
 	speeds []float64
 }
@@ -160,6 +163,7 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		s.add(proof.Standard(), timeless[random.IntN(len(timeless))])
 	}
+	s.alone = random.IntN(3) == 0
 	s.workloads = append(s.workloads, bulk)
 }
 
@@ -181,7 +185,7 @@ func (s *shape) choose(workloads []proof.Workload) {
 // tell tells the dice what there is.
 func (s *shape) tell(d *Dice) {
 	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores, s.clients(), s.wild
-	d.Hasty = s.hasty
+	d.Hasty, d.Alone = s.hasty, s.alone
 	if s.options.Separate {
 		d.Servers = s.options.Nodes + s.options.Cores
 	}
@@ -202,6 +206,9 @@ func (s *shape) String() string {
 	text := fmt.Sprintf("%d nodes and %d core members on %d servers, ticks of %v;", s.options.Nodes, s.options.Cores, d.Servers, s.tick)
 	if s.hasty {
 		text += " hasty;"
+	}
+	if s.alone {
+		text += " one replica;"
 	}
 	for _, load := range s.workloads {
 		text += " " + load.Name()

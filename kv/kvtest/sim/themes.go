@@ -26,6 +26,9 @@ func themesFor(d *Dice) []theme {
 	if d.Wild {
 		return append(themes, theme{"wrong clocks", 25, wrongClocks})
 	}
+	if d.Alone {
+		return append(themes, theme{"clocks", 40, clocks})
+	}
 	return append(themes, theme{"replacement", 3, replacement})
 }
 
@@ -64,6 +67,14 @@ func turnover(d *Dice, at time.Duration) (faults []Fault) {
 	}
 	for range d.Of(1, 2, 4) {
 		faults = append(faults, fault(at+d.Between(0, time.Second), 0, transfer{d.IntN(100), d.Of(2, 4, 8), d.Between(100*time.Millisecond, 900*time.Millisecond)}))
+	}
+	return faults
+}
+
+// clocks is clocks that are as far apart as they may be, and nothing else.
+func clocks(d *Dice, at time.Duration) (faults []Fault) {
+	for i := range d.Servers {
+		faults = append(faults, fault(at, 0, clockSet{Target(fmt.Sprint(i)), []time.Duration{-maxClock, maxClock}[d.IntN(2)]}))
 	}
 	return faults
 }
