@@ -42,6 +42,8 @@ type reading struct {
 	set   readSet
 	// open are the scans that are running.
 	open []*openScan
+	// under are the leaderships of what was read under volatile locks; nil if there are none.
+	under map[keys.PartitionID]*kvpb.Leadership
 
 	mu struct {
 		sync.Mutex
@@ -163,7 +165,11 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 // reads is everything that was read so far.
 func (r *reading) reads() coordinator.Reads {
 	out := r.set.reads()
-	out.At = r.at
+	out.At, out.Leaderships = r.at, r.under
+	if len(r.under) > 0 {
+		// Its locks prove nothing.
+		out.Keys, out.Locked = append(out.Keys, out.Locked...), nil
+	}
 	for _, s := range r.open {
 		if s.any {
 			out.Spans = append(out.Spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.covered})

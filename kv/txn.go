@@ -40,6 +40,9 @@ type Txn struct {
 	// contended are keys that are locked as soon as they are read, because they were in the way of an earlier attempt. It is shared with the
 	// attempts before.
 	contended map[string]bool
+	// volatile: its locks are volatile, and what it reads under them may be on its way to be committed. So nobody is told of what it has found
+	// before that is certain (confirm).
+	volatile bool
 	// failed is why the transaction cannot commit any more, if it is so, and cause what it was made of.
 	failed, cause error
 	ended         bool
@@ -52,16 +55,17 @@ func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) 
 	for _, option := range options {
 		option(&o)
 	}
-	return c.beginTxn(ctx, Timestamp{}, o, make(map[string]bool))
+	return c.beginTxn(ctx, Timestamp{}, o, make(map[string]bool), false)
 }
 
-func (c *Client) beginTxn(ctx context.Context, begun Timestamp, o txnOptions, contended map[string]bool) (*Txn, error) {
+func (c *Client) beginTxn(ctx context.Context, begun Timestamp, o txnOptions, contended map[string]bool, volatile bool) (*Txn, error) {
 	t, err := c.coordinator.Begin(ctx, begun)
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
 	return &Txn{
 		reading: reading{client: c, id: t.ID(), begun: t.Begun()}, transaction: t, options: o, writes: newWriteBuffer(), contended: contended,
+		volatile: volatile,
 	}, nil
 }
 
@@ -72,7 +76,7 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	if t.failed != nil {
 		t.client.coordinator.Restarted(t.cause)
 	}
-	return t.client.beginTxn(ctx, t.begun, t.options, t.contended)
+	return t.client.beginTxn(ctx, t.begun, t.options, t.contended, t.volatile)
 }
 
 // check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even
@@ -192,6 +196,14 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 	return p, nil
 }
 
+// confirm makes sure that what was read is committed, if the transaction ends without a commit that would.
+func (t *Txn) confirm(ctx context.Context) error {
+	if t.ended || len(t.under) == 0 {
+		return nil
+	}
+	return t.fail("update", "", nil, t.client.coordinator.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
+}
+
 func ownPair(key []byte, w ownWrite) Pair {
 	if w.deleted {
 		return Pair{Key: clone(key)}
@@ -216,7 +228,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	if t.set.locks() >= maxTransactionKeys {
 		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
 	}
-	got, err := t.transaction.Lock(ctx, t.at, coordinator.Key{Keyspace: ks.ID, Key: clone(key)})
+	got, err := t.transaction.Lock(ctx, t.at, t.volatile, coordinator.Key{Keyspace: ks.ID, Key: clone(key)})
 	if err != nil {
 		return Pair{}, err
 	}
@@ -236,6 +248,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 		}
 	}
 	t.set.lock(ks, key)
+	t.under = t.transaction.Leaderships()
 	p := Pair{Key: clone(key)}
 	if value.GetFound() {
 		p.Value, p.Version = owned(value.Value), version

@@ -32,7 +32,11 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 	const op = "update"
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	tx, err := c.Begin(ctx, options...)
+	var o txnOptions
+	for _, option := range options {
+		option(&o)
+	}
+	tx, err := c.beginTxn(ctx, Timestamp{}, o, make(map[string]bool), true)
 	if err != nil {
 		return Timestamp{}, err
 	}
@@ -64,6 +68,9 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 		// Whatever f made of it.
 		return Timestamp{}, t.failed, runAgain(t.failed)
 	case err != nil:
+		if lost := t.confirm(ctx); lost != nil {
+			return Timestamp{}, lost, runAgain(lost)
+		}
 		return Timestamp{}, err, false
 	}
 	at, err = t.Commit(ctx)

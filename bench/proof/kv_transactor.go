@@ -45,9 +45,13 @@ type sdkTxn struct {
 	keyspace *kv.Keyspace
 }
 
-// Get implements Tx.
+// Get implements Tx. Some keys are locked as they are read, whoever reads them; others are not.
 func (t *sdkTxn) Get(ctx context.Context, key []byte) ([]byte, error) {
-	p, err := t.Txn.Get(ctx, t.keyspace, key)
+	get := t.Txn.Get
+	if len(key) > 0 && key[len(key)-1]%3 == 0 {
+		get = t.Txn.GetForUpdate
+	}
+	p, err := get(ctx, t.keyspace, key)
 	return p.Value, err
 }
 

@@ -61,7 +61,7 @@ type Config struct {
 	Pusher txn.Pusher
 	// Resolver ends the locks of committed transactions in other partitions. Default: none; the records of such transactions are kept for ever.
 	Resolver txn.Resolver
-	// Limits bound each replica.
+	// Limits bound each replica. PushDelay defaults to 10 ms.
 	Limits replica.Limits
 	// GCWindow is for keyspaces that do not say. Default 1 h.
 	GCWindow time.Duration
@@ -83,6 +83,9 @@ type Config struct {
 	// crash, and keeps the logs from being truncated. Default 128 MiB.
 	UnflushedBytes int64
 }
+
+// pushDelay is longer than nearly all transactions hold a lock.
+const pushDelay = 10 * time.Millisecond
 
 func (c *Config) ensureDefaults() error {
 	if c.ID == 0 || c.Cluster == 0 || c.Log == nil || c.State == nil || c.Clock == nil || c.Metadata == nil {
@@ -112,6 +115,7 @@ func (c *Config) ensureDefaults() error {
 	setDefault(&c.CampaignsPerSecond, 2000)
 	setDefault(&c.PatienceWithLeaders, 5*time.Second)
 	setDefault(&c.UnflushedBytes, 128<<20)
+	setDefault(&c.Limits.PushDelay, pushDelay)
 	return nil
 }
 

@@ -241,6 +241,12 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 				r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, r.node.RecentSlots, &r.node.recent)
 			}
 			r.forgetRecordsLocked(first)
+			for _, l := range first.lets {
+				if r.mu.locks.Get(l.Key) == l {
+					r.requeueLocked(r.mu.locks.Remove(l.Key))
+				}
+			}
+			r.locksChangedLocked()
 			r.mu.waitingReads -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
 			r.node.Metrics.overlayVersions.Sub(float64(len(first.flights)))

@@ -41,6 +41,8 @@ type waits struct {
 // blocker is a transaction that somebody waits for, or did until a moment ago.
 type blocker struct {
 	of *locks.Transaction[*parked]
+	// since is when somebody began to wait for it.
+	since time.Time
 	// reads wait for the next question to be answered, asked for the one on its way.
 	reads, asked []*lockedRead
 	// read and write are the questions of either kind.
@@ -82,14 +84,6 @@ type lockWork struct {
 type outgoingPush struct {
 	request *kvpb.PushRequest
 	done    func(*kvpb.TransactionStatus, error)
-}
-
-func (w *lockWork) add(more *lockWork) {
-	w.reads = append(w.reads, more.reads...)
-	w.expiredReads = append(w.expiredReads, more.expiredReads...)
-	w.expiredWrites = append(w.expiredWrites, more.expiredWrites...)
-	w.pushes = append(w.pushes, more.pushes...)
-	w.resolve = append(w.resolve, more.resolve...)
 }
 
 // run does it.
@@ -144,7 +138,7 @@ func (r *Replica) tendLocked(todo *lockWork) {
 			delete(w.blockers, id)
 		}
 	}
-	r.mu.locks.EachBlocking(func(x *locks.Transaction[*parked]) { r.blockerLocked(x) })
+	r.mu.locks.EachBlocking(func(x *locks.Transaction[*parked]) { r.blockerLocked(x, now) })
 	next := r.deadlineLocked()
 	for id, b := range w.blockers {
 		if b.of.Known.State != kvpb.TransactionState_PENDING {
@@ -167,14 +161,14 @@ func (b *blocker) idle() bool {
 }
 
 // blockerLocked is the blocker of a transaction; there is one from here on.
-func (r *Replica) blockerLocked(x *locks.Transaction[*parked]) *blocker {
+func (r *Replica) blockerLocked(x *locks.Transaction[*parked], now time.Time) *blocker {
 	w := &r.mu.waits
 	b := w.blockers[x.ID]
 	if b == nil {
 		if w.blockers == nil {
 			w.blockers = make(map[txn.ID]*blocker)
 		}
-		b = &blocker{of: x}
+		b = &blocker{of: x, since: now}
 		w.blockers[x.ID] = b
 	}
 	return b
@@ -248,6 +242,13 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 	if now.Before(b.write.due) && !txn.Older(of.Begun, of.ID, b.write.begun, b.write.pusher) {
 		if again.IsZero() || b.write.due.Before(again) {
 			again = b.write.due
+		}
+		return again
+	}
+	if patience := b.since.Add(r.node.PushDelay); now.Before(patience) {
+		// Most locks last no longer than it would take to ask, and who holds one is nearly done.
+		if again.IsZero() || patience.Before(again) {
+			again = patience
 		}
 		return again
 	}
@@ -417,6 +418,12 @@ func (r *Replica) armLocked(now, next time.Time) {
 			w.timer.Reset(next.Sub(now))
 		}
 	}
+}
+
+// tendedSoonLocked says that lockTick runs before anything is to be asked about those who have begun to wait just now.
+func (r *Replica) tendedSoonLocked() bool {
+	w := &r.mu.waits
+	return r.node.PushDelay > 0 && r.node.hooks.lockTime == nil && !w.at.IsZero() && w.at.Before(time.Now().Add(r.node.PushDelay))
 }
 
 // lockTick runs when something has to be asked again, or somebody's time is up.

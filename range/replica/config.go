@@ -103,6 +103,9 @@ type Limits struct {
 	MaxLocks int
 	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large they are together. Default 1,024.
 	MaxLockWaiters int
+	// PushDelay is for how long writes wait for a transaction's locks before its coordinator is asked, and it may be aborted. Default:
+	// none; they ask at once.
+	PushDelay time.Duration
 	// StallTimeout is after how long without completion proposals are given up as lost: outcome unknown. Default 10 s.
 	StallTimeout time.Duration
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 )
 
 // evaluation turns queued writes into one proposal. There is at most one at work in a replica; it belongs to one goroutine.
+//
+// When as much is in flight as may be, writes wait in the queue and share an entry later. Those that take turns with volatile locks would
+// not come together that way, for the next comes only when the one before has been evaluated. They are evaluated all the same, and their
+// proposal stays open: it takes in more, and is proposed as soon as there is room (Replica.mu.open).
 //
 // It holds no lock while it reads the engine. That is sound: what is applied meanwhile was in the overlay when it looked there,
 // and only it adds to the overlay.
@@ -52,14 +57,20 @@ type evaluation struct {
 	// boxes is where the next flights come from.
 	boxes []flight
 	key   []byte
+	// internal is what commands of this package's own add to the entry, and size about how large the entry is.
+	internal payload
+	size     int
 	// ready are answers that wait for nothing.
 	ready []answer
 	// again are writes that have more to do, and go back to the front of the queue.
 	again []write
 	// hold is what the answer to the write at hand has to wait for (commit wait).
 	hold hlc.Timestamp
-	// work is what came up about locks.
+	// work is what came up about locks. tend: who waits for locks has changed.
 	work lockWork
+	tend bool
+	// released waited for locks that the write at hand has let go.
+	released []*parked
 }
 
 var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
@@ -71,21 +82,30 @@ const (
 	stepStop step = iota
 	stepBarrier
 	stepEvaluate
+	stepPropose
 )
 
 // evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating.
 func (r *Replica) evaluateQueue() {
-	e := evaluations.Get().(*evaluation)
-	e.r = r
+	r.mu.Lock()
+	e := r.mu.open
+	r.mu.open = nil
+	r.mu.Unlock()
+	if e == nil {
+		e = evaluations.Get().(*evaluation)
+		e.r = r
+	}
 	for {
 		switch e.take() {
 		case stepStop:
-			e.release()
 			return
 		case stepBarrier:
 			r.proposeBarrier()
 		case stepEvaluate:
 			e.run()
+		case stepPropose:
+			e.propose()
+			e.finish()
 		}
 	}
 }
@@ -99,64 +119,109 @@ func (e *evaluation) release() {
 	evaluations.Put(e)
 }
 
+// takesLocked says that a write can be evaluated on top of what is in the open proposal.
+func (e *evaluation) takesLocked(w *write) bool {
+	return !w.alone() && e.size+w.size <= e.r.node.MaxEntryBytes && len(e.proposal.answers) < openAnswers
+}
+
+// openAnswers bounds what one open proposal takes in.
+const openAnswers = 1024
+
 // take takes writes from the queue, or ends the evaluator's work.
 func (e *evaluation) take() step {
 	r := e.r
 	leaseTerm, leased := r.group.Lease()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.readyLocked() {
+	if e.proposal != nil {
+		switch {
+		case r.mu.reign != e.reign || r.mu.barrierDue || !r.mu.serving:
+			return stepPropose
+		case r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()):
+		case len(r.mu.inFlight) < r.node.MaxInFlight:
+			return stepPropose
+		default:
+			r.mu.open, r.mu.evaluating = e, false
+			return stepStop
+		}
+	} else if !r.readyLocked() {
 		r.mu.evaluating = false
+		e.release()
 		return stepStop
 	}
 	if r.mu.barrierDue {
 		return stepBarrier
 	}
-	bytes := 0
+	fresh := e.proposal == nil
+	if fresh {
+		e.size = 0
+	}
 	e.writes = e.writes[:0]
 	for r.mu.queue.len() > 0 {
 		w := r.mu.queue.first()
-		if len(e.writes) > 0 && (bytes+w.size > r.node.MaxEntryBytes || w.alone()) {
+		if (len(e.writes) > 0 || !fresh) && (e.size+w.size > r.node.MaxEntryBytes || w.alone()) {
 			break
 		}
-		bytes += w.size
+		e.size += w.size
 		alone := w.alone()
 		e.writes = r.mu.queue.pop(e.writes)
 		if alone {
 			break
 		}
 	}
-	r.mu.sequence++
-	e.reign, e.term, e.low = r.mu.reign, r.mu.leadership.Term, r.mu.low
+	if fresh {
+		r.mu.sequence++
+		e.reign, e.term = r.mu.reign, r.mu.leadership.Term
+		e.proposal = &proposal{sequence: r.mu.sequence, term: e.term}
+		e.kind, e.delta, e.highest, e.internal = kindWrite, statsDelta{}, hlc.Timestamp{}, payload{}
+		r.mu.building = e.proposal
+		e.over = false
+	}
+	e.low = r.mu.low
 	e.ledSince = r.mu.ledSince
 	e.leased = leased && leaseTerm == e.term
-	e.proposal = &proposal{sequence: r.mu.sequence, term: e.term}
-	r.mu.building = e.proposal
-	e.over = false
 	return stepEvaluate
 }
 
-// run evaluates what was taken, proposes the outcome, and answers what can be answered.
+// run evaluates what was taken, proposes the outcome, unless it stays open, and answers what can be answered.
 func (e *evaluation) run() {
 	r := e.r
 	r.node.Metrics.queued.Sub(float64(len(e.writes)))
 	e.now = time.Now()
 	e.diskFull = r.node.DiskFull != nil && r.node.DiskFull()
 	e.descriptor = r.Descriptor()
-	e.kind, e.delta, e.highest = kindWrite, statsDelta{}, hlc.Timestamp{}
-	e.proposal.answers = make([]answer, 0, len(e.writes))
+	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
 	e.boxes = make([]flight, len(e.writes))
-	internal := payload{}
 	for i := range e.writes {
 		if hook := r.node.hooks.evaluate; hook != nil {
 			hook()
 		}
-		e.evaluate(&e.writes[i], &internal)
+		e.evaluate(&e.writes[i], &e.internal)
+		e.handOver(&e.internal)
 	}
 	if err := e.closeGetter(); err != nil {
 		r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
 	}
-	e.propose(&internal)
+	if !e.staysOpen() {
+		e.propose()
+	}
+	e.finish()
+}
+
+// staysOpen says that there is no room for the proposal yet.
+func (e *evaluation) staysOpen() bool {
+	r := e.r
+	if e.over || len(e.again) > 0 || (len(e.proposal.answers) == 0 && len(e.proposal.flights) == 0 && !e.proposal.effects) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.reign == e.reign && len(r.mu.inFlight) >= r.node.MaxInFlight
+}
+
+// finish answers what can be answered, and looks after those who wait for locks.
+func (e *evaluation) finish() {
+	r := e.r
 	for i := range e.ready {
 		a := &e.ready[i]
 		if a.done != nil {
@@ -168,6 +233,14 @@ func (e *evaluation) run() {
 	clear(e.ready)
 	e.ready = e.ready[:0]
 	clear(e.writes)
+	if e.tend {
+		e.tend = false
+		r.mu.Lock()
+		if r.mu.reign == e.reign && !r.tendedSoonLocked() {
+			r.tendLocked(&e.work)
+		}
+		r.mu.Unlock()
+	}
 	e.work.run(r)
 }
 
@@ -426,7 +499,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		e.proposal.flights = append(e.proposal.flights, f)
 	}
 	if w.x != nil && w.x.one != nil {
-		w.x.one.registerLocked(r, ts, e.proposal.sequence)
+		w.x.one.registerLocked(e, ts)
 	}
 	if e.proposal.lowest.IsZero() || ts.Less(e.proposal.lowest) {
 		e.proposal.lowest = ts
@@ -488,7 +561,7 @@ func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error
 }
 
 // propose proposes what was evaluated, if there is anything.
-func (e *evaluation) propose(internal *payload) {
+func (e *evaluation) propose() {
 	r, p := e.r, e.proposal
 	e.proposal, e.boxes = nil, nil
 	if e.batch != nil {
@@ -497,13 +570,14 @@ func (e *evaluation) propose(internal *payload) {
 			e.batch = nil
 		}()
 	}
-	entry := *internal
+	entry := e.internal
+	e.internal = payload{}
 	entry.kind, entry.proposer, entry.sequence = e.kind, r.self, p.sequence
 	entry.highest, entry.delta = hlc.Max(entry.highest, e.highest), e.delta
 	if e.batch != nil && !e.batch.Empty() {
 		entry.batch = e.batch.Repr()
 	}
-	p.at = e.now
+	p.at = time.Now()
 	var end ending
 	r.mu.Lock()
 	r.mu.building = nil

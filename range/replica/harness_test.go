@@ -424,6 +424,9 @@ func describe(response *kvpb.Response) string {
 		for _, g := range x.Prepare.Values {
 			fmt.Fprintf(&b, " [%s]", describeGet(g))
 		}
+		if l := x.Prepare.Leadership; l != nil {
+			fmt.Fprintf(&b, " under %d.%d", l.Term, l.Reign)
+		}
 	case *kvpb.Response_EndTransaction:
 		fmt.Fprintf(&b, "ended: %s", describeStatus(x.EndTransaction.Status))
 	case *kvpb.Response_Push:

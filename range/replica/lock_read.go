@@ -142,7 +142,7 @@ func (r *Replica) waitForLocksLocked(rd *read) bool {
 	w.reads[waiting] = struct{}{}
 	r.mu.waitingReads++
 	for _, l := range in {
-		b := r.blockerLocked(l.Transaction)
+		b := r.blockerLocked(l.Transaction, r.lockNow())
 		b.reads = append(b.reads, waiting)
 	}
 	var todo lockWork

@@ -94,7 +94,7 @@ func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (found *lock) {
 	return found
 }
 
-// parkLocked parks a write, and asks about the transaction in its way. It unlocks.
+// parkLocked parks a write; when the evaluation is over, the transaction in its way is asked about. It unlocks.
 func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	r := e.r
 	if r.mu.locks.Waiters() >= r.node.MaxLockWaiters ||
@@ -110,11 +110,9 @@ func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	r.mu.waits.order++
 	r.mu.waits.bytes += w.size
 	r.mu.locks.Wait(l, &parked{write: *w, until: until, order: r.mu.waits.order, since: e.now}, until)
-	var todo lockWork
-	r.tendLocked(&todo)
+	e.tend = true
 	r.mu.Unlock()
 	r.node.Metrics.writesParked.Inc()
-	e.work.add(&todo)
 }
 
 // requeueLocked puts what waited back to the front of the queue, in the order in which it came.

@@ -29,10 +29,13 @@ type onePhase struct {
 	floor hlc.Timestamp
 	// held are the transaction's own locks that go.
 	held []*lock
+	// wait: with commit wait.
+	wait bool
 }
 
 // registerLocked is called when the timestamp is chosen.
-func (o *onePhase) registerLocked(r *Replica, ts hlc.Timestamp, sequence uint64) {
+func (o *onePhase) registerLocked(e *evaluation, ts hlc.Timestamp) {
+	r := e.r
 	for _, key := range o.reads.GetKeys() {
 		r.mu.cache.record(key, ts)
 	}
@@ -40,7 +43,15 @@ func (o *onePhase) registerLocked(r *Replica, ts hlc.Timestamp, sequence uint64)
 		r.mu.cache.recordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, ts)
 	}
 	for _, l := range o.held {
-		r.mu.locks.MarkRemoved(l, sequence)
+		switch {
+		case !l.Applied.Volatile:
+			r.mu.locks.MarkRemoved(l, e.proposal.sequence)
+		case o.wait:
+			// What nobody may hear of before its time is not handed on before it is applied either.
+			e.proposal.lets = append(e.proposal.lets, l)
+		default:
+			e.letGoLocked(l)
+		}
 	}
 }
 
@@ -55,7 +66,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	if done, err := e.onePhaseDuplicate(w, c); done || err != nil {
 		return err
 	}
-	o := &onePhase{of: of, reads: reads, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+	o := &onePhase{of: of, reads: reads, wait: c.GetOnePhase().GetCommitWait(), floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
 	// Before the locks: what was aborted has nothing to wait for, and would wait for the older transaction that took its lock away.
 	record, sequence, err := e.record(of)
 	if err != nil {
@@ -72,6 +83,10 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	default:
 		o.floor = hlc.Max(o.floor, record.Timestamp.Next())
+	}
+	if l := reads.GetLeadership(); l != nil && !e.isLeadership(l) {
+		e.refuse(w, r.leadershipError(q, reads))
+		return nil
 	}
 	if !e.onePhaseFree(w, c, o) {
 		return nil
@@ -97,9 +112,10 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 			waits: c.GetOnePhase().GetCommitWait(), wasLive: p.live(), priorTimestamp: p.Timestamp})
 	}
 	w.x.one = o
+	stored := o.storedLocks()
 	ts, ok, err := e.write(w, effects...)
 	if err == nil && ok {
-		err = e.endLocks(o, record, ts, c.GetOnePhase().GetCommitWait())
+		err = e.endLocks(o, stored, record, ts, c.GetOnePhase().GetCommitWait())
 		r.node.Metrics.onePhase.Inc()
 		e.holdFor(c.GetOnePhase().GetCommitWait(), ts)
 	}
@@ -118,13 +134,23 @@ func (e *evaluation) endWaitOf(of txn.ID) {
 	}
 }
 
+// storedLocks are the keys of the locks that are in the engine.
+func (o *onePhase) storedLocks() (stored []string) {
+	for _, l := range o.held {
+		if !l.Applied.Volatile {
+			stored = append(stored, l.Key)
+		}
+	}
+	return stored
+}
+
 // endLocks ends what a transaction has left of having had locks.
-func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp, waits bool) error {
-	if len(o.held) > 0 {
+func (e *evaluation) endLocks(o *onePhase, stored []string, record *txn.Record, ts hlc.Timestamp, waits bool) error {
+	if len(stored) > 0 {
 		e.transactional()
 	}
-	for _, l := range o.held {
-		if err := e.batch.Delete(txn.LockKey(e.internalKey([]byte(l.Key))), nil); err != nil {
+	for _, key := range stored {
+		if err := e.batch.Delete(txn.LockKey(e.internalKey([]byte(key))), nil); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,9 @@ func (r *Replica) checkPrepare(w *write, c *kvpb.PrepareRequest) *problem {
 		return invalid("prepare: %v", err)
 	}
 	w.x = &transactional{of: of}
+	if p := checkVolatile(c); p != nil {
+		return p
+	}
 	if n := len(c.GetMutations()); n > maxBatchOperations {
 		return invalid("a prepare has at most %d mutations, this one has %d", maxBatchOperations, n)
 	}
@@ -92,13 +95,16 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	}
 	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.clock, hlc.Max(atLeast, w.session.Next()))}
-	if duplicate := p.duplicate(c.GetMutations()); duplicate {
+	if duplicate := p.duplicate(c.GetMutations()); duplicate && !c.GetVolatile() {
 		r.node.Metrics.duplicates.Inc()
 		if err := p.readValues(c.GetMutations()); err != nil {
 			return err
 		}
 		e.answerRead(w, p.response(), 0)
 		return nil
+	}
+	if c.GetVolatile() {
+		return p.hold(c.GetMutations())
 	}
 	if err := p.look(c.GetMutations()); err != nil {
 		return err
@@ -254,7 +260,11 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 			continue
 		}
 		if m.Kind == kvpb.Mutation_UNLOCK {
-			if l := r.mu.locks.Get(text(m.Key)); l != nil && l.Transaction.ID == p.of.ID {
+			switch l := r.mu.locks.Get(text(m.Key)); {
+			case l == nil || l.Transaction.ID != p.of.ID:
+			case l.Applied.Volatile:
+				e.letGoLocked(l)
+			default:
 				r.mu.locks.MarkRemoved(l, e.proposal.sequence)
 				removed[i] = true
 			}

@@ -23,6 +23,8 @@ type proposal struct {
 	waiters []*read
 	// records are the transactions whose records are in it.
 	records []txn.ID
+	// lets are volatile locks that end when it has been applied.
+	lets []*lock
 	// effects: it is proposed even if nobody waits for it.
 	effects bool
 }
@@ -72,6 +74,15 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 	}
 	clear(r.mu.inFlight)
 	r.mu.inFlight = r.mu.inFlight[:0]
+	if e := r.mu.open; e != nil {
+		// Nothing was proposed, and nobody is at work on it.
+		end.refused = append(end.refused, e.proposal.answers...)
+		if e.batch != nil {
+			_ = e.batch.Close()
+		}
+		r.mu.open = nil
+		defer func() { r.mu.building = nil }()
+	}
 	if b := r.mu.building; b != nil {
 		// Its evaluation sees that the reign is over, and answers its writes.
 		end.waiters = append(end.waiters, b.waiters...)

@@ -39,7 +39,7 @@ func (r *Replica) checkReadSet(s *kvpb.ReadSet) (size int, p *problem) {
 	if len(s.GetKeys())+len(s.GetSpans()) > 0 && rpc.FromTimestamp(s.GetAt()).IsZero() {
 		return 0, invalid("a read set does not say as of when it was read")
 	}
-	return size, nil
+	return size, checkLeadership(s)
 }
 
 func (r *Replica) checkRefresh(rd *read, c *kvpb.RefreshRequest) *problem {
@@ -88,6 +88,9 @@ func (r *Replica) refresh(rd *read, c *kvpb.RefreshRequest) (*kvpb.Response, err
 		}
 		if conflict != nil {
 			return r.conflictError(q, conflict, at), nil
+		}
+		if !r.sameLeadership(c.GetReads()) {
+			return r.leadershipError(q, c.GetReads()), nil
 		}
 		// A tombstone may have been collected with all that it hid.
 		if refusal := r.checkThreshold(rd, at); refusal != nil {

@@ -74,6 +74,8 @@ type Replica struct {
 		evaluating bool
 		// building is the proposal that the evaluation at work fills.
 		building *proposal
+		// open is the evaluation that fills it, if it stays open and nobody is at work.
+		open *evaluation
 		// inFlight is what is proposed and not applied, oldest first.
 		inFlight []*proposal
 		// sequence is the number of the latest proposal.

@@ -178,13 +178,15 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		return nil
 	}
 	r.learnLocked(x, status, 0)
-	var ended []*lock
+	var ended, volatile []*lock
 	x.Each(func(l *lock) bool {
 		switch {
 		case l.Removing():
 			b.last = max(b.last, l.Sequence)
 		case l.InFlight():
 			b.inFlight = l
+		case l.Applied.Volatile:
+			volatile = append(volatile, l)
 		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+l.Applied.Size > resolveBytes):
 			b.more = true
 			return false
@@ -205,6 +207,9 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		case l.Applied.Prepared.Less(commit):
 			r.mu.foreign = hlc.Max(r.mu.foreign, commit)
 		}
+	}
+	for _, l := range volatile {
+		e.letGoLocked(l)
 	}
 	r.mu.Unlock()
 	if len(ended) == 0 {

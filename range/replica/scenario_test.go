@@ -264,7 +264,7 @@ func (s *scenario) parseRequest(line string) Pending {
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		name, value, found := strings.Cut(word, "=")
-		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit participants keys spans least read-at ", " "+name+" ") {
+		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit participants keys spans least read-at under ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)

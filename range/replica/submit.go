@@ -166,7 +166,7 @@ func (r *Replica) kick(callback bool) {
 		return
 	}
 	r.mu.evaluating = true
-	long := r.mu.barrierDue || r.mu.queue.first().alone()
+	long := r.mu.barrierDue || (r.mu.queue.len() > 0 && r.mu.queue.first().alone())
 	r.mu.Unlock()
 	if (callback || long) && r.goActive(r.evaluateQueue) {
 		return
@@ -179,7 +179,14 @@ func (r *Replica) readyLocked() bool {
 	if r.mu.barrierDue {
 		return r.mu.leadership.IsLeader
 	}
-	return r.mu.serving && r.mu.queue.len() > 0 && len(r.mu.inFlight) < r.node.MaxInFlight &&
+	if !r.mu.serving {
+		return false
+	}
+	room := len(r.mu.inFlight) < r.node.MaxInFlight
+	if e := r.mu.open; e != nil {
+		return room || (r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()))
+	}
+	return r.mu.queue.len() > 0 && (room || r.mu.queue.first().hurried()) &&
 		(len(r.mu.inFlight) == 0 || !r.mu.queue.first().alone())
 }
 

@@ -41,7 +41,7 @@ func (r *Replica) SweepLocks(now int64) {
 		case x.Known.State != kvpb.TransactionState_PENDING:
 			todo.resolve = append(todo.resolve, x.ID)
 		case now-x.Laid > int64(sweepAfter) && r.mu.waits.blockers[x.ID] == nil:
-			b := r.blockerLocked(x)
+			b := r.blockerLocked(x, r.lockNow())
 			b.sendLocked(r, &b.write, &kvpb.PushRequest{Kind: kvpb.PushRequest_STATUS}, hlc.Timestamp{}, txn.ID{}, &todo)
 		default:
 			return true

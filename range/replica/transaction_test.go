@@ -242,7 +242,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 
 // parseTransactional reads a request of a transaction:
 //
-//	prepare NAME K=V,K=-,K=lock,K=unlock,... [least=T] [values] [one-phase] [wait] [keys=K,K] [spans=A:B,A:B] [read-at=T]
+//	prepare NAME K=V,K=-,K=lock,K=unlock,... [least=T] [values] [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
 //	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
 //	heartbeat NAME | resolve NAME commit=T | resolve NAME abort
@@ -283,9 +283,16 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 			reads.Spans = append(reads.Spans, &kvpb.KeySpan{Start: []byte(start), End: []byte(end)})
 		}
 	}
+	if options["under"] != "" {
+		l := &kvpb.Leadership{Partition: uint64(s.c.members[0].replica.id)}
+		if _, err := fmt.Sscanf(options["under"], "%d.%d", &l.Term, &l.Reign); err != nil {
+			s.t.Fatalf("under=%s: %v", options["under"], err)
+		}
+		reads.Leadership = l
+	}
 	switch words[0] {
 	case "prepare":
-		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values")}
+		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"), Volatile: has("volatile")}
 		for _, mutation := range strings.Split(words[2], ",") {
 			key, value, _ := strings.Cut(mutation, "=")
 			m := &kvpb.Mutation{Key: []byte(key), Value: []byte(value)}

@@ -354,7 +354,7 @@ func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PushRequest_Kind.Descriptor instead.
 func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // Hello opens a stream.
@@ -3318,7 +3318,10 @@ type PrepareRequest struct {
 	// All of the transaction is in this request: validate the reads and commit, in one consensus round and without intents.
 	OnePhase *OnePhase `protobuf:"bytes,4,opt,name=one_phase,json=onePhase,proto3" json:"one_phase,omitempty"`
 	// Return the values of the keys as they are under the lock. Only with LOCK mutations.
-	ReturnValues  bool `protobuf:"varint,5,opt,name=return_values,json=returnValues,proto3" json:"return_values,omitempty"`
+	ReturnValues bool `protobuf:"varint,5,opt,name=return_values,json=returnValues,proto3" json:"return_values,omitempty"`
+	// Keep the locks in the leader's memory only: they end with its leadership, and promise nothing. The values may be of writes that are
+	// still on their way. What was read counts only if it is validated, with the leadership that the answer names. Only with return_values.
+	Volatile      bool `protobuf:"varint,6,opt,name=volatile,proto3" json:"volatile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3388,6 +3391,13 @@ func (x *PrepareRequest) GetReturnValues() bool {
 	return false
 }
 
+func (x *PrepareRequest) GetVolatile() bool {
+	if x != nil {
+		return x.Volatile
+	}
+	return false
+}
+
 type OnePhase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the transaction read in this partition, as of `at`.
@@ -3443,10 +3453,12 @@ func (x *OnePhase) GetCommitWait() bool {
 }
 
 type ReadSet struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            *Timestamp             `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	Keys          [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
-	Spans         []*KeySpan             `protobuf:"bytes,3,rep,name=spans,proto3" json:"spans,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *Timestamp             `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Keys  [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	Spans []*KeySpan             `protobuf:"bytes,3,rep,name=spans,proto3" json:"spans,omitempty"`
+	// If it is set, some of the keys were read under volatile locks of this leadership: TRANSACTION_CONFLICT if there is another one by now.
+	Leadership    *Leadership `protobuf:"bytes,4,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3502,6 +3514,74 @@ func (x *ReadSet) GetSpans() []*KeySpan {
 	return nil
 }
 
+func (x *ReadSet) GetLeadership() *Leadership {
+	if x != nil {
+		return x.Leadership
+	}
+	return nil
+}
+
+// Leadership is a time in which one leader led a partition without a break, and took back nothing that it had begun to write.
+type Leadership struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Reign         uint64                 `protobuf:"varint,3,opt,name=reign,proto3" json:"reign,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leadership) Reset() {
+	*x = Leadership{}
+	mi := &file_kvpb_kv_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leadership) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leadership) ProtoMessage() {}
+
+func (x *Leadership) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
+func (*Leadership) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Leadership) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Leadership) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Leadership) GetReign() uint64 {
+	if x != nil {
+		return x.Reign
+	}
+	return 0
+}
+
 // KeySpan is [start, end) in user keys; an empty end reaches to the end of the partition.
 type KeySpan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3513,7 +3593,7 @@ type KeySpan struct {
 
 func (x *KeySpan) Reset() {
 	*x = KeySpan{}
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +3605,7 @@ func (x *KeySpan) String() string {
 func (*KeySpan) ProtoMessage() {}
 
 func (x *KeySpan) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +3618,7 @@ func (x *KeySpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySpan.ProtoReflect.Descriptor instead.
 func (*KeySpan) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *KeySpan) GetStart() []byte {
@@ -3560,14 +3640,16 @@ type PrepareResponse struct {
 	// The lowest timestamp at which the mutations may be committed; the commit timestamp of a one-phase transaction.
 	Prepared *Timestamp `protobuf:"bytes,1,opt,name=prepared,proto3" json:"prepared,omitempty"`
 	// With return_values: in the order of the mutations.
-	Values        []*GetResponse `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	Values []*GetResponse `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	// With volatile: whose locks they are.
+	Leadership    *Leadership `protobuf:"bytes,3,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3661,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3674,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PrepareResponse) GetPrepared() *Timestamp {
@@ -3605,6 +3687,13 @@ func (x *PrepareResponse) GetPrepared() *Timestamp {
 func (x *PrepareResponse) GetValues() []*GetResponse {
 	if x != nil {
 		return x.Values
+	}
+	return nil
+}
+
+func (x *PrepareResponse) GetLeadership() *Leadership {
+	if x != nil {
+		return x.Leadership
 	}
 	return nil
 }
@@ -3624,7 +3713,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3725,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3738,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RefreshRequest) GetTransaction() []byte {
@@ -3688,7 +3777,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +3789,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3802,7 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
 }
 
 // EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
@@ -3731,7 +3820,7 @@ type EndTransactionRequest struct {
 
 func (x *EndTransactionRequest) Reset() {
 	*x = EndTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3832,7 @@ func (x *EndTransactionRequest) String() string {
 func (*EndTransactionRequest) ProtoMessage() {}
 
 func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3845,7 @@ func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionRequest.ProtoReflect.Descriptor instead.
 func (*EndTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *EndTransactionRequest) GetTransaction() *Transaction {
@@ -3804,7 +3893,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3816,7 +3905,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3829,7 +3918,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Participant) GetKeyspace() uint32 {
@@ -3855,7 +3944,7 @@ type EndTransactionResponse struct {
 
 func (x *EndTransactionResponse) Reset() {
 	*x = EndTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +3956,7 @@ func (x *EndTransactionResponse) String() string {
 func (*EndTransactionResponse) ProtoMessage() {}
 
 func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +3969,7 @@ func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionResponse.ProtoReflect.Descriptor instead.
 func (*EndTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
@@ -3903,7 +3992,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4004,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4017,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TransactionStatus) GetState() TransactionState {
@@ -3969,7 +4058,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4070,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4083,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PushRequest) GetPushee() *Transaction {
@@ -4048,7 +4137,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4149,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4162,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PushResponse) GetStatus() *TransactionStatus {
@@ -4093,7 +4182,7 @@ type HeartbeatTransactionRequest struct {
 
 func (x *HeartbeatTransactionRequest) Reset() {
 	*x = HeartbeatTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4194,7 @@ func (x *HeartbeatTransactionRequest) String() string {
 func (*HeartbeatTransactionRequest) ProtoMessage() {}
 
 func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4207,7 @@ func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
@@ -4137,7 +4226,7 @@ type HeartbeatTransactionResponse struct {
 
 func (x *HeartbeatTransactionResponse) Reset() {
 	*x = HeartbeatTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4238,7 @@ func (x *HeartbeatTransactionResponse) String() string {
 func (*HeartbeatTransactionResponse) ProtoMessage() {}
 
 func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4251,7 @@ func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
@@ -4182,7 +4271,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4283,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4296,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResolveRequest) GetResolutions() []*Resolution {
@@ -4228,7 +4317,7 @@ type Resolution struct {
 
 func (x *Resolution) Reset() {
 	*x = Resolution{}
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4329,7 @@ func (x *Resolution) String() string {
 func (*Resolution) ProtoMessage() {}
 
 func (x *Resolution) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4342,7 @@ func (x *Resolution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolution.ProtoReflect.Descriptor instead.
 func (*Resolution) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Resolution) GetTransaction() []byte {
@@ -4280,7 +4369,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4381,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4394,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ResolveResponse) GetResolved() uint64 {
@@ -4325,7 +4414,7 @@ type InspectTransactionsRequest struct {
 
 func (x *InspectTransactionsRequest) Reset() {
 	*x = InspectTransactionsRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4426,7 @@ func (x *InspectTransactionsRequest) String() string {
 func (*InspectTransactionsRequest) ProtoMessage() {}
 
 func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4439,7 @@ func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *InspectTransactionsRequest) GetMax() uint32 {
@@ -4371,7 +4460,7 @@ type InspectTransactionsResponse struct {
 
 func (x *InspectTransactionsResponse) Reset() {
 	*x = InspectTransactionsResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4383,7 +4472,7 @@ func (x *InspectTransactionsResponse) String() string {
 func (*InspectTransactionsResponse) ProtoMessage() {}
 
 func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4396,7 +4485,7 @@ func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
@@ -4430,7 +4519,7 @@ type LiveTransaction struct {
 
 func (x *LiveTransaction) Reset() {
 	*x = LiveTransaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4442,7 +4531,7 @@ func (x *LiveTransaction) String() string {
 func (*LiveTransaction) ProtoMessage() {}
 
 func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4455,7 +4544,7 @@ func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
 func (*LiveTransaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LiveTransaction) GetTransaction() *Transaction {
@@ -4513,7 +4602,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4614,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4627,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Waiter) GetTransaction() []byte {
@@ -4587,7 +4676,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4688,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4701,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -4671,7 +4760,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4772,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4785,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Conflict) GetKey() []byte {
@@ -4942,27 +5031,39 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06DELETE\x10\x01\x12\b\n" +
 	"\x04LOCK\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNLOCK\x10\x03\"\x99\x02\n" +
+	"\x06UNLOCK\x10\x03\"\xb5\x02\n" +
 	"\x0ePrepareRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
 	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
 	"\bat_least\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aatLeast\x125\n" +
 	"\tone_phase\x18\x04 \x01(\v2\x18.tidemark.kv.v1.OnePhaseR\bonePhase\x12#\n" +
-	"\rreturn_values\x18\x05 \x01(\bR\freturnValues\"Z\n" +
+	"\rreturn_values\x18\x05 \x01(\bR\freturnValues\x12\x1a\n" +
+	"\bvolatile\x18\x06 \x01(\bR\bvolatile\"Z\n" +
 	"\bOnePhase\x12-\n" +
 	"\x05reads\x18\x01 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12\x1f\n" +
 	"\vcommit_wait\x18\x02 \x01(\bR\n" +
-	"commitWait\"w\n" +
+	"commitWait\"\xb3\x01\n" +
 	"\aReadSet\x12)\n" +
 	"\x02at\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12\x12\n" +
 	"\x04keys\x18\x02 \x03(\fR\x04keys\x12-\n" +
-	"\x05spans\x18\x03 \x03(\v2\x17.tidemark.kv.v1.KeySpanR\x05spans\"1\n" +
+	"\x05spans\x18\x03 \x03(\v2\x17.tidemark.kv.v1.KeySpanR\x05spans\x12:\n" +
+	"\n" +
+	"leadership\x18\x04 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
+	"leadership\"T\n" +
+	"\n" +
+	"Leadership\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05reign\x18\x03 \x01(\x04R\x05reign\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"}\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"\xb9\x01\n" +
 	"\x0fPrepareResponse\x125\n" +
 	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
-	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\"\xbd\x01\n" +
+	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12:\n" +
+	"\n" +
+	"leadership\x18\x03 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
+	"leadership\"\xbd\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +
@@ -5097,7 +5198,7 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_kvpb_kv_proto_goTypes = []any{
 	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
 	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
@@ -5143,29 +5244,30 @@ var file_kvpb_kv_proto_goTypes = []any{
 	(*PrepareRequest)(nil),               // 41: tidemark.kv.v1.PrepareRequest
 	(*OnePhase)(nil),                     // 42: tidemark.kv.v1.OnePhase
 	(*ReadSet)(nil),                      // 43: tidemark.kv.v1.ReadSet
-	(*KeySpan)(nil),                      // 44: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 45: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 46: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 47: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 48: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 49: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 50: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 51: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 52: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 53: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 54: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 55: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 56: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 57: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 58: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 59: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 60: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 61: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 62: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 63: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 64: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 65: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 66: tidemark.cluster.v1.Leader
+	(*Leadership)(nil),                   // 44: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 45: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 46: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 47: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 48: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 49: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 50: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 51: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 52: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 53: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 54: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 55: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 56: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 57: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 58: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 59: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 60: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 61: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 62: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 63: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 64: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 65: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 66: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 67: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
 	5,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
@@ -5184,14 +5286,14 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	37,  // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
 	27,  // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
 	41,  // 15: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	46,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	48,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	52,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	54,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	56,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	59,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	47,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	49,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	53,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	55,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	57,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	60,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
 	10,  // 22: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	63,  // 23: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	64,  // 23: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
 	13,  // 24: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
 	15,  // 25: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
 	17,  // 26: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
@@ -5203,13 +5305,13 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	36,  // 32: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
 	38,  // 33: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
 	29,  // 34: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	45,  // 35: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	47,  // 36: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	50,  // 37: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	53,  // 38: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	55,  // 39: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	58,  // 40: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	60,  // 41: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	46,  // 35: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	48,  // 36: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	51,  // 37: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	54,  // 38: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	56,  // 39: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	59,  // 40: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	61,  // 41: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
 	10,  // 42: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
 	12,  // 43: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
 	10,  // 44: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
@@ -5236,7 +5338,7 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	10,  // 65: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
 	10,  // 66: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
 	30,  // 67: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	63,  // 68: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	64,  // 68: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
 	32,  // 69: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
 	10,  // 70: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
 	10,  // 71: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
@@ -5253,46 +5355,48 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	42,  // 82: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
 	43,  // 83: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
 	10,  // 84: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	44,  // 85: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	10,  // 86: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 87: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	43,  // 88: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 89: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 90: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	39,  // 91: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	10,  // 92: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	49,  // 93: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	51,  // 94: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 95: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	10,  // 96: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 97: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	39,  // 98: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	10,  // 99: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 100: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	10,  // 101: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 102: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	51,  // 103: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	39,  // 104: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	51,  // 105: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	57,  // 106: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	51,  // 107: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	61,  // 108: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	39,  // 109: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	62,  // 110: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	51,  // 111: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 112: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	65,  // 113: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	66,  // 114: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	10,  // 115: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	64,  // 116: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	1,   // 117: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	6,   // 118: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	7,   // 119: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	119, // [119:120] is the sub-list for method output_type
-	118, // [118:119] is the sub-list for method input_type
-	118, // [118:118] is the sub-list for extension type_name
-	118, // [118:118] is the sub-list for extension extendee
-	0,   // [0:118] is the sub-list for field type_name
+	45,  // 85: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	44,  // 86: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	10,  // 87: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 88: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	44,  // 89: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	43,  // 90: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 91: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 92: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	39,  // 93: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	10,  // 94: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	50,  // 95: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	52,  // 96: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 97: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	10,  // 98: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 99: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	39,  // 100: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	10,  // 101: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 102: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	10,  // 103: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 104: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	52,  // 105: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	39,  // 106: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	52,  // 107: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	58,  // 108: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	52,  // 109: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	62,  // 110: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	39,  // 111: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	63,  // 112: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	52,  // 113: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 114: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	66,  // 115: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	67,  // 116: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	10,  // 117: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	65,  // 118: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	1,   // 119: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	6,   // 120: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	7,   // 121: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	121, // [121:122] is the sub-list for method output_type
+	120, // [120:121] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -5351,7 +5455,7 @@ func file_kvpb_kv_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,13 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, w
 	t.ended = true
 	m := t.c.metrics
 	if len(writes) == 0 {
+		if len(reads.Leaderships) > 0 {
+			// What was read may be on its way yet.
+			if err := t.c.Refresh(ctx, t.id[:], t.begun, reads, reads.At); err != nil {
+				m.failed(err)
+				return hlc.Timestamp{}, t.fail(nil, err)
+			}
+		}
 		t.abort(nil) // of locks, if there are any
 		m.commits.WithLabelValues("none").Inc()
 		return reads.At, nil
@@ -129,6 +136,14 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
 		return nil, false, err
 	}
+	for p := range reads.Leaderships {
+		if p != c.place.Partition {
+			return nil, false, nil
+		}
+	}
+	if err := reads.under(read); err != nil {
+		return nil, false, err
+	}
 	one := &kvpb.OnePhase{CommitWait: wait}
 	fits := c.fits
 	if len(read) == 1 {
@@ -156,7 +171,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	for i := range writes {
 		mutations[i] = writes[i].mutation()
 	}
-	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil)
+	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, false)
 	if err != nil {
 		return hlc.Timestamp{}, t.fail(writes, err)
 	}
@@ -196,7 +211,7 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 	t := d.t
 	for {
 		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is asked for.
-		if d.reads.At.Less(at) {
+		if d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0) {
 			if err := t.c.Refresh(ctx, t.id[:], t.begun, d.reads, at); err != nil {
 				return nil, err // no request to commit can succeed: there was none, or the record is bounded above them all
 			}

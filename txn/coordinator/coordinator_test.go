@@ -102,7 +102,7 @@ func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 			x := begin(t, ctx, c)
-			locked, err := x.Lock(ctx, hlc.Timestamp{}, k2("a0"))
+			locked, err := x.Lock(ctx, hlc.Timestamp{}, false, k2("a0"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestPushedTransactionsRefresh(t *testing.T) {
 func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		x := begin(t, ctx, c)
-		if _, err := x.Lock(ctx, hlc.Timestamp{}, k1("x")); err != nil {
+		if _, err := x.Lock(ctx, hlc.Timestamp{}, false, k1("x")); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
@@ -229,12 +229,12 @@ func TestACommitNamesEveryParticipant(t *testing.T) {
 func TestHeartbeatsEndAWait(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		older, x := begin(t, ctx, c), begin(t, ctx, c)
-		if _, err := older.Lock(ctx, hlc.Timestamp{}, k1("x")); err != nil {
+		if _, err := older.Lock(ctx, hlc.Timestamp{}, false, k1("x")); err != nil {
 			t.Fatal(err)
 		}
 		x.begun = x.begun.Add(time.Second) // the younger
 		x.started = x.begun
-		if _, err := x.Lock(ctx, hlc.Timestamp{}, k1("y")); err != nil {
+		if _, err := x.Lock(ctx, hlc.Timestamp{}, false, k1("y")); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -243,7 +243,7 @@ func TestHeartbeatsEndAWait(t *testing.T) {
 			defer s.mu.Unlock()
 			s.recordLocked(x.ID()).status.State = kvpb.TransactionState_ABORTED
 		})
-		_, err := x.Lock(ctx, hlc.Timestamp{}, k1("x"))
+		_, err := x.Lock(ctx, hlc.Timestamp{}, false, k1("x"))
 		if !errors.Is(err, ErrAborted) || time.Since(begun) > 4*time.Second {
 			t.Error(err, time.Since(begun))
 		}
@@ -264,7 +264,7 @@ func TestNoDeadlock(t *testing.T) {
 		a, b := begin(t, ctx, c), begin(t, ctx, c)
 		b.begun, b.started = b.begun.Add(time.Millisecond), b.started.Add(time.Millisecond)
 		for x, k := range map[*Transaction]Key{a: k1("x"), b: k1("y")} {
-			if _, err := x.Lock(ctx, hlc.Timestamp{}, k); err != nil {
+			if _, err := x.Lock(ctx, hlc.Timestamp{}, false, k); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -381,7 +381,7 @@ func TestUseAfterEnd(t *testing.T) {
 		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1")}, Reads{}, false); err == nil {
 			t.Error("committed twice")
 		}
-		if _, err := x.Lock(ctx, hlc.Timestamp{}, k1("x")); err == nil {
+		if _, err := x.Lock(ctx, hlc.Timestamp{}, false, k1("x")); err == nil {
 			t.Error("locked after the end")
 		}
 		x.Abort()
@@ -462,7 +462,7 @@ func one(ctx context.Context, c *Coordinator, s *fake, all []Key, random *rand.R
 	reads := Reads{At: s.now()}
 	if random.IntN(4) == 0 { // lock a key first, and read as of that
 		k := all[random.IntN(len(all))]
-		got, err := x.Lock(ctx, reads.At, k)
+		got, err := x.Lock(ctx, reads.At, false, k)
 		if err != nil {
 			x.Abort()
 			a.err = err

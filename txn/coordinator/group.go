@@ -181,3 +181,31 @@ func (c *Coordinator) readChunks(ctx context.Context, userKeys []Key, spans []Sp
 	}
 	return out, nil
 }
+
+// under has the chunks name the leaderships of what was read under volatile locks. It fails with ErrConflict if there is one that none of
+// them belongs to: its partition is not what it was.
+func (r *Reads) under(chunks []*readChunk) error {
+	if len(r.Leaderships) == 0 {
+		return nil
+	}
+	named := make(map[keys.PartitionID]bool, len(r.Leaderships))
+	for _, c := range chunks {
+		if l := r.Leaderships[c.place.Partition]; l != nil && len(c.set.Keys) > 0 {
+			c.set.Leadership = l
+			named[c.place.Partition] = true
+		}
+	}
+	if len(named) < len(r.Leaderships) {
+		return r.lost()
+	}
+	return nil
+}
+
+// lost is the error of reads under volatile locks that are gone.
+func (r *Reads) lost() error {
+	e := &Error{Kind: ErrConflict}
+	if len(r.Keys) > 0 {
+		e.Key = r.Keys[0]
+	}
+	return e
+}

@@ -25,7 +25,10 @@ type Locked struct {
 
 // Lock locks keys that will be read, or written, before the commit, and returns their values in order. It waits for other transactions'
 // locks until ctx ends. It takes the keys over.
-func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, all ...Key) ([]Locked, error) {
+//
+// Volatile locks cost no round of consensus. But they end with the leader, and what is read under them may be on its way to be committed: it
+// counts among Reads.Keys, with the Leaderships.
+func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool, all ...Key) ([]Locked, error) {
 	if t.ended {
 		return nil, errEnded
 	}
@@ -42,7 +45,7 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, all ...Key) ([
 		mutations[i] = mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_LOCK}}
 	}
 	out := make([]Locked, len(all))
-	prepared, err := t.lay(ctx, mutations, at, out)
+	prepared, err := t.lay(ctx, mutations, at, out, volatile)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +57,7 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, all ...Key) ([
 var errEnded = errors.New("the transaction has ended")
 
 // lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
-func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked) (hlc.Timestamp, error) {
+func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, volatile bool) (hlc.Timestamp, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	t.mu.Lock()
@@ -75,14 +78,14 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 	if err := t.c.enliven(t); err != nil {
 		return hlc.Timestamp{}, err
 	}
-	highest, err := t.layChunks(ctx, all, atLeast, into)
+	highest, err := t.layChunks(ctx, all, atLeast, into, volatile)
 	if aborted := t.alive(); aborted != nil {
 		return hlc.Timestamp{}, aborted
 	}
 	return highest, err
 }
 
-func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked) (highest hlc.Timestamp, err error) {
+func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, volatile bool) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
 	for {
 		chunks, err := t.c.chunks(ctx, rest, chunkBytes)
@@ -93,11 +96,11 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		var movedInto []int
 		requests := make([]*Request, len(chunks))
 		for i, c := range chunks {
-			requests[i] = t.prepare(c, atLeast, into != nil)
+			requests[i] = t.prepare(c, atLeast, into != nil, volatile)
 		}
 		err = t.c.sender.SendAll(ctx, abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
 			c := chunks[i]
-			prepared, err := c.prepared(response, err, restInto)
+			prepared, err := t.laid(c, response, err, restInto)
 			if errors.Is(err, ErrMoved) {
 				// What ran of it is done again, to the same effect.
 				for _, place := range c.places {
@@ -119,7 +122,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		}
 		// Values of moved keys go where the key was.
 		again := make([]Locked, len(moved))
-		prepared, err := t.layChunks(ctx, moved, atLeast, again)
+		prepared, err := t.layChunks(ctx, moved, atLeast, again, volatile)
 		for i, place := range movedInto {
 			restInto[place] = again[i]
 		}
@@ -128,17 +131,17 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 }
 
 // prepare is the request that lays one chunk.
-func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool) *Request {
+func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values, volatile bool) *Request {
 	return &Request{
 		Place: c.place, Key: c.mutations[0].Key, Fits: c.fits, Write: true, Slack: lockSlack,
 		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values,
+			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: volatile,
 		}}},
 	}
 }
 
-// prepared takes in the answer.
-func (c *chunk) prepared(response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
+// laid takes in the answer.
+func (t *Transaction) laid(c *chunk, response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
 	if err != nil {
 		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
 	}
@@ -149,6 +152,9 @@ func (c *chunk) prepared(response *kvpb.Response, err error, into []Locked) (hlc
 		return hlc.Timestamp{}, fmt.Errorf("partition %s answered a prepare without a timestamp", c.place.Partition)
 	case into != nil && len(r.GetValues()) != len(c.mutations):
 		return hlc.Timestamp{}, fmt.Errorf("partition %s answered with %d values for %d locks", c.place.Partition, len(r.GetValues()), len(c.mutations))
+	}
+	if l := r.GetLeadership(); l != nil && !t.lockedUnder(c.place.Partition, l) {
+		return hlc.Timestamp{}, &Error{Kind: ErrConflict, Key: Key{c.place.Keyspace, c.mutations[0].Key}}
 	}
 	for i, place := range c.places {
 		if into != nil {

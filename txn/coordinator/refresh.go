@@ -32,6 +32,9 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 	}
 	for !rest.empty() {
 		chunks, err := c.readChunks(ctx, rest.Keys, rest.Spans)
+		if err == nil {
+			err = rest.under(chunks)
+		}
 		if err != nil {
 			return err
 		}
@@ -47,6 +50,9 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 			}
 		}
 		err = c.sender.SendAll(ctx, maxParallel, requests, func(i int, _ *kvpb.Response, err error) error {
+			if errors.Is(err, ErrMoved) && chunks[i].set.Leadership != nil {
+				return reads.lost()
+			}
 			if errors.Is(err, ErrMoved) {
 				again := chunks[i].reads()
 				rest.Keys, rest.Spans = append(rest.Keys, again.Keys...), append(rest.Spans, again.Spans...)

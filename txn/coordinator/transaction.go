@@ -3,10 +3,12 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -29,6 +31,8 @@ type Transaction struct {
 
 	mu struct {
 		sync.Mutex
+		// leaderships are those under which keys were locked in the leader's memory, by partition.
+		leaderships map[keys.PartitionID]*kvpb.Leadership
 		// beaten is when the last heartbeat was sent, or the first lock asked for.
 		beaten  time.Time
 		beating bool
@@ -50,6 +54,27 @@ func (t *Transaction) Life() context.Context { return t.life }
 
 // Prepared is the highest timestamp at which early locks were laid; zero without any.
 func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
+
+// Leaderships are those under which volatile locks were laid, for Reads.
+func (t *Transaction) Leaderships() map[keys.PartitionID]*kvpb.Leadership {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.mu.leaderships)
+}
+
+// lockedUnder notes the leadership of a partition's volatile locks. With two of them, what was read under the earlier one is lost.
+func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if earlier := t.mu.leaderships[p]; earlier != nil {
+		return earlier.Partition == l.Partition && earlier.Term == l.Term && earlier.Reign == l.Reign
+	}
+	if t.mu.leaderships == nil {
+		t.mu.leaderships = make(map[keys.PartitionID]*kvpb.Leadership)
+	}
+	t.mu.leaderships[p] = l
+	return true
+}
 
 // AnchorAt makes the partition of k the one that decides, if none is yet. It takes k over.
 func (t *Transaction) AnchorAt(k Key) {

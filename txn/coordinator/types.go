@@ -51,6 +51,8 @@ type Reads struct {
 	// Locked are keys whose value at At was read under a lock of the transaction that has stood since At or earlier, or has shown that
 	// the key was not written between At and the lock: nothing else can be written there while the lock stands.
 	Locked []Key
+	// Leaderships are those under which some of Keys were read, under volatile locks, by partition (Transaction.Leaderships).
+	Leaderships map[keys.PartitionID]*kvpb.Leadership
 }
 
 func (r *Reads) empty() bool { return len(r.Keys) == 0 && len(r.Spans) == 0 }

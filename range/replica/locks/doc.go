@@ -6,11 +6,13 @@
 // in flight, which a proposal on its way will put in its place. A lock may also be about to go: then a proposal on its
 // way removes it. All three end when the proposal is applied (Apply, Remove), or when what is in flight is given up (DropInFlight).
 //
+// A volatile lock is only here: Hold lays it, Remove ends it at once, and DropInFlight forgets it. It keeps others out, and proves nothing.
+//
 // Every replica applies; only a leader lays, marks and waits.
 //
 // INVARIANT: of a key at most one change is in flight. Whoever wants another one, even the lock's own transaction, waits.
 //
-// INVARIANT: a lock leaves the table only when its removal is applied, so whoever finds a key free here and then reads the engine
+// INVARIANT: a lock that is not volatile leaves the table only when its removal is applied, so whoever finds a key free here and then reads the engine
 // sees what the transaction wrote.
 //
 // Waiters are first in, first out: what waits for one key comes back in the order in which it came. The table does not bound anything

@@ -81,10 +81,20 @@ func TestTableBesideModel(t *testing.T) {
 				l.flight, l.sequence = &s, sequence
 				table.Lay(k, info(x), s, sequence)
 			},
+			"hold": func(t *rapid.T) {
+				k, x, s := key(t), of(t), state(t)
+				l := m.locks[k]
+				if l != nil && (l.of != x || l.sequence != 0 || !l.applied.Volatile) {
+					t.Skip("not free")
+				}
+				table.Hold(k, info(x), s)
+				s.Volatile = true
+				m.locks[k] = &modelLock{of: x, applied: &s}
+			},
 			"mark removed": func(t *rapid.T) {
 				k := key(t)
 				l := m.locks[k]
-				if l == nil || l.sequence != 0 {
+				if l == nil || l.sequence != 0 || l.applied.Volatile {
 					t.Skip("nothing to remove")
 				}
 				sequence++
@@ -117,6 +127,20 @@ func TestTableBesideModel(t *testing.T) {
 				m.waiters = append(m.waiters, modelWaiter{who, k, until})
 				table.Wait(table.Get(k), who, until)
 			},
+			"wait together": func(t *rapid.T) {
+				k := key(t)
+				if m.locks[k] == nil {
+					t.Skip("free")
+				}
+				until := Until(rapid.IntRange(0, 1).Draw(t, "until"))
+				var all []int
+				for range rapid.IntRange(0, 3).Draw(t, "count") {
+					who++
+					all = append(all, who)
+					m.waiters = append(m.waiters, modelWaiter{who, k, until})
+				}
+				table.WaitAll(table.Get(k), all, until)
+			},
 			"take": func(t *rapid.T) {
 				odd := func(w int) bool { return w%2 == 1 }
 				var want []int
@@ -135,6 +159,9 @@ func TestTableBesideModel(t *testing.T) {
 				m.waiters = nil
 				table.DropInFlight()
 				for k, l := range m.locks {
+					if l.applied != nil && l.applied.Volatile {
+						l.applied = nil
+					}
 					if l.flight, l.sequence = nil, 0; l.applied == nil {
 						delete(m.locks, k)
 					}

@@ -23,6 +23,8 @@ type State struct {
 	Laid int64
 	// Size is the length of the value in bytes.
 	Size int
+	// Volatile says that the lock is in this table and nowhere else.
+	Volatile bool
 }
 
 // Writes says that the key changes if the transaction commits: a lock of any other kind is in no read's way.
@@ -33,7 +35,7 @@ type Lock[W any] struct {
 	// Key is a user key.
 	Key         string
 	Transaction *Transaction[W]
-	// Applied is the state in the engine; nil if there is none yet.
+	// Applied is the state in the engine, or the volatile one; nil if there is none yet.
 	Applied *State
 	// Flight is the state on its way, nil if none is; it is carried by the proposal that has the number Sequence.
 	Flight *State
@@ -70,8 +72,8 @@ func (l *Lock[W]) Blocks(at hlc.Timestamp) bool {
 type Table[W any] struct {
 	byKey *btreemap.BTreeMap[string, *Lock[W]]
 	byID  map[txn.ID]*Transaction[W]
-	// flights are the locks of which a change is in flight.
-	flights map[*Lock[W]]struct{}
+	// flights are the locks of which a change is in flight, volatile those that are nowhere else.
+	flights, volatile map[*Lock[W]]struct{}
 	// blocking are the transactions that somebody waits for.
 	blocking map[*Transaction[W]]struct{}
 	waiters  int
@@ -133,8 +135,18 @@ func (t *Table[W]) Apply(key string, of txn.Info, s State) (released []W) {
 	l := t.lock(key, of)
 	l.Transaction.Laid = max(l.Transaction.Laid, s.Laid)
 	l.Applied = &s
+	delete(t.volatile, l)
 	t.settle(l)
 	return append(released, t.release(l, UntilApplied)...)
+}
+
+// Hold lays a volatile lock. The key must be free, or under a volatile lock of the transaction with nothing of it in flight.
+func (t *Table[W]) Hold(key string, of txn.Info, s State) {
+	l := t.lock(key, of)
+	l.Transaction.Laid = max(l.Transaction.Laid, s.Laid)
+	s.Volatile = true
+	l.Applied = &s
+	t.volatile[l] = struct{}{}
 }
 
 // Remove takes out the lock of a key, whose removal is in the engine, and returns all who waited for it.
@@ -148,8 +160,16 @@ func (t *Table[W]) Remove(key string) (released []W) {
 	return released
 }
 
-// DropInFlight forgets all that is in flight: the locks are what they are in the engine. Who waits must have been taken out (Drain).
+// DropInFlight forgets all that is in flight, and volatile: the locks are what they are in the engine. Who waits must have been taken out
+// (Drain).
 func (t *Table[W]) DropInFlight() {
+	for l := range t.volatile {
+		delete(t.volatile, l)
+		l.Applied = nil
+		if !l.InFlight() {
+			t.drop(l)
+		}
+	}
 	for l := range t.flights {
 		if l.Applied == nil {
 			t.drop(l)
@@ -167,7 +187,7 @@ func (t *Table[W]) lock(key string, of txn.Info) *Lock[W] {
 	if t.byKey == nil {
 		t.byKey = btreemap.New[string, *Lock[W]](degree, cmp.Compare[string])
 		t.byID = make(map[txn.ID]*Transaction[W])
-		t.flights = make(map[*Lock[W]]struct{})
+		t.flights, t.volatile = make(map[*Lock[W]]struct{}), make(map[*Lock[W]]struct{})
 		t.blocking = make(map[*Transaction[W]]struct{})
 	}
 	if l := t.Get(key); l != nil {
@@ -193,6 +213,7 @@ func (t *Table[W]) settle(l *Lock[W]) {
 // drop takes a lock out.
 func (t *Table[W]) drop(l *Lock[W]) {
 	t.settle(l)
+	delete(t.volatile, l)
 	t.byKey.Delete(l.Key)
 	of := l.Transaction
 	last := len(of.locks) - 1
@@ -205,6 +226,6 @@ func (t *Table[W]) drop(l *Lock[W]) {
 	}
 	if t.byKey.Len() == 0 {
 		// Trees and maps do not shrink.
-		t.byKey, t.byID, t.flights, t.blocking = nil, nil, nil, nil
+		t.byKey, t.byID, t.flights, t.volatile, t.blocking = nil, nil, nil, nil, nil
 	}
 }

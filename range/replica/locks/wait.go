@@ -28,6 +28,14 @@ func (t *Table[W]) Wait(l *Lock[W], who W, until Until) {
 	t.blocking[of] = struct{}{}
 }
 
+// WaitAll has several wait for a lock, in their order, behind those who do already.
+func (t *Table[W]) WaitAll(l *Lock[W], all []W, until Until) {
+	l.Transaction.waiters = slices.Grow(l.Transaction.waiters, len(all))
+	for _, who := range all {
+		t.Wait(l, who, until)
+	}
+}
+
 // Waiters is the number of all who wait.
 func (t *Table[W]) Waiters() int { return t.waiters }
 
@@ -53,6 +61,17 @@ func (t *Table[W]) Drain() []W { return t.TakeWaiters(func(W) bool { return true
 func (t *Table[W]) release(l *Lock[W], happened Until) []W {
 	if l.waiting == 0 {
 		return nil
+	}
+	if of := l.Transaction; happened == UntilGone && l.waiting == len(of.waiters) {
+		// The usual case, and of many waiters a dear one.
+		taken := make([]W, l.waiting)
+		for i := range of.waiters {
+			taken[i] = of.waiters[i].who
+		}
+		t.waiters -= l.waiting
+		l.waiting, of.waiters = 0, nil
+		delete(t.blocking, of)
+		return taken
 	}
 	return t.take(l.Transaction, func(w *waiter[W]) bool { return w.lock == l && w.until <= happened })
 }

@@ -1,0 +1,203 @@
+package replica
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Volatile locks make transactions that want the same key take turns, at the pace of the client instead of that of consensus. They are in
+// the leader's memory only: laying one takes no entry, and ending one neither. They keep others from writing as any lock does, and promise
+// nothing: what was read under them is validated when the transaction commits, like everything else it has read.
+//
+// A commit in one phase ends its volatile locks when it is evaluated, not when it is applied. The next in the queue gets the lock in the same
+// evaluation, and with it the value that is in flight. It may read what is not committed yet, because whatever it does with it comes to
+// nothing unless that is committed as well:
+//
+//   - What it writes here is an entry that builds on the one with the value, and takes effect only if that does (accepts).
+//   - What it writes elsewhere is decided after its reads were refreshed here, which waits until the value is applied.
+//   - If it writes nothing, or gives up because of what it has read, the client refreshes too, before it says so.
+//
+// INVARIANT: a value in flight is lost only with the reign. The answer names the reign, and so do validation and refresh: in another one,
+// what was read is taken for changed. Versions alone could not tell, for what was read may never have existed.
+
+// leadership is the present one. It does not change while the reign lasts.
+func (e *evaluation) leadership() *kvpb.Leadership {
+	return &kvpb.Leadership{Partition: uint64(e.r.id), Term: e.term, Reign: e.reign}
+}
+
+// isLeadership says that a leadership is this one.
+func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
+	return l.Partition == uint64(e.r.id) && l.Term == e.term && l.Reign == e.reign
+}
+
+// leadershipError says that what was read under volatile locks may never have been there.
+func (r *Replica) leadershipError(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
+	r.node.Metrics.conflicts.Inc()
+	response := newError(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+		"partition %s: the leader changed since keys were read under a lock; run the transaction again", r.id)
+	response.Error.Conflict = &kvpb.Conflict{}
+	if len(reads.GetKeys()) > 0 {
+		response.Error.Conflict.Key = reads.Keys[0]
+	}
+	return response
+}
+
+// sameLeadership says that the reads were made under this reign, as far as they say so.
+func (r *Replica) sameLeadership(reads *kvpb.ReadSet) bool {
+	l := reads.GetLeadership()
+	if l == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.serving && l.Partition == uint64(r.id) && l.Term == r.mu.leadership.Term && l.Reign == r.mu.reign
+}
+
+// hold lays volatile locks, and answers with what is below them.
+func (p *preparation) hold(mutations []*kvpb.Mutation) error {
+	e, r := p.e, p.e.r
+	if err := p.readValues(mutations); err != nil {
+		return err
+	}
+	laid := r.node.Clock.Physical()
+	r.mu.Lock()
+	if r.mu.reign != e.reign {
+		r.mu.Unlock()
+		e.over = true
+		return e.wrote(p.w, false, nil, nil)
+	}
+	if p.ts.LessEq(r.mu.applied.closed) {
+		p.ts = r.mu.applied.closed.Next()
+	}
+	for _, m := range mutations {
+		p.ts = r.mu.cache.above(m.Key, p.ts)
+	}
+	for _, m := range mutations {
+		// It was read at that timestamp, whatever becomes of the lock.
+		r.mu.cache.record(m.Key, p.ts)
+		if l := r.mu.locks.Get(text(m.Key)); l != nil && !l.Applied.Volatile {
+			continue // it has a better one
+		}
+		r.mu.locks.Hold(string(m.Key), p.of, locks.State{Kind: m.Kind, Prepared: p.ts, Request: p.request(), Laid: laid})
+	}
+	r.locksChangedLocked()
+	r.mu.Unlock()
+	response := p.response()
+	response.GetPrepare().Leadership = e.leadership()
+	e.answerRead(p.w, response, 0)
+	return nil
+}
+
+// letGoLocked ends a volatile lock. Who waits for it is handed on after the write at hand.
+func (e *evaluation) letGoLocked(l *lock) {
+	e.released = append(e.released, e.r.mu.locks.Remove(l.Key)...)
+	e.r.locksChangedLocked()
+	e.tend = true
+}
+
+// hurried says that others may wait for the write: it lays volatile locks, or ends them. It is evaluated even if it cannot be proposed yet.
+func (w *write) hurried() bool {
+	if w.internal != nil || w.command != commandPrepare {
+		return false
+	}
+	c := w.pending.Request.GetPrepare()
+	return c.GetVolatile() || c.GetOnePhase().GetReads().GetLeadership() != nil
+}
+
+// light says that a write that has waited wants nothing but volatile locks.
+func (p *parked) light() bool { return p.pending.Request.GetPrepare().GetVolatile() }
+
+// handOver lets go on who waited for volatile locks that were let go. The first gets its lock here and now; those behind it, who would only
+// meet that, wait for it without being evaluated.
+func (e *evaluation) handOver(internal *payload) {
+	r := e.r
+	for len(e.released) > 0 {
+		released := e.released
+		e.released = nil
+		if inOrder := func(a, b *parked) int { return cmp.Compare(a.order, b.order) }; !slices.IsSortedFunc(released, inOrder) {
+			slices.SortFunc(released, inOrder)
+		}
+		if first := released[0]; first.light() && !e.over {
+			r.mu.Lock()
+			r.mu.waits.bytes -= first.size
+			r.mu.Unlock()
+			r.node.Metrics.lockWaits.Observe(since(first.since))
+			e.evaluate(&first.write, internal)
+			if released = e.waitAgain(released[1:]); len(released) > 0 {
+				e.released = append(e.released, released...)
+			}
+			continue
+		}
+		r.mu.Lock()
+		if r.mu.reign == e.reign {
+			r.requeueLocked(released)
+			r.mu.Unlock()
+			continue
+		}
+		r.mu.Unlock()
+		for _, p := range released {
+			e.refuse(&p.write, r.notLeader(p.pending.Request))
+		}
+	}
+}
+
+// waitAgain has writes wait for the lock that is on their key by now, and returns those whose key is free, or their own.
+func (e *evaluation) waitAgain(waiting []*parked) (free []*parked) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.reign != e.reign {
+		return waiting
+	}
+	// They come key by key, mostly of one.
+	for len(waiting) > 0 {
+		key := waiting[0].x.conflict.Key
+		n := 1
+		for n < len(waiting) && text(waiting[n].x.conflict.Key) == text(key) {
+			n++
+		}
+		if l := r.mu.locks.Get(text(key)); l != nil {
+			free = append(free, e.waitFor(l, waiting[:n])...)
+		} else {
+			free = append(free, waiting[:n]...)
+		}
+		waiting = waiting[n:]
+	}
+	return free
+}
+
+// waitFor has writes wait for a lock, and returns those that do not wait for it.
+func (e *evaluation) waitFor(l *lock, waiting []*parked) (free []*parked) {
+	conflict := &kvpb.Conflict{Key: []byte(l.Key), Transaction: l.Transaction.ID.Bytes()}
+	from := 0
+	flush := func(to int) { e.r.mu.locks.WaitAll(l, waiting[from:to], locks.UntilGone) }
+	for i, p := range waiting {
+		if l.Transaction.ID == p.transaction().ID || p.until != locks.UntilGone {
+			flush(i)
+			free, from = append(free, p), i+1
+			continue
+		}
+		p.x.conflict = conflict
+	}
+	flush(len(waiting))
+	return free
+}
+
+// checkVolatile says what is wrong with a Prepare of volatile locks by itself.
+func checkVolatile(c *kvpb.PrepareRequest) *problem {
+	if c.GetVolatile() && (!c.GetReturnValues() || c.GetOnePhase() != nil) {
+		return invalid("volatile locks are laid by reads: with values, and not in one phase")
+	}
+	return nil
+}
+
+// checkLeadership says what is wrong with the leadership that reads name.
+func checkLeadership(s *kvpb.ReadSet) *problem {
+	if s.GetLeadership() != nil && (len(s.GetKeys()) == 0 || s.Leadership.Term == 0) {
+		return invalid("a read set names a leadership without a term, or no key that was read under it")
+	}
+	return nil
+}
