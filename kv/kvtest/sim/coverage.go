@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -179,6 +180,9 @@ func (c *coverage) gauges(w *World, visit func(server int, name string, l limit,
 			continue // it is starting or ending
 		}
 		partitions := float64(len(p.Replicas()))
+		if ready, _ := p.Ready(); !ready {
+			partitions = math.Inf(1) // they are being opened: not all are listed
+		}
 		for _, f := range families {
 			l, ok := limits[f.GetName()]
 			if !ok {
