@@ -85,7 +85,8 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		o.floor = hlc.Max(o.floor, record.Timestamp.Next())
 	}
 	if l := reads.GetLeadership(); l != nil && !e.isLeadership(l) {
-		e.refuse(w, r.leadershipError(q, reads))
+		// As with any conflict: whoever ends all attempts of the request by it proves that he leads.
+		e.answerRead(w, r.leadershipError(q, reads), 0)
 		return nil
 	}
 	if !e.onePhaseFree(w, c, o) {

@@ -122,7 +122,9 @@ func (e *evaluation) handOver(internal *payload) {
 		}
 		if first := released[0]; first.light() && !e.over {
 			r.mu.Lock()
-			r.mu.waits.bytes -= first.size
+			if r.mu.reign == e.reign {
+				r.mu.waits.bytes -= first.size // otherwise they are of others by now
+			}
 			r.mu.Unlock()
 			r.node.Metrics.lockWaits.Observe(since(first.since))
 			e.evaluate(&first.write, internal)
