@@ -46,6 +46,8 @@ type Txn struct {
 	// failed is why the transaction cannot commit any more, if it is so, and cause what it was made of.
 	failed, cause error
 	ended         bool
+	// rolledBack says that it has ended without a commit having been tried.
+	rolledBack bool
 }
 
 // Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. It lives no longer than ctx: then its locks
@@ -198,7 +200,7 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 
 // confirm makes sure that what was read is committed, if the transaction ends without a commit that would.
 func (t *Txn) confirm(ctx context.Context) error {
-	if t.ended || len(t.under) == 0 {
+	if (t.ended && !t.rolledBack) || len(t.under) == 0 {
 		return nil
 	}
 	return t.fail("update", "", nil, t.client.coordinator.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
@@ -515,6 +517,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 
 // Rollback ends the transaction without a trace. Its locks go in the background. After the end it does nothing.
 func (t *Txn) Rollback() {
+	t.rolledBack = t.rolledBack || !t.ended
 	t.ended = true
 	t.transaction.Abort()
 }

@@ -1,0 +1,204 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+)
+
+// incrementers are clients that increment keys under volatile locks: one in one phase, several in two.
+type incrementers struct {
+	mu sync.Mutex
+	// acknowledged and unknown count, by key, the increments that were acknowledged, and those of which nothing is known.
+
+	acknowledged, unknown map[string]int
+}
+
+// increment adds one to the values of keys, in order.
+func increment(ctx context.Context, client *kv.Client, keys ...string) error {
+	ks := client.Keyspace("k")
+	_, err := client.Update(ctx, func(tx *kv.Txn) error {
+		for _, key := range keys {
+			p, err := tx.GetForUpdate(ctx, ks, []byte(key))
+			n := 0
+			switch {
+			case errors.Is(err, kv.ErrNotFound):
+			case err != nil:
+				return err
+			default:
+				if n, err = strconv.Atoi(string(p.Value)); err != nil {
+					return err
+				}
+			}
+			if err := tx.Put(ks, []byte(key), []byte(strconv.Itoa(n+1))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// run increments until stop is closed.
+func (x *incrementers) run(t *testing.T, client *kv.Client, stop <-chan struct{}, pick func() []string) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		keys := pick()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := increment(ctx, client, keys...)
+		cancel()
+		x.mu.Lock()
+		for _, key := range keys {
+			switch {
+			case err == nil:
+				x.acknowledged[key]++
+			case errors.Is(err, kv.ErrOutcomeUnknown):
+				x.unknown[key]++
+			default:
+				t.Errorf("increment of %v: %v", keys, err)
+			}
+		}
+		x.mu.Unlock()
+	}
+}
+
+// Increments under volatile locks are all there, once each, while those in whose memory the locks are hand over, and lose their power.
+func TestVolatileLocksLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond, Seed: 1})
+		checker := cluster.Client(t)
+		if _, err := checker.CreateKeyspace(t.Context(), "k", kv.Range([]byte("m"))); err != nil {
+			t.Fatal(err)
+		}
+		all := []string{"a", "z"} // one in each partition
+		x := &incrementers{acknowledged: map[string]int{}, unknown: map[string]int{}}
+		stop := make(chan struct{})
+		var running sync.WaitGroup
+		for i := range 6 {
+			client := cluster.Client(t)
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			running.Go(func() {
+				x.run(t, client, stop, func() []string {
+					switch random.IntN(4) {
+					case 0:
+						return all
+					default:
+						return all[random.IntN(2):][:1]
+					}
+				})
+			})
+		}
+		random := rand.New(rand.NewPCG(2, 0))
+		for round := range 8 {
+			time.Sleep(time.Second)
+			if round%4 == 3 {
+				down := 1 + random.IntN(2) // server 0 is the consistent core
+				cluster.Kill(down, 50)
+				time.Sleep(5 * time.Second)
+				if err := cluster.Restart(down); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if handed := handOverAll(cluster); handed == 0 {
+				t.Fatal("nobody led")
+			}
+		}
+		time.Sleep(5 * time.Second)
+		close(stop)
+		running.Wait()
+		for _, key := range all {
+			p, err := checker.Keyspace("k").Get(t.Context(), []byte(key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := strconv.Atoi(string(p.Value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s: %d, %d acknowledged, %d unknown", key, n, x.acknowledged[key], x.unknown[key])
+			if n < x.acknowledged[key] || n > x.acknowledged[key]+x.unknown[key] {
+				t.Errorf("%s is %d after %d acknowledged increments, and %d of which nothing is known", key, n, x.acknowledged[key], x.unknown[key])
+			}
+			if x.acknowledged[key] < 100 {
+				t.Errorf("only %d increments of %s", x.acknowledged[key], key)
+			}
+		}
+	})
+}
+
+// leaders are who leads which partition in which term.
+func leaders(cluster *kvtest.Cluster) (all string) {
+	for i := range cluster.Servers() {
+		for _, r := range cluster.Process(i).Replicas() {
+			if r.Leads {
+				all += fmt.Sprintf("%d in term %d of %d; ", r.Replica, r.Term, r.Partition)
+			}
+		}
+	}
+	return all
+}
+
+// handOverAll has every leader hand over to another replica, and returns how many there were.
+func handOverAll(cluster *kvtest.Cluster) (handed int) {
+	for i := range cluster.Servers() {
+		for _, r := range cluster.Process(i).Replicas() {
+			if !r.Leads {
+				continue
+			}
+			for _, other := range cluster.Process((i + 1) % cluster.Servers()).Replicas() {
+				if other.Partition == r.Partition {
+					cluster.Process(i).TransferLeader(r.Partition, other.Replica)
+					handed++
+				}
+			}
+		}
+	}
+	return handed
+}
+
+// A function that takes its transaction back and fails, because of what it has read, tells of what is committed only.
+func TestWhatARolledBackFunctionHasReadIsCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		client := cluster.Client(t)
+		if _, err := client.CreateKeyspace(ctx, "k", kv.Hash(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := increment(ctx, client, "a"); err != nil {
+			t.Fatal(err)
+		}
+		attempts := 0
+		_, err := client.Update(ctx, func(tx *kv.Txn) error {
+			p, err := tx.GetForUpdate(ctx, client.Keyspace("k"), []byte("a"))
+			if err != nil {
+				return err
+			}
+			if attempts++; attempts == 1 {
+				// What was read is lost, for all that can be known: another one leads.
+				for before := leaders(cluster); leaders(cluster) == before; time.Sleep(100 * time.Millisecond) {
+					handOverAll(cluster)
+				}
+			}
+			tx.Rollback()
+			return fmt.Errorf("found %s", p.Value)
+		})
+		if err == nil || err.Error() != "found 1" || attempts != 2 {
+			t.Errorf("%d attempts: %v", attempts, err)
+		}
+	})
+}
