@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -12,19 +13,25 @@ import (
 type ageing struct {
 	*fake
 	estimates []hlc.Timestamp
+	// takes is how long it takes until one is to be had.
+	takes time.Duration
 }
 
 func (a *ageing) Now(context.Context) (now, age hlc.Timestamp, err error) {
+	time.Sleep(a.takes)
 	age, a.estimates = a.estimates[0], a.estimates[1:]
 	return a.now(), age, nil
 }
 
-// Who begins later is younger, whatever the nodes' clocks say, unless that would be for long; and another attempt is as old as the first.
-func TestAgesAscend(t *testing.T) {
+// Who begins later is younger, whatever the nodes' clocks say, unless that would be for long; and another attempt is as old as the first. Who
+// had to wait for a node to tell the time is as old as if that had been known at once.
+func TestAgesAscend(t *testing.T) { synctest.Test(t, agesAscend) }
+
+func agesAscend(t *testing.T) {
 	at := func(ms int) hlc.Timestamp {
 		return hlc.Timestamp{Wall: int64(time.Hour) + int64(ms)*int64(time.Millisecond)}
 	}
-	s := &ageing{newFake(1), []hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}}
+	s := &ageing{newFake(1), []hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}, 0}
 	c, err := New(Config{Sender: s})
 	if err != nil {
 		t.Fatal(err)
@@ -35,6 +42,10 @@ func TestAgesAscend(t *testing.T) {
 		if err != nil || x.Begun() != want {
 			t.Errorf("number %d began at %s, want %s: %v", i, x.Begun(), want, err)
 		}
+	}
+	s.estimates, s.takes = []hlc.Timestamp{at(20_000)}, 7*time.Second
+	if late, err := c.Begin(t.Context(), hlc.Timestamp{}); err != nil || late.Begun() != at(13_000) {
+		t.Errorf("one that waited for seven seconds began at %s: %v", late.Begun(), err)
 	}
 	s.estimates = []hlc.Timestamp{at(2000)}
 	if again, err := c.Begin(t.Context(), at(7)); err != nil || again.Begun() != at(7) {

@@ -100,10 +100,13 @@ func (c *Coordinator) Close() {
 // Begin begins an attempt. begun is when the first attempt of the transaction did, zero if this is it: then the transaction is younger than
 // all that were begun here before. The attempt sends heartbeats until it ends, or ctx does.
 func (c *Coordinator) Begin(ctx context.Context, begun hlc.Timestamp) (*Transaction, error) {
+	called := time.Now()
 	now, age, err := c.sender.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
+	// It is as old as if the time had been known at once: those who begin while it waits for a node to tell it are younger.
+	age = age.Add(-time.Since(called))
 	if begun.IsZero() || planted.Active == planted.AgeLost {
 		begun = c.age(age)
 	}
