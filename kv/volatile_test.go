@@ -13,13 +13,13 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
 // incrementers are clients that increment keys under volatile locks: one in one phase, several in two.
 type incrementers struct {
 	mu sync.Mutex
 	// acknowledged and unknown count, by key, the increments that were acknowledged, and those of which nothing is known.
-
 	acknowledged, unknown map[string]int
 }
 
@@ -75,7 +75,8 @@ func (x *incrementers) run(t *testing.T, client *kv.Client, stop <-chan struct{}
 	}
 }
 
-// Increments under volatile locks are all there, once each, while those in whose memory the locks are hand over, and lose their power.
+// Increments under volatile locks are all there, once each, while those in whose memory the locks are hand over, lose
+// touch with the others, and lose their power.
 func TestVolatileLocksLoseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond, Seed: 1})
@@ -111,6 +112,22 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 				if err := cluster.Restart(down); err != nil {
 					t.Fatal(err)
 				}
+				continue
+			}
+			if round%4 == 1 {
+				// Who leads is alone with the clients: what is in flight there is lost.
+				for i := range cluster.Servers() {
+					for _, r := range cluster.Process(i).Replicas() {
+						for other := range cluster.Servers() {
+							if r.Leads && other != i {
+								cluster.Cut(i, other, memnet.Stall)
+								cluster.Cut(other, i, memnet.Stall)
+							}
+						}
+					}
+				}
+				time.Sleep(5 * time.Second)
+				cluster.HealAll()
 				continue
 			}
 			if handed := handOverAll(cluster); handed == 0 {
