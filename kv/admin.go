@@ -71,6 +71,16 @@ func GCWindow(d time.Duration) KeyspaceOption {
 	}
 }
 
+// CommitWait makes every write to the keyspace, also a single one such as Put, be acknowledged and seen only when every clock of the cluster
+// has passed its timestamp: what WithCommitWait does for one transaction. A transaction that writes to other keyspaces too waits as a whole.
+// If all keyspaces that clients use together have it, what they do is strictly serialisable. It cannot be changed later.
+func CommitWait() KeyspaceOption {
+	return func(r *clusterpb.CreateKeyspaceRequest) error {
+		r.CommitWait = true
+		return nil
+	}
+}
+
 // CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name. If ctx ends
 // first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
 func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {

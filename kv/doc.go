@@ -36,8 +36,8 @@
 // Update runs a function in a transaction over any keys of any keyspaces, and runs it again when others were in the way. Everything
 // that it reads and writes happens as if at one moment at which nothing else happened: transactions are serialisable. Its writes appear
 // together, at the timestamp that Update returns. View reads without locks, SnapshotAt reads the past, Begin is for those who end
-// transactions themselves. WithCommitWait adds that of any two transactions, the one that began after the other was acknowledged comes
-// later, whichever clients they belong to and whatever keys they touch; without it that holds for every key, and within each client.
+// transactions themselves. WithCommitWait, or keyspaces created with CommitWait, add that of any two transactions, the one
+// that began after the other was acknowledged comes later, whichever clients they belong to and whatever keys they touch; without it that holds for every key, and within each client.
 //
 // # Time travel
 //

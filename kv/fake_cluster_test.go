@@ -241,7 +241,8 @@ func (c *fakeCluster) addKeyspace(name string, hash int, splits ...string) uint3
 
 func (c *fakeCluster) addKeyspaceLocked(r *clusterpb.CreateKeyspaceRequest) *clusterpb.Keyspace {
 	k := &clusterpb.Keyspace{Id: uint32(c.nextID), Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions,
-		ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_ACTIVE}
+		ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, CommitWait: r.CommitWait,
+		State: clusterpb.KeyspaceState_ACTIVE}
 	if c.waitingFor != "" {
 		k.State = clusterpb.KeyspaceState_CREATING
 	}

@@ -20,6 +20,8 @@ type KeyspaceInfo struct {
 	Partitions int
 	Replicas   int
 	GCWindow   time.Duration
+	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its timestamp.
+	CommitWait bool
 	State      KeyspaceState
 	// WaitingFor says what a keyspace in state "creating" lacks.
 	WaitingFor string
@@ -46,6 +48,7 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo) KeyspaceInfo {
 		Partitions: int(i.Partitions),
 		Replicas:   int(k.GetReplicationFactor()),
 		GCWindow:   time.Duration(k.GetGcWindowSeconds()) * time.Second,
+		CommitWait: k.GetCommitWait(),
 		WaitingFor: i.WaitingFor,
 	}
 	if k.GetPartitioning() == clusterpb.Partitioning_HASH {

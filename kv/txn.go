@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/txn/coordinator"
 )
@@ -20,7 +21,8 @@ type txnOptions struct{ commitWait bool }
 
 // WithCommitWait makes Commit return only when every clock of the cluster has passed the commit timestamp, so that whatever begins
 // anywhere afterwards, on whatever client, gets a later one. Nobody sees the transaction before that either. Without it that holds for
-// every key, and for all that one client, or clients that pass on their Timestamp, do.
+// every key, and for all that one client, or clients that pass on their Timestamp, do. It is not needed if a keyspace that is written to was
+// created with CommitWait.
 func WithCommitWait() TxnOption { return func(o *txnOptions) { o.commitWait = true } }
 
 // Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It reads all at one moment, and sees what
@@ -507,12 +509,31 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	ctx, cancel := t.client.bound(ctx)
 	defer cancel()
 	t.ended = true
-	at, err := t.transaction.Commit(ctx, t.writes.writes(), t.reads(), t.options.commitWait)
+	writes := t.writes.writes()
+	at, err := t.transaction.Commit(ctx, writes, t.reads(), t.options.commitWait || t.client.anyWaits(writes))
 	if err != nil {
 		return Timestamp{}, t.fail(op, "", nil, err)
 	}
 	t.client.sender.RaiseSession(at)
 	return at, nil
+}
+
+// anyWaits says that a keyspace of the writes has commit wait.
+func (c *Client) anyWaits(writes []coordinator.Write) bool {
+	table := c.sender.Table()
+	var looked keys.KeyspaceID
+	for i := range writes {
+		id := writes[i].Key.Keyspace
+		if i > 0 && id == looked {
+			continue
+		}
+		// One that is not there any more is dropped, and nothing is written to it.
+		if ks := table.KeyspaceByID(id); ks != nil && ks.Info.CommitWait {
+			return true
+		}
+		looked = id
+	}
+	return false
 }
 
 // Rollback ends the transaction without a trace. Its locks go in the background. After the end it does nothing.

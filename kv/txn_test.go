@@ -421,3 +421,66 @@ func TestRequestsOfTransactions(t *testing.T) {
 		}
 	})
 }
+
+// A transaction has commit wait if it asks for it, or if a keyspace has it to which it writes; what it reads, or has taken back, does not matter.
+func TestCommitWaitOfKeyspaces(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		var waits []bool
+		c.set(func() {
+			c.script = func(_ *fakeNode, r *kvpb.Request) fault {
+				switch {
+				case r.GetPrepare().GetOnePhase() != nil:
+					waits = append(waits, r.GetPrepare().GetOnePhase().GetCommitWait())
+				case r.GetEndTransaction() != nil:
+					waits = append(waits, r.GetEndTransaction().GetCommitWait())
+				}
+				return fault{}
+			}
+		})
+		client := c.open()
+		defer client.Close()
+		ctx := t.Context()
+		for _, create := range []struct {
+			name   string
+			option KeyspaceOption
+		}{{"before", Hash(1)}, {"strict", CommitWait()}, {"behind", Hash(1)}} {
+			if _, err := client.CreateKeyspace(ctx, create.name, Hash(1), create.option); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, strict, behind := client.Keyspace("before"), client.Keyspace("strict"), client.Keyspace("behind")
+		key := []byte("k")
+		for name, test := range map[string]struct {
+			write   func(tx *Txn) error
+			options []TxnOption
+			want    bool
+		}{
+			"one without":        {func(tx *Txn) error { return tx.Put(before, key, key) }, nil, false},
+			"one without, asked": {func(tx *Txn) error { return tx.Put(before, key, key) }, []TxnOption{WithCommitWait()}, true},
+			"one with":           {func(tx *Txn) error { return tx.Put(strict, key, key) }, nil, true},
+			"one with, deletes":  {func(tx *Txn) error { return tx.Delete(strict, key) }, nil, true},
+			"two without":        {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, nil, false},
+			"two without, asked": {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, []TxnOption{WithCommitWait()}, true},
+			"with and behind":    {func(tx *Txn) error { return errors.Join(tx.Put(strict, key, key), tx.Put(behind, key, key)) }, nil, true},
+			"with and before":    {func(tx *Txn) error { return errors.Join(tx.Put(strict, key, key), tx.Put(before, key, key)) }, nil, true},
+			"only read": {func(tx *Txn) error {
+				_, err := tx.BatchGet(ctx, strict, [][]byte{key})
+				return errors.Join(err, tx.Put(before, key, key))
+			}, nil, false},
+			"taken back": {func(tx *Txn) error {
+				s := tx.Savepoint()
+				return errors.Join(tx.Put(strict, key, key), tx.RollbackTo(s), tx.Put(before, key, key))
+			}, nil, false},
+		} {
+			c.set(func() { waits = nil })
+			if _, err := client.Update(ctx, test.write, test.options...); err != nil {
+				t.Fatal(name, err)
+			}
+			c.set(func() {
+				if len(waits) != 1 || waits[0] != test.want {
+					t.Errorf("%s: commit wait %v, want %v", name, waits, test.want)
+				}
+			})
+		}
+	})
+}

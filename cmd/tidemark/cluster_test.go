@@ -100,14 +100,14 @@ var timestampPattern = regexp.MustCompile(`^\d{10}\.\d{9}\.\d+\n$`)
 
 func TestKeyspaceVerbs(t *testing.T) {
 	b := cluster(t)
-	created := b.ok("keyspace", "create", "ks-range", "--partitions", "range", "--split-at", "g", "--split-at", "p", "--gc-window", "10m")
-	if want := "ks-range  range                  3         3  10m0s      active"; !strings.Contains(created, want) {
+	created := b.ok("keyspace", "create", "ks-range", "--partitions", "range", "--split-at", "g", "--split-at", "p", "--gc-window", "10m", "--commit-wait")
+	if want := "ks-range  range                  3         3  10m0s      yes          active"; !strings.Contains(created, want) {
 		t.Errorf("created:\n%swant in it:\n%s", created, want)
 	}
 	b.ok("keyspace", "create", "ks-hash", "--partitions", "hash:4", "--replicas", "1")
 	b.fails(exitUsage, "exists", "keyspace", "create", "ks-hash", "--partitions", "hash:8")
 	b.fails(exitUsage, "5", "keyspace", "create", "ks-five", "--partitions", "hash:8", "--replicas", "5")
-	if list := b.ok("keyspace", "list", "-o", "tsv"); !strings.Contains(list, "ks-hash\thash:4\t4\t1\t") || !strings.HasPrefix(list, "name\t") {
+	if list := b.ok("keyspace", "list", "-o", "tsv"); !strings.Contains(list, "ks-hash\thash:4\t4\t1\t1h0m0s\tfalse\t") || !strings.HasPrefix(list, "name\t") {
 		t.Errorf("list:\n%s", list)
 	}
 	partitions := b.ok("partitions", "ks-range", "-o", "json")

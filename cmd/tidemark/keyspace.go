@@ -33,6 +33,7 @@ type createFlags struct {
 	splitAt    []string
 	replicas   int
 	window     time.Duration
+	commitWait bool
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -48,7 +49,8 @@ with one partition, or with one more than there are --split-at keys, each of whi
 The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the keyspace waits for more.`,
 		Example: `  tidemark keyspace create fruit --partitions hash:32
   tidemark keyspace create users --partitions range --split-at g --split-at p
-  tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m`,
+  tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
+  tidemark keyspace create ledger --partitions hash:32 --commit-wait`,
 		Args: arguments("NAME", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error { return a.createKeyspace(ctx, args[0], f) }),
 	}
@@ -57,6 +59,7 @@ The copies of a partition lie on different nodes; if there are fewer nodes than 
 	flags.StringArrayVar(&f.splitAt, "split-at", nil, "with range: a key that begins a partition; once for each, ascending")
 	flags.IntVar(&f.replicas, "replicas", 0, "copies of each partition: 1, 3 or 5 (default: the cluster's, 3)")
 	flags.DurationVar(&f.window, "gc-window", 0, "for how long the past can be read (default: the cluster's, 1h)")
+	flags.BoolVar(&f.commitWait, "commit-wait", false, "every write is acknowledged, and seen, only when all clocks have passed its timestamp")
 	f.encoding.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
@@ -105,6 +108,9 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		return nil, usagef("--gc-window %s: give whole seconds, at least one", f.window)
 	case f.window > 0:
 		options = append(options, kv.GCWindow(f.window))
+	}
+	if f.commitWait {
+		options = append(options, kv.CommitWait())
 	}
 	return options, nil
 }
@@ -210,7 +216,7 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 
 var keyspaceColumns = []output.Column{
 	{Name: "name"}, {Name: "partitioning"}, {Name: "partitions", Number: true}, {Name: "replicas", Number: true},
-	{Name: "gc window"}, {Name: "state"}, {Name: "waiting for"},
+	{Name: "gc window"}, {Name: "commit wait"}, {Name: "state"}, {Name: "waiting for"},
 }
 
 func keyspaceCells(info kv.KeyspaceInfo) []any {
@@ -218,7 +224,7 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 	if info.Hashed() {
 		by = fmt.Sprintf("hash:%d", info.HashPartitions)
 	}
-	return []any{info.Name, by, info.Partitions, info.Replicas, info.GCWindow, string(info.State), orNone(info.WaitingFor)}
+	return []any{info.Name, by, info.Partitions, info.Replicas, info.GCWindow, info.CommitWait, string(info.State), orNone(info.WaitingFor)}
 }
 
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {

@@ -330,7 +330,8 @@ func (c *Client) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 	if r.Token == 0 {
 		r = &clusterpb.CreateKeyspaceRequest{
 			Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, SplitAt: r.SplitAt,
-			ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, Token: c.config.Random() | 1,
+			ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, CommitWait: r.CommitWait,
+			Token: c.config.Random() | 1,
 		}
 	}
 	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.CreateKeyspaceRequest, ...grpc.CallOption) (*clusterpb.CreateKeyspaceResponse, error) {

@@ -60,7 +60,7 @@ func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 	ks := &clusterpb.Keyspace{
 		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
-		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()),
+		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()), CommitWait: r.CommitWait,
 	}
 	if ks.GcWindowSeconds == 0 {
 		ks.GcWindowSeconds = uint64(s.config.DefaultGCWindow / time.Second)

@@ -74,13 +74,14 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 	signal(r.wake)
 }
 
-// keyspaceChanged hands a keyspace's window to its replicas.
+// keyspaceChanged hands a keyspace's settings to its replicas.
 func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
-	window := n.gcWindow(keys.KeyspaceID(k.Id))
+	window, wait := n.gcWindow(keys.KeyspaceID(k.Id)), n.commitWait(keys.KeyspaceID(k.Id))
 	for _, h := range n.replicas.all() {
 		if h.listed.Load().GetKeyspace() == k.Id {
 			h.replica.SetGCWindow(window)
+			h.replica.SetCommitWait(wait)
 		}
 	}
 }
@@ -243,7 +244,9 @@ func (r *reconciler) create(partitions []*clusterpb.Partition) (again bool) {
 	n.replicas.change(opened, nil)
 	for _, h := range opened {
 		// Once more, now that they are found here: the keyspace may have changed meanwhile.
-		h.replica.SetGCWindow(n.gcWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace())))
+		keyspace := keys.KeyspaceID(h.listed.Load().GetKeyspace())
+		h.replica.SetGCWindow(n.gcWindow(keyspace))
+		h.replica.SetCommitWait(n.commitWait(keyspace))
 	}
 	n.metrics.created.Add(float64(len(opened)))
 	now := n.now()
@@ -319,6 +322,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 		h.group = g
 		r, err := replica.New(replica.Config{
 			Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g, Node: n.shared, GCWindow: n.gcWindow(keys.KeyspaceID(p.Keyspace)),
+			CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
 		})
 		h.replica = r
 		return machine{r, h}, err
@@ -342,4 +346,10 @@ func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
 		return n.config.GCWindow
 	}
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
+}
+
+// commitWait says whether the writes to a keyspace have commit wait; as long as the keyspace is not known they do, which is always sound.
+func (n *Node) commitWait(id keys.KeyspaceID) bool {
+	k := n.tables.load().Keyspace(id)
+	return k == nil || k.CommitWait
 }

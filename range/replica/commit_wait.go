@@ -17,6 +17,8 @@ import (
 //     one, be it a tombstone, is put aside until the time has come, and then reads again, at the same timestamp and to the same
 //     effect. What a write tells of the value before it (compare and swap, a lock that returns the value) is held back.
 //
+// In a keyspace with commit wait every write that is evaluated in one partition is like a one-phase commit that asked for it.
+//
 // Blind writes over such a version do not wait, nor does what tells only that something has changed.
 
 // commitWaits are what is held back. They are guarded by the replica's lock.
@@ -53,6 +55,9 @@ func (n *Node) passed(ts hlc.Timestamp) bool {
 	}
 	return earliest > ts.Wall
 }
+
+// SetCommitWait sets whether every write has commit wait, also one that does not ask for it.
+func (r *Replica) SetCommitWait(wait bool) { r.commitWait.Store(wait) }
 
 func (r *Replica) passed(ts hlc.Timestamp) bool { return r.node.passed(ts) }
 

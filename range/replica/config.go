@@ -45,6 +45,8 @@ type Config struct {
 	Node *Node
 	// GCWindow is how long overwritten versions stay readable. Default 1 h. Negative: none.
 	GCWindow time.Duration
+	// CommitWait: every write has commit wait, also one that does not ask for it.
+	CommitWait bool
 }
 
 // Node is what the replicas of one node share. It is made once, and not changed after the first New.

@@ -30,6 +30,8 @@ type ownVersion struct {
 	timestamp hlc.Timestamp
 	// sequence is of the proposal that carries it; 0 if it is applied.
 	sequence uint64
+	// waits: it was written with commit wait.
+	waits bool
 	// beforeKnown says that wasLive is what the version before it was; it was in flight too.
 	beforeKnown, wasLive bool
 }
@@ -42,7 +44,8 @@ func (w *write) since(r *Replica) hlc.Timestamp {
 	return w.session
 }
 
-// duplicate looks for a version of the key that the request wrote itself. p is the key's newest version.
+// duplicate looks for a version of the key that the request wrote itself, and has the answer wait if that one has commit wait. p is the key's
+// newest version.
 func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, error) {
 	r := e.r
 	after := w.since(r)
@@ -53,6 +56,7 @@ func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, 
 	if p.sequence != 0 {
 		own, index := e.duplicateInFlight(userKey, after, id)
 		if own.found {
+			e.holdFor(own.waits, own.timestamp)
 			return own, nil
 		}
 		// What was in flight a moment ago and is not now, is in the engine as of this index.
@@ -63,7 +67,8 @@ func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, 
 	// The getter moves on, and the value of p may lie in its memory.
 	p.Value = bytes.Clone(p.Value)
 	v, found, err := e.getter.FindRequest(e.internalKey(userKey), after, id)
-	return ownVersion{found: found, timestamp: v.Timestamp}, err
+	e.holdFor(found && v.Waits, v.Timestamp)
+	return ownVersion{found: found, timestamp: v.Timestamp, waits: v.Waits}, err
 }
 
 // duplicateInFlight looks through what is in flight, and returns the applied index at that moment.
@@ -73,7 +78,7 @@ func (e *evaluation) duplicateInFlight(userKey []byte, after hlc.Timestamp, id m
 	defer r.mu.Unlock()
 	for f := r.mu.overlay.keys[text(userKey)].newest; f != nil && after.Less(f.timestamp); f = f.older {
 		if f.request == id {
-			own = ownVersion{found: true, timestamp: f.timestamp, sequence: f.sequence}
+			own = ownVersion{found: true, timestamp: f.timestamp, sequence: f.sequence, waits: f.waits}
 			if f.older != nil {
 				own.beforeKnown, own.wasLive = true, !f.older.tombstone
 			}

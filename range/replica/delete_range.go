@@ -33,6 +33,7 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	if done, found, err := readDeletedRange(r, recordKey); err != nil {
 		return err
 	} else if found {
+		e.holdFor(e.waits, done.timestamp)
 		e.answerDuplicate(w, deleteRangeResponse(q.Id, done), 0)
 		return nil
 	}
@@ -57,6 +58,8 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 		done.resume = append([]byte(nil), keys.UserKey(e.descriptor, result.Resume)...)
 	}
 	if len(effects) == 0 {
+		// What makes it so may have been deleted with commit wait.
+		e.holdFor(true, result.Waits)
 		e.answerRead(w, deleteRangeResponse(q.Id, done), 0)
 		return nil
 	}

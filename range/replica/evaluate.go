@@ -66,6 +66,8 @@ type evaluation struct {
 	again []write
 	// hold is what the answer to the write at hand has to wait for (commit wait).
 	hold hlc.Timestamp
+	// waits: the write at hand has commit wait.
+	waits bool
 	// work is what came up about locks. tend: who waits for locks has changed.
 	work lockWork
 	tend bool
@@ -259,7 +261,7 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 		return
 	}
 	q := w.pending.Request
-	e.hold = hlc.Timestamp{}
+	e.hold, e.waits = hlc.Timestamp{}, r.commitWait.Load()
 	switch {
 	case q.Term != e.term:
 		e.refuse(w, r.notLeader(q))
@@ -454,15 +456,15 @@ type effect struct {
 	userKey   []byte
 	value     []byte
 	tombstone bool
-	// waits: with commit wait.
+	// waits: with commit wait. write sets it.
 	waits bool
 	// wasLive and priorTimestamp are of the newest version before.
 	wasLive        bool
 	priorTimestamp hlc.Timestamp
 }
 
-// write gives the effects of one request a timestamp, above everything it must be above, and puts them in flight. It returns
-// false if the reign is over.
+// write gives the effects of one request a timestamp, above everything it must be above, and puts them in flight. With commit wait
+// (e.waits) the answer waits for the timestamp. It returns false if the reign is over.
 func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, error) {
 	r := e.r
 	ts := e.clock
@@ -490,10 +492,11 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		ts = r.mu.cache.above(effects[i].userKey, ts)
 	}
 	for i := range effects {
+		effects[i].waits = e.waits
 		f := &first[i]
 		*f = flight{
 			key: text(effects[i].userKey), timestamp: ts, request: id,
-			value: effects[i].value, tombstone: effects[i].tombstone, waits: effects[i].waits, sequence: e.proposal.sequence,
+			value: effects[i].value, tombstone: effects[i].tombstone, waits: e.waits, sequence: e.proposal.sequence,
 		}
 		r.mu.overlay.add(f)
 		e.proposal.flights = append(e.proposal.flights, f)
@@ -507,6 +510,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 	r.mu.Unlock()
 	r.node.Metrics.overlayVersions.Add(float64(len(effects)))
 	e.highest = hlc.Max(e.highest, ts)
+	e.holdFor(e.waits, ts)
 	e.openBatch()
 	for i := range effects {
 		if err := e.stage(&effects[i], ts, id); err != nil {

@@ -63,10 +63,11 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.refuse(w, r.fromTheFuture(q, at))
 		return nil
 	}
+	e.waits = e.waits || c.GetOnePhase().GetCommitWait()
 	if done, err := e.onePhaseDuplicate(w, c); done || err != nil {
 		return err
 	}
-	o := &onePhase{of: of, reads: reads, wait: c.GetOnePhase().GetCommitWait(), floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+	o := &onePhase{of: of, reads: reads, wait: e.waits, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
 	// Before the locks: what was aborted has nothing to wait for, and would wait for the older transaction that took its lock away.
 	record, sequence, err := e.record(of)
 	if err != nil {
@@ -78,7 +79,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.answerRead(w, &kvpb.Response{Id: q.Id, Error: r.abortedError(of, record)}, sequence)
 		return nil
 	case record.State == kvpb.TransactionState_COMMITTED:
-		e.holdFor(c.GetOnePhase().GetCommitWait() || record.Waits, record.Timestamp)
+		e.holdFor(e.waits || record.Waits, record.Timestamp)
 		e.answerRead(w, onePhaseResponse(q.Id, record.Timestamp), sequence)
 		return nil
 	default:
@@ -110,15 +111,14 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 			return err
 		}
 		effects = append(effects, effect{userKey: m.Key, value: m.Value, tombstone: m.Kind == kvpb.Mutation_DELETE,
-			waits: c.GetOnePhase().GetCommitWait(), wasLive: p.live(), priorTimestamp: p.Timestamp})
+			wasLive: p.live(), priorTimestamp: p.Timestamp})
 	}
 	w.x.one = o
 	stored := o.storedLocks()
 	ts, ok, err := e.write(w, effects...)
 	if err == nil && ok {
-		err = e.endLocks(o, stored, record, ts, c.GetOnePhase().GetCommitWait())
+		err = e.endLocks(o, stored, record, ts)
 		r.node.Metrics.onePhase.Inc()
-		e.holdFor(c.GetOnePhase().GetCommitWait(), ts)
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return onePhaseResponse(q.Id, ts) })
 }
@@ -146,7 +146,7 @@ func (o *onePhase) storedLocks() (stored []string) {
 }
 
 // endLocks ends what a transaction has left of having had locks.
-func (e *evaluation) endLocks(o *onePhase, stored []string, record *txn.Record, ts hlc.Timestamp, waits bool) error {
+func (e *evaluation) endLocks(o *onePhase, stored []string, record *txn.Record, ts hlc.Timestamp) error {
 	if len(stored) > 0 {
 		e.transactional()
 	}
@@ -159,7 +159,7 @@ func (e *evaluation) endLocks(o *onePhase, stored []string, record *txn.Record, 
 		return nil
 	}
 	committed := *record
-	committed.State, committed.Timestamp, committed.Waits = kvpb.TransactionState_COMMITTED, ts, waits
+	committed.State, committed.Timestamp, committed.Waits = kvpb.TransactionState_COMMITTED, ts, o.wait
 	committed.Finished = hlc.Max(e.r.node.Clock.Now(), o.of.Started.Next())
 	ok, err := e.setRecord(o.of, &committed)
 	e.over = e.over || !ok
@@ -180,7 +180,7 @@ func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done b
 		if err != nil || !own.found {
 			return false, err
 		}
-		e.holdFor(c.GetOnePhase().GetCommitWait(), own.timestamp)
+		e.holdFor(e.waits, own.timestamp)
 		e.answerDuplicate(w, onePhaseResponse(w.pending.Request.Id, own.timestamp), own.sequence)
 		return true, nil
 	}

@@ -33,6 +33,8 @@ type Replica struct {
 	threshold atomic.Pointer[hlc.Timestamp]
 	// gcWindow is a time.Duration; negative means that nothing is collected.
 	gcWindow atomic.Int64
+	// commitWait: every write has commit wait.
+	commitWait atomic.Bool
 
 	// locked is the number of locks in the table.
 	locked atomic.Int64
@@ -137,6 +139,7 @@ func New(c Config) (*Replica, error) {
 		c.GCWindow = time.Hour
 	}
 	r.gcWindow.Store(int64(c.GCWindow))
+	r.commitWait.Store(c.CommitWait)
 	r.mu.cache.slotLimit = c.Node.TimestampCacheSlots
 	applied, ok, err := readApplied(c.State, r.id)
 	if err != nil {

@@ -36,6 +36,7 @@ import (
 //	snapshot from=N to=N
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
 //	gc window=MS [chunk=K]        the leader (auto-committed) collects garbage, K versions or records at a time
+//	commit-wait on|off            whether every write has commit wait
 //	settle N NAME                 from now on the participants of the transaction answer replica N that it has no lock left
 //	transaction NAME begun=MS [started=MS] [anchor=K]
 //	wait N MS                     replica N's waiting requests get older
@@ -193,6 +194,10 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			}
 			return err
 		})
+	case "commit-wait":
+		for _, m := range s.c.members {
+			m.replica.SetCommitWait(d.HasArg("on"))
+		}
 	case "state":
 		r := s.member(d, "").replica
 		r.mu.Lock()

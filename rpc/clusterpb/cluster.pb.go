@@ -410,8 +410,10 @@ type Keyspace struct {
 	GcWindowSeconds          uint64                 `protobuf:"varint,6,opt,name=gc_window_seconds,json=gcWindowSeconds,proto3" json:"gc_window_seconds,omitempty"`
 	State                    KeyspaceState          `protobuf:"varint,7,opt,name=state,proto3,enum=tidemark.cluster.v1.KeyspaceState" json:"state,omitempty"`
 	ClosedTimestampLagMillis uint64                 `protobuf:"varint,8,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// Its writes are acknowledged, and seen, only when every clock has passed their timestamp. It never changes.
+	CommitWait    bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Keyspace) Reset() {
@@ -498,6 +500,13 @@ func (x *Keyspace) GetClosedTimestampLagMillis() uint64 {
 		return x.ClosedTimestampLagMillis
 	}
 	return 0
+}
+
+func (x *Keyspace) GetCommitWait() bool {
+	if x != nil {
+		return x.CommitWait
+	}
+	return false
 }
 
 type Locality struct {
@@ -1292,6 +1301,7 @@ type CreateKeyspaceRequest struct {
 	GcWindowSeconds   uint64   `protobuf:"varint,6,opt,name=gc_window_seconds,json=gcWindowSeconds,proto3" json:"gc_window_seconds,omitempty"`
 	// Makes a retry safe: the same token with the same request is answered with what the first did.
 	Token         uint64 `protobuf:"fixed64,7,opt,name=token,proto3" json:"token,omitempty"`
+	CommitWait    bool   `protobuf:"varint,8,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1373,6 +1383,13 @@ func (x *CreateKeyspaceRequest) GetToken() uint64 {
 		return x.Token
 	}
 	return 0
+}
+
+func (x *CreateKeyspaceRequest) GetCommitWait() bool {
+	if x != nil {
+		return x.CommitWait
+	}
+	return false
 }
 
 type CreateKeyspaceResponse struct {
@@ -2430,7 +2447,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06Leader\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\xf2\x02\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\x93\x03\n" +
 	"\bKeyspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12E\n" +
@@ -2439,7 +2456,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x12replication_factor\x18\x05 \x01(\rR\x11replicationFactor\x12*\n" +
 	"\x11gc_window_seconds\x18\x06 \x01(\x04R\x0fgcWindowSeconds\x128\n" +
 	"\x05state\x18\a \x01(\x0e2\".tidemark.cluster.v1.KeyspaceStateR\x05state\x12=\n" +
-	"\x1bclosed_timestamp_lag_millis\x18\b \x01(\x04R\x18closedTimestampLagMillis\"6\n" +
+	"\x1bclosed_timestamp_lag_millis\x18\b \x01(\x04R\x18closedTimestampLagMillis\x12\x1f\n" +
+	"\vcommit_wait\x18\t \x01(\bR\n" +
+	"commitWait\"6\n" +
 	"\bLocality\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\"\x97\x02\n" +
@@ -2504,7 +2523,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\x12\x1f\n" +
 	"\vcore_leader\x18\x03 \x01(\tR\n" +
-	"coreLeader\"\xa7\x02\n" +
+	"coreLeader\"\xc8\x02\n" +
 	"\x15CreateKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
 	"\fpartitioning\x18\x02 \x01(\x0e2!.tidemark.cluster.v1.PartitioningR\fpartitioning\x12'\n" +
@@ -2512,7 +2531,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bsplit_at\x18\x04 \x03(\fR\asplitAt\x12-\n" +
 	"\x12replication_factor\x18\x05 \x01(\rR\x11replicationFactor\x12*\n" +
 	"\x11gc_window_seconds\x18\x06 \x01(\x04R\x0fgcWindowSeconds\x12\x14\n" +
-	"\x05token\x18\a \x01(\x06R\x05token\"S\n" +
+	"\x05token\x18\a \x01(\x06R\x05token\x12\x1f\n" +
+	"\vcommit_wait\x18\b \x01(\bR\n" +
+	"commitWait\"S\n" +
 	"\x16CreateKeyspaceResponse\x129\n" +
 	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"?\n" +
 	"\x13DropKeyspaceRequest\x12\x12\n" +
