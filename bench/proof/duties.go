@@ -16,6 +16,9 @@ import (
 type Duties struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
+	// Dwell is how long half of the transactions rest at most before they commit, so that what others commit meanwhile comes after their
+	// reading, and before their own commit.
+	Dwell time.Duration
 }
 
 // Name implements Transactions.
@@ -66,7 +69,7 @@ func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor,
 			run.Count("duties read", d.look(attempt, run, db, group, scan))
 		} else {
 			own := d.key(group, random.IntN(d.Size))
-			again := random.IntN(2) == 0
+			again, dwell := random.IntN(2) == 0, time.Duration(random.IntN(2)*random.IntN(int(d.Dwell)+1))
 			_, err := db.Update(attempt, func(tx Tx) error {
 				keys, err := d.onDuty(attempt, tx, group, scan)
 				switch {
@@ -76,6 +79,9 @@ func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor,
 				default:
 					err = tx.Delete([]byte(keys[0]))
 					keys = keys[1:]
+				}
+				if err == nil && dwell > 0 {
+					pause(attempt, dwell)
 				}
 				if err != nil || !again {
 					return err

@@ -26,6 +26,9 @@ var transactionLoads = map[string]func() Transactions{
 		return &Dependencies{Keys: 6, Age: 2 * time.Second, Parallel: 6, Pause: 20 * time.Millisecond,
 			Claim: isolation.Options{Level: isolation.StrictSerialisable}}
 	},
+	"news": func() Transactions {
+		return &News{Strict: true, Keys: 4, Parallel: 6, Pause: 20 * time.Millisecond}
+	},
 	"snapshots": func() Transactions { return &Snapshots{Groups: 2, Size: 4, Parallel: 6, Pause: 20 * time.Millisecond} },
 }
 
@@ -81,7 +84,7 @@ func TestWeakDatabases(t *testing.T) {
 		"read committed": {readCommitted, map[string]string{"bank": "should have", "snapshots": "and then", "dependencies": "G-single"}},
 		"dirty reads":    {dirtyReads, map[string]string{"bank": "should have", "dependencies": "G1a"}},
 		"stale snapshots": {staleSnapshots, map[string]string{"increments": "stale read", "inserts": "acknowledged before it began",
-			"snapshots": "acknowledged before it began", "dependencies": "realtime"}},
+			"snapshots": "acknowledged before it began", "news": "acknowledged before it began", "dependencies": "realtime"}},
 		"two sites":       {twoSites, map[string]string{"inserts": "of the keys that both looked at"}},
 		"late visibility": {lateVisibility, map[string]string{"inserts": "acknowledged before the write of"}},
 		"lost commits":    {lostCommits, map[string]string{"increments": "stale read", "inserts": "misses", "snapshots": "as of", "dependencies": ""}},

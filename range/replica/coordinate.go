@@ -213,6 +213,7 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 	if planted.Active == planted.DecisionNotDurable && err == nil && ok && d.Record.State == kvpb.TransactionState_COMMITTED {
 		e.refuse(w, response)
 		e.ready[len(e.ready)-1].hold = e.hold
+		e.proposal.effects = true // or it would not be proposed, as nobody waits for it
 		return nil
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return response })

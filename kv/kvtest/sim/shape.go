@@ -29,6 +29,8 @@ type shape struct {
 	// alone: the workloads' keyspaces have one replica. Then nodes do not hear of one another's timestamps by replication, and what keeps the
 	// order among clocks that differ has to do it by itself. No server loses its disk.
 	alone bool
+	// transactions: the workloads have them.
+	transactions bool
 	// speeds are those of the servers' monotonic clocks.
 	speeds []float64
 }
@@ -102,10 +104,10 @@ var perSecond = map[string]float64{
 // transactional are the kinds of workloads with transactions, and transactionsPerSecond about how many operations each does in a second, as
 // perSecond; with commit wait as many as in the second row.
 var (
-	transactional         = []string{"bank", "increments", "duties", "inserts", "dependencies", "snapshots", "elders"}
+	transactional         = []string{"bank", "increments", "duties", "inserts", "dependencies", "snapshots", "elders", "news"}
 	transactionsPerSecond = map[string][2]float64{
 		"bank": {48, 14}, "increments": {51, 18}, "duties": {48, 12}, "inserts": {75, 64}, "dependencies": {85, 20}, "snapshots": {48, 17},
-		"elders": {1, 1},
+		"elders": {1, 1}, "news": {80, 35},
 	}
 )
 
@@ -148,6 +150,7 @@ func (s *shape) mix(random *rand.Rand) {
 // mixTransactions has the seed run two transactional workloads of different kinds instead of what it drew, over hash partitions or ranges and
 // with commit wait or without; and often one that has none beside them. Clocks that are wrong forbid none of them: such a node does not serve.
 func (s *shape) mixTransactions(random *rand.Rand) {
+	s.transactions = true
 	bulk := s.workloads[len(s.workloads)-1]
 	s.workloads, s.perSecond = nil, 0
 	possible := proof.SDKTransactions()
@@ -185,7 +188,7 @@ func (s *shape) choose(workloads []proof.Workload) {
 // tell tells the dice what there is.
 func (s *shape) tell(d *Dice) {
 	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores, s.clients(), s.wild
-	d.Hasty, d.Alone = s.hasty, s.alone
+	d.Hasty, d.Alone, d.Transactions = s.hasty, s.alone, s.transactions
 	if s.options.Separate {
 		d.Servers = s.options.Nodes + s.options.Cores
 	}

@@ -23,6 +23,9 @@ func themesFor(d *Dice) []theme {
 	if d.Hasty {
 		themes = append(themes, theme{"deposed", 60, deposed})
 	}
+	if d.Transactions {
+		themes = append(themes, theme{"undecided", 20, undecided})
+	}
 	if d.Wild {
 		return append(themes, theme{"wrong clocks", 25, wrongClocks})
 	}
@@ -134,6 +137,17 @@ func blackout(d *Dice, at time.Duration) (faults []Fault) {
 		at += d.Between(3*time.Second, 6*time.Second)
 	}
 	return faults
+}
+
+// undecided is all servers that lose their power, and what is not synced, while their disks take long: most transactions are then between
+// two syncs, and what has been promised is only what is on the disks. They are away for longer than a transaction may be silent, so that others may
+// decide what its own client knows the outcome of.
+func undecided(d *Dice, at time.Duration) (faults []Fault) {
+	takes := d.Between(30*time.Millisecond, 150*time.Millisecond)
+	for i := range d.Servers {
+		faults = append(faults, fault(at, 3*time.Second, slowDisk{Target(fmt.Sprint(i)), takes}))
+	}
+	return append(faults, fault(at+d.Between(time.Second, 2*time.Second), d.Between(3*time.Second, 5*time.Second), powerCut{0, 0}))
 }
 
 // straggler is a server that is away for so long that it needs snapshots, and loses its power when it has just got them; then another does.
