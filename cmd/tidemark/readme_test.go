@@ -56,7 +56,7 @@ func TestReadmeWalkThrough(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		`(?m)^fruit +hash:8 +8 +3 +1h0m0s +active`,
+		`(?m)^fruit +hash:8 +8 +3 +1h0m0s +no +active`,
 		`(?m)^goapi +range +4 +3 `,
 		`(?m)^apple +yellow +\d+\.`,
 		`(?m)^apple +red +\d+\.`,
