@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ const (
 	resolveRest    = 20 * time.Second
 )
 
-// resting are the partitions that did not answer a while ago, until when. It is bounded by the number of partitions.
+// resting are the partitions that did not answer a while ago, until when. Each addition takes out those whose time is over, so that those of
+// dropped keyspaces do not add up.
 type resting struct {
 	sync.Mutex
 	until map[keys.PartitionID]time.Time
@@ -30,20 +32,17 @@ type resting struct {
 func (r *resting) rests(id keys.PartitionID, now time.Time) bool {
 	r.Lock()
 	defer r.Unlock()
-	until, ok := r.until[id]
-	if ok && !now.Before(until) {
-		delete(r.until, id)
-	}
-	return ok && now.Before(until)
+	return now.Before(r.until[id])
 }
 
-func (r *resting) rest(id keys.PartitionID, until time.Time) {
+func (r *resting) rest(id keys.PartitionID, now time.Time) {
 	r.Lock()
 	defer r.Unlock()
+	maps.DeleteFunc(r.until, func(_ keys.PartitionID, until time.Time) bool { return !now.Before(until) })
 	if r.until == nil {
 		r.until = make(map[keys.PartitionID]time.Time)
 	}
-	r.until[id] = until
+	r.until[id] = now.Add(resolveRest)
 }
 
 // resolveBatch is a request to one partition.
@@ -153,7 +152,7 @@ func (b *resolveBatch) send(ctx context.Context, s *PushSender, sender Sender) b
 		Request: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: b.all}}},
 	})
 	if err != nil && ctx.Err() == nil {
-		s.resting.rest(b.partition, time.Now().Add(resolveRest))
+		s.resting.rest(b.partition, time.Now())
 	}
 	return err == nil
 }
