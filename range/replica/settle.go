@@ -30,10 +30,11 @@ func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 				return false, nil
 			}
 			record, err := txn.DecodeRecord(value)
+			if err != nil {
+				return false, err
+			}
 			others := r.elsewhere(record.Participants)
 			switch {
-			case err != nil:
-				return false, err
 			case !record.MayHaveLocks() || len(others) == 0:
 			case record.Waits && !r.passed(record.Timestamp):
 				left++
