@@ -17,9 +17,9 @@ import (
 // longer than a client that says nothing may, and counts all of them up. So nearly all of them meet others with the same keys. The counters end as
 // counters must; and nobody is aborted for an older transaction if there was none: whoever has waited for longest goes first, also when he runs again.
 type Elders struct {
-	// Label is the name, Layout that of the keyspace, and Options are every transaction's.
+	// Label is the name, Layout are the options of the keyspace, and Options every transaction's.
 	Label   string
-	Layout  kv.KeyspaceOption
+	Layout  []kv.KeyspaceOption
 	Options []kv.TxnOption
 	// Keys are the counters.
 	Keys, Parallel int
@@ -50,7 +50,7 @@ func (e *Elders) Clients() int { return e.Parallel }
 // Setup implements Workload.
 func (e *Elders) Setup(ctx context.Context, run *Run) error {
 	e.counts, e.known = make([]history.Counter, e.Keys), make([]history.Monotonic, e.Keys)
-	return run.createKeyspace(ctx, e.Label, e.Layout)
+	return run.createKeyspace(ctx, e.Label, e.Layout...)
 }
 
 func (e *Elders) key(i int) []byte { return fmt.Appendf(nil, "elder%02d", i) }

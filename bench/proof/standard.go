@@ -34,28 +34,47 @@ func Standard() []Workload {
 	}
 }
 
-// What the names of transactional workloads begin with: strictly those with commit wait, inRanges behind that those in a range keyspace.
+// What the names of transactional workloads begin with: strictly those whose transactions ask for commit wait, waiting those in a keyspace whose
+// every write waits, inRanges behind that those in a range keyspace.
 const (
 	strictly = "strict-"
+	waiting  = "waiting-"
 	inRanges = "ranged-"
 )
 
+// clockMode is one of the ways to go about clocks that differ: what the database claims in it, and what has to be asked for that.
+type clockMode struct {
+	prefix string
+	claim  isolation.Options
+	// layout are the keyspaces' options, transactions those of every update; connect is KV, or does more.
+	layout       []kv.KeyspaceOption
+	transactions []kv.TxnOption
+	connect      func(...kv.TxnOption) func(*kv.Client, string) Transactor
+}
+
+func clockModes() []clockMode {
+	strict := isolation.Options{Level: isolation.StrictSerialisable}
+	return []clockMode{
+		{claim: isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, connect: KV},
+		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.WithCommitWait()}, connect: KV},
+		{prefix: waiting, claim: strict, layout: []kv.KeyspaceOption{kv.CommitWait()}, connect: plainly},
+	}
+}
+
 // SDKTransactions is StandardTransactions, and Elders, over the SDK: each by its name with read restart over hash partitions, behind "strict-" with
-// commit wait, and behind "ranged-", or "strict-ranged-", over the partitions of a range keyspace.
+// commit wait, behind "waiting-" in a keyspace with commit wait, and behind "ranged-" after that over the partitions of a range keyspace.
 func SDKTransactions() []Workload {
 	var all []Workload
-	for _, wait := range []bool{false, true} {
-		claim, prefix, options := isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, "", []kv.TxnOption(nil)
-		if wait {
-			claim, prefix, options = isolation.Options{Level: isolation.StrictSerialisable}, strictly, []kv.TxnOption{kv.WithCommitWait()}
+	for _, m := range clockModes() {
+		layout := func(o kv.KeyspaceOption) []kv.KeyspaceOption { return slices.Concat(m.layout, []kv.KeyspaceOption{o}) }
+		for _, load := range StandardTransactions(m.claim) {
+			all = append(all, Transactional(named{load, m.prefix + load.Name()}, m.connect(m.transactions...), layout(kv.Hash(transactionPartitions))...))
 		}
-		for _, load := range StandardTransactions(claim) {
-			all = append(all, Transactional(named{load, prefix + load.Name()}, kv.Hash(transactionPartitions), KV(options...)))
+		for _, load := range StandardTransactions(m.claim) {
+			all = append(all, Transactional(named{load, m.prefix + inRanges + load.Name()}, m.connect(m.transactions...), layout(splitInto(load.Splits()))...))
 		}
-		for _, load := range StandardTransactions(claim) {
-			all = append(all, Transactional(named{load, prefix + inRanges + load.Name()}, splitInto(load.Splits()), KV(options...)))
-		}
-		all = append(all, elders(prefix, kv.Hash(transactionPartitions), options), elders(prefix+inRanges, splitInto(elderSplits), options))
+		all = append(all, elders(m.prefix, layout(kv.Hash(transactionPartitions)), m.transactions),
+			elders(m.prefix+inRanges, layout(splitInto(elderSplits)), m.transactions))
 	}
 	return all
 }
@@ -63,7 +82,7 @@ func SDKTransactions() []Workload {
 // transactionPartitions is over how many hash partitions the transactions go.
 const transactionPartitions = 4
 
-func elders(prefix string, layout kv.KeyspaceOption, options []kv.TxnOption) *Elders {
+func elders(prefix string, layout []kv.KeyspaceOption, options []kv.TxnOption) *Elders {
 	return &Elders{Label: prefix + "elders", Layout: layout, Options: options, Keys: 4, Parallel: 5, Pause: 100 * time.Millisecond,
 		Dwell: 300 * time.Millisecond}
 }

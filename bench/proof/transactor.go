@@ -48,19 +48,19 @@ type Transactions interface {
 // transactional is a Workload of Transactions.
 type transactional struct {
 	Transactions
-	layout  kv.KeyspaceOption
 	connect func(client *kv.Client, keyspace string) Transactor
+	layout  []kv.KeyspaceOption
 }
 
 // Transactional makes a Workload of Transactions, in a keyspace with that layout. connect is how a client of the SDK does
 // transactions in a keyspace.
-func Transactional(load Transactions, layout kv.KeyspaceOption, connect func(client *kv.Client, keyspace string) Transactor) Workload {
-	return &transactional{load, layout, connect}
+func Transactional(load Transactions, connect func(client *kv.Client, keyspace string) Transactor, layout ...kv.KeyspaceOption) Workload {
+	return &transactional{load, connect, layout}
 }
 
 // Setup implements Workload.
 func (t *transactional) Setup(ctx context.Context, run *Run) error {
-	if err := run.createKeyspace(ctx, t.Name(), t.layout); err != nil {
+	if err := run.createKeyspace(ctx, t.Name(), t.layout...); err != nil {
 		return err
 	}
 	client, err := run.Open(ctx)

@@ -119,7 +119,7 @@ func operationsPerSecond(name string) float64 {
 	for kind, n := range transactionsPerSecond {
 		switch {
 		case !strings.HasSuffix(name, kind):
-		case strings.HasPrefix(name, "strict-"):
+		case strings.HasPrefix(name, "strict-"), strings.HasPrefix(name, "waiting-"):
 			return n[1]
 		default:
 			return n[0]
