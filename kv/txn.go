@@ -59,11 +59,16 @@ func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) 
 	for _, option := range options {
 		option(&o)
 	}
-	return c.beginTxn(ctx, Timestamp{}, o, make(map[string]bool), false)
+	return c.beginTxn(ctx, o, false)
 }
 
-func (c *Client) beginTxn(ctx context.Context, begun Timestamp, o txnOptions, contended map[string]bool, volatile bool) (*Txn, error) {
-	t, err := c.coordinator.Begin(ctx, begun)
+func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Txn, error) {
+	t, err := c.coordinator.Begin(ctx)
+	return c.attemptTxn(t, err, o, make(map[string]bool), volatile)
+}
+
+// attemptTxn is an attempt that the coordinator has begun, or could not.
+func (c *Client) attemptTxn(t *coordinator.Transaction, err error, o txnOptions, contended map[string]bool, volatile bool) (*Txn, error) {
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
@@ -80,7 +85,8 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	if t.failed != nil {
 		t.client.coordinator.Restarted(t.cause)
 	}
-	return t.client.beginTxn(ctx, t.begun, t.options, t.contended, t.volatile)
+	next, err := t.transaction.Again(ctx)
+	return t.client.attemptTxn(next, err, t.options, t.contended, t.volatile)
 }
 
 // check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even

@@ -36,7 +36,7 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 	for _, option := range options {
 		option(&o)
 	}
-	tx, err := c.beginTxn(ctx, Timestamp{}, o, make(map[string]bool), true)
+	tx, err := c.beginTxn(ctx, o, true)
 	if err != nil {
 		return Timestamp{}, err
 	}

@@ -11,7 +11,8 @@ import (
 // IDSize is the length of an ID in bytes.
 const IDSize = 16
 
-// ID names one attempt of a transaction: random bytes, chosen by the client. The zero ID is no transaction.
+// ID names one attempt of a transaction. The client chooses it: random bytes, which all attempts of the transaction share, and a number at the
+// end, which is lower for later attempts. The zero ID is no transaction.
 type ID [IDSize]byte
 
 // ParseID reads an id from a message. It fails on anything but IDSize bytes that are not all zero.
@@ -55,6 +56,9 @@ func (id ID) String() string {
 
 // Older reports whether transaction a goes before transaction b in a conflict: it began before, or at the same time with the
 // lower id. What is no transaction (the zero ID) is younger than every transaction. A transaction is not older than itself.
+//
+// So of two attempts of one transaction the later goes before the earlier, of which a request that nobody wants any more may wait for a lock
+// somewhere; and no attempt of another transaction comes between them.
 func Older(aBegun hlc.Timestamp, a ID, bBegun hlc.Timestamp, b ID) bool {
 	if a.IsZero() || b.IsZero() {
 		return !a.IsZero()

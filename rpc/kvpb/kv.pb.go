@@ -3168,7 +3168,8 @@ func (x *NowResponse) GetNode() uint64 {
 // Transaction says whose a request is. docs/transactions.md describes the protocol.
 type Transaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 random bytes; another attempt has another id.
+	// 16 bytes: 12 random ones, the same in all attempts of the transaction, and a number, most significant byte first, which is lower in
+	// later attempts.
 	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// When the first attempt began: the age, by which conflicts are decided. The lower is the older; ids break ties.
 	Begun *Timestamp `protobuf:"bytes,2,opt,name=begun,proto3" json:"begun,omitempty"`

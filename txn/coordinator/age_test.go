@@ -38,17 +38,21 @@ func agesAscend(t *testing.T) {
 	}
 	defer c.Close()
 	for i, want := range []hlc.Timestamp{at(1000), at(1000).Next(), at(1000).Next().Next(), at(1100), at(1100).Next(), at(99), at(100)} {
-		x, err := c.Begin(t.Context(), hlc.Timestamp{})
+		x, err := c.Begin(t.Context())
 		if err != nil || x.Begun() != want {
 			t.Errorf("number %d began at %s, want %s: %v", i, x.Begun(), want, err)
 		}
 	}
 	s.estimates, s.takes = []hlc.Timestamp{at(20_000)}, 7*time.Second
-	if late, err := c.Begin(t.Context(), hlc.Timestamp{}); err != nil || late.Begun() != at(13_000) {
+	if late, err := c.Begin(t.Context()); err != nil || late.Begun() != at(13_000) {
 		t.Errorf("one that waited for seven seconds began at %s: %v", late.Begun(), err)
 	}
-	s.estimates = []hlc.Timestamp{at(2000)}
-	if again, err := c.Begin(t.Context(), at(7)); err != nil || again.Begun() != at(7) {
+	s.estimates, s.takes = []hlc.Timestamp{at(14_000), at(15_000)}, 0
+	first, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := first.Again(t.Context()); err != nil || again.Begun() != at(14_000) {
 		t.Errorf("another attempt began at %s: %v", again.Begun(), err)
 	}
 }

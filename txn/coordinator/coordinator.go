@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/binary"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -97,25 +96,34 @@ func (c *Coordinator) Close() {
 	c.metrics.unregister()
 }
 
-// Begin begins an attempt. begun is when the first attempt of the transaction did, zero if this is it: then the transaction is younger than
-// all that were begun here before. The attempt sends heartbeats until it ends, or ctx does.
-func (c *Coordinator) Begin(ctx context.Context, begun hlc.Timestamp) (*Transaction, error) {
+// Begin begins the first attempt of a transaction, which is younger than all that were begun here before. The attempt sends heartbeats until
+// it ends, or ctx does.
+func (c *Coordinator) Begin(ctx context.Context) (*Transaction, error) {
 	called := time.Now()
 	now, age, err := c.sender.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// It is as old as if the time had been known at once: those who begin while it waits for a node to tell it are younger.
-	age = age.Add(-time.Since(called))
-	if begun.IsZero() || planted.Active == planted.AgeLost {
-		begun = c.age(age)
+	return c.attempt(ctx, c.age(age.Add(-time.Since(called))), now, new(family)), nil
+}
+
+// Again begins another attempt of a transaction of which t was one, and has ended; it is as old as the first. It sends heartbeats until
+// it ends, or ctx does.
+func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
+	if planted.Active == planted.AgeLost {
+		return t.c.Begin(ctx)
 	}
-	t := &Transaction{c: c, life: ctx, begun: begun, started: hlc.Max(begun, now)}
-	for t.id == [16]byte{} {
-		binary.BigEndian.PutUint64(t.id[:8], c.random())
-		binary.BigEndian.PutUint64(t.id[8:], c.random())
+	now, _, err := t.c.sender.Now(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return t, nil
+	return t.c.attempt(ctx, t.begun, now, t.family), nil
+}
+
+// attempt is an attempt of a transaction that began at begun.
+func (c *Coordinator) attempt(ctx context.Context, begun, now hlc.Timestamp, f *family) *Transaction {
+	return &Transaction{c: c, life: ctx, id: f.next(c.random), begun: begun, started: hlc.Max(begun, now), family: f}
 }
 
 // age is when a transaction begins that begins about now. Estimates of that come from several nodes, and a later one may be lower.

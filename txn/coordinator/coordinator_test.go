@@ -42,7 +42,7 @@ func bubble(t *testing.T, seed uint64, f func(t *testing.T, ctx context.Context,
 
 func begin(t *testing.T, ctx context.Context, c *Coordinator) *Transaction {
 	t.Helper()
-	x, err := c.Begin(ctx, hlc.Timestamp{})
+	x, err := c.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,7 @@ func one(ctx context.Context, c *Coordinator, s *fake, all []Key, random *rand.R
 	a := &attempt{read: make(map[string]string), writes: make(map[string]string)}
 	ctx, leave := context.WithCancel(ctx)
 	defer leave() // whoever is left alone sends no heartbeats
-	x, err := c.Begin(ctx, hlc.Timestamp{})
+	x, err := c.Begin(ctx)
 	if err != nil {
 		a.err = err
 		return a

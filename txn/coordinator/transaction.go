@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Transaction is one attempt of a transaction. It is used by one goroutine at a time, and ends with Commit or Abort.
@@ -19,8 +20,9 @@ type Transaction struct {
 	c *Coordinator
 	// life is how long the attempt may send heartbeats.
 	life           context.Context
-	id             [16]byte
+	id             txn.ID
 	begun, started hlc.Timestamp
+	family         *family
 
 	// anchor is the key whose partition decides; empty until the first lock, or the commit.
 	anchor Key
