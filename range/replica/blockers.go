@@ -31,8 +31,8 @@ type waits struct {
 	bytes int
 	// pushes numbers the pushes that were sent.
 	pushes uint64
-	// resolving are the transactions of which a resolution is queued or on its way.
-	resolving map[txn.ID]struct{}
+	// clearings are of the transactions whose locks are being ended because their outcome is known.
+	clearings map[txn.ID]*clearing
 	// timer runs at the time `at`, if that is not zero.
 	timer *time.Timer
 	at    time.Time
@@ -450,6 +450,9 @@ func (r *Replica) giveUpWaitsLocked(end *ending) {
 	}
 	if w.timer != nil {
 		w.timer.Stop()
+	}
+	for _, c := range w.clearings {
+		c.stopLocked()
 	}
 	*w = waits{order: w.order, pushes: w.pushes}
 	r.mu.locks.DropInFlight()

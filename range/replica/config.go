@@ -74,6 +74,7 @@ type Node struct {
 	Limits
 	recent recentBudget
 	merges mergeQueue
+	pace   pace
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
 		// evaluate runs before each write is evaluated.

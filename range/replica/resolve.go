@@ -24,10 +24,11 @@ import (
 // A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came again when the transaction was over.
 // What the transaction wrote there is a version already, and the lock just goes.
 
-// What one entry resolves.
+// What one entry resolves, and what it does of a transaction that nobody waits for (see clearing).
 const (
 	resolveLocks = 1000
 	resolveBytes = 256 << 10
+	restfulBytes = 64 << 10
 )
 
 // maxResolutions bounds a Resolve.
@@ -57,7 +58,8 @@ func (r *Replica) checkResolve(w *write, c *kvpb.ResolveRequest) *problem {
 	return nil
 }
 
-// resolve ends the locks of the transactions that a request names. With more than an entry holds it goes on in the next.
+// resolve ends the locks of the transactions that a request names. What an entry does not hold is ended without it (see clearing); it waits for
+// that.
 func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	r, q := e.r, w.pending.Request
 	for _, x := range c.GetResolutions() {
@@ -66,31 +68,32 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 			return nil
 		}
 	}
-	b := resolution{e: e}
+	b := resolution{e: e, room: restfulBytes, yields: true}
 	for _, x := range c.GetResolutions() {
 		if err := b.transaction(txn.ID(x.Transaction), x.Status); err != nil {
 			return e.wrote(w, true, err, nil)
 		}
-		if b.more {
+		if b.more != nil {
 			break
 		}
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
+	wait, until := b.inFlight, locks.UntilApplied // laid a moment ago: it can be ended when it is there
+	if b.more != nil {
+		wait, until = b.more, locks.UntilGone
+	}
 	switch {
 	case e.over:
 		e.refuse(w, r.notLeader(q))
-	case b.more:
-		e.again = append(e.again, *w)
-	case b.inFlight != nil:
-		// Laid a moment ago: it can be ended when it is there.
+	case wait != nil:
 		r.mu.Lock()
-		if l := r.mu.locks.Get(b.inFlight.Key); r.mu.reign != e.reign || l != b.inFlight || !l.InFlight() {
+		if l := r.mu.locks.Get(wait.Key); r.mu.reign != e.reign || l != wait || l.InFlight() != (until == locks.UntilApplied) {
 			r.mu.Unlock()
 			e.again = append(e.again, *w)
 			return nil
 		}
-		e.parkLocked(w, b.inFlight, locks.UntilApplied)
+		e.parkLocked(w, wait, until)
 	default:
 		response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: w.x.resolved}}}
 		e.answerRead(w, response, w.x.last)
@@ -98,63 +101,15 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	return nil
 }
 
-// resolveDecided has the locks of a transaction ended whose outcome is known here.
-func (r *Replica) resolveDecided(id txn.ID) {
-	r.mu.Lock()
-	x := r.mu.locks.Transaction(id)
-	if _, already := r.mu.waits.resolving[id]; already || x == nil || x.Known.State == kvpb.TransactionState_PENDING {
-		r.mu.Unlock()
-		return
-	}
-	if r.mu.waits.resolving == nil {
-		r.mu.waits.resolving = make(map[txn.ID]struct{})
-	}
-	r.mu.waits.resolving[id] = struct{}{}
-	reign := r.mu.reign
-	r.mu.Unlock()
-	more := false
-	r.enqueueInternal(&internalCommand{kind: kindTransaction, shared: true,
-		evaluate: func(e *evaluation, _ *payload) (bool, error) {
-			r.mu.Lock()
-			var known locks.Known
-			if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == reign {
-				known = x.Known
-			}
-			r.mu.Unlock()
-			if known.State == kvpb.TransactionState_PENDING {
-				return false, errNothingToDo
-			}
-			b := resolution{e: e}
-			err := b.transaction(id, &kvpb.TransactionStatus{State: known.State, Timestamp: rpc.ToTimestamp(known.Commit)})
-			if err != nil {
-				e.over = true
-				return false, err
-			}
-			more = b.more
-			if b.resolved == 0 {
-				return false, errNothingToDo
-			}
-			return true, nil
-		},
-		done: func(err error) {
-			r.mu.Lock()
-			if r.mu.reign == reign {
-				delete(r.mu.waits.resolving, id)
-			}
-			r.mu.Unlock()
-			if err == nil && more {
-				r.resolveDecided(id)
-			}
-		}})
-}
-
 // resolution fills an entry with the ends of locks.
 type resolution struct {
 	e *evaluation
-	// resolved and bytes are what is in the entry.
-	resolved, bytes int
-	// more: the entry is full.
-	more bool
+	// resolved and bytes are what is in the entry, which has room for so many bytes.
+	resolved, bytes, room int
+	// yields: what a clearing is ending is left to it.
+	yields bool
+	// more is a lock for which it has none; nil: it is not full.
+	more *lock
 	// last is the newest proposal on its way that ends one of the locks asked for.
 	last uint64
 	// inFlight is a lock that cannot be ended yet.
@@ -178,6 +133,18 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		return nil
 	}
 	r.learnLocked(x, status, 0)
+	if b.yields && r.mu.waits.clearings[id] != nil {
+		x.Each(func(l *lock) bool {
+			if !l.InFlight() {
+				b.more = l
+			}
+			return b.more == nil
+		})
+		if b.more != nil {
+			r.mu.Unlock()
+			return nil
+		}
+	}
 	var ended, volatile []*lock
 	x.Each(func(l *lock) bool {
 		switch {
@@ -187,12 +154,12 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 			b.inFlight = l
 		case l.Applied.Volatile:
 			volatile = append(volatile, l)
-		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+l.Applied.Size > resolveBytes):
-			b.more = true
+		case b.resolved >= resolveLocks || (b.resolved > 0 && committed && b.bytes+l.Applied.Size > b.room):
+			b.more = l
 			return false
 		default:
 			b.resolved++
-			b.bytes += l.Applied.Size + len(l.Key)
+			b.bytes += l.Applied.Size + len(l.Key) + lockOverhead
 			ended = append(ended, l)
 		}
 		return true

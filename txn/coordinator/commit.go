@@ -126,7 +126,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 			mutations = append(mutations, mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_UNLOCK}})
 		}
 	}
-	chunks, err := t.c.chunks(ctx, mutations, oneBytes)
+	chunks, err := t.c.chunks(ctx, mutations, chunkKeys, oneBytes)
 	if err != nil || len(chunks) > 1 {
 		return nil, false, err
 	}

@@ -298,7 +298,7 @@ func TestLargeTransactionsTravelInChunks(t *testing.T) {
 				t.Fatalf("%s lies at %s, not %s", k, s.newestLocked(k).at, at)
 			}
 		}
-		if n := s.sent()["*kvpb.Request_Prepare"]; n != 6 {
+		if n := s.sent()["*kvpb.Request_Prepare"]; n != 3500/fewKeys+2 {
 			t.Errorf("%d requests", n)
 		}
 	})
@@ -312,11 +312,18 @@ func TestLargeTransactionsGoSlowly(t *testing.T) {
 			writes = append(writes, put(k1(fmt.Sprintf("a%05d", i)), string(make([]byte, 640))))
 		}
 		writes = append(writes, put(k1("big"), string(make([]byte, 5<<20))))
-		if _, err := begin(t, ctx, c).Commit(ctx, writes[:len(writes)-1], Reads{}, false); err != nil {
+		if _, err := begin(t, ctx, c).Commit(ctx, writes[:3000], Reads{}, false); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.locksLeft(c); n != 0 || s.mostBytes > maxBytes || s.mostBytes < maxBytes/2 {
 			t.Errorf("%d locks; up to %d bytes were on their way", n, s.mostBytes)
+		}
+		s.mostBytes, s.mostResolves = 0, 0
+		if _, err := begin(t, ctx, c).Commit(ctx, writes[:len(writes)-1], Reads{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.locksLeft(c); n != 0 || s.mostBytes > fewParallel*fewBytes || s.mostBytes < fewBytes {
+			t.Errorf("%d locks; up to %d bytes of a large transaction were on their way", n, s.mostBytes)
 		}
 		if s.mostResolves != fewParallel {
 			t.Errorf("up to %d partitions were asked at a time to resolve locks", s.mostResolves)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -237,26 +235,30 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 
 func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
+	var senders sync.WaitGroup
+	defer senders.Wait()
 	defer cancel()
-	var mu sync.Mutex
-	var failed error
-	var senders errgroup.Group
-	senders.SetLimit(limit)
-	for i, q := range all {
-		senders.Go(func() error {
-			response, err := f.Send(ctx, q)
-			mu.Lock()
-			defer mu.Unlock()
-			if failed == nil {
-				if failed = landed(i, response, err); failed != nil {
-					cancel()
-				}
-			}
-			return nil
-		})
+	type answer struct {
+		of       int
+		response *kvpb.Response
+		err      error
 	}
-	_ = senders.Wait() // failed has it
-	return failed
+	answers := make(chan answer, len(all))
+	sent := 0
+	for over := range all {
+		for ; sent < min(len(all), over+limit); sent++ {
+			i := sent
+			senders.Go(func() {
+				response, err := f.Send(ctx, all[i])
+				answers <- answer{i, response, err}
+			})
+		}
+		a := <-answers
+		if err := landed(a.of, a.response, a.err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func refuse(code kvpb.ErrorCode, key string, other []byte, at hlc.Timestamp) error {

@@ -17,9 +17,12 @@ const (
 	// request): what others ask for must not stand behind tens of megabytes in every log of the cluster.
 	maxParallel = 32
 	maxBytes    = 2 << 20
-	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them.
+	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them. To lay that many, or more than
+	// maxBytes, the requests are as small as this, only fewParallel are on their way, and there are rests in between (see tempo).
 	manyLocks   = 10_000
 	fewParallel = 2
+	fewKeys     = 250
+	fewBytes    = 64 << 10
 )
 
 // mutation is a mutation and where it belongs.
@@ -63,17 +66,9 @@ func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 	return true
 }
 
-// abreast is how many of the chunks are on their way at a time.
-func abreast(chunks []*chunk) int {
-	largest := 0
-	for _, c := range chunks {
-		largest = max(largest, c.bytes)
-	}
-	return max(1, min(maxParallel, maxBytes/max(1, largest)))
-}
-
-// chunks sorts mutations by partition, in the order in which the partitions are first met. Each chunk has at most limit bytes.
-func (c *Coordinator) chunks(ctx context.Context, all []mutation, limit int) ([]*chunk, error) {
+// chunks sorts mutations by partition, in the order in which the partitions are first met. Each chunk has at most so many mutations and
+// bytes.
+func (c *Coordinator) chunks(ctx context.Context, all []mutation, most, limit int) ([]*chunk, error) {
 	var out []*chunk
 	open := make(map[keys.PartitionID]*chunk)
 	for i, m := range all {
@@ -82,7 +77,7 @@ func (c *Coordinator) chunks(ctx context.Context, all []mutation, limit int) ([]
 			return nil, err
 		}
 		g := open[p.Partition]
-		if g == nil || !g.place.same(p) || len(g.mutations) == chunkKeys || g.bytes+m.size() > limit {
+		if g == nil || !g.place.same(p) || len(g.mutations) == most || g.bytes+m.size() > limit {
 			g = &chunk{place: p}
 			open[p.Partition] = g
 			out = append(out, g)

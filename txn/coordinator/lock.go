@@ -87,8 +87,9 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 
 func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, volatile bool) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
+	pace := t.c.tempo(all)
 	for {
-		chunks, err := t.c.chunks(ctx, rest, chunkBytes)
+		chunks, err := t.c.chunks(ctx, rest, pace.keys, pace.bytes)
 		if err != nil {
 			return hlc.Timestamp{}, err
 		}
@@ -98,7 +99,9 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		for i, c := range chunks {
 			requests[i] = t.prepare(c, atLeast, into != nil, volatile)
 		}
-		err = t.c.sender.SendAll(ctx, abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
+		pace.begin(len(chunks))
+		err = t.c.sender.SendAll(ctx, pace.abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
+			pace.rest(ctx)
 			c := chunks[i]
 			prepared, err := t.laid(c, response, err, restInto)
 			if errors.Is(err, ErrMoved) {

@@ -1,0 +1,67 @@
+package replica
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// TestClearingsRest: the locks of a large transaction that nobody waits for become versions at leisure, and those that somebody waits for
+// without delay. Either way the answer to a Resolve comes when none is left.
+func TestClearingsRest(t *testing.T) {
+	for name, wanted := range map[string]bool{"nobody waits": false, "a read waits": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { clearingsRest(t, wanted) })
+		})
+	}
+}
+
+func clearingsRest(t *testing.T, wanted bool) {
+	const n = 5000
+	l := newManyLocks(t, n)
+	defer l.c.close()
+	l.c.physical.Advance(time.Second)
+	l.m.node.hooks.lockTime, l.m.node.hooks.evaluate = nil, func() { time.Sleep(time.Millisecond) }
+	before, began, expected := len(l.c.log), time.Now(), 1
+	if wanted {
+		expected++
+		l.submit(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
+	}
+	l.submit(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{
+		Transaction: l.of.Id, Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+			Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}}}}}})
+	var answers []*kvpb.Response
+	for range 10_000 {
+		if answers = append(answers, l.answers()...); len(answers) == expected {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if len(answers) != expected {
+		t.Fatalf("%d answers", len(answers))
+	}
+	for _, a := range answers {
+		if a.Error != nil {
+			t.Fatal(a.Error)
+		}
+		if a.GetResolve() != nil && l.m.replica.Locked() {
+			t.Error("the answer came before the last lock was gone")
+		}
+		if g := a.GetGet(); g != nil && string(g.Value) != "v" {
+			t.Errorf("the read found %v", g)
+		}
+	}
+	entries, took := len(l.c.log)-before, time.Since(began)
+	switch rested := !l.m.node.pace.next.IsZero(); {
+	case wanted && rested:
+		t.Error("it rested, though a read was waiting")
+	case wanted && entries > n/resolveLocks+2:
+		t.Errorf("%d entries", entries)
+	case !wanted && (!rested || took < time.Duration(entries-2)*restTimes*time.Millisecond):
+		t.Errorf("%d entries came in %s", entries, took)
+	}
+}
