@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -44,6 +45,10 @@ type BatchConfig struct {
 	Conn *grpc.ClientConn
 	// Client is the id of the client, random and not 0.
 	Client uint64
+	// Dialer is the one that made Conn, and Address where it leads. With them requests travel on a lane beside the stream when there have been
+	// some; if Dialer is nil, always on the stream.
+	Dialer  *Dialer
+	Address string
 	// Stream gives the next stream number, higher than all before; called once for each stream that is opened.
 	Stream func() uint64
 	// Cluster is the cluster the client believes in; 0 when it does not know yet.
@@ -65,6 +70,8 @@ type BatchConn struct {
 	mu struct {
 		sync.Mutex
 		closed bool
+		// noLaneUntil is when a lane may be tried again.
+		noLaneUntil time.Time
 	}
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -334,19 +341,23 @@ func (s *clientStream) abandon(c *call) bool {
 
 // run opens the stream, and receives until it breaks.
 func (s *clientStream) run() {
-	ctx, cancel := context.WithCancel(s.conn.ctx)
-	var sender sync.WaitGroup
-	err := s.receive(ctx, &sender)
-	if errors.Is(err, io.EOF) {
+	ctx, cancel := context.WithCancelCause(s.conn.ctx)
+	var others sync.WaitGroup
+	err := s.receive(ctx, cancel, &others)
+	switch {
+	case errors.Is(err, io.EOF):
 		err = errors.New("the node ended the stream")
+	case ctx.Err() != nil && s.conn.ctx.Err() == nil:
+		err = context.Cause(ctx)
 	}
 	s.fail(err)
-	cancel() // A SendMsg that waits for the node ends now.
+	cancel(nil) // A SendMsg that waits for the node ends now.
 	s.out.close()
-	sender.Wait()
+	others.Wait()
 }
 
-func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) error {
+// receive receives from the stream until it ends. It starts the others: who sends, and who receives from the lane.
+func (s *clientStream) receive(ctx context.Context, broke context.CancelCauseFunc, others *sync.WaitGroup) error {
 	stream, err := s.conn.kv.Batch(ctx)
 	if err != nil {
 		return err
@@ -357,8 +368,9 @@ func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) erro
 		return err
 	}
 	s.out.attach(stream)
-	sender.Go(s.out.run)
+	others.Go(s.out.run)
 	var done []*call
+	answers, settled := 0, config.Dialer == nil
 	for {
 		batch := new(kvpb.BatchResponse)
 		if err := stream.RecvMsg(batch); err != nil {
@@ -366,6 +378,10 @@ func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) erro
 		}
 		done = s.dispatch(batch.Responses, done[:0])
 		clear(done)
+		if answers += len(batch.Responses); !settled && answers >= laneAfter && s.conn.mayMakeLane() {
+			settled = true
+			others.Go(func() { s.moveToLane(stream, broke) })
+		}
 	}
 }
 

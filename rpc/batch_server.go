@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -30,6 +32,8 @@ type BatchServerConfig struct {
 	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names another is refused.
 	// nil: not checked.
 	Cluster func() uint64
+	// Lanes are those of the server that it is registered with; nil if it offers none.
+	Lanes *Lanes
 	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192); beyond it the stream is not read.
 	MaxInFlight int
 	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream (default 32 MiB); beyond it
@@ -100,15 +104,24 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 		out:    newOutbox(),
 		room:   make(chan struct{}, 1),
 	}
+	if s.config.Lanes != nil {
+		token, lanes, withdraw := s.config.Lanes.offer()
+		defer withdraw()
+		ss.lanes = lanes
+		if err := stream.SetHeader(metadata.Pairs(laneKey, token)); err != nil {
+			return err
+		}
+	}
 	ss.inFlight = make(map[uint64]int)
 	ss.out.progress = ss.signalRoomLocked
 	ss.out.attach(stream)
 	var sender sync.WaitGroup
 	sender.Go(ss.out.run)
-	readers := relief{stream: ss, source: stream, ended: make(chan error, 1)}
+	readers := relief{stream: ss, ended: make(chan error, 1)}
 	ss.readers = &readers
-	err = readers.read(first)
+	err = readers.read(stream, first)
 	// The stream must not be used after return, and replies go on coming.
+	ss.closeLane()
 	ss.out.close()
 	sender.Wait()
 	readers.wait()
@@ -140,6 +153,9 @@ type serverStream struct {
 	out    *outbox
 	// readers are who reads it.
 	readers *relief
+	// lanes brings the lane that the client makes; nil if none is offered. lane is it, once it is used.
+	lanes <-chan net.Conn
+	lane  atomic.Pointer[net.Conn]
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 
@@ -155,8 +171,8 @@ type serverStream struct {
 
 // serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what has been read
 // already; nil: nothing.
-func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchRequest, self *reader) error {
-	ctx := stream.Context()
+func (ss *serverStream) serve(from source, batch *kvpb.BatchRequest, self *reader) error {
+	ctx := from.Context()
 	for {
 		if len(batch.GetRequests()) > 0 {
 			work, err := ss.hand(ctx, batch.Requests)
@@ -181,12 +197,17 @@ func (ss *serverStream) serve(stream kvpb.KV_BatchServer, batch *kvpb.BatchReque
 			return err
 		}
 		batch = new(kvpb.BatchRequest)
-		if err := stream.RecvMsg(batch); err != nil {
-			if errors.Is(err, io.EOF) {
+		if err := from.RecvMsg(batch); err != nil {
+			if !errors.Is(err, io.EOF) {
+				return err
+			}
+			lane, err := ss.takeLane(ctx)
+			if err != nil {
 				// The client asks for nothing more, but waits for what it asked.
 				return ss.wait(ctx, ss.isDoneLocked)
 			}
-			return err
+			from = lane
+			ss.readers.readFrom(lane)
 		}
 		if batch.Hello != nil {
 			return status.Error(codes.InvalidArgument, "Hello again: only the first message of a stream may carry it")

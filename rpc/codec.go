@@ -64,11 +64,7 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
 	case *kvpb.BatchRequest:
-		b := ownedCopy(data)
-		if err := checkParts(b, maxRequestParts, 3); err != nil {
-			return err
-		}
-		return m.UnmarshalVTUnsafe(b)
+		return unmarshalRequests(ownedCopy(data), m)
 	case *kvpb.BatchResponse:
 		return m.UnmarshalVTUnsafe(ownedCopy(data))
 	case *peerpb.MessageBatch:
@@ -85,6 +81,14 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return proto.Unmarshal(b.ReadOnlyData(), m)
 	}
 	return fmt.Errorf("unmarshal %T: not a protobuf message", v)
+}
+
+// unmarshalRequests decodes a batch from bytes that it may alias.
+func unmarshalRequests(b []byte, m *kvpb.BatchRequest) error {
+	if err := checkParts(b, maxRequestParts, 3); err != nil {
+		return err
+	}
+	return m.UnmarshalVTUnsafe(b)
 }
 
 // unmarshalOwned decodes a batch from bytes that it may alias.

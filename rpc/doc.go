@@ -16,7 +16,8 @@
 // and if nothing is on its way sends it there and then, otherwise leaves it to the outbox's goroutine, which sends all that has
 // gathered as one message. So a lone caller pays no goroutine switch, and many callers share messages.
 //
-// Raft's messages leave their stream for a connection beside it, a lane, as soon as that is there (lane.go).
+// Raft's messages leave their stream for a connection beside it, a lane, as soon as that is there (lane.go), and a client's requests with their
+// answers once there have been some (batch_lane.go).
 //
 // Between the two of every pair of processes is one gRPC connection, made and watched by a [Dialer]: its other side is taken for gone after two
 // seconds of silence (liveness.go), and then all streams on it end, with UNAVAILABLE. A server notices in about three, by gRPC's keepalive.

@@ -217,6 +217,7 @@ func (s *peerStream) takeLane(stream grpc.ClientStream, tokens []string, cancel 
 		l.transport.config.Logger.Debug("no lane to peer", "peer", l.host, "class", l.class.String(), "error", err)
 		return nil
 	}
+	limitUnacknowledged(conn, laneTimeout)
 	made := time.Now()
 	var ended atomic.Bool
 	if s.out.replace(&laneSender{conn: conn}) {

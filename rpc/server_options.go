@@ -35,7 +35,7 @@ const (
 type ServerConfig struct {
 	// TLS is nil for plain text.
 	TLS *tls.Config
-	// Lanes are what the server's streams offer (PeerConfig.Lanes); nil for none. Not together with TLS.
+	// Lanes are what the server's streams offer (PeerConfig.Lanes, BatchServerConfig.Lanes); nil for none. Not together with TLS.
 	Lanes *Lanes
 }
 

@@ -144,7 +144,7 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 	}
 	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig, Lanes: s.lanes})...)
 	kvpb.RegisterKVServer(s.grpc, rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger, Registerer: s.config.Registry,
+		Take: s.services.take, Cluster: s.cluster.Load, Lanes: s.lanes, Logger: s.config.Logger, Registerer: s.config.Registry,
 	}))
 	peerpb.RegisterPeerServer(s.grpc, &s.peers)
 	clusterpb.RegisterCoreServer(s.grpc, &s.services.core)

@@ -131,6 +131,8 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 	}
 	c := rpc.NewBatchConn(rpc.BatchConfig{
 		Conn:    cc,
+		Dialer:  shared.dialer,
+		Address: n.mu.address,
 		Client:  shared.client,
 		Stream:  func() uint64 { return shared.streams.Add(1) },
 		Cluster: n.sender.cluster(),
