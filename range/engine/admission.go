@@ -26,8 +26,8 @@ type admission struct {
 	every int64
 	since atomic.Int64
 
-	maxMemTableBytes uint64
-	maxL0Sublevels   int32
+	memTableBytes, maxMemTableBytes uint64
+	maxL0Sublevels, hurrySublevels  int32
 
 	// gate is held by the one who looks, or waits. Capacity 1; the others wait for it.
 	gate chan struct{}
@@ -37,10 +37,10 @@ type admission struct {
 
 func (a *admission) init(o Options, k kind) {
 	a.every = int64(o.MemTableBytes / 4)
-	a.maxMemTableBytes = maxMemTables * o.MemTableBytes
-	a.maxL0Sublevels = maxL0SublevelsState
+	a.memTableBytes, a.maxMemTableBytes = o.MemTableBytes, maxMemTables*o.MemTableBytes
+	a.maxL0Sublevels, a.hurrySublevels = maxL0SublevelsState, hurrySublevels*compactionThreshold
 	if k == kindLog {
-		a.maxL0Sublevels = maxL0SublevelsLog
+		a.maxL0Sublevels, a.hurrySublevels = maxL0SublevelsLog, hurrySublevels*logCompactionThreshold
 	}
 	a.gate = make(chan struct{}, 1)
 	a.progress = make(chan struct{}, 1)
@@ -105,6 +105,8 @@ func (s *store) awaitProgress() error {
 // overload is why writes have to wait, or empty.
 func (s *store) overload() string {
 	m := s.db.Metrics()
+	// The one that takes writes counts as if it were full.
+	s.g.behind.Store(m.MemTable.Size > hurryMemTables*s.admission.memTableBytes+s.admission.memTableBytes/2 || m.Levels[0].Sublevels >= s.admission.hurrySublevels)
 	switch {
 	case m.MemTable.Size > s.admission.maxMemTableBytes:
 		return fmt.Sprintf("%d bytes in %d memtables wait to be flushed", m.MemTable.Size, m.MemTable.Count)

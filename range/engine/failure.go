@@ -44,6 +44,9 @@ type guard struct {
 	waiting atomic.Int32
 	// refused counts files that the disk would not create, for another reason than room.
 	refused atomic.Int64
+	// behind: flushes and compactions do not keep up with what is written. awaited: how many wait for a flush.
+	behind  atomic.Bool
+	awaited atomic.Int32
 	// free is the last free space that was seen, in bytes.
 	free atomic.Uint64
 

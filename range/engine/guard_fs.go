@@ -47,7 +47,11 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 		f, err := op()
 		switch {
 		case err == nil:
-			return &guardFile{File: f, g: s.g, name: name, hide: hide}, nil
+			file := &guardFile{File: f, g: s.g, name: name, hide: hide}
+			if rests(category) {
+				file.piece = &piece{}
+			}
+			return file, nil
 		case s.g.awaitRoom(err):
 		case hide:
 			s.g.fail(fmt.Errorf("create %s: %w", name, err))
@@ -124,6 +128,8 @@ type guardFile struct {
 	hide bool
 	// isDir: never held up.
 	isDir bool
+	// piece is set for what is written with rests.
+	piece *piece
 }
 
 // failed marks the engine failed and returns what the caller of the operation sees.
@@ -147,7 +153,11 @@ func (f *guardFile) refused(err error) error {
 }
 
 func (f *guardFile) Write(p []byte) (int, error) {
-	return f.write(p, f.File.Write)
+	n, err := f.write(p, f.File.Write)
+	if f.piece != nil && err == nil {
+		f.piece.wrote(f.g, n)
+	}
+	return n, err
 }
 
 func (f *guardFile) WriteAt(p []byte, offset int64) (int, error) {

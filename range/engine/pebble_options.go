@@ -24,6 +24,10 @@ const (
 	// pebbleStopWrites is where Pebble itself would hold writes up: never, as admission does it before.
 	pebbleStopWrites = 1 << 20
 
+	// compactionThreshold is about from how many sublevels of L0 on Pebble compacts.
+	compactionThreshold    = 4
+	logCompactionThreshold = 12
+
 	stateBlockSize      = 16 << 10
 	stateIndexBlockSize = 64 << 10
 	bloomBitsPerKey     = 10
@@ -36,6 +40,8 @@ func logOptions(o Options) *pebble.Options {
 	p := commonOptions(o)
 	p.Comparer = pebble.DefaultComparer
 	p.MaxOpenFiles = logMaxOpenFiles
+	// Nearly all entries are truncated before long, and then a compaction just drops them. Until then they are read rarely: files may gather.
+	p.L0CompactionThreshold = logCompactionThreshold
 	// Entries are read back rarely, and then soon: not worth compressing.
 	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	p.Experimental.ReadSamplingMultiplier = -1
@@ -67,7 +73,7 @@ func commonOptions(o Options) *pebble.Options {
 		Cache:                 o.Cache,
 		CacheSize:             o.CacheBytes + 2*int64(o.MemTableBytes),
 		MemTableSize:          o.MemTableBytes,
-		L0CompactionThreshold: 4,
+		L0CompactionThreshold: compactionThreshold,
 		LBaseMaxBytes:         64 << 20,
 
 		MemTableStopWritesThreshold: pebbleStopWrites,

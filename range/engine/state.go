@@ -152,6 +152,8 @@ func (s *State) Close() error { return s.close(s.flushToClose) }
 // flushToClose flushes, unless the disk is full or broken: then the flush would wait for room, or be tried again for ever, and a
 // crash is as good.
 func (s *State) flushToClose() {
+	s.g.awaited.Add(1)
+	defer s.g.awaited.Add(-1)
 	refused := s.g.refused.Load()
 	done, err := s.db.AsyncFlush()
 	if err != nil {

@@ -238,6 +238,8 @@ func (s *store) Flush() error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	s.g.awaited.Add(1)
+	defer s.g.awaited.Add(-1)
 	done, err := s.db.AsyncFlush()
 	if err != nil {
 		return fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
