@@ -5,5 +5,6 @@
 //   - wait: commits over two partitions, with commit wait and without, in turns, on a cluster whose clocks are at most a
 //     millisecond off.
 //   - large: what point reads of other keys take while transactions of 64 MiB and 100,000 keys commit, beside what they take on an
-//     idle cluster; and the memory of it. Servers, writer and reader are a process each.
+//     idle cluster; and the memory of it. Servers, writer and reader are a process each. For comparison, what the reads take beside
+//     goroutines that just compute for as much processor time, in the servers and elsewhere.
 package main

@@ -26,8 +26,11 @@ const (
 	// smallKeys are there to be read, each readPause after the last.
 	smallKeys = 10_000
 	readPause = time.Millisecond
-	// afterwards is how long is read on when the writer is done, for its locks may still be on their way to become versions.
-	afterwards = 2 * time.Second
+	// When the writer is done, it is read on until the servers, looked at every so often, use little more than when they were idle, but not for
+	// longer than calmMost: its locks may still be on their way to become versions.
+	calmPeriod = 2 * time.Second
+	calmMore   = 0.05
+	calmMost   = time.Minute
 	readGoal   = 3
 )
 
@@ -64,8 +67,8 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 		}
 		n += 500
 	}
-	idle, err := readUntil(ctx, ks, time.After(c.large.idle))
-	if err != nil {
+	b := beside{ctx: ctx, ks: ks, servers: servers}
+	if err := b.read("idle", nil, time.After(c.large.idle)); err != nil {
 		return err
 	}
 	writer, err := begin(ctx, roleWriter, endpoint, fmt.Sprint(c.large.transactions))
@@ -73,18 +76,24 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 		return err
 	}
 	defer writer.end()
-	done := make(chan time.Time)
+	done, calm := make(chan time.Time), make(chan time.Time)
 	go func() { // ends when the writer does, whose end is seen to above
 		_ = writer.wait()
-		time.Sleep(afterwards)
 		close(done)
+		b.calm()
+		close(calm)
 	}()
-	busy, err := readUntil(ctx, ks, done)
-	if err != nil {
+	if err := b.read("beside large transactions", writer, done); err != nil {
+		return err
+	}
+	if err := b.read("while their locks become versions", writer, calm); err != nil {
 		return err
 	}
 	wrote, err := writer.rest()
 	if err != nil {
+		return err
+	}
+	if err := b.controls(c.large.idle); err != nil {
 		return err
 	}
 	client.Close()
@@ -92,15 +101,113 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 	if err != nil {
 		return err
 	}
-	t := table.NewWriter()
-	t.SetOutputMirror(out)
-	t.AppendHeader(table.Row{"point reads", "count", "median µs", "p99 µs", "highest µs", "p99 times", "goal"})
-	t.AppendRow(table.Row{"idle", idle.TotalCount(), idle.ValueAtQuantile(50), idle.ValueAtQuantile(99), idle.Max(), "", ""})
-	t.AppendRow(table.Row{"beside large transactions", busy.TotalCount(), busy.ValueAtQuantile(50), busy.ValueAtQuantile(99), busy.Max(),
-		fmt.Sprintf("%.2f", float64(busy.ValueAtQuantile(99))/float64(idle.ValueAtQuantile(99))), readGoal})
-	t.RenderMarkdown()
+	b.report(out)
 	fmt.Fprintf(out, "\nwriter: %s\nservers: %s\n", wrote, served)
 	return nil
+}
+
+// beside reads single keys beside one thing after the other.
+type beside struct {
+	ctx     context.Context
+	ks      *kv.Keyspace
+	servers *actor
+	rows    []reading
+}
+
+// reading is what reads beside one thing took.
+type reading struct {
+	name    string
+	latency *hdrhistogram.Histogram
+	// processors is how many the servers, and what went on beside them, used on average, servers those of the servers; 0: unknown.
+	processors, servers float64
+	// queued is the 99th percentile of how long goroutines of the servers waited for a processor, in microseconds.
+	queued string
+}
+
+// read reads until end. other is the process beside which it does, if there is one that does not end before the reading.
+func (b *beside) read(name string, other *actor, end <-chan time.Time) error {
+	used := func() (all, servers time.Duration) {
+		servers = b.servers.used()
+		if other == nil {
+			return servers, servers
+		}
+		return servers + other.used(), servers
+	}
+	if _, err := b.servers.queued(); err != nil {
+		return err
+	}
+	began := time.Now()
+	all, servers := used()
+	latency, err := readUntil(b.ctx, b.ks, end)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began).Seconds()
+	allNow, serversNow := used()
+	r := reading{name: name, latency: latency, processors: (allNow - all).Seconds() / took, servers: (serversNow - servers).Seconds() / took}
+	r.queued, err = b.servers.queued()
+	b.rows = append(b.rows, r)
+	return err
+}
+
+// calm waits until the servers have little to do.
+func (b *beside) calm() {
+	for began := time.Now(); time.Since(began) < calmMost; {
+		before := b.servers.used()
+		time.Sleep(calmPeriod)
+		if (b.servers.used() - before).Seconds() <= (b.rows[0].servers+calmMore)*calmPeriod.Seconds() {
+			return
+		}
+	}
+}
+
+// controls reads beside goroutines that use as much processor time as the large transactions did, and share nothing with the reads: first in
+// the servers' process, where the language's scheduler has to share it out, then in one of their own.
+func (b *beside) controls(d time.Duration) error {
+	more := b.rows[1].processors - b.rows[0].processors // that of the large transactions
+	if more <= 0 {
+		return nil
+	}
+	burner, err := begin(b.ctx, roleBurner)
+	if err != nil {
+		return err
+	}
+	defer burner.end()
+	for _, c := range []struct {
+		name string
+		in   *actor
+	}{{"beside as much computing in the servers", b.servers}, {"beside as much computing elsewhere", burner}} {
+		if err := c.in.tell("%s %f", sayBurn, more); err != nil {
+			return err
+		}
+		if err := b.read(c.name, burner, time.After(d)); err != nil {
+			return err
+		}
+		if err := c.in.tell("%s 0", sayBurn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *beside) report(out io.Writer) {
+	t := table.NewWriter()
+	t.SetOutputMirror(out)
+	t.AppendHeader(table.Row{"point reads", "count", "median µs", "p90 µs", "p99 µs", "highest µs", "p99 times", "goal", "processors", "p99 of waiting for one µs"})
+	idle := b.rows[0].latency.ValueAtQuantile(99)
+	for i, r := range b.rows {
+		times, goal := "", ""
+		if i > 0 {
+			times = fmt.Sprintf("%.2f", float64(r.latency.ValueAtQuantile(99))/float64(idle))
+		}
+		if i == 1 {
+			goal = fmt.Sprint(readGoal)
+		}
+		l := r.latency
+		t.AppendRow(table.Row{r.name, l.TotalCount(), l.ValueAtQuantile(50), l.ValueAtQuantile(90), l.ValueAtQuantile(99), l.Max(), times, goal,
+			fmt.Sprintf("%.2f", r.processors), r.queued})
+	}
+	t.RenderMarkdown()
 }
 
 func smallKey(n int) []byte { return fmt.Appendf(nil, "small-%06d", n) }

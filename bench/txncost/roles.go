@@ -13,7 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 // Servers and writer of -what large are this program again, with a role: so each has memory of its own.
@@ -21,6 +24,12 @@ const (
 	roleVariable = "TXNCOST_ROLE"
 	roleServers  = "servers"
 	roleWriter   = "writer"
+	roleBurner   = "burner"
+
+	// What servers and burners are told, a line each: to say how long goroutines have waited for a processor since they were asked last, and
+	// to compute, with as many processors as the number that follows.
+	sayLook = "look"
+	sayBurn = "burn"
 )
 
 // actor is a process with a role.
@@ -29,8 +38,10 @@ type actor struct {
 	in      io.WriteCloser
 	out     *bufio.Reader
 	waiting sync.Once
-	said    string
-	err     error
+	// atEnd is the processor time that it used until its end, in nanoseconds; 0 before.
+	atEnd atomic.Int64
+	said  string
+	err   error
 }
 
 // begin starts one. It ends when end is called, at the latest.
@@ -59,14 +70,37 @@ func (a *actor) line() (string, error) {
 	return strings.TrimSpace(s), err
 }
 
+// tell tells it a line.
+func (a *actor) tell(format string, arguments ...any) error {
+	_, err := fmt.Fprintf(a.in, format+"\n", arguments...)
+	return err
+}
+
+// queued asks servers how long goroutines have waited for a processor since they were asked last.
+func (a *actor) queued() (string, error) {
+	if err := a.tell(sayLook); err != nil {
+		return "", err
+	}
+	return a.line()
+}
+
 // wait waits for its end, and keeps what it printed.
 func (a *actor) wait() error {
 	a.waiting.Do(func() {
 		said, err := io.ReadAll(a.out)
 		a.said = strings.TrimSpace(string(said))
 		a.err = errors.Join(err, a.command.Wait())
+		a.atEnd.Store(int64(a.command.ProcessState.UserTime() + a.command.ProcessState.SystemTime()))
 	})
 	return a.err
+}
+
+// used is the processor time that it has used so far; 0: unknown.
+func (a *actor) used() time.Duration {
+	if t := a.atEnd.Load(); t != 0 {
+		return time.Duration(t)
+	}
+	return processorTime(a.command.Process.Pid)
 }
 
 // rest has it end, and returns what it printed last.
@@ -89,13 +123,17 @@ func play(ctx context.Context, role string) error {
 	var err error
 	switch parts[0] {
 	case roleServers:
+		embedded.TuneCollector()
 		var c *cluster
 		if c, err = start(ctx, parts[1], 0); err != nil {
 			return err
 		}
 		fmt.Println(c.Endpoints()[0])
-		_, _ = io.Copy(io.Discard, os.Stdin) // until nobody wants it any more
+		obey()
 		c.close()
+	case roleBurner:
+		obey()
+		return nil
 	case roleWriter:
 		var n int
 		if n, err = strconv.Atoi(parts[2]); err == nil {
@@ -105,6 +143,25 @@ func play(ctx context.Context, role string) error {
 	stop()
 	fmt.Println(&m)
 	return err
+}
+
+// obey does what it is told, until nobody wants it any more.
+func obey() {
+	var q queueing
+	stop := func() {}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		switch word {
+		case sayLook:
+			fmt.Println(q.look().Microseconds())
+		case sayBurn:
+			stop()
+			processors, _ := strconv.ParseFloat(rest, 64)
+			stop = burn(processors)
+		}
+	}
+	stop()
 }
 
 // memory is the most that this process has used.

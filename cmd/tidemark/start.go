@@ -176,7 +176,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	tuneCollector()
+	embedded.TuneCollector()
 	var clock hlc.Physical // nil is the system's
 	if f.clockOffsetFile != "" {
 		offset := newOffsetClock(f.clockOffsetFile, logger)

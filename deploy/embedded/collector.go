@@ -1,4 +1,4 @@
-package main
+package embedded
 
 import (
 	"os"
@@ -18,8 +18,9 @@ const (
 	smallestChangeOfPercent    uint = 10
 )
 
-// tuneCollector sets the garbage collector for a server, unless the operator has: see GOGC in the documentation of Go.
-func tuneCollector() {
+// TuneCollector sets the garbage collector up for a process that does little else than run servers, unless its environment has
+// (GOGC: see the documentation of Go). Call it once.
+func TuneCollector() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
