@@ -9,6 +9,9 @@
 //	Log    WAL on, synced   small memtables, so that WAL files are reused early   bytewise keys
 //	State  WAL off          64 MiB memtables, bloom filters on key prefixes       cockroachkvs keys
 //
+// Requests that need no disk do not wait for those that do: the WAL is synced by the kernel's asynchronous I/O where there is one
+// (diskSync), and flushes and compactions rest now and then (piece).
+//
 // # When the disk is full
 //
 // All writes go through a guard in the filesystem. One that meets "no space left on device" waits inside the guard and

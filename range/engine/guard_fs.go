@@ -215,7 +215,7 @@ func (f *guardFile) SyncData() error {
 		return f.sync(f.File.SyncData)
 	}
 	start := time.Now()
-	err := f.sync(f.File.SyncData)
+	err := f.sync(func() error { return f.g.disk.sync(f.File) })
 	f.g.walSyncSeconds.Observe(time.Since(start).Seconds())
 	return err
 }
