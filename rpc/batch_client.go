@@ -264,7 +264,7 @@ func (s *clientStream) hasRoomLocked(size int) bool {
 // submitted releases the lock. If the request could not be added because the stream has just ended, the call's failure is on its way.
 func (s *clientStream) submitted(c *call, err error) error {
 	if err == nil || errors.Is(err, errOutboxClosed) {
-		s.out.unlock(s.inFlight <= directCallers)
+		s.out.unlock(s.inFlight <= directCallers || s.out.quietLocked())
 		return nil
 	}
 	s.leaveLocked(c.id)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -258,4 +259,42 @@ func TestRequestsWithoutALane(t *testing.T) {
 			t.Error("there is a lane")
 		}
 	}
+}
+
+// A lane that was quiet is written to by whoever has a message, and one that was not is left to the outbox's goroutine.
+func TestQuietLaneIsWrittenToAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		o := newOutbox() // its goroutine does not run
+		o.mu.stream = &laneSender{conn: conn}
+		send := func(direct bool) uint64 {
+			o.mu.Lock()
+			before := o.mu.sent
+			r := get("key")
+			if _, err := o.addLocked(tagRequests, r, r.SizeVT()); err != nil {
+				t.Fatal(err)
+			}
+			o.unlock(direct || o.quietLocked())
+			return o.mu.sent - before
+		}
+		for _, step := range []struct {
+			after  time.Duration
+			direct bool
+			want   uint64
+		}{{0, false, 0}, {time.Second, false, 0}, {0, true, 1}, {0, false, 0}, {directPause - 1, false, 0}, {1, false, 1}, {0, false, 0}} {
+			time.Sleep(step.after)
+			if got := send(step.direct); got != step.want {
+				t.Fatalf("%+v: %d messages", step, got)
+			}
+		}
+	})
 }

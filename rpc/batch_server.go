@@ -288,7 +288,7 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 		_, err = ss.out.addLocked(tagResponses, r, size)
 	}
 	ss.signalRoomLocked()
-	ss.out.unlock(len(ss.inFlight) <= directReplies && (ss.working == nil || len(ss.inFlight) == 0))
+	ss.out.unlock(len(ss.inFlight) == 0 || (ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.quietLocked())))
 	if err != nil && !errors.Is(err, errOutboxClosed) {
 		ss.failed(r.Id, err)
 	}
@@ -307,7 +307,7 @@ func (ss *serverStream) letGo(self *reader) {
 	if ss.working == self {
 		ss.working = nil
 	}
-	ss.out.unlock(len(ss.inFlight) <= directReplies)
+	ss.out.unlock(len(ss.inFlight) <= directReplies || ss.out.quietLocked())
 }
 
 // failed reports a reply that could not be sent: a mistake of the caller.

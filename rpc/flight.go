@@ -74,6 +74,6 @@ func (b *BatchConn) Submit(f *Flight, numbers []int, requests []*kvpb.Request) (
 		c.chunk = chunk
 		taken++
 	}
-	s.out.unlock(taken > 0 && s.inFlight-taken < directCallers)
+	s.out.unlock(taken > 0 && (s.inFlight-taken < directCallers || s.out.quietLocked()))
 	return taken, nil
 }

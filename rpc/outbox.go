@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/mem"
 )
@@ -64,8 +65,9 @@ type outbox struct {
 		tail []byte
 		// frame is what the goroutine in SendMsg uses.
 		frame frame
-		// sent counts messages.
+		// sent counts messages; last is when the last one was, on a lane.
 		sent uint64
+		last time.Time
 	}
 }
 
@@ -273,6 +275,12 @@ func (o *outbox) unlock(direct bool) {
 	}
 }
 
+// quietLocked says that a message is worth sending at once, however many others may come: there is a lane, on which a message costs
+// one system call, and there was none just before.
+func (o *outbox) quietLocked() bool {
+	return !o.mu.last.IsZero() && time.Since(o.mu.last) >= directPause
+}
+
 func (o *outbox) signal() {
 	select {
 	case o.wake <- struct{}{}:
@@ -292,12 +300,16 @@ func (o *outbox) sendLocked(direct bool) {
 	stream := o.mu.stream
 	o.mu.Unlock()
 	done, err := true, error(nil)
-	if lane, ok := stream.(*laneSender); ok && direct {
+	lane, onLane := stream.(*laneSender)
+	if onLane && direct {
 		done, err = lane.trySend(frame)
 	} else {
 		err = stream.SendMsg(frame)
 	}
 	o.mu.Lock()
+	if onLane {
+		o.mu.last = time.Now()
+	}
 	o.mu.sending = false
 	o.mu.partial = !done
 	clear(frame.chunks)

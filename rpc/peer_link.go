@@ -26,8 +26,8 @@ const (
 	reopenCap  = time.Second
 	// missingAfter is for how long a peer may be out of reach before the log says so: while servers start and restart it is normal.
 	missingAfter = 10 * time.Second
-	// directPause is how long a link must have been quiet for a message to be sent by the caller of Send at once. If there was one
-	// just before, others are about to follow, and go together.
+	// directPause is how long a link, or a client's lane, must have been quiet for a message to be sent by whoever has it at once. If there
+	// was one just before, others are about to follow, and go together.
 	directPause = 50 * time.Microsecond
 )
 
