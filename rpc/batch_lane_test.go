@@ -230,7 +230,7 @@ func TestSlowWorkOnALane(t *testing.T) {
 		}
 		var slow sync.WaitGroup
 		for range maxBehind - 1 {
-			slow.Go(func() { mustEcho(t, conn, "slow") })
+			slow.Go(func() { mustEcho(t, conn, "slow 1") })
 			synctest.Wait()
 		}
 		for range 10 {

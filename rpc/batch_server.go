@@ -167,6 +167,10 @@ type serverStream struct {
 	// working is the reader that works on a message of several requests: the answers to them gather meanwhile, as far as nobody
 	// takes them off to send them, and it sends them when it is done.
 	working *reader
+	// few: it is a message of few requests, with ids from low to high. The answers to them wait for the last, without anybody being woken
+	// to send them before.
+	few       bool
+	low, high uint64
 }
 
 // serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what has been read
@@ -182,7 +186,7 @@ func (ss *serverStream) serve(from source, batch *kvpb.BatchRequest, self *reade
 			if work != nil {
 				several := len(batch.Requests) > 1
 				if several {
-					ss.gather(self)
+					ss.gather(self, batch.Requests)
 				}
 				on := ss.readers.do(self, work)
 				if several {
@@ -288,17 +292,37 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 		_, err = ss.out.addLocked(tagResponses, r, size)
 	}
 	ss.signalRoomLocked()
+	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high && err == nil {
+		ss.out.mu.Unlock()
+		return
+	}
 	ss.out.unlock(len(ss.inFlight) == 0 || (ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.quietLocked())))
 	if err != nil && !errors.Is(err, errOutboxClosed) {
 		ss.failed(r.Id, err)
 	}
 }
 
-// gather has the answers that come while the reader works on a message wait for each other, unless the stream's goroutine is quicker.
-func (ss *serverStream) gather(self *reader) {
+// gather has the answers that come while the reader works on a message wait for each other, unless the stream's goroutine is quicker. It is not
+// woken for those to a message of few requests, unless their work takes long (relief.look).
+func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
 	ss.out.mu.Lock()
+	defer ss.out.mu.Unlock()
 	ss.working = self
+	if ss.few = len(requests) <= fewRequests; !ss.few {
+		return
+	}
+	ss.low, ss.high = requests[0].Id, requests[0].Id
+	for _, q := range requests[1:] {
+		ss.low, ss.high = min(ss.low, q.Id), max(ss.high, q.Id)
+	}
+}
+
+// waitNoLonger has the answers that have gathered sent, and those to come.
+func (ss *serverStream) waitNoLonger() {
+	ss.out.mu.Lock()
+	ss.few = false
 	ss.out.mu.Unlock()
+	ss.out.signal()
 }
 
 // letGo ends that, and sends what has gathered.
@@ -318,6 +342,9 @@ func (ss *serverStream) failed(id uint64, err error) {
 
 // directReplies is up to how many requests in flight, after it, a response is sent at once by whoever replies.
 const directReplies = 1
+
+// fewRequests is up to how many requests of a message are answered together. They mostly are one caller's, who waits for all of them.
+const fewRequests = 4
 
 // hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that one large request passes.
 func (ss *serverStream) hasRoomLocked() bool {

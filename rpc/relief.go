@@ -114,6 +114,9 @@ func (r *relief) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	busy := r.mu.current.piece != nil
+	if busy {
+		r.stream.waitNoLonger()
+	}
 	switch {
 	case r.mu.closed:
 		r.mu.watching = false

@@ -67,6 +67,45 @@ func slowServer(t *testing.T, n network, gate <-chan struct{}) (taken func() []s
 		func() int { mu.Lock(); defer mu.Unlock(); return works - int(finished.Load()) }
 }
 
+// The answers to a message of few requests wait for each other, but not for one that takes long.
+func TestSlowWorkDoesNotKeepAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{memnet.New()}
+		gate := make(chan struct{})
+		slowServer(t, n, gate)
+		stream, end := openStream(t, mustConn(t, n.dialer(t, "c"), "s:1"))
+		defer end()
+		m := &kvpb.BatchRequest{Hello: hello(1, 1)}
+		for i, key := range []string{"a", "slow 1", "b"} {
+			r := get(key)
+			r.Id = uint64(i + 1)
+			m.Requests = append(m.Requests, r)
+		}
+		if err := stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		receive := func() {
+			t.Helper()
+			m, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range m.Responses {
+				got += 1 << r.Id
+			}
+		}
+		for got != 0b1010 {
+			receive()
+		}
+		close(gate)
+		receive()
+		if got != 0b1110 {
+			t.Fatalf("answers %b", got)
+		}
+	})
+}
+
 // A request whose work takes long holds up neither the others of its message nor the messages behind it.
 func TestSlowWorkHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
