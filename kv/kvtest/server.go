@@ -118,24 +118,42 @@ func (s *server) close(process *embedded.Server) error {
 
 // Kill takes the power from a server. Of what was written and not synced each block survives with a probability, in percent.
 // Nothing happens if it is down.
-func (c *Cluster) Kill(server, unsyncedPercent int) {
-	s := c.servers[server]
-	process := s.process.Swap(nil)
-	if process == nil {
-		return
+func (c *Cluster) Kill(server, unsyncedPercent int) { c.KillAll(unsyncedPercent, server) }
+
+// KillAll is Kill for several servers, at the same moment: none of them does anything more after another's end. (To kill them one by one takes
+// as long as what their disks are doing, and meanwhile the others go on.)
+func (c *Cluster) KillAll(unsyncedPercent int, servers ...int) {
+	ended := make(map[*server]*embedded.Server)
+	// The network first: what was said until now was true on the disks that are copied afterwards.
+	for _, i := range servers {
+		s := c.servers[i]
+		process := s.process.Swap(nil)
+		if process == nil {
+			continue
+		}
+		ended[s] = process
+		if l := s.life.Load(); l != nil {
+			l.over.Store(true)
+		}
+		c.network.Isolate(s.host, memnet.Break)
+		c.network.DropHost(s.host)
+		s.paused.Store(false)
 	}
-	// The network first: what was said until now was true on the disk that is copied afterwards.
-	if l := s.life.Load(); l != nil {
-		l.over.Store(true)
+	for _, i := range servers {
+		if s := c.servers[i]; ended[s] != nil {
+			s.disk.crash(unsyncedPercent, c.random())
+		}
 	}
-	c.network.Isolate(s.host, memnet.Break)
-	c.network.DropHost(s.host)
-	s.paused.Store(false)
-	s.disk.crash(unsyncedPercent, c.random())
-	// What the former process finds wrong with the world that was taken from it is of no interest.
-	s.clock.pause(false)
-	_ = s.close(process)
-	s.follow()
+	for _, i := range servers {
+		s := c.servers[i]
+		if ended[s] == nil {
+			continue
+		}
+		// What the former process finds wrong with the world that was taken from it is of no interest.
+		s.clock.pause(false)
+		_ = s.close(ended[s])
+		s.follow()
+	}
 }
 
 // follow gives the server's host in the network what was done to the server.

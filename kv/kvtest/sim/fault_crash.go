@@ -24,7 +24,7 @@ func (f crash) Begin(w *World) (string, func() string) {
 	if !ok {
 		return absent(f.Server)
 	}
-	w.kill(server, f.Unsynced)
+	w.kill(f.Unsynced, server)
 	return fmt.Sprintf("server %d crashed", server), func() string {
 		w.start(server)
 		return fmt.Sprintf("server %d started", server)
@@ -43,9 +43,11 @@ var _ = register("power-cut", 2, 3*time.Second, func(d *Dice) powerCut {
 
 // Begin implements Effect.
 func (f powerCut) Begin(w *World) (string, func() string) {
-	for i := range w.Cluster.Servers() {
-		w.kill(i, f.Unsynced)
+	all := make([]int, w.Cluster.Servers())
+	for i := range all {
+		all[i] = i
 	}
+	w.kill(f.Unsynced, all...)
 	return "all servers crashed", func() string {
 		for i := range w.Cluster.Servers() {
 			time.Sleep(f.Apart)
@@ -78,15 +80,17 @@ func (f stop) Begin(w *World) (string, func() string) {
 	}
 }
 
-// kill takes the power from a server.
-func (w *World) kill(server, unsynced int) {
+// kill takes the power from servers, at the same moment.
+func (w *World) kill(unsynced int, servers ...int) {
 	w.power <- struct{}{}
 	defer func() { <-w.power }()
-	w.checkHealthy(server)
-	if w.Cluster.Process(server) != nil {
-		w.count("crashes")
+	for _, server := range servers {
+		w.checkHealthy(server)
+		if w.Cluster.Process(server) != nil {
+			w.count("crashes")
+		}
 	}
-	w.Cluster.Kill(server, unsynced)
+	w.Cluster.KillAll(unsynced, servers...)
 }
 
 // start starts a server that is down. One whose disk is made to fail may refuse to start, and stays down until the disk is mended.

@@ -80,7 +80,7 @@ func (f diskError) Begin(w *World) (string, func() string) {
 			w.start(server)
 			did = "it did not start, and is started again"
 		case w.failedByDisk(server):
-			w.kill(server, 50)
+			w.kill(50, server)
 			w.start(server)
 			did = "it had failed, and started again"
 		}

@@ -43,7 +43,7 @@ func (f voterCrash) Begin(w *World) (string, func() string) {
 		w.Cluster.Isolate(v.candidate, mode(silent))
 		defer w.Cluster.Rejoin(v.candidate)
 		time.Sleep(f.Delay)
-		w.kill(v.voter, f.Unsynced)
+		w.kill(f.Unsynced, v.voter)
 		select {
 		case <-ended:
 			w.start(v.voter)

@@ -23,7 +23,7 @@ func (f wipe) Begin(w *World) (string, func() string) {
 	if !ok || !w.mayWipe(server) {
 		return absent(f.Server)
 	}
-	w.kill(server, 0)
+	w.kill(0, server)
 	if err := w.Cluster.Wipe(server); err != nil {
 		w.Violation("wiping server %d: %v", server, err)
 	}
