@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/history"
 	"github.com/tidemarkdb/tidemark/bench/proof"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -82,6 +83,11 @@ func Run(t testing.TB, c Config) Report {
 		w.Run.Replicas = 1
 	}
 	stopWatching := watchElections(w, shape.electionTimeout())
+	// They are opened before all others, so that "client-1" of a fault is the first of them.
+	var clients []*kv.Client
+	for range shape.clients() {
+		clients = append(clients, w.Cluster.Client(t))
+	}
 	ctx := context.Background()
 	for _, load := range shape.workloads {
 		setup, cancel := context.WithTimeout(ctx, recovery)
@@ -98,7 +104,7 @@ func Run(t testing.TB, c Config) Report {
 		t.Fatalf("setting %s up: %v", routesName, err)
 	}
 	w.Pace = shape.pace(c.Schedule, w.Elapsed())
-	stopLoad := drive(t, w, shape.workloads, random)
+	stopLoad := drive(w, shape.workloads, clients, random)
 	loseWay := rand.New(rand.NewPCG(c.Schedule.Seed, 3))
 	w.background(func(done <-chan struct{}) { lost.drive(done, loseWay) })
 	w.play(c.Schedule, &counters)
@@ -121,14 +127,15 @@ func Run(t testing.TB, c Config) Report {
 	}
 }
 
-// drive starts the clients.
-func drive(t testing.TB, w *World, workloads []proof.Workload, random *rand.Rand) (stop func()) {
+// drive starts the workloads, each client's in a goroutine of its own.
+func drive(w *World, workloads []proof.Workload, clients []*kv.Client, random *rand.Rand) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, load := range workloads {
 		for i := range load.Clients() {
 			source := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-			client := w.Cluster.Client(t)
+			client := clients[0]
+			clients = clients[1:]
 			running.Go(func() { load.Drive(ctx, w.Run, i, client, source) })
 		}
 	}
