@@ -53,3 +53,28 @@ func TestBrokenAndWipedDisk(t *testing.T) {
 		}
 	})
 }
+
+// A power cut is one moment for all servers: what none of them had synced, none of them has afterwards, however long their disks are busy.
+func TestKillAllIsOneMoment(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Latency: latency})
+		ks := create(t, c.Client(t), "things", kv.Range())
+		put(t, ks, "k", "synced")
+		// Who waits for the first disk gives the others time.
+		for i, takes := range []time.Duration{20 * time.Second, 2 * time.Second, 2 * time.Second} {
+			c.Disk(i).SetSyncDelay(takes)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := ks.Put(ctx, []byte("k"), []byte("not synced")); !errors.Is(err, kv.ErrOutcomeUnknown) {
+			t.Fatalf("a put that no disk has synced: %v", err)
+		}
+		c.KillAll(0, 0, 1, 2)
+		for i := range c.Servers() {
+			c.Disk(i).SetSyncDelay(0)
+			start(t, c, i)
+		}
+		ready(t, c)
+		mustHold(t, ks, "k", "synced")
+	})
+}

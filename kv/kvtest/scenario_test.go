@@ -194,9 +194,7 @@ func TestPowerLossOfAllServers(t *testing.T) {
 					for i := range 50 {
 						put(t, ks, fmt.Sprint(i), fmt.Sprint(round))
 					}
-					for i := range c.Servers() {
-						c.Kill(i, percent)
-					}
+					c.KillAll(percent, 0, 1, 2, 3, 4, 5)
 					for i := range c.Servers() {
 						start(t, c, i)
 					}
