@@ -16,10 +16,13 @@ import (
 type Duties struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
-	// Dwell is how long half of the transactions rest at most before they commit, so that what others commit meanwhile comes after their
-	// reading, and before their own commit.
+	// Dwell is how long most of those that go rest at most before they commit, so that what others commit meanwhile comes after their reading,
+	// and before their own commit. They say nothing meanwhile: a node whose clock is behind does not learn of later timestamps from them.
 	Dwell time.Duration
 }
+
+// rush is for how long most clients go for the same group.
+const rush = time.Second
 
 // Name implements Transactions.
 func (*Duties) Name() string { return "duties" }
@@ -65,30 +68,40 @@ func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor,
 	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
 		attempt, cancel := patience(ctx, random)
 		group, scan := random.IntN(d.Groups), random.IntN(2) == 0
-		if random.IntN(3) == 0 {
+		if random.IntN(4) > 0 {
+			group = int(run.Elapsed()/rush) % d.Groups
+		}
+		if random.IntN(6) == 0 {
 			run.Count("duties read", d.look(attempt, run, db, group, scan))
 		} else {
 			own := d.key(group, random.IntN(d.Size))
-			again, dwell := random.IntN(2) == 0, time.Duration(random.IntN(2)*random.IntN(int(d.Dwell)+1))
-			_, err := db.Update(attempt, func(tx Tx) error {
-				keys, err := d.onDuty(attempt, tx, group, scan)
-				switch {
-				case err != nil:
-				case len(keys) == 0:
-					keys, err = []string{own}, tx.Put([]byte(own), fmt.Appendf(nil, "%d.%d", number, n))
-				default:
-					err = tx.Delete([]byte(keys[0]))
-					keys = keys[1:]
-				}
-				if err == nil && dwell > 0 {
-					pause(attempt, dwell)
-				}
-				if err != nil || !again {
+			again, dwell := random.IntN(2) == 0, time.Duration(0)
+			if random.IntN(4) > 0 {
+				dwell = time.Duration(random.Int64N(int64(d.Dwell) + 1))
+			}
+			var found []string
+			at, err := db.Update(attempt, func(tx Tx) (err error) {
+				if found, err = d.onDuty(attempt, tx, group, scan); err != nil {
 					return err
 				}
-				return d.lookAgain(attempt, run, tx, group, keys)
+				left := []string{own}
+				if len(found) == 0 {
+					err = tx.Put([]byte(own), fmt.Appendf(nil, "%d.%d", number, n))
+				} else {
+					left, err = found[1:], tx.Delete([]byte(found[0]))
+				}
+				if err == nil && again {
+					err = d.lookAgain(attempt, run, tx, group, left)
+				}
+				if err == nil && len(found) == 0 {
+					pause(attempt, dwell)
+				}
+				return err
 			})
 			run.Count("duty", err)
+			if err == nil && len(found) > 1 {
+				run.Violation("duties: %d of a group are on duty, a transaction that committed at %v has found: %q", len(found), at, found)
+			}
 		}
 		cancel()
 	}

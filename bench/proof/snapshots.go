@@ -77,12 +77,22 @@ func (s *Snapshots) Drive(ctx context.Context, run *Run, number int, db Transact
 		value string
 	}
 	var earlier []old
+	keep := func(o old) {
+		if earlier = append(earlier, o); len(earlier) > 16 {
+			earlier = earlier[1:]
+		}
+	}
 	for n := 0; run.Rest(ctx, random, s.Pause); n++ {
 		attempt, cancel := patience(ctx, random)
 		group, scan := random.IntN(s.Groups), random.IntN(2) == 0
 		switch kind := random.IntN(3); {
 		case kind == 0:
-			run.Count("snapshot write", s.write(attempt, run, db, group, fmt.Sprintf("%d.%d", number, n)))
+			value := fmt.Sprintf("%d.%d", number, n)
+			at, err := s.write(attempt, run, db, group, value)
+			run.Count("snapshot write", err)
+			if !at.IsZero() {
+				keep(old{group, at, value})
+			}
 		case kind == 1 && len(earlier) > 0:
 			o := earlier[random.IntN(len(earlier))]
 			run.Count("snapshot again", s.again(attempt, run, db, o.group, o.at, o.value, scan))
@@ -90,16 +100,15 @@ func (s *Snapshots) Drive(ctx context.Context, run *Run, number int, db Transact
 			at, value, err := s.look(attempt, run, db, group, scan)
 			run.Count("snapshot", err)
 			if err == nil {
-				if earlier = append(earlier, old{group, at, value}); len(earlier) > 16 {
-					earlier = earlier[1:]
-				}
+				keep(old{group, at, value})
 			}
 		}
 		cancel()
 	}
 }
 
-func (s *Snapshots) write(ctx context.Context, run *Run, db Transactor, group int, value string) error {
+// write writes a group, and looks at what it did. It returns the timestamp of the commit if that was acknowledged, also with an error.
+func (s *Snapshots) write(ctx context.Context, run *Run, db Transactor, group int, value string) (kv.Timestamp, error) {
 	floor := s.newest[group].known()
 	at, err := db.Update(ctx, func(tx Tx) error {
 		for i := range s.Size {
@@ -110,26 +119,26 @@ func (s *Snapshots) write(ctx context.Context, run *Run, db Transactor, group in
 		return nil
 	})
 	if err != nil {
-		return err
+		return kv.Timestamp{}, err
 	}
 	if err := s.newest[group].wrote(floor, at); err != nil {
 		run.Violation("snapshots: %v", err)
 	}
 	s.commits.remember(value, at)
 	if err := s.again(ctx, run, db, group, at, value, true); err != nil {
-		return err
+		return at, err
 	}
 	var below []string
 	if err := db.ViewAt(ctx, at.Prev(), func(tx Tx) (err error) {
 		below, err = s.values(ctx, tx, group, false)
 		return err
 	}); err != nil {
-		return err
+		return at, err
 	}
 	if !whole(below) || below[0] == value {
 		run.Violation("snapshots: directly below the commit of %s at %v the group has %q", value, at, below)
 	}
-	return nil
+	return at, nil
 }
 
 // look reads a group twice in one transaction.

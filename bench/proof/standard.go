@@ -132,7 +132,7 @@ func StandardTransactions(claim isolation.Options) []Transactions {
 	return []Transactions{
 		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond},
 		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond},
-		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Dwell: 40 * time.Millisecond},
+		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Dwell: 100 * time.Millisecond},
 		&Inserts{Strict: claim.Level == isolation.StrictSerialisable, Age: 10 * time.Second, Parallel: 6, Pause: 300 * time.Millisecond,
 			ReadPause: 100 * time.Millisecond},
 		&Dependencies{Keys: 8, Age: 10 * time.Second, Parallel: 6, Pause: 150 * time.Millisecond, Claim: claim},
