@@ -53,6 +53,16 @@ func (d *Dice) Host() string {
 	return fmt.Sprintf("server-%d", d.IntN(d.Servers))
 }
 
+// SomeClients draws each client with even chances.
+func (d *Dice) SomeClients() (some []int) {
+	for i := range d.Clients {
+		if d.IntN(2) == 0 {
+			some = append(some, i+1)
+		}
+	}
+	return some
+}
+
 // Between draws a duration in whole milliseconds.
 func (d *Dice) Between(low, high time.Duration) time.Duration {
 	if high <= low {

@@ -68,11 +68,7 @@ type leaderApart struct {
 
 var leadersApart = register("leader-apart", 10, 12*time.Second, func(d *Dice) leaderApart {
 	f := leaderApart{Server: d.Leader(), Mode: d.Mode()}
-	for i := range d.Clients {
-		if d.IntN(2) == 0 {
-			f.Clients = append(f.Clients, i+1)
-		}
-	}
+	f.Clients = d.SomeClients()
 	return f
 })
 

@@ -154,7 +154,13 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	bulk := s.workloads[len(s.workloads)-1]
 	s.workloads, s.perSecond = nil, 0
 	possible := proof.SDKTransactions()
-	for _, kind := range random.Perm(len(transactional))[:2] {
+	s.alone = random.IntN(3) == 0
+	kinds := random.Perm(len(transactional))
+	if duties := slices.Index(transactional, "duties"); s.alone && random.IntN(2) == 0 {
+		// What is written below a refresh needs clocks that differ, and write skew to be seen.
+		kinds = append([]int{duties}, slices.DeleteFunc(kinds, func(n int) bool { return n == duties })...)
+	}
+	for _, kind := range kinds[:2] {
 		var names []string
 		for _, w := range possible {
 			if strings.HasSuffix(w.Name(), transactional[kind]) {
@@ -166,7 +172,6 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		s.add(proof.Standard(), timeless[random.IntN(len(timeless))])
 	}
-	s.alone = random.IntN(3) == 0
 	s.workloads = append(s.workloads, bulk)
 }
 

@@ -140,14 +140,21 @@ func blackout(d *Dice, at time.Duration) (faults []Fault) {
 }
 
 // undecided is all servers that lose their power, and what is not synced, while their disks take long: most transactions are then between
-// two syncs, and what has been promised is only what is on the disks. They are away for longer than a transaction may be silent, so that others may
-// decide what its own client knows the outcome of.
+// two syncs, and what has been promised is only what is on the disks. Some clients are away until long after the servers are back: what these know
+// the outcome of, others decide, by what is left of it.
 func undecided(d *Dice, at time.Duration) (faults []Fault) {
-	takes := d.Between(30*time.Millisecond, 150*time.Millisecond)
+	takes := d.Between(100*time.Millisecond, 400*time.Millisecond)
+	if d.Hasty {
+		takes /= 3 // or nobody would lead for long
+	}
 	for i := range d.Servers {
 		faults = append(faults, fault(at, 3*time.Second, slowDisk{Target(fmt.Sprint(i)), takes}))
 	}
-	return append(faults, fault(at+d.Between(time.Second, 2*time.Second), d.Between(3*time.Second, 5*time.Second), powerCut{0, 0}))
+	cut := fault(at+d.Between(time.Second, 2*time.Second), d.Between(200*time.Millisecond, 3*time.Second), powerCut{0, 0})
+	gone := clientsAway.at(d, cut.At)
+	// An election, and what a client may be silent for, and some.
+	gone.For = cut.For + d.Between(8*time.Second, 12*time.Second)
+	return append(faults, cut, gone)
 }
 
 // straggler is a server that is away for so long that it needs snapshots, and loses its power when it has just got them; then another does.
