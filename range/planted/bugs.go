@@ -45,11 +45,12 @@ const (
 
 	// RefreshSkipped: a transaction commits at a later timestamp than it read at, and does not look whether what it read is still so.
 	RefreshSkipped Bug = "refresh_skipped"
-	// RefreshNotRecorded: a refresh leaves no trace, neither in the timestamp cache nor in the clock, so that others may write at or below it.
+	// RefreshNotRecorded: a refresh leaves no trace, neither in the timestamp cache nor, by its own timestamp or that of its session, in the
+	// clock, so that others may write at or below it.
 	RefreshNotRecorded Bug = "refresh_not_recorded"
 	// RecordRevived: a heartbeat that comes when its transaction has been aborted makes a new record.
 	RecordRevived Bug = "record_revived"
-	// DecisionNotDurable: a commit is answered, and locks are resolved, before the record is.
+	// DecisionNotDurable: a commit is answered, and locks are resolved, while the record is still on its way to be durable.
 	DecisionNotDurable Bug = "decision_not_durable"
 	// CommitBelowPrepare: the commit timestamp is that of the last partition that prepared, and not the highest.
 	CommitBelowPrepare Bug = "commit_below_prepare"

@@ -116,14 +116,14 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	if context != nil && rd.observed.IsZero() {
 		rd.observed = rd.chosen
 	}
+	if planted.Active == planted.RefreshNotRecorded && rd.command == commandRefresh {
+		return r.checkThreshold(rd, rd.at) // the clock would be brought above the refresh by its session alone
+	}
 	if !r.checkAhead(rd.session, rd.chosen) {
 		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
 			r.id, rd.session)
 	}
 	if !rd.at.IsZero() {
-		if planted.Active == planted.RefreshNotRecorded && rd.command == commandRefresh {
-			return r.checkThreshold(rd, rd.at)
-		}
 		if !r.checkAhead(rd.at, rd.chosen) {
 			return newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, "partition %s: it cannot be read at %s yet, the clock stands at %s", r.id, rd.at, rd.chosen)
 		}
