@@ -3,6 +3,7 @@ package kv
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"iter"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -77,6 +78,9 @@ func (c *Client) attemptTxn(t *coordinator.Transaction, err error, o txnOptions,
 		volatile: volatile,
 	}, nil
 }
+
+// ID names the attempt as errors do (Error.Transaction), and `tidemark debug txns`: 32 hexadecimal digits.
+func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 
 // Again begins another attempt of a transaction that has ended, as old as the first one: in conflicts over locks the older transaction wins,
 // so an attempt succeeds at last.

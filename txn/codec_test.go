@@ -41,6 +41,7 @@ func sampleRecords() []Record {
 		{Begun: i.Begun, Started: i.Started, Timestamp: ts(99)},
 		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next(), Heard: 5,
 			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")}, {Key: make([]byte, keys.MaxKeySize)}}},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7), Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_COMMITTED, Waits: true, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next()},
 	}
@@ -140,8 +141,9 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(2, func(r *Record) { r.Finished = r.Started }), "not after it started"},
 		{record(2, func(r *Record) { r.Participants = []Participant{{}} }), "the key is empty"},
 		{record(2, func(r *Record) { r.Participants = []Participant{{Key: make([]byte, keys.MaxKeySize+1)}} }), "malformed participant's key"},
-		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
-		{record(3, func(r *Record) { r.Reason = 4 }), "unknown reason 4"},
+		{record(4, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
+		{record(4, func(r *Record) { r.Reason = 4 }), "unknown reason 4"},
+		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_ABANDONED }), "yet by somebody"},
 		{record(3, func(r *Record) { r.Timestamp = ts(1) }), "aborted, and yet with a timestamp"},
 		{append(bytes.TrimSuffix(record(0, func(*Record) {}), []byte{0}), 0xff, 0xff, 0xff, 0xff, 0x0f), "participants in 0 bytes"},
 	} {

@@ -36,16 +36,17 @@ type Refusal struct {
 	Code kvpb.ErrorCode
 	// Message is a sentence for people.
 	Message string
-	// Timestamp goes with TRANSACTION_PUSHED, Reason with TRANSACTION_ABORTED.
+	// Timestamp goes with TRANSACTION_PUSHED, Reason and Wounder with TRANSACTION_ABORTED.
 	Timestamp hlc.Timestamp
 	Reason    kvpb.AbortReason
+	Wounder   ID
 }
 
 // Proto is the wire form.
 func (r *Refusal) Proto() *kvpb.Error {
 	e := &kvpb.Error{Code: r.Code, Message: r.Message, Timestamp: rpc.ToTimestamp(r.Timestamp)}
 	if r.Reason != kvpb.AbortReason_NO_REASON {
-		e.Conflict = &kvpb.Conflict{Reason: r.Reason}
+		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes()}
 	}
 	return e
 }
@@ -58,7 +59,7 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record.Decided():
 		if e.Commit && record.State == kvpb.TransactionState_ABORTED {
 			return Decision{Refused: &Refusal{
-				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason,
+				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason, Wounder: record.Wounder,
 				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID, because(record.Reason)),
 			}}
 		}
@@ -122,7 +123,9 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
 	case q.Kind == kvpb.PushRequest_ABORT && Older(q.PusherBegun, q.Pusher, i.Begun, i.ID):
-		return decided(finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil))
+		next := finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil)
+		next.Wounder = q.Pusher
+		return decided(next)
 	case q.Kind == kvpb.PushRequest_TIMESTAMP && (record == nil || record.Timestamp.Less(q.Above)):
 		next := pending(record, i, heard)
 		next.Timestamp = q.Above

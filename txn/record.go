@@ -15,8 +15,9 @@ type Record struct {
 	State kvpb.TransactionState
 	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit above it, and zero is no bound.
 	Timestamp hlc.Timestamp
-	// Reason is why an ABORTED one is.
-	Reason kvpb.AbortReason
+	// Reason is why an ABORTED one is, and Wounder for whom if it was WOUNDED.
+	Reason  kvpb.AbortReason
+	Wounder ID
 	// Begun and Started are the transaction's, as in Info.
 	Begun, Started hlc.Timestamp
 	// Heard is when the client was last heard of, in nanoseconds since the epoch by the coordinator's physical clock.
@@ -39,15 +40,19 @@ type Participant struct {
 // recordVersion is the first byte of a stored Record:
 //
 //	version            1 byte
-//	state              1 byte: TransactionState + 1, and the bit recordWaits
+//	state              1 byte: TransactionState + 1, and the bits recordWaits and recordWounder
 //	reason             1 byte
+//	wounder            16 bytes, if recordWounder is set
 //	timestamp, begun, started, finished   wall and logical, uvarint each
 //	heard              uvarint
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
-// recordWaits is set in the byte of the state if Record.Waits.
-const recordWaits = 0x10
+// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a Record.Wounder.
+const (
+	recordWaits   = 0x10
+	recordWounder = 0x20
+)
 
 // Append encodes the record. The fields must be such as Decode accepts.
 func (r *Record) Append(dst []byte) []byte {
@@ -55,7 +60,11 @@ func (r *Record) Append(dst []byte) []byte {
 	if r.Waits {
 		state |= recordWaits
 	}
+	if !r.Wounder.IsZero() {
+		state |= recordWounder
+	}
 	dst = append(dst, recordVersion, state, byte(r.Reason))
+	dst = append(dst, r.Wounder.Bytes()...)
 	for _, t := range [...]hlc.Timestamp{r.Timestamp, r.Begun, r.Started, r.Finished} {
 		dst = appendTimestamp(dst, t)
 	}
@@ -75,7 +84,12 @@ func DecodeRecord(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("transaction record: %w", err)
 	}
 	state := d.byte("state")
-	r := Record{State: kvpb.TransactionState(state&^recordWaits) - 1, Waits: state&recordWaits != 0, Reason: kvpb.AbortReason(d.byte("reason"))}
+	r := Record{
+		State: kvpb.TransactionState(state&^(recordWaits|recordWounder)) - 1, Waits: state&recordWaits != 0, Reason: kvpb.AbortReason(d.byte("reason")),
+	}
+	if state&recordWounder != 0 {
+		r.Wounder = d.id()
+	}
 	r.Timestamp = d.timestamp("timestamp")
 	r.Begun, r.Started, r.Finished = d.timestamp("begun"), d.timestamp("started"), d.timestamp("finished")
 	r.Heard = int64(d.number("time", 1<<63-1))
@@ -110,6 +124,9 @@ func (r *Record) validate() error {
 	}
 	if r.Waits && r.State != kvpb.TransactionState_COMMITTED {
 		return errors.New("not committed, and yet with commit wait")
+	}
+	if !r.Wounder.IsZero() && r.Reason != kvpb.AbortReason_WOUNDED {
+		return errors.New("not wounded, and yet by somebody")
 	}
 	switch r.State {
 	case kvpb.TransactionState_PENDING:

@@ -29,7 +29,7 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 	if r == nil {
 		return &kvpb.TransactionStatus{}
 	}
-	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp), Reason: r.Reason}
+	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp), Reason: r.Reason, Wounder: r.Wounder.Bytes()}
 }
 
 // Pusher brings pushes to the coordinators of the transactions that are in the way.

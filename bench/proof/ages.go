@@ -11,19 +11,24 @@ type ages struct {
 	mu struct {
 		sync.Mutex
 		all map[*age]struct{}
+		// attempts are those that have been begun of them, by their ids.
+		attempts map[string]*age
 	}
 }
 
-// age is a transaction: when its first attempt began, and the present one; and until when it may be in the way, zero if it has not ended.
-type age struct{ began, attempt, until time.Time }
+// age is a transaction: when its first attempt began, and when the last one ended, zero if it has not.
+type age struct {
+	began, ended time.Time
+	attempts     []string
+}
 
 const (
-	// ageMargin is how much sooner one of two transactions has to have begun to be the older one for certain: a transaction's age is given by
+	// ageMargin is how much later one of two transactions has to have begun to be the younger one for certain: a transaction's age is given by
 	// some node's clock, and these may differ by that much, with what a new leader's is ahead.
 	ageMargin = time.Second
-	// ageLinger is for how long a transaction that has failed may still be in the way: requests of it may wait somewhere for a lock. One that
-	// has succeeded waits for none.
-	ageLinger = elderPatience
+	// ageKept is for how long a transaction that has ended is remembered. A request of an attempt that was given up may come late, wait for a
+	// lock until its time is up (elderPatience), and have younger ones aborted. That is right, but only if it is the older one.
+	ageKept = 10 * time.Minute
 )
 
 // begin notes a new transaction.
@@ -31,51 +36,50 @@ func (a *ages) begin(now time.Time) *age {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.all == nil {
-		a.mu.all = make(map[*age]struct{})
+		a.mu.all, a.mu.attempts = make(map[*age]struct{}), make(map[string]*age)
 	}
-	own := &age{began: now, attempt: now}
+	own := &age{began: now}
 	a.mu.all[own] = struct{}{}
 	return own
 }
 
-// attempt notes that it runs again.
-func (a *ages) attempt(own *age, now time.Time) {
+// attempt notes an attempt of it, before anything is asked for by that.
+func (a *ages) attempt(own *age, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	own.attempt = now
+	own.attempts = append(own.attempts, id)
+	a.mu.attempts[id] = own
 }
 
 // end notes its end.
-func (a *ages) end(own *age, now time.Time, failed bool) {
+func (a *ages) end(own *age, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if own.until = now; failed {
-		own.until = now.Add(ageLinger)
-	}
+	own.ended = now
 	for other := range a.mu.all {
-		// No attempt that goes on can be older than that.
-		if !other.until.IsZero() && now.Sub(other.until) > elderPatience {
+		if !other.ended.IsZero() && now.Sub(other.ended) > ageKept {
 			delete(a.mu.all, other)
+			for _, id := range other.attempts {
+				delete(a.mu.attempts, id)
+			}
 		}
 	}
 }
 
-// wounded says, if it is not empty, why its present attempt cannot have been aborted for an older one.
-func (a *ages) wounded(own *age, now time.Time) (complaint string) {
+// wounded says, if it is not empty, why a transaction cannot have been aborted for that attempt, as it was told.
+func (a *ages) wounded(own *age, by string, now time.Time) (complaint string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	next := time.Duration(-1)
-	for other := range a.mu.all {
-		if other == own || !other.until.IsZero() && other.until.Before(own.attempt) {
-			continue
-		}
-		later := other.began.Sub(own.began)
-		if later < ageMargin {
-			return ""
-		}
-		if next < 0 || later < next {
-			next = later
-		}
+	trying := now.Sub(own.began)
+	switch other := a.mu.attempts[by]; {
+	case by == "":
+		return fmt.Sprintf("it has been trying for %v, and is not told for whom it was aborted", trying)
+	case other == nil:
+		return fmt.Sprintf("it has been trying for %v, and is said to have been aborted for %s, which is nobody", trying, by)
+	case other == own:
+		return fmt.Sprintf("it has been trying for %v, and was aborted for attempt %s of its own", trying, by)
+	case other.began.Sub(own.began) >= ageMargin:
+		return fmt.Sprintf("it has been trying for %v, and %s began %v later than it", trying, by, other.began.Sub(own.began))
 	}
-	return fmt.Sprintf("it has been trying for %v, and the oldest of the others began %v later than it", now.Sub(own.began), next)
+	return ""
 }

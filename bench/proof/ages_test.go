@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// Nobody may be aborted for an older transaction if all others began later for certain, whatever attempt this is, and if those that began before it
-// ended long ago.
+// Nobody may be aborted for a transaction that began later for certain, for an earlier attempt of his own, or for nobody; it does not matter
+// which attempts these are, and whether the older one has ended.
 func TestAges(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	var a ages
-	first := a.begin(at(0))
-	second := a.begin(at(2 * time.Second))
-	if a.wounded(second, at(3*time.Second)) != "" {
-		t.Error("the second was aborted for the first, and may be")
+	begin := func(d time.Duration, attempts ...string) *age {
+		own := a.begin(at(d))
+		for _, id := range attempts {
+			a.attempt(own, id)
+		}
+		return own
 	}
-	if a.wounded(first, at(3*time.Second)) == "" {
-		t.Error("the first was aborted for a younger one")
+	first, second := begin(0, "1a", "1b"), begin(2*time.Second, "2a", "2b")
+	begin(500*time.Millisecond, "3a")
+	ended := begin(-time.Second, "0a")
+	a.end(ended, at(time.Second))
+	for _, c := range []struct {
+		own       *age
+		by        string
+		complains bool
+	}{
+		{second, "1a", false},
+		{second, "1b", false},
+		{second, "3a", false},
+		{first, "0a", false},
+		{first, "3a", false}, // at about the same time
+		{first, "2a", true},
+		{first, "2b", true},
+		{first, "1a", true},
+		{first, "4a", true},
+		{first, "", true},
+	} {
+		if complaint := a.wounded(c.own, c.by, at(3*time.Second)); (complaint != "") != c.complains {
+			t.Errorf("who began at %v was aborted for %q: %q", c.own.began.Sub(start), c.by, complaint)
+		}
 	}
-	a.attempt(first, at(4*time.Second))
-	if a.wounded(first, at(4*time.Second)) == "" {
-		t.Error("the first, running again, was aborted for a younger one")
+	a.end(first, at(time.Second+ageKept))
+	if a.wounded(second, "0a", at(time.Minute)) != "" {
+		t.Error("one that ended not too long ago is forgotten")
 	}
-	near := a.begin(at(500 * time.Millisecond))
-	if a.wounded(first, at(5*time.Second)) != "" {
-		t.Error("the first was aborted for one that began at about the same time, and may be")
-	}
-	a.end(near, at(6*time.Second), true)
-	a.attempt(first, at(7*time.Second))
-	if a.wounded(first, at(8*time.Second)) != "" {
-		t.Error("one that has just failed may still be in the way")
-	}
-	a.attempt(first, at(6*time.Second+ageLinger+1))
-	if a.wounded(first, at(40*time.Second)) == "" {
-		t.Error("one that failed long ago cannot be in the way")
-	}
-	soon := a.begin(at(700 * time.Millisecond))
-	a.end(soon, at(41*time.Second), false)
-	a.attempt(first, at(41*time.Second))
-	if a.wounded(first, at(42*time.Second)) != "" {
-		t.Error("one that has succeeded during the attempt may have been in the way")
-	}
-	a.attempt(first, at(43*time.Second))
-	if a.wounded(first, at(44*time.Second)) == "" {
-		t.Error("one that succeeded before the attempt cannot be in the way")
-	}
-	a.end(second, at(2*time.Hour), false)
-	if n := len(a.mu.all); n != 2 {
-		t.Errorf("%d are remembered, of which one does not matter any more", n)
+	a.end(second, at(time.Second+ageKept+1))
+	if n, ids := len(a.mu.all), len(a.mu.attempts); n != 3 || ids != 5 {
+		t.Errorf("%d transactions and %d attempts are remembered, of which one does not matter any more", n, ids)
 	}
 }

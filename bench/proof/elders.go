@@ -15,7 +15,8 @@ import (
 
 // Elders are transactions that take their time. Each locks some counters one after the other, in any order, rests in between, now and then for
 // longer than a client that says nothing may, and counts all of them up. So nearly all of them meet others with the same keys. The counters end as
-// counters must; and nobody is aborted for an older transaction if there was none: whoever has waited for longest goes first, also when he runs again.
+// counters must; and who is aborted for an older transaction is told which, and that is an older one: whoever has waited for longest goes first,
+// also when he runs again.
 type Elders struct {
 	// Label is the name, Layout are the options of the keyspace, and Options every transaction's.
 	Label   string
@@ -70,16 +71,16 @@ func (e *Elders) Drive(ctx context.Context, run *Run, _ int, client *kv.Client, 
 func (e *Elders) transact(ctx context.Context, run *Run, client *kv.Client, random *rand.Rand) (attempts int, err error) {
 	which := random.Perm(e.Keys)[:2+random.IntN(2)]
 	own := e.ages.begin(time.Now())
-	defer func() { e.ages.end(own, time.Now(), err != nil) }()
+	defer func() { e.ages.end(own, time.Now()) }()
 	tx, err := client.Begin(ctx, e.Options...)
 	for attempts = 1; err == nil; attempts++ {
-		e.ages.attempt(own, time.Now())
+		e.ages.attempt(own, tx.ID())
 		if err = e.attempt(ctx, client, tx, which, random); err == nil || !errors.Is(err, kv.ErrConflict) && !errors.Is(err, kv.ErrTransactionAborted) {
 			tx.Rollback()
 			return attempts, err
 		}
-		if wounded(err) {
-			if complaint := e.ages.wounded(own, time.Now()); complaint != "" {
+		if by, wounded := woundedBy(err); wounded {
+			if complaint := e.ages.wounded(own, by, time.Now()); complaint != "" {
 				run.Violation("elders: attempt %d of a transaction over %v was %v; %s", attempts, which, err, complaint)
 			}
 		}
@@ -89,8 +90,14 @@ func (e *Elders) transact(ctx context.Context, run *Run, client *kv.Client, rand
 	return attempts, err
 }
 
-// wounded says that a transaction was aborted for an older one, and not because it was silent.
-func wounded(err error) bool { return strings.Contains(err.Error(), "an older one wanted") }
+// woundedBy says for which attempt of another one a transaction was aborted, if it was not because it was silent.
+func woundedBy(err error) (attempt string, wounded bool) {
+	var e *kv.Error
+	if !errors.As(err, &e) || !strings.Contains(e.Message, "an older one wanted") {
+		return "", false
+	}
+	return e.Transaction, true
+}
 
 // attempt counts the keys up.
 func (e *Elders) attempt(ctx context.Context, client *kv.Client, tx *kv.Txn, which []int, random *rand.Rand) error {

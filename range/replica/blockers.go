@@ -342,7 +342,8 @@ func (r *Replica) learnLocked(x *locks.Transaction[*parked], s *kvpb.Transaction
 		k.State, k.Commit = kvpb.TransactionState_COMMITTED, ts
 		r.node.Metrics.pushesCommitted.Inc()
 	case kvpb.TransactionState_ABORTED:
-		k.State = kvpb.TransactionState_ABORTED
+		k.State, k.Reason = kvpb.TransactionState_ABORTED, s.GetReason()
+		k.Wounder, _ = txn.ParseOptionalID(s.GetWounder()) // for people
 		r.node.Metrics.pushesAborted.Inc()
 	case kvpb.TransactionState_PENDING:
 		k.Above = hlc.Max(k.Above, ts)

@@ -95,7 +95,8 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 			var status *kvpb.TransactionStatus
 			r.mu.Lock()
 			if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == reign && x.Known.State != kvpb.TransactionState_PENDING {
-				status = &kvpb.TransactionStatus{State: x.Known.State, Timestamp: rpc.ToTimestamp(x.Known.Commit)}
+				status = &kvpb.TransactionStatus{State: x.Known.State, Timestamp: rpc.ToTimestamp(x.Known.Commit),
+					Reason: x.Known.Reason, Wounder: x.Known.Wounder.Bytes()}
 				if !c.urgentLocked(r, x) {
 					b.room = restfulBytes
 				}
@@ -104,6 +105,7 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 			if status == nil {
 				return false, errNothingToDo
 			}
+			e.withdraw(&kvpb.Resolution{Transaction: id[:], Status: status})
 			if err := b.transaction(id, status); err != nil {
 				e.over = true
 				return false, err

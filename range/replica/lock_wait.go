@@ -39,6 +39,8 @@ type transactional struct {
 	push *txn.Push
 	// one is set when a one-phase commit is about to be written.
 	one *onePhase
+	// aborted: its transaction was aborted here while it waited.
+	aborted bool
 	// conflict is what it waited for last.
 	conflict *kvpb.Conflict
 	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of these entries.

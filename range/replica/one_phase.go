@@ -123,18 +123,6 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	return e.wrote(w, ok, err, func() *kvpb.Response { return onePhaseResponse(q.Id, ts) })
 }
 
-// endWaitOf has a one-phase commit of a transaction that was just aborted wait for locks no longer.
-func (e *evaluation) endWaitOf(of txn.ID) {
-	r := e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.reign == e.reign && r.mu.locks.Waiters() > 0 {
-		r.requeueLocked(r.mu.locks.TakeWaiters(func(p *parked) bool {
-			return p.transaction().ID == of && p.pending.Request.GetPrepare().GetOnePhase() != nil
-		}))
-	}
-}
-
 // storedLocks are the keys of the locks that are in the engine.
 func (o *onePhase) storedLocks() (stored []string) {
 	for _, l := range o.held {

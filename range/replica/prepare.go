@@ -91,6 +91,9 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	case c.GetOnePhase() != nil:
 		return e.onePhase(w, c)
 	}
+	if done, err := e.refusedAborted(w); done || err != nil {
+		return err
+	}
 	if !e.free(w, c.GetMutations()) {
 		return nil
 	}

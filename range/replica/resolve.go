@@ -68,6 +68,7 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 			return nil
 		}
 	}
+	e.withdraw(c.GetResolutions()...)
 	b := resolution{e: e, room: restfulBytes, yields: true}
 	for _, x := range c.GetResolutions() {
 		if err := b.transaction(txn.ID(x.Transaction), x.Status); err != nil {

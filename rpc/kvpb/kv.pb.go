@@ -3986,7 +3986,9 @@ type TransactionStatus struct {
 	// COMMITTED: the commit timestamp. PENDING: the transaction can only commit above it.
 	Timestamp *Timestamp `protobuf:"bytes,2,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// ABORTED: why.
-	Reason        AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
+	Reason AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
+	// WOUNDED: the attempt for which. Empty if that is not known.
+	Wounder       []byte `protobuf:"bytes,4,opt,name=wounder,proto3" json:"wounder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4040,6 +4042,13 @@ func (x *TransactionStatus) GetReason() AbortReason {
 		return x.Reason
 	}
 	return AbortReason_NO_REASON
+}
+
+func (x *TransactionStatus) GetWounder() []byte {
+	if x != nil {
+		return x.Wounder
+	}
+	return nil
 }
 
 // PushRequest asks the coordinator of a transaction in whose way another one's intent is.
@@ -4752,7 +4761,7 @@ type Conflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A user key; empty if it is not known.
 	Key []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The other transaction; empty if it is not known, or it was not one.
+	// The other transaction, of WOUNDED the older one; empty if it is not known, or it was not one.
 	Transaction   []byte      `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	Reason        AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5082,11 +5091,12 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\"S\n" +
 	"\x16EndTransactionResponse\x129\n" +
-	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\xb9\x01\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\xd3\x01\n" +
 	"\x11TransactionStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .tidemark.kv.v1.TransactionStateR\x05state\x127\n" +
 	"\ttimestamp\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\"\xdc\x02\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\x12\x18\n" +
+	"\awounder\x18\x04 \x01(\fR\awounder\"\xdc\x02\n" +
 	"\vPushRequest\x123\n" +
 	"\x06pushee\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\x06pushee\x12-\n" +
 	"\x04seen\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x04seen\x124\n" +

@@ -294,7 +294,7 @@ func (d *decision) settle(ctx context.Context) {
 		status := response.GetEndTransaction().GetStatus()
 		var e *Error
 		if errors.As(classify(d.t.anchor.Keyspace, err), &e) && e.Kind == ErrAborted {
-			status = &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason}
+			status = e.status()
 		} else if err != nil {
 			r, answered := codeOf(err)
 			if final(err) || (answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED) || d.t.c.pause(ctx, endPause) != nil {

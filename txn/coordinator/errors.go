@@ -56,6 +56,11 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
+// status is how a transaction stands that ended with ErrAborted.
+func (e *Error) status() *kvpb.TransactionStatus {
+	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason, Wounder: e.Other}
+}
+
 // Retryable reports whether the transaction is certainly not committed, and may well be if it is run again.
 func Retryable(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrAborted) }
 

@@ -98,7 +98,7 @@ func (t *Transaction) heartbeat(now time.Time) {
 			t.abortedLocked(e)
 		}
 	case status.GetState() == kvpb.TransactionState_ABORTED:
-		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason()})
+		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(), Other: status.GetWounder()})
 	}
 }
 

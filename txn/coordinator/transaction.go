@@ -145,7 +145,7 @@ func (t *Transaction) abort(more []Key) {
 				// Nobody else can tell, and it cannot have been committed.
 				e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
 			}
-			status = &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason}
+			status = e.status()
 		}
 		if status.GetState() != kvpb.TransactionState_PENDING {
 			t.c.resolve(ctx, t.id[:], status, all)

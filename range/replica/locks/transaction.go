@@ -24,6 +24,9 @@ type Transaction[W any] struct {
 type Known struct {
 	// State is COMMITTED or ABORTED if that was decided, and will be so for ever.
 	State kvpb.TransactionState
+	// Reason is why an ABORTED one is, and Wounder for whom, if that is known.
+	Reason  kvpb.AbortReason
+	Wounder txn.ID
 	// Commit is the commit timestamp of a COMMITTED one.
 	Commit hlc.Timestamp
 	// Above is what a PENDING one can only commit above; zero if nothing is known.

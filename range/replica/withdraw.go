@@ -1,0 +1,74 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// An attempt of a transaction that was aborted may still wait for locks. Nobody wants these any more: if it got one, others would wait for it until
+// they have found out, and while it waits it has younger ones aborted, for nothing. So its requests are answered as soon as the partition
+// hears of the abort: when it is the coordinator and decides so, or when the attempt's locks are ended here.
+
+// endWaitOf has requests of a transaction that was just aborted here wait for locks no longer. They find the record.
+func (e *evaluation) endWaitOf(of txn.ID) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.reign != e.reign || r.mu.locks.Waiters() == 0 {
+		return
+	}
+	released := r.mu.locks.TakeWaiters(func(p *parked) bool { return p.command == commandPrepare && p.transaction().ID == of })
+	for _, p := range released {
+		p.x.aborted = true
+	}
+	r.requeueLocked(released)
+}
+
+// refusedAborted answers a Prepare that waited when its transaction was aborted here. It returns false if there is nothing to answer.
+func (e *evaluation) refusedAborted(w *write) (bool, error) {
+	if !w.x.aborted {
+		return false, nil
+	}
+	record, sequence, err := e.record(w.transaction())
+	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
+		return false, err
+	}
+	e.answerRead(w, &kvpb.Response{Id: w.pending.Request.Id, Error: e.r.abortedError(w.transaction(), record)}, sequence)
+	return true, nil
+}
+
+// withdraw answers requests of transactions that wait for locks and of which it was said that they are aborted. (A commit in one phase
+// waits in the partition of its coordinator, and is told by the record.)
+func (e *evaluation) withdraw(all ...*kvpb.Resolution) {
+	r := e.r
+	r.mu.Lock()
+	if r.mu.reign != e.reign || r.mu.locks.Waiters() == 0 {
+		r.mu.Unlock()
+		return
+	}
+	aborted := make(map[txn.ID]*kvpb.TransactionStatus)
+	for _, x := range all {
+		if x.GetStatus().GetState() == kvpb.TransactionState_ABORTED {
+			aborted[txn.ID(x.Transaction)] = x.Status
+		}
+	}
+	var withdrawn []*parked
+	if len(aborted) > 0 {
+		withdrawn = r.mu.locks.TakeWaiters(func(p *parked) bool {
+			prepare := p.pending.Request.GetPrepare()
+			return prepare != nil && prepare.OnePhase == nil && aborted[p.transaction().ID] != nil
+		})
+	}
+	for _, p := range withdrawn {
+		r.mu.waits.bytes -= p.size
+	}
+	r.mu.Unlock()
+	for _, p := range withdrawn {
+		r.node.Metrics.lockWaits.Observe(since(p.since))
+		status := aborted[p.transaction().ID]
+		record := &txn.Record{State: status.State, Reason: status.Reason}
+		record.Wounder, _ = txn.ParseOptionalID(status.Wounder) // for people
+		e.refuse(&p.write, &kvpb.Response{Id: p.pending.Request.Id, Error: r.abortedError(p.transaction(), record)})
+		e.tend = true
+	}
+}
