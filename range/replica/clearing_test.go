@@ -29,17 +29,18 @@ func clearingsRest(t *testing.T, wanted bool) {
 	before, began, expected := len(l.c.log), time.Now(), 1
 	if wanted {
 		expected++
-		l.submit(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
+		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
 	}
-	l.submit(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{
+	l.send(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{
 		Transaction: l.of.Id, Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 			Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}}}}}})
 	var answers []*kvpb.Response
 	for range 10_000 {
-		if answers = append(answers, l.answers()...); len(answers) == expected {
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if answers = append(answers, l.inbox.take()...); len(answers) == expected {
 			break
 		}
-		time.Sleep(time.Millisecond)
 	}
 	if len(answers) != expected {
 		t.Fatalf("%d answers", len(answers))

@@ -47,10 +47,15 @@ func newManyLocks(t *testing.T, n int) *manyLocks {
 }
 
 func (l *manyLocks) submit(q *kvpb.Request) {
+	l.send(q)
+	l.c.settle()
+}
+
+// send is submit without waiting for anything.
+func (l *manyLocks) send(q *kvpb.Request) {
 	l.id++
 	q.Id, q.Partition, q.Generation, q.Term, q.Sequence = l.id, 100, 1, l.c.term, l.id
 	l.m.replica.Submit([]Pending{{Client: 1, Request: q, Arrived: time.Now(), Reply: l.inbox.reply}})
-	l.c.settle()
 }
 
 func (l *manyLocks) answers() []*kvpb.Response {
