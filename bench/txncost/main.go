@@ -100,6 +100,10 @@ func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 	if err != nil {
 		return err
 	}
+	if p.nodes, err = reach(ctx, client); err != nil {
+		return err
+	}
+	defer p.nodes.close()
 	operations := kinds(client, p)
 	if err := takeTurns(ctx, c, operations); err != nil {
 		return err

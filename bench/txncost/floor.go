@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// nodes are connections of their own to all nodes, for requests that ask for next to nothing: what a message costs, to one node and to all of them
+// at once, whatever it says.
+type nodes struct {
+	dialer *rpc.Dialer
+	all    []*rpc.BatchConn
+}
+
+// reach connects to the nodes of the cluster.
+func reach(ctx context.Context, client *kv.Client) (*nodes, error) {
+	infos, err := client.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &nodes{dialer: rpc.NewDialer(rpc.DialerConfig{})}
+	var streams atomic.Uint64
+	id := rand.Uint64() | 1
+	for _, info := range infos {
+		conn, err := n.dialer.Conn(info.Address)
+		if err != nil {
+			n.close()
+			return nil, err
+		}
+		n.all = append(n.all, rpc.NewBatchConn(rpc.BatchConfig{Conn: conn, Dialer: n.dialer, Address: info.Address, Client: id, Stream: func() uint64 { return streams.Add(1) }}))
+	}
+	return n, nil
+}
+
+func (n *nodes) close() {
+	for _, c := range n.all {
+		c.Close()
+	}
+	_ = n.dialer.Close() // there is nothing left to lose
+}
+
+// ask sends the first of the nodes a message each, all at once, and waits for the answers.
+func (n *nodes) ask(count int) func(context.Context, int) error {
+	return func(ctx context.Context, turn int) error {
+		count := min(count, len(n.all))
+		flight := rpc.NewFlight(count)
+		defer flight.Abandon()
+		for i := range count {
+			requests := []*kvpb.Request{{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}}
+			taken, err := n.all[(turn+i)%len(n.all)].Submit(flight, []int{i}, requests)
+			if err != nil {
+				return err
+			}
+			if taken == 0 {
+				return errors.New("a connection broke")
+			}
+		}
+		for range count {
+			select {
+			case i := <-flight.Landed():
+				if _, err := flight.Outcome(i); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+}
