@@ -123,7 +123,7 @@ func play(ctx context.Context, role string) error {
 	var err error
 	switch parts[0] {
 	case roleServers:
-		embedded.TuneCollector()
+		embedded.TuneCollector(os.Getenv("GOGC"))
 		var c *cluster
 		if c, err = start(ctx, parts[1], 0); err != nil {
 			return err

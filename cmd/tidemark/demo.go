@@ -68,7 +68,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	fmt.Fprintf(a.out, "data in %s\n", f.dir)
 	fmt.Fprintf(a.out, "starting %s and %s\n", plural(f.cores, "core server"), plural(f.nodes, "data node"))
 	began := time.Now()
-	embedded.TuneCollector()
+	embedded.TuneCollector(os.Getenv("GOGC"))
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
 		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger, Version: buildVersion(),
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -176,7 +177,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	embedded.TuneCollector()
+	embedded.TuneCollector(os.Getenv("GOGC"))
 	var clock hlc.Physical // nil is the system's
 	if f.clockOffsetFile != "" {
 		offset := newOffsetClock(f.clockOffsetFile, logger)

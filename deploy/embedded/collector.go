@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -18,10 +17,10 @@ const (
 	smallestChangeOfPercent    uint = 10
 )
 
-// TuneCollector sets the garbage collector up for a process that does little else than run servers, unless its environment has
-// (GOGC: see the documentation of Go). Call it once.
-func TuneCollector() {
-	if os.Getenv("GOGC") != "" {
+// TuneCollector sets the garbage collector up for a process that does little else than run servers. gogc is what its environment says
+// (GOGC: see the documentation of Go), and decides if it says anything. Call it once.
+func TuneCollector(gogc string) {
+	if gogc != "" {
 		return
 	}
 	t := &collectorTuner{percent: maxGCPercent, set: func(percent int) { debug.SetGCPercent(percent) }}
