@@ -123,6 +123,14 @@ func (w *waitingWorld) decide(id txn.ID, rule func(*txn.Record, txn.Present) txn
 	return d
 }
 
+// wasAborted says that the coordinator has aborted a transaction.
+func (w *waitingWorld) wasAborted(id txn.ID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.records[id]
+	return r.Decided() && r.State == kvpb.TransactionState_ABORTED
+}
+
 // Push implements txn.Pusher.
 func (w *waitingWorld) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus, error)) {
 	push, err := txn.ParsePush(q)
@@ -267,6 +275,10 @@ func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) 
 			Transaction: of.Proto(), Mutations: []*kvpb.Mutation{mutation}}}}, aborted)
 		switch {
 		case response == nil:
+			w.end(client, of, hlc.Timestamp{})
+			return false
+		case response.GetError().GetCode() == kvpb.ErrorCode_TRANSACTION_ABORTED && w.wasAborted(of.ID):
+			w.count("withdrawn")
 			w.end(client, of, hlc.Timestamp{})
 			return false
 		case response.GetPrepare() == nil:
