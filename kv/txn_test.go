@@ -48,8 +48,7 @@ func TestTxnBesideModel(t *testing.T) {
 			var want []map[string]string
 			at, err := client.Update(ctx, func(tx *Txn) error {
 				want = []map[string]string{maps.Clone(start[0]), maps.Clone(start[1])}
-				steps(t, ctx, tx, spaces, want)
-				return nil
+				return steps(t, ctx, tx, spaces, want)
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -73,8 +72,9 @@ func TestTxnBesideModel(t *testing.T) {
 	})
 }
 
-// steps does random things with a transaction and a model.
-func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string) {
+// steps does random things with a transaction and a model. A lock that an earlier transaction is just giving up is a conflict, which is
+// returned.
+func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string) error {
 	type saved struct {
 		point Savepoint
 		state []map[string]string
@@ -96,6 +96,9 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 				get = tx.GetForUpdate
 			}
 			p, err := get(ctx, ks, []byte(k))
+			if runAgain(err) {
+				return err
+			}
 			value, there := model[i][k]
 			if there != (err == nil) || (!there && !errors.Is(err, ErrNotFound)) || string(p.Value) != value {
 				t.Fatalf("get %s: %q, %v; want %q, %v", k, p.Value, err, value, there)
@@ -188,6 +191,7 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 			model[0], model[1] = maps.Clone(points[n].state[0]), maps.Clone(points[n].state[1])
 		}
 	}
+	return nil
 }
 
 func increment(ctx context.Context, ks *Keyspace, key string) func(tx *Txn) error {
