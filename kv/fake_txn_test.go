@@ -11,7 +11,8 @@ import (
 )
 
 // Transactions of the fake cluster: nobody waits for anybody. Who meets an intent is refused with a conflict, and a commit turns all
-// intents into versions at once.
+// intents into versions at once. Requests to two nodes may overtake each other, so a Prepare may come after its transaction was aborted;
+// whoever meets the intent takes it away, as whoever asks the coordinator does.
 
 type fakeTxn struct {
 	state kvpb.TransactionState
@@ -35,6 +36,18 @@ func (c *fakeCluster) txnLocked(id []byte) *fakeTxn {
 		c.txns[string(id)] = t
 	}
 	return t
+}
+
+// inTheWayLocked says that an intent is another transaction's, and takes it away if that was aborted.
+func (n *fakeNode) inTheWayLocked(p *fakePartition, key string, i *fakeIntent, id []byte) bool {
+	if i == nil || i.id == string(id) {
+		return false
+	}
+	if n.cluster.txnLocked([]byte(i.id)).state == kvpb.TransactionState_ABORTED {
+		delete(p.intents, key)
+		return false
+	}
+	return true
 }
 
 func either(ts *kvpb.Timestamp, c *kvpb.ReadContext) *kvpb.Timestamp {
@@ -68,7 +81,7 @@ func (n *fakeNode) changedLocked(p *fakePartition, reads *kvpb.ReadSet, to hlc.T
 			})
 	}
 	for key, i := range p.intents {
-		if covers(key) && i.id != string(id) && i.write.Kind != kvpb.Mutation_LOCK {
+		if covers(key) && i.write.Kind != kvpb.Mutation_LOCK && n.inTheWayLocked(p, key, i, id) {
 			return conflicted(key, []byte(i.id))
 		}
 	}
@@ -101,7 +114,7 @@ func (n *fakeNode) prepareLocked(p *fakePartition, client, sequence uint64, c *k
 		if v := p.own(string(m.Key), client, sequence); v != nil {
 			return answer(v.at, nil)
 		}
-		if i := p.intents[string(m.Key)]; i != nil && i.id != string(id) {
+		if i := p.intents[string(m.Key)]; n.inTheWayLocked(p, string(m.Key), i, id) {
 			return conflicted(string(m.Key), []byte(i.id))
 		}
 	}

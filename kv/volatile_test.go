@@ -88,6 +88,11 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 		x := &incrementers{acknowledged: map[string]int{}, unknown: map[string]int{}}
 		stop := make(chan struct{})
 		var running sync.WaitGroup
+		finish := sync.OnceFunc(func() {
+			close(stop)
+			running.Wait()
+		})
+		defer finish() // before the clients are closed, also if the test fails
 		for i := range 6 {
 			client := cluster.Client(t)
 			random := rand.New(rand.NewPCG(1, uint64(i)))
@@ -130,13 +135,15 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 				cluster.HealAll()
 				continue
 			}
-			if handed := handOverAll(cluster); handed == 0 {
-				t.Fatal("nobody led")
+			// After a restart or a cut it takes a while until somebody leads, and has somebody to hand over to.
+			for begun := time.Now(); handOverAll(cluster) == 0; time.Sleep(100 * time.Millisecond) {
+				if time.Since(begun) > time.Minute {
+					t.Fatal("nobody leads")
+				}
 			}
 		}
 		time.Sleep(5 * time.Second)
-		close(stop)
-		running.Wait()
+		finish()
 		for _, key := range all {
 			p, err := checker.Keyspace("k").Get(t.Context(), []byte(key))
 			if err != nil {
