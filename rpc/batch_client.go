@@ -7,7 +7,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -70,9 +69,9 @@ type BatchConn struct {
 	mu struct {
 		sync.Mutex
 		closed bool
-		// noLaneUntil is when a lane may be tried again.
-		noLaneUntil time.Time
 	}
+	laneRest laneRest
+
 	ctx    context.Context
 	cancel context.CancelFunc
 	// streams counts the goroutines of streams.
@@ -378,7 +377,7 @@ func (s *clientStream) receive(ctx context.Context, broke context.CancelCauseFun
 		}
 		done = s.dispatch(batch.Responses, done[:0])
 		clear(done)
-		if answers += len(batch.Responses); !settled && answers >= laneAfter && s.conn.mayMakeLane() {
+		if answers += len(batch.Responses); !settled && answers >= laneAfter && s.conn.laneRest.over() {
 			settled = true
 			others.Go(func() { s.moveToLane(stream, broke) })
 		}

@@ -65,19 +65,8 @@ func (s *clientStream) moveToLane(stream grpc.ClientStream, broke context.Cancel
 	if stream.Context().Err() != nil {
 		return
 	}
-	if time.Since(made) < laneProven {
-		b.mu.Lock()
-		b.mu.noLaneUntil = time.Now().Add(laneRetry)
-		b.mu.Unlock()
-	}
+	b.laneRest.broke(made)
 	broke(status.Error(codes.Unavailable, fmt.Sprintf("the stream's lane broke: %v", err)))
-}
-
-// mayMakeLane says whether it is not too soon after a lane that broke.
-func (b *BatchConn) mayMakeLane() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.noLaneUntil.IsZero() || !time.Now().Before(b.mu.noLaneUntil)
 }
 
 // source is where a server reads a client's requests: the stream, or its lane.

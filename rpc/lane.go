@@ -180,6 +180,29 @@ func (d *Dialer) openLane(ctx context.Context, addr, token string) (net.Conn, er
 	return conn, nil
 }
 
+// laneRest is for how long no lane is made to a place, because one broke early. The zero laneRest is over.
+type laneRest struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (r *laneRest) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !time.Now().Before(r.until)
+}
+
+// broke notes that a lane broke.
+func (r *laneRest) broke(made time.Time) {
+	now := time.Now()
+	if now.Sub(made) >= laneProven {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = now.Add(laneRetry)
+}
+
 // laneSender writes messages to a lane. It is for one goroutine at a time.
 type laneSender struct {
 	conn net.Conn

@@ -37,6 +37,7 @@ type link struct {
 	host      uint64
 	class     Class
 	counters  *linkCounters
+	laneRest  laneRest
 
 	mu struct {
 		sync.Mutex
@@ -50,8 +51,6 @@ type link struct {
 		missing bool
 		// reported: HandleUnreachable was told about this pause.
 		reported bool
-		// noLaneUntil is when a lane may be tried again.
-		noLaneUntil time.Time
 	}
 }
 
@@ -205,11 +204,8 @@ func (s *peerStream) serve(ctx context.Context, cancel context.CancelCauseFunc, 
 // not nil, closes it. What else there is to say comes ten times a second, and is not worth a connection.
 func (s *peerStream) takeLane(stream grpc.ClientStream, tokens []string, cancel context.CancelCauseFunc, watcher *sync.WaitGroup) (end func()) {
 	l := s.link
-	l.mu.Lock()
-	tooEarly := time.Now().Before(l.mu.noLaneUntil)
-	l.mu.Unlock()
 	addr, ok := l.transport.config.Resolve(l.host)
-	if l.class != ClassConsensus || len(tokens) != 1 || tooEarly || !ok {
+	if l.class != ClassConsensus || len(tokens) != 1 || !l.laneRest.over() || !ok {
 		return nil
 	}
 	conn, err := l.transport.config.Dialer.openLane(stream.Context(), addr, tokens[0])
@@ -228,10 +224,8 @@ func (s *peerStream) takeLane(stream grpc.ClientStream, tokens []string, cancel 
 	watcher.Go(func() {
 		// Nothing comes from the other side but the end.
 		_, err := conn.Read(make([]byte, 1))
-		if !ended.Load() && time.Since(made) < laneProven {
-			l.mu.Lock()
-			l.mu.noLaneUntil = time.Now().Add(laneRetry)
-			l.mu.Unlock()
+		if !ended.Load() {
+			l.laneRest.broke(made)
 		}
 		cancel(fmt.Errorf("the stream's lane broke: %w", err))
 	})
