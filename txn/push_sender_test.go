@@ -169,6 +169,8 @@ func TestPushesAreBounded(t *testing.T) {
 		busy := func(want int) {
 			t.Helper()
 			n := 0
+			o.mu.Lock() // those that are under way end later
+			defer o.mu.Unlock()
 			for _, err := range o.errs {
 				if errors.Is(err, ErrPushersBusy) {
 					n++
