@@ -23,8 +23,8 @@ var ErrDisk = errors.New("input/output error (made by the test)")
 // Disk is one server's disk. It outlives the server's processes.
 type Disk struct {
 	full, broken atomic.Bool
-	// syncDelay is the longest time, in nanoseconds, that a sync of a log file takes.
-	syncDelay atomic.Int64
+	// syncLeast and syncMost are between what times, in nanoseconds, a sync of a log file takes.
+	syncLeast, syncMost atomic.Int64
 	// closing: the server's process is being closed, and nothing takes time.
 	closing atomic.Bool
 	// reads is what reads of tables wait for; nil if they do not.
@@ -141,7 +141,13 @@ func (d *Disk) SetBroken(broken bool) { d.broken.Store(broken) }
 
 // SetSyncDelay makes each sync of a log's file take a random time of up to d. Only those, and not while the server is closed: of the
 // others some are made by Pebble with a lock held, and in a synctest bubble who waits for a lock keeps time from passing.
-func (d *Disk) SetSyncDelay(delay time.Duration) { d.syncDelay.Store(int64(delay)) }
+func (d *Disk) SetSyncDelay(delay time.Duration) { d.SetSyncTimes(0, delay) }
+
+// SetSyncTimes is SetSyncDelay with a least time.
+func (d *Disk) SetSyncTimes(least, most time.Duration) {
+	d.syncLeast.Store(int64(least))
+	d.syncMost.Store(int64(most))
+}
 
 // Mem is the filesystem itself, as the server's process sees it without faults.
 func (d *Disk) Mem() *vfs.MemFS {
@@ -328,8 +334,8 @@ func (f *mountedFile) Sync() error {
 
 func (f *mountedFile) SyncData() error {
 	if !f.disk.closing.Load() && strings.HasSuffix(f.name, ".log") {
-		if d := f.disk.syncDelay.Load(); d > 0 {
-			time.Sleep(f.disk.upTo(d))
+		if least, most := f.disk.syncLeast.Load(), f.disk.syncMost.Load(); most > 0 {
+			time.Sleep(time.Duration(least) + f.disk.upTo(max(0, most-least)))
 		}
 		if hold := f.disk.held(); hold != nil {
 			<-hold

@@ -62,7 +62,7 @@ func TestKillAllIsOneMoment(t *testing.T) {
 		put(t, ks, "k", "synced")
 		// Who waits for the first disk gives the others time.
 		for i, takes := range []time.Duration{20 * time.Second, 2 * time.Second, 2 * time.Second} {
-			c.Disk(i).SetSyncDelay(takes)
+			c.Disk(i).SetSyncTimes(takes, takes)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
