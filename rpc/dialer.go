@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
@@ -93,6 +94,14 @@ func NewDialer(c DialerConfig) *Dialer {
 		experimental.WithBufferPool(buffers),
 	}
 	return d
+}
+
+// Ready says that there is a connection to addr that can be used at once. It makes none.
+func (d *Dialer) Ready(addr string) bool {
+	d.mu.Lock()
+	conn := d.mu.connections[addr]
+	d.mu.Unlock()
+	return conn != nil && conn.GetState() == connectivity.Ready
 }
 
 // Conn gives the connection to addr. It belongs to the Dialer: do not close it.

@@ -1,8 +1,10 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +87,12 @@ func (s *Sender) adminOnce(ctx context.Context, address string, f func(context.C
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	limit := adminTimeout
+	if deadline, ok := ctx.Deadline(); ok && !s.lanes[0].dialer.Ready(address) {
+		// It may be gone. Half of the time is for the others.
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return f(ctx, client)
 }
@@ -99,19 +106,19 @@ func passing(err error) bool {
 	return false
 }
 
-// adminServers puts the server whose table stream is followed first: it answers.
+// adminServers puts those first to which there are connections, and of these the one whose table stream is followed: it answers.
 func (s *Sender) adminServers() []string {
-	servers := s.servers()
-	f := s.server.Load()
-	if f == nil {
-		return servers
-	}
-	for i, address := range servers {
-		if address == f.address {
-			servers[0], servers[i] = servers[i], servers[0]
-			break
+	servers, followed := s.servers(), s.server.Load()
+	rank := make(map[string]int, len(servers))
+	for _, address := range servers {
+		switch {
+		case !s.lanes[0].dialer.Ready(address):
+			rank[address] = 2
+		case followed == nil || address != followed.address:
+			rank[address] = 1
 		}
 	}
+	slices.SortStableFunc(servers, func(a, b string) int { return cmp.Compare(rank[a], rank[b]) })
 	return servers
 }
 

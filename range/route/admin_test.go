@@ -1,0 +1,72 @@
+package route
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+type clusterServer struct {
+	clusterpb.UnimplementedClusterServer
+}
+
+func (clusterServer) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
+	return &clusterpb.StatusResponse{}, nil
+}
+
+// A caller with little time is answered by the server that is there, though the client has begun to follow one that is silent. Once there is a
+// connection, that server is asked first.
+func TestShortCallsAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		for _, address := range []string{"silent:1", "there:1"} {
+			listener, err := network.Listen(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
+			clusterpb.RegisterClusterServer(server, clusterServer{})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = server.Serve(listener) // it ends with Stop
+			}()
+			defer func() {
+				server.Stop()
+				<-done
+			}()
+		}
+		network.Cut("client", "silent", memnet.Stall)
+		dialer := rpc.NewDialer(rpc.DialerConfig{Dial: network.Dialer("client")})
+		defer func() { _ = dialer.Close() }()
+		s := &Sender{
+			cfg:   Config{Endpoints: []string{"silent:1", "there:1"}, Random: rand.Uint64},
+			lanes: []*sharedLane{{dialer: dialer}}, done: make(chan struct{}),
+		}
+		s.table.Store(&Table{changed: make(chan struct{})})
+		s.server.Store(&followed{address: "silent:1", since: time.Now()})
+		for n := range 2 {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			err := s.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
+				_, err := c.Status(ctx, &clusterpb.StatusRequest{})
+				return err
+			})
+			cancel()
+			if err != nil {
+				t.Fatalf("call %d: %v", n, err)
+			}
+			if took := time.Since(began); n > 0 && took != 0 {
+				t.Errorf("call %d waited for the silent server: %s", n, took)
+			}
+		}
+	})
+}
