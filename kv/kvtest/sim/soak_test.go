@@ -44,7 +44,7 @@ func child(ctx context.Context, args ...string) (*result, []byte, error) {
 		fmt.Sprintf("-sim.transactions=%v", *transacts)}, args...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	// One processor makes runs more alike and costs less; the heap of one run is small beside what there is.
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=300", "GOTRACEBACK=all")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800", "GOTRACEBACK=all")
 	// It prints its goroutines before it goes.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.WaitDelay = 10 * time.Second
