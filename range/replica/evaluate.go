@@ -204,6 +204,8 @@ func (e *evaluation) run() {
 	if err := e.closeGetter(); err != nil {
 		r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
 	}
+	// Before the entry is on its way: who has been handed a lock decides when the next entry comes.
+	e.answerReady()
 	if !e.staysOpen() {
 		e.propose()
 	}
@@ -221,19 +223,23 @@ func (e *evaluation) staysOpen() bool {
 	return r.mu.reign == e.reign && len(r.mu.inFlight) >= r.node.MaxInFlight
 }
 
-// finish answers what can be answered, and looks after those who wait for locks.
-func (e *evaluation) finish() {
-	r := e.r
+// answerReady answers what waits for nothing.
+func (e *evaluation) answerReady() {
 	for i := range e.ready {
 		a := &e.ready[i]
 		if a.done != nil {
 			a.done(nil)
 			continue
 		}
-		r.send(a)
+		e.r.send(a)
 	}
 	clear(e.ready)
 	e.ready = e.ready[:0]
+}
+
+// finish looks after those who wait for locks.
+func (e *evaluation) finish() {
+	r := e.r
 	clear(e.writes)
 	if e.tend {
 		e.tend = false

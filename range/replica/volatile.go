@@ -13,8 +13,8 @@ import (
 // nothing: what was read under them is validated when the transaction commits, like everything else it has read.
 //
 // A commit in one phase ends its volatile locks when it is evaluated, not when it is applied. The next in the queue gets the lock in the same
-// evaluation, and with it the value that is in flight. It may read what is not committed yet, because whatever it does with it comes to
-// nothing unless that is committed as well:
+// evaluation, and with it the value that is in flight, before that is even proposed. It may read what is not committed yet, because whatever
+// it does with it comes to nothing unless that is committed as well:
 //
 //   - What it writes here is an entry that builds on the one with the value, and takes effect only if that does (accepts).
 //   - What it writes elsewhere is decided after its reads were refreshed here, which waits until the value is applied.
