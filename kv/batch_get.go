@@ -169,7 +169,7 @@ func (g *group) call(id keys.KeyspaceID, at Timestamp, r *reading) *route.Call {
 		Request:  &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: get}},
 		Prepare: func(p *route.Partition, l route.Leader) error {
 			if r != nil {
-				get.Context = r.context(l.Node, false)
+				get.Context = r.context(p, l.Node, false)
 			}
 			if p.ID == g.partition && p.Generation == g.generation {
 				return nil

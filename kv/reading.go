@@ -35,18 +35,20 @@ type reading struct {
 	id    []byte
 	begun Timestamp
 
-	// at is the moment; zero before the first read. limit is the end of the uncertainty interval.
-	at, limit Timestamp
+	// at is the moment; zero before the first read.
+	at Timestamp
 	// moves counts how often the moment was moved.
 	moves int
 	set   readSet
 	// open are the scans that are running.
 	open []*openScan
-	// under are the leaderships of what was read under volatile locks; nil if there are none.
-	under map[keys.PartitionID]*kvpb.Leadership
 
 	mu struct {
 		sync.Mutex
+		// limit is the end of the uncertainty interval. Only who reads changes it, and pages that are fetched ahead look at it.
+		limit Timestamp
+		// under are the leaderships of what was read under volatile locks; nil if there are none. The map is not changed.
+		under map[keys.PartitionID]*kvpb.Leadership
 		// observed are the clocks of the nodes as they were first seen.
 		observed map[keys.NodeID]*kvpb.Timestamp
 	}
@@ -62,13 +64,42 @@ type openScan struct {
 
 func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
 
-// context is what a read says to a node. It may be called from several goroutines.
-func (r *reading) context(node keys.NodeID, movable bool) *kvpb.ReadContext {
+// context is what a read says to the node that leads a partition. It may be called from several goroutines.
+func (r *reading) context(p *route.Partition, node keys.NodeID, movable bool) *kvpb.ReadContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return &kvpb.ReadContext{
-		UncertainUntil: toWire(r.limit), Observed: r.mu.observed[node], Movable: movable, Transaction: r.id, Begun: toWire(r.begun),
+		UncertainUntil: toWire(r.mu.limit), Observed: r.mu.observed[node], Movable: movable, Transaction: r.id, Begun: toWire(r.begun),
+		Leadership: r.mu.under[p.ID],
 	}
+}
+
+// limitTo moves the end of the uncertainty interval.
+func (r *reading) limitTo(limit Timestamp) {
+	r.mu.Lock()
+	r.mu.limit = limit
+	r.mu.Unlock()
+}
+
+// limitAbove moves it up, if it is lower.
+func (r *reading) limitAbove(at Timestamp) {
+	r.mu.Lock()
+	r.mu.limit = hlc.Max(r.mu.limit, at)
+	r.mu.Unlock()
+}
+
+// lockedUnder sets what the leaderships are. It keeps the map.
+func (r *reading) lockedUnder(under map[keys.PartitionID]*kvpb.Leadership) {
+	r.mu.Lock()
+	r.mu.under = under
+	r.mu.Unlock()
+}
+
+// leaderships are those of what was read under volatile locks.
+func (r *reading) leaderships() map[keys.PartitionID]*kvpb.Leadership {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.under
 }
 
 // answered notes the clock of the node that answered. It may be called from several goroutines.
@@ -105,7 +136,8 @@ func (r *reading) begin(ctx context.Context) error {
 
 // start sets the moment for the first time. The clock that it came from may have been ahead by as much as short.
 func (r *reading) start(at Timestamp, short time.Duration) {
-	r.at, r.limit = at, at.Add(2*r.client.cfg.maxClockOffset+short)
+	r.at = at
+	r.limitTo(at.Add(2*r.client.cfg.maxClockOffset + short))
 }
 
 const (
@@ -155,8 +187,8 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 		}
 	}
 	r.at = to
-	if r.limit = hlc.Max(r.limit, to); planted.Active == planted.UncertaintyForgotten {
-		r.limit = to
+	if r.limitAbove(to); planted.Active == planted.UncertaintyForgotten {
+		r.limitTo(to)
 	}
 	r.moves++
 	return nil
@@ -165,8 +197,8 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 // reads is everything that was read so far.
 func (r *reading) reads() coordinator.Reads {
 	out := r.set.reads()
-	out.At, out.Leaderships = r.at, r.under
-	if len(r.under) > 0 {
+	out.At, out.Leaderships = r.at, r.leaderships()
+	if len(out.Leaderships) > 0 {
 		// Its locks prove nothing.
 		out.Keys, out.Locked = append(out.Keys, out.Locked...), nil
 	}
@@ -186,8 +218,8 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 		answer, err := r.client.sender.Do(ctx, &route.Call{
 			Keyspace: ks.ID, Key: key, Slack: lockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
-			Prepare: func(_ *route.Partition, l route.Leader) error {
-				get.Context = r.context(l.Node, movable)
+			Prepare: func(p *route.Partition, l route.Leader) error {
+				get.Context = r.context(p, l.Node, movable)
 				return nil
 			},
 		})
@@ -206,7 +238,8 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 		case r.at.IsZero():
 			r.start(at, 0)
 		case r.at.Less(at):
-			r.at, r.limit = at, hlc.Max(r.limit, at)
+			r.at = at
+			r.limitAbove(at)
 		}
 		r.set.key(ks, key, fromWire(got.Version))
 		return got, nil

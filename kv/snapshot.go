@@ -145,12 +145,12 @@ func (s *snapshot) proofOf(p *route.Partition) (proof, bool) {
 	return proof{}, false
 }
 
-// context is what the transaction that reads says to leader l; nil if there is none.
-func (s *snapshot) context(l route.Leader) *kvpb.ReadContext {
+// context is what the transaction that reads says to leader l of a partition; nil if there is none.
+func (s *snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext {
 	if s.reading == nil {
 		return nil
 	}
-	return s.reading.context(l.Node, false)
+	return s.reading.context(p, l.Node, false)
 }
 
 // answered notes who answered a page.

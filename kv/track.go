@@ -77,7 +77,7 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 		scan.Start, scan.End = span.Start, span.End
 		if snap != nil {
 			scan.UncertainUntil, err = snap.prepare(p, l)
-			scan.Context = snap.context(l)
+			scan.Context = snap.context(p, l)
 		}
 		return err
 	})
@@ -112,7 +112,7 @@ func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at
 		command.Start, command.End = span.Start, span.End
 		if snap != nil {
 			command.UncertainUntil, err = snap.prepare(p, l)
-			command.Context = snap.context(l)
+			command.Context = snap.context(p, l)
 		}
 		return err
 	})

@@ -212,7 +212,7 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 
 // confirm makes sure that what was read is committed, if the transaction ends without a commit that would.
 func (t *Txn) confirm(ctx context.Context) error {
-	if (t.ended && !t.rolledBack) || len(t.under) == 0 {
+	if (t.ended && !t.rolledBack) || len(t.leaderships()) == 0 {
 		return nil
 	}
 	return t.fail("update", "", nil, t.client.coordinator.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
@@ -262,7 +262,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 		}
 	}
 	t.set.lock(ks, key)
-	t.under = t.transaction.Leaderships()
+	t.lockedUnder(t.transaction.Leaderships())
 	p := Pair{Key: clone(key)}
 	if value.GetFound() {
 		p.Value, p.Version = owned(value.Value), version

@@ -121,16 +121,7 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 			}
 			if round%4 == 1 {
 				// Who leads is alone with the clients: what is in flight there is lost.
-				for i := range cluster.Servers() {
-					for _, r := range cluster.Process(i).Replicas() {
-						for other := range cluster.Servers() {
-							if r.Leads && other != i {
-								cluster.Cut(i, other, memnet.Stall)
-								cluster.Cut(other, i, memnet.Stall)
-							}
-						}
-					}
-				}
+				cutLeaders(cluster)
 				time.Sleep(5 * time.Second)
 				cluster.HealAll()
 				continue
@@ -225,4 +216,99 @@ func TestWhatARolledBackFunctionHasReadIsCommitted(t *testing.T) {
 			t.Errorf("%d attempts: %v", attempts, err)
 		}
 	})
+}
+
+// An attempt that has read under a lock what was on its way, and is lost, does not see that it is: its other reads say so instead.
+func TestAnAttemptSeesOneState(t *testing.T) {
+	reads := map[string]func(context.Context, *kv.Txn, *kv.Keyspace) (string, error){
+		"scan": func(ctx context.Context, tx *kv.Txn, ks *kv.Keyspace) (value string, err error) {
+			for p, err := range tx.Scan(ctx, ks) {
+				if err != nil {
+					return "", err
+				}
+				value = string(p.Value)
+			}
+			return value, nil
+		},
+		"get": func(ctx context.Context, tx *kv.Txn, ks *kv.Keyspace) (string, error) {
+			p, err := tx.Get(ctx, ks, []byte("a"))
+			return string(p.Value), err
+		},
+		"batch get": func(ctx context.Context, tx *kv.Txn, ks *kv.Keyspace) (string, error) {
+			pairs, err := tx.BatchGet(ctx, ks, [][]byte{[]byte("a")})
+			if err != nil {
+				return "", err
+			}
+			return string(pairs[0].Value), nil
+		},
+	}
+	for name, read := range reads {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { seesOneState(t, read) })
+		})
+	}
+}
+
+func seesOneState(t *testing.T, read func(context.Context, *kv.Txn, *kv.Keyspace) (string, error)) {
+	ctx := t.Context()
+	cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+	first, second := cluster.Client(t), cluster.Client(t)
+	if _, err := first.CreateKeyspace(ctx, "k", kv.Range()); err != nil {
+		t.Fatal(err)
+	}
+	for _, client := range []*kv.Client{first, second} {
+		if err := increment(ctx, client, "a"); err != nil { // both know the leader
+			t.Fatal(err)
+		}
+	}
+	cutLeaders(cluster)
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		// The leader takes it, and nobody else ever does.
+		if err := increment(ctx, first, "a"); err != nil && !errors.Is(err, kv.ErrOutcomeUnknown) {
+			t.Error(err)
+		}
+	})
+	time.Sleep(100 * time.Millisecond)
+	before, attempts := leaders(cluster), 0
+	_, err := second.Update(ctx, func(tx *kv.Txn) error {
+		ks := second.Keyspace("k")
+		p, err := tx.GetForUpdate(ctx, ks, []byte("a"))
+		if err != nil {
+			return err
+		}
+		if attempts++; attempts == 1 {
+			if string(p.Value) != "3" {
+				t.Errorf("found %s, not what is on its way", p.Value)
+			}
+			for now := before; now == before || now == ""; now = leaders(cluster) {
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(5 * time.Second)
+			cluster.HealAll()
+		}
+		again, err := read(ctx, tx, ks)
+		if err == nil && again != string(p.Value) {
+			t.Errorf("attempt %d found %s under the lock, and %s afterwards", attempts, p.Value, again)
+		}
+		return err
+	})
+	if err != nil || attempts < 2 {
+		t.Errorf("%d attempts: %v", attempts, err)
+	}
+}
+
+// cutLeaders leaves every server that leads alone with the clients.
+func cutLeaders(cluster *kvtest.Cluster) {
+	for i := range cluster.Servers() {
+		for _, r := range cluster.Process(i).Replicas() {
+			for other := range cluster.Servers() {
+				if r.Leads && other != i {
+					cluster.Cut(i, other, memnet.Stall)
+					cluster.Cut(other, i, memnet.Stall)
+				}
+			}
+		}
+	}
 }

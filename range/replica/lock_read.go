@@ -35,6 +35,8 @@ type lockedReading struct {
 	begun hlc.Timestamp
 	// movable: what is uncertain is read at a later timestamp.
 	movable bool
+	// under is the leadership under which it has laid volatile locks here; nil: it has none.
+	under *kvpb.Leadership
 	// observed: what this node's leaderships gave above it was given after the reading transaction began.
 	observed hlc.Timestamp
 	// settled is the timestamp of a read of the latest state that has waited for transactions; committed is the highest of the commits for
@@ -64,8 +66,11 @@ func (rd *read) checkContext(c *kvpb.ReadContext) *problem {
 	if err != nil {
 		return invalid("a read's context: %v", err)
 	}
+	if l := c.Leadership; l != nil && l.Term == 0 {
+		return invalid("a read's context names a leadership without a term")
+	}
 	rd.detail()
-	rd.context = c
+	rd.context, rd.under = c, c.Leadership
 	rd.own, rd.begun, rd.movable = own, rpc.FromTimestamp(c.Begun), c.Movable
 	rd.uncertain = rpc.FromTimestamp(c.UncertainUntil)
 	rd.observed = rpc.FromTimestamp(c.Observed)

@@ -168,6 +168,10 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.staleEpoch(q, d))
 		return
+	case rd.under != nil && !r.isLeadershipLocked(rd.under):
+		r.mu.Unlock()
+		r.endRead(rd, r.leadershipError(q, nil))
+		return
 	case proved && provedTerm == l.Term && r.mu.serving:
 		rd.descriptor, rd.reign = d, r.mu.reign
 		r.registerLocked(rd)

@@ -249,7 +249,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 //	refresh NAME at=T to=T [keys=K,K] [spans=A:B,A:B]
 //	inspect
 //
-// and for reads: context [txn=NAME] [until=T] [observed=T] [movable].
+// and for reads: context [txn=NAME] [until=T] [observed=T] [movable] [under=TERM.REIGN].
 func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options map[string]string, at func(string) *kvpb.Timestamp) bool {
 	has := func(word string) bool {
 		for _, w := range words {
@@ -283,13 +283,7 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 			reads.Spans = append(reads.Spans, &kvpb.KeySpan{Start: []byte(start), End: []byte(end)})
 		}
 	}
-	if options["under"] != "" {
-		l := &kvpb.Leadership{Partition: uint64(s.c.members[0].replica.id)}
-		if _, err := fmt.Sscanf(options["under"], "%d.%d", &l.Term, &l.Reign); err != nil {
-			s.t.Fatalf("under=%s: %v", options["under"], err)
-		}
-		reads.Leadership = l
-	}
+	reads.Leadership = s.leadership(options)
 	switch words[0] {
 	case "prepare":
 		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"), Volatile: has("volatile")}
@@ -340,12 +334,25 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 	return true
 }
 
+// leadership is what "under" says; nil if it is not there.
+func (s *scenario) leadership(options map[string]string) *kvpb.Leadership {
+	if options["under"] == "" {
+		return nil
+	}
+	l := &kvpb.Leadership{Partition: uint64(s.c.members[0].replica.id)}
+	if _, err := fmt.Sscanf(options["under"], "%d.%d", &l.Term, &l.Reign); err != nil {
+		s.t.Fatalf("under=%s: %v", options["under"], err)
+	}
+	return l
+}
+
 // addContext gives a read its context.
 func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]string, at func(string) *kvpb.Timestamp) {
 	if !strings.Contains(line, " context") {
 		return
 	}
-	c := &kvpb.ReadContext{UncertainUntil: at("until"), Observed: at("observed"), Movable: strings.Contains(line, " movable")}
+	c := &kvpb.ReadContext{UncertainUntil: at("until"), Observed: at("observed"), Movable: strings.Contains(line, " movable"),
+		Leadership: s.leadership(options)}
 	if x := s.transactions[options["txn"]]; x != nil {
 		c.Transaction, c.Begun = x.Id, x.Begun
 	}

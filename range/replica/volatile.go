@@ -21,7 +21,8 @@ import (
 //   - If it writes nothing, or gives up because of what it has read, the client refreshes too, before it says so.
 //
 // INVARIANT: a value in flight is lost only with the reign. The answer names the reign, and so do validation and refresh: in another one,
-// what was read is taken for changed. Versions alone could not tell, for what was read may never have existed.
+// what was read is taken for changed. Versions alone could not tell, for what was read may never have existed. Reads by the same
+// transaction name it too, so that it never sees, beside what was lost, that it was.
 
 // leadership is the present one. It does not change while the reign lasts.
 func (e *evaluation) leadership() *kvpb.Leadership {
@@ -53,7 +54,12 @@ func (r *Replica) sameLeadership(reads *kvpb.ReadSet) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.serving && l.Partition == uint64(r.id) && l.Term == r.mu.leadership.Term && l.Reign == r.mu.reign
+	return r.mu.serving && r.isLeadershipLocked(l)
+}
+
+// isLeadershipLocked says that a leadership is the present one of this replica.
+func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
+	return l.Partition == uint64(r.id) && l.Term == r.mu.leadership.Term && l.Reign == r.mu.reign
 }
 
 // hold lays volatile locks, and answers with what is below them.

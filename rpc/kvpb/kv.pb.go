@@ -1413,7 +1413,10 @@ type ReadContext struct {
 	// The id of the reading transaction: its own locks do not stop it. Empty for a snapshot.
 	Transaction []byte `protobuf:"bytes,4,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	// When the reading transaction's first attempt began; readers push writers whatever their age, it is for reports.
-	Begun         *Timestamp `protobuf:"bytes,5,opt,name=begun,proto3" json:"begun,omitempty"`
+	Begun *Timestamp `protobuf:"bytes,5,opt,name=begun,proto3" json:"begun,omitempty"`
+	// The leadership under which the transaction has locked keys of the partition by volatile locks. In another one what it has read under
+	// them may never have been there, and does not go together with what would be read: refused with TRANSACTION_CONFLICT. Unset: none.
+	Leadership    *Leadership `protobuf:"bytes,6,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1479,6 +1482,13 @@ func (x *ReadContext) GetTransaction() []byte {
 func (x *ReadContext) GetBegun() *Timestamp {
 	if x != nil {
 		return x.Begun
+	}
+	return nil
+}
+
+func (x *ReadContext) GetLeadership() *Leadership {
+	if x != nil {
+		return x.Leadership
 	}
 	return nil
 }
@@ -4898,13 +4908,16 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"GetRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12)\n" +
 	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x125\n" +
-	"\acontext\x18\x03 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"\xf5\x01\n" +
+	"\acontext\x18\x03 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"\xb1\x02\n" +
 	"\vReadContext\x12B\n" +
 	"\x0funcertain_until\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\x125\n" +
 	"\bobserved\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bobserved\x12\x18\n" +
 	"\amovable\x18\x03 \x01(\bR\amovable\x12 \n" +
 	"\vtransaction\x18\x04 \x01(\fR\vtransaction\x12/\n" +
-	"\x05begun\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\"\x99\x01\n" +
+	"\x05begun\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12:\n" +
+	"\n" +
+	"leadership\x18\x06 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
+	"leadership\"\x99\x01\n" +
 	"\vGetResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x123\n" +
@@ -5328,86 +5341,87 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	10,  // 44: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
 	10,  // 45: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
 	10,  // 46: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 47: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 48: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 49: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 50: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 51: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 52: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 53: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	21,  // 54: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	10,  // 55: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 56: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 57: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	13,  // 58: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	10,  // 59: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 60: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 61: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 62: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 63: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	28,  // 64: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	10,  // 65: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 66: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	30,  // 67: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	64,  // 68: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	32,  // 69: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	10,  // 70: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 71: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 72: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 73: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 74: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 75: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 76: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 77: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	3,   // 78: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	39,  // 79: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	40,  // 80: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	10,  // 81: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	42,  // 82: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	43,  // 83: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 84: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	45,  // 85: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	44,  // 86: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	10,  // 87: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 88: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	44,  // 89: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	43,  // 90: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 91: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 92: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	39,  // 93: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	10,  // 94: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	50,  // 95: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	52,  // 96: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 97: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	10,  // 98: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 99: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	39,  // 100: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	10,  // 101: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 102: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	10,  // 103: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 104: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	52,  // 105: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	39,  // 106: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	52,  // 107: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	58,  // 108: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	52,  // 109: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	62,  // 110: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	39,  // 111: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	63,  // 112: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	52,  // 113: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 114: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	66,  // 115: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	67,  // 116: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	10,  // 117: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	65,  // 118: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	1,   // 119: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	6,   // 120: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	7,   // 121: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	121, // [121:122] is the sub-list for method output_type
-	120, // [120:121] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	44,  // 47: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	10,  // 48: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 49: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 50: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 51: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 52: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 53: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 54: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	21,  // 55: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	10,  // 56: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 57: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 58: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	13,  // 59: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	10,  // 60: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 61: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 62: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 63: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 64: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	28,  // 65: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	10,  // 66: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 67: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	30,  // 68: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	64,  // 69: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	32,  // 70: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	10,  // 71: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 72: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 73: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 74: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 75: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 76: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 77: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 78: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	3,   // 79: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	39,  // 80: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	40,  // 81: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	10,  // 82: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	42,  // 83: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	43,  // 84: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 85: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	45,  // 86: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	44,  // 87: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	10,  // 88: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 89: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	44,  // 90: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	43,  // 91: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 92: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 93: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	39,  // 94: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	10,  // 95: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	50,  // 96: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	52,  // 97: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 98: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	10,  // 99: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 100: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	39,  // 101: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	10,  // 102: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 103: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	10,  // 104: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 105: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	52,  // 106: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	39,  // 107: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	52,  // 108: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	58,  // 109: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	52,  // 110: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	62,  // 111: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	39,  // 112: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	63,  // 113: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	52,  // 114: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 115: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	66,  // 116: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	67,  // 117: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	10,  // 118: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	65,  // 119: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	1,   // 120: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	6,   // 121: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	7,   // 122: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	122, // [122:123] is the sub-list for method output_type
+	121, // [121:122] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
