@@ -14,7 +14,8 @@ import (
 
 // Increments counts keys up by reading and writing them in a transaction. No acknowledged increment is lost, which is what
 // happens when two transactions write what they made of the same reading; none is done twice; no reading is older than what
-// was known before it began; and nobody sees what an attempt wrote that was refused, or run again.
+// was known before it began; nobody sees what an attempt wrote that was refused, or run again; and no commit builds on what one wrote that is
+// refused only later.
 type Increments struct {
 	Keys, Parallel int
 	Pause          time.Duration
@@ -42,17 +43,25 @@ func (c *Increments) Setup(context.Context, *Run, Transactor) error {
 
 func (c *Increments) key(i int) []byte { return fmt.Appendf(nil, "increment%02d", i) }
 
-// get reads a counter: its number, behind which stands the attempt that wrote it.
-func (c *Increments) get(ctx context.Context, run *Run, tx Tx, i int) (uint64, error) {
+// get reads a counter: its number, behind which stands the attempt that wrote it; "" if it has no value yet.
+func (c *Increments) get(ctx context.Context, run *Run, tx Tx, i int) (n uint64, by string, err error) {
 	value, err := tx.Get(ctx, c.key(i))
 	if err != nil {
-		return 0, ignoreNotFound(err)
+		return 0, "", ignoreNotFound(err)
 	}
 	number, by, _ := strings.Cut(string(value), " ")
 	if why, refused := c.refused.know(by); refused {
 		run.Violation("increments: key %d has %s of attempt %s, which had no effect: %s", i, number, by, why)
 	}
-	return strconv.ParseUint(number, 10, 64)
+	n, err = strconv.ParseUint(number, 10, 64)
+	return n, by, err
+}
+
+// refuse notes that an attempt had no effect.
+func (c *Increments) refuse(run *Run, i int, attempt, why string) {
+	if on := c.refused.note(attempt, why); on != "" {
+		run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, which had no effect: %s", on, i, attempt, why)
+	}
 }
 
 // Drive implements Transactions.
@@ -71,14 +80,15 @@ func (c *Increments) Drive(ctx context.Context, run *Run, number int, db Transac
 
 func (c *Increments) add(ctx context.Context, run *Run, db Transactor, i int, by string) error {
 	var n uint64
+	var below string // the attempt whose number it counted up
 	attempts := 0
 	attempt := func() string { return fmt.Sprintf("%s.%d", by, attempts) }
 	_, err := db.Update(ctx, func(tx Tx) (err error) {
 		if attempts > 0 {
-			c.refused.note(attempt(), "it was run again")
+			c.refuse(run, i, attempt(), "it was run again")
 		}
 		attempts++
-		if n, err = c.get(ctx, run, tx, i); err != nil {
+		if n, below, err = c.get(ctx, run, tx, i); err != nil {
 			return err
 		}
 		n++
@@ -87,8 +97,11 @@ func (c *Increments) add(ctx context.Context, run *Run, db Transactor, i int, by
 	})
 	switch {
 	case err != nil && !unknown(err):
-		c.refused.note(attempt(), err.Error())
+		c.refuse(run, i, attempt(), err.Error())
 	case err == nil:
+		if why, refused := c.refused.build(attempt(), below); refused {
+			run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, which had no effect: %s", attempt(), i, below, why)
+		}
 		c.counts[i].Added()
 		c.known[i].Wrote(n)
 	default:
@@ -101,7 +114,7 @@ func (c *Increments) read(ctx context.Context, run *Run, db Transactor, i int) e
 	floor := c.known[i].Known()
 	var n uint64
 	_, err := db.View(ctx, func(tx Tx) (err error) {
-		n, err = c.get(ctx, run, tx, i)
+		n, _, err = c.get(ctx, run, tx, i)
 		return err
 	})
 	if err != nil {

@@ -6,27 +6,51 @@ import "sync"
 type refusals struct {
 	mu struct {
 		sync.Mutex
-		// newer and older are two generations; the older is forgotten when the newer is full.
-		newer, older map[string]string
+		// refused is why attempts had no effect, built the attempt whose commit builds on what another wrote.
+		refused, built generations
 	}
 }
 
-// note remembers an attempt.
-func (r *refusals) note(attempt, why string) {
+// generations are texts by attempt, in two generations; the older is forgotten when the newer is full.
+type generations struct{ newer, older map[string]string }
+
+func (g *generations) set(attempt, text string) {
+	if len(g.newer) == remembered || g.newer == nil {
+		g.older, g.newer = g.newer, make(map[string]string)
+	}
+	g.newer[attempt] = text
+}
+
+func (g *generations) get(attempt string) (text string, ok bool) {
+	if text, ok = g.newer[attempt]; !ok {
+		text, ok = g.older[attempt]
+	}
+	return text, ok
+}
+
+// note remembers an attempt. on is a commit that builds on it, if there is one that is remembered.
+func (r *refusals) note(attempt, why string) (on string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.mu.newer) == remembered || r.mu.newer == nil {
-		r.mu.older, r.mu.newer = r.mu.newer, make(map[string]string)
-	}
-	r.mu.newer[attempt] = why
+	r.mu.refused.set(attempt, why)
+	on, _ = r.mu.built.get(attempt)
+	return on
 }
 
 // know says why an attempt had no effect, if that is remembered.
 func (r *refusals) know(attempt string) (why string, refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if why, refused = r.mu.newer[attempt]; !refused {
-		why, refused = r.mu.older[attempt]
+	return r.mu.refused.get(attempt)
+}
+
+// build remembers that the commit of an attempt builds on what another one has written ("": on nothing), and says why that had no effect, as know does.
+func (r *refusals) build(attempt, below string) (why string, refused bool) {
+	if below == "" {
+		return "", false
 	}
-	return why, refused
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.built.set(below, attempt)
+	return r.mu.refused.get(below)
 }

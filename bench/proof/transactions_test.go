@@ -82,7 +82,7 @@ func TestWeakDatabases(t *testing.T) {
 		"lost updates": {lostUpdates, map[string]string{"increments": "stale read", "bank": "should have",
 			"dependencies": "lost-update"}},
 		"read committed": {readCommitted, map[string]string{"bank": "should have", "snapshots": "and then", "dependencies": "G-single"}},
-		"dirty reads":    {dirtyReads, map[string]string{"bank": "should have", "dependencies": "G1a"}},
+		"dirty reads":    {dirtyReads, map[string]string{"bank": "should have", "increments": "builds on attempt", "dependencies": "G1a"}},
 		"stale snapshots": {staleSnapshots, map[string]string{"increments": "stale read", "inserts": "acknowledged before it began",
 			"snapshots": "acknowledged before it began", "news": "acknowledged before it began", "dependencies": "realtime"}},
 		"two sites":       {twoSites, map[string]string{"inserts": "of the keys that both looked at"}},
