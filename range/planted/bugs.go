@@ -74,6 +74,8 @@ const (
 	LocksForgotten Bug = "locks_forgotten"
 	// ReadThroughLock: a read does not ask how the transactions stand whose locks it meets.
 	ReadThroughLock Bug = "read_through_lock"
+	// ReignUnchecked: what was read under volatile locks is taken for good although the leader that gave it, and lost what was in flight, leads no more.
+	ReignUnchecked Bug = "reign_unchecked"
 )
 
 // All lists every mistake there is, in the order of the constants.
@@ -92,6 +94,6 @@ func Transactional() []Bug {
 		RefreshSkipped, RefreshNotRecorded, RecordRevived, DecisionNotDurable,
 		CommitBelowPrepare, WaitForLatest, UncertaintyForgotten, PushIgnored,
 		OwnDeletesSeen, OnePhaseOverLock, AbortedAfterCommit, AgeLost,
-		OnePhaseUnchecked, LocksForgotten, ReadThroughLock,
+		OnePhaseUnchecked, LocksForgotten, ReadThroughLock, ReignUnchecked,
 	}
 }

@@ -18,6 +18,8 @@ type Dice struct {
 	Wild bool
 	// Alone: partitions have one replica, and no server may lose its disk.
 	Alone bool
+	// Reigns: leaders lose their followers and not their clients, again and again.
+	Reigns bool
 	// Transactions: the workloads have them.
 	Transactions bool
 	// Hasty: a leader can be elected sooner than clocks may differ.

@@ -78,6 +78,9 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 	d := &Dice{Rand: random}
 	shapeOf(seed, transactions).tell(d)
 	apart := time.Duration(d.Of(15, 30, 40, 60)) * time.Second
+	if d.Reigns {
+		apart = time.Second
+	}
 	possible := themesFor(d)
 	total := 0
 	for _, t := range possible {
@@ -88,7 +91,12 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 		n := d.IntN(total)
 		for _, t := range possible {
 			if n -= t.weight; n < 0 {
-				s.Faults = append(s.Faults, t.draw(d, at)...)
+				faults := t.draw(d, at)
+				s.Faults = append(s.Faults, faults...)
+				if d.Reigns {
+					// One at a time: two of three servers are a majority, and nobody would succeed them.
+					at = max(at, end(faults)-2*time.Second)
+				}
 				break
 			}
 		}
@@ -96,6 +104,14 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
 	s.sort()
 	return s
+}
+
+// end is when the last of some faults ends.
+func end(faults []Fault) (last time.Duration) {
+	for _, f := range faults {
+		last = max(last, f.At+f.For)
+	}
+	return last
 }
 
 // storms are the times at which something begins or ends: clients are busy then.

@@ -67,10 +67,11 @@ func TestStormsAreApart(t *testing.T) {
 // the one that the seed has without them.
 func TestTransactionsAreDrawn(t *testing.T) {
 	seen := make(map[string]bool)
-	alone := 0
+	alone, reigns := 0, 0
 	for seed := range uint64(300) {
 		with, without := shapeOf(seed, true), shapeOf(seed, false)
-		if with.options.Nodes != without.options.Nodes || with.tick != without.tick || with.wild != without.wild || with.perMinute != without.perMinute {
+		if with.options.Nodes != without.options.Nodes || with.tick != without.tick || with.wild != without.wild ||
+			with.perMinute != without.perMinute && !with.reigns {
 			t.Fatalf("seed %d has two clusters: %v and %v", seed, with, without)
 		}
 		for _, w := range with.workloads {
@@ -82,6 +83,15 @@ func TestTransactionsAreDrawn(t *testing.T) {
 		if with.alone {
 			alone++
 		}
+		if with.reigns {
+			reigns++
+		}
+		if without.reigns || with.reigns && with.alone {
+			t.Errorf("seed %d is about reigns without transactions, or with nobody to succeed a leader", seed)
+		}
+	}
+	if reigns < 20 {
+		t.Errorf("%d of 300 seeds are about reigns", reigns)
 	}
 	if alone < 60 {
 		t.Errorf("%d of 300 seeds have partitions of one replica", alone)

@@ -20,6 +20,10 @@ func themesFor(d *Dice) []theme {
 		{"anything", 40, anything}, {"turnover", 25, turnover}, {"usurpation", 20, usurpation}, {"blackout", 8, blackout},
 		{"straggler", 8, straggler}, {"deposed", 12, deposed}, {"second thoughts", 12, secondThoughts},
 	}
+	if d.Reigns {
+		// With little else beside: a value in flight that is lost is to be missed, and not to be lost in the noise.
+		return []theme{{"lost reign", 100, lostReign}, {"anything", 5, anything}, {"turnover", 5, turnover}}
+	}
 	if d.Hasty {
 		themes = append(themes, theme{"deposed", 60, deposed})
 	}
@@ -203,6 +207,13 @@ func deposed(d *Dice, at time.Duration) []Fault {
 		faults = append(faults, fault(at-500*time.Millisecond, 0, clockSet{leader, maxClock}))
 	}
 	return faults
+}
+
+// lostReign is a leader that is cut off from the other servers and from no client. For as long as it has its lease it gives out volatile locks, and with
+// them values that are in flight and will never be committed; and it stays away until another one leads, to whom the clients go that have read them.
+func lostReign(d *Dice, at time.Duration) []Fault {
+	leader := Target(fmt.Sprintf("leader.%d", d.IntN(reignPartitions)))
+	return []Fault{fault(at, d.Between(3*time.Second, 6*time.Second), leaderApart{Server: leader, Mode: d.Mode()})}
 }
 
 // wrongClocks is clocks beyond the bound while leaderships change.
