@@ -106,6 +106,7 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		Keyspace: ks.ID,
 		Key:      b.operations[0].Key,
 		Write:    true,
+		Slack:    lockSlack,
 		Request:  &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
 		Prepare: func(p *route.Partition, _ route.Leader) error {
 			if cross = b.crosses(p); cross != nil {

@@ -200,7 +200,7 @@ func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool, r
 	if err != nil {
 		return route.Answer{}, err
 	}
-	answer, err := k.client.sender.Do(ctx, &route.Call{Keyspace: ks.ID, Key: key, Write: write, Request: r})
+	answer, err := k.client.sender.Do(ctx, &route.Call{Keyspace: ks.ID, Key: key, Write: write, Slack: lockSlack, Request: r})
 	if err != nil {
 		return route.Answer{}, wrap(op, k.name, key, err)
 	}

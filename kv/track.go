@@ -25,7 +25,7 @@ type track struct {
 
 // call routes a request to the partition of the next keys; certain as in route.Call. clip gives each attempt's part of rest that lies in the partition.
 func (t *track) call(certain bool, r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span) error) *route.Call {
-	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Certain: certain}
+	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Certain: certain, Slack: lockSlack}
 	if t.hashed {
 		c.By, c.Hash = route.ByHash, t.hash
 	} else if t.reverse {

@@ -176,12 +176,32 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 				_, err := ks.Put(ctx, []byte("a"), nil)
 				return err
 			},
+			"delete": func(ctx context.Context) error {
+				_, err := ks.Delete(ctx, []byte("a"))
+				return err
+			},
+			"compare-and-swap": func(ctx context.Context) error {
+				_, err := ks.CompareAndSwap(ctx, []byte("a"), kv.ExpectAbsent(), kv.Set(nil))
+				return err
+			},
+			"batch": func(ctx context.Context) error {
+				b := ks.Batch()
+				b.Put([]byte("a"), nil)
+				_, err := b.Commit(ctx)
+				return err
+			},
+			"delete-range": func(ctx context.Context) error {
+				_, err := ks.DeleteRange(ctx, kv.All())
+				return err
+			},
 		} {
 			bounded, cancel := context.WithTimeout(ctx, 50*time.Second)
 			begun := time.Now()
-			if err := write(bounded); err == nil || time.Since(begun) < 49*time.Second ||
-				name == "commit" && (!errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrOutcomeUnknown)) {
-				t.Errorf("%s, after %v: %v", name, time.Since(begun), err)
+			err := write(bounded)
+			var e *kv.Error
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrOutcomeUnknown) || time.Since(begun) < 49*time.Second ||
+				string(e.Key) != "a" || e.Transaction != all[0].ID() || !strings.Contains(err.Error(), `key "a" is locked by transaction `+all[0].ID()) {
+				t.Errorf("%s, after %v: %v (%+v)", name, time.Since(begun), err, e)
 			}
 			cancel()
 		}

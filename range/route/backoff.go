@@ -33,6 +33,8 @@ var (
 	connectionBackoff = Backoff{Name: "connection", Base: 5 * time.Millisecond, Cap: 50 * time.Millisecond, Jitter: 0.5, AtOnce: 2}
 	// overloaded: the node asks for patience.
 	overloadedBackoff = Backoff{Name: "overloaded", Base: 20 * time.Millisecond, Cap: time.Second, Jitter: 0.5}
+	// waited: the request waited at the node, for a lock or in a queue, for as long as it was given, and did not run.
+	waitedBackoff = Backoff{Name: "waited", Base: 20 * time.Millisecond, Cap: time.Second, Jitter: 0.5}
 	// quorum: the leader has lost its quorum. Another leader may already exist, so the wait stays moderate.
 	quorumBackoff = Backoff{Name: "no-quorum", Base: 50 * time.Millisecond, Cap: 250 * time.Millisecond, Jitter: 0.5}
 	// unhealthy: the node stopped serving on its own account (clock, disk).

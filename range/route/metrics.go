@@ -32,7 +32,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help: "Streams of the partition table that were opened.",
 		}),
 	}
-	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff, overloadedBackoff, quorumBackoff,
+	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff, overloadedBackoff, waitedBackoff, quorumBackoff,
 		unhealthyBackoff, unknownBackoff} {
 		m.retries[b.Name] = retries.WithLabelValues(b.Name)
 	}

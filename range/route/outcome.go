@@ -102,7 +102,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		s.learnLeader(p.cell, l.node, e)
 		return Answer{}, nil, &unknownBackoff
 	case kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
-		return Answer{}, nil, &overloadedBackoff // it did not run, and has waited for long, or our own context is about to end
+		return Answer{}, nil, &waitedBackoff // it did not run, and has waited for long, or our own context is about to end
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
 		// A session that was idle for longer than versions are kept. No attempt was taken, so the request may begin anew, in the
 		// session that this answer has brought up to date.
@@ -162,9 +162,16 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 	if b.Budget > 0 && time.Since(f.since) > b.Budget {
 		return a.ended(nil)
 	}
-	s.metrics.retries[b.Name].Inc()
 	delay := b.delay(f.count, s.random())
 	f.count++
+	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && a.hasDeadline && left-delay < a.call.Slack {
+		// It is known now that it did not run. The answer to another attempt would come too late, and nobody would know any more.
+		if err := s.pause(ctx, left); err != nil {
+			return a.ended(err)
+		}
+		return a.ended(context.DeadlineExceeded)
+	}
+	s.metrics.retries[b.Name].Inc()
 	if err := s.pause(ctx, delay); err != nil {
 		return a.ended(err)
 	}
