@@ -80,11 +80,14 @@ type Error struct {
 	Node      uint64
 	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there was none, or it is not known.
 	Transaction string
-	// Attempts is how often Update or View ran its function before it gave up; 0 where that does not apply.
+	// Attempts is how often Update or View had run its function, or a transaction had been begun with Begin and Again: 1 in the first
+	// attempt. It is 0 where that does not apply.
 	Attempts int
 	// Message says what happened, and what to do.
 	Message string
 
+	// counted says that Message tells of the Attempts.
+	counted bool
 	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the context's error.
 	wraps []error
 }
@@ -106,11 +109,18 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": ")
 	b.WriteString(e.Message)
-	switch {
-	case e.Partition != 0 && e.Node != 0:
-		fmt.Fprintf(&b, " (partition %s, node %s)", keys.PartitionID(e.Partition), keys.NodeID(e.Node))
-	case e.Partition != 0:
-		fmt.Fprintf(&b, " (partition %s)", keys.PartitionID(e.Partition))
+	var at []string
+	if e.Attempts > 0 && !e.counted {
+		at = append(at, fmt.Sprintf("attempt %d of the transaction", e.Attempts))
+	}
+	if e.Partition != 0 {
+		at = append(at, "partition "+keys.PartitionID(e.Partition).String())
+	}
+	if e.Partition != 0 && e.Node != 0 {
+		at = append(at, "node "+keys.NodeID(e.Node).String())
+	}
+	if len(at) > 0 {
+		b.WriteString(" (" + strings.Join(at, ", ") + ")")
 	}
 	return b.String()
 }

@@ -40,6 +40,8 @@ type Txn struct {
 	transaction *coordinator.Transaction
 	options     txnOptions
 	writes      *writeBuffer
+	// attempt counts the attempts from 1.
+	attempt int
 	// contended are keys that are locked as soon as they are read, because they were in the way of an earlier attempt. It is shared with the
 	// attempts before.
 	contended map[string]bool
@@ -65,18 +67,17 @@ func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) 
 
 func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Txn, error) {
 	t, err := c.coordinator.Begin(ctx)
-	return c.attemptTxn(t, err, o, make(map[string]bool), volatile)
-}
-
-// attemptTxn is an attempt that the coordinator has begun, or could not.
-func (c *Client) attemptTxn(t *coordinator.Transaction, err error, o txnOptions, contended map[string]bool, volatile bool) (*Txn, error) {
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
-	return &Txn{
-		reading: reading{client: c, id: t.ID(), begun: t.Begun()}, transaction: t, options: o, writes: newWriteBuffer(), contended: contended,
-		volatile: volatile,
-	}, nil
+	return c.attemptTxn(&Txn{transaction: t, options: o, contended: make(map[string]bool), volatile: volatile, attempt: 1}), nil
+}
+
+// attemptTxn is an attempt that the coordinator has begun.
+func (c *Client) attemptTxn(t *Txn) *Txn {
+	t.reading = reading{client: c, id: t.transaction.ID(), begun: t.transaction.Begun()}
+	t.writes = newWriteBuffer()
+	return t
 }
 
 // ID names the attempt as errors do (Error.Transaction), and `tidemark debug txns`: 32 hexadecimal digits.
@@ -90,7 +91,10 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 		t.client.coordinator.Restarted(t.cause)
 	}
 	next, err := t.transaction.Again(ctx)
-	return t.client.attemptTxn(next, err, t.options, t.contended, t.volatile)
+	if err != nil {
+		return nil, inAttempt(t.client.wrapTxn("begin", "", nil, err), t.attempt)
+	}
+	return t.client.attemptTxn(&Txn{transaction: next, options: t.options, contended: t.contended, volatile: t.volatile, attempt: t.attempt + 1}), nil
 }
 
 // check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even
@@ -112,7 +116,7 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 	if err == nil {
 		return nil
 	}
-	wrapped := t.client.wrapTxn(op, keyspace, key, err)
+	wrapped := inAttempt(t.client.wrapTxn(op, keyspace, key, err), t.attempt)
 	if t.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
 		t.failed, t.cause = wrapped, err
 		t.noteContended(wrapped)

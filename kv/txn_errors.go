@@ -1,9 +1,11 @@
 package kv
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -52,18 +54,22 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		if len(of.Other) > 0 {
 			e.Message += ", by " + other
 		}
-		e.Message += "; run the transaction again"
+		e.Message += runAgainAdvice
 	case coordinator.ErrAborted:
 		e.wraps = []error{ErrTransactionAborted}
 		switch of.Reason {
 		case kvpb.AbortReason_WOUNDED:
-			e.Message = "the transaction was aborted, because an older one wanted a key that it had locked"
+			older := "an older one"
+			if len(of.Other) > 0 {
+				older += " (" + e.Transaction + ")"
+			}
+			e.Message = "the transaction was aborted, because " + older + " wanted a key that it had locked"
 		case kvpb.AbortReason_ABANDONED:
 			e.Message = "the transaction was aborted, because nothing had been heard of its client for too long"
 		default:
 			e.Message = "the transaction was aborted"
 		}
-		e.Message += "; run it again"
+		e.Message += runAgainAdvice
 	case coordinator.ErrTooOld:
 		e.wraps = []error{ErrTransactionTooOld}
 		e.Message = "the transaction began longer ago than versions are kept; make it shorter, or give the keyspace a longer GC window"
@@ -80,6 +86,14 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		}
 	}
 	return e
+}
+
+// inAttempt notes in which attempt of its transaction, or View, an error came about.
+func inAttempt(err error, attempt int) error {
+	if e := asError(err); e != nil && e.Attempts == 0 {
+		e.Attempts = attempt
+	}
+	return err
 }
 
 // causesOf are the causes worth to be found by errors.Is: the context's error, and the client's end.
@@ -107,6 +121,7 @@ func certain(err error) error {
 	var e *Error
 	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) {
 		e.wraps = append(e.wraps, ErrTransactionTooOld)
+		e.Message = strings.Replace(e.Message, kinds[kvpb.ErrorCode_TIMESTAMP_TOO_OLD].advice, kinds[kvpb.ErrorCode_TRANSACTION_TOO_OLD].advice, 1)
 	}
 	return err
 }
@@ -118,15 +133,45 @@ func mustRunAgain(err error) bool {
 	return conflict || aborted || coordinator.Retryable(err)
 }
 
-// gaveUp is the error of an Update or View whose context ended before an attempt succeeded.
+// runAgainAdvice is what to do about a conflict for those who end transactions themselves.
+const runAgainAdvice = "; run the transaction again"
+
+// gaveUp is the error of an Update or View whose context ended before an attempt succeeded; cause says so, and may be nil.
 func gaveUp(op string, attempts int, last, cause error) error {
+	times := "attempts"
+	if attempts == 1 {
+		times = "attempt"
+	}
+	return inVain(op, attempts, fmt.Sprintf("gave up after %d %s; the last: ", attempts, times), last, cause)
+}
+
+// interrupted is the error of an Update or View whose last attempt ended with err. If it did because the context was over, what was in the way of the attempt
+// before, if there was one, says more: the deadline is met by chance at this point or that.
+func interrupted(ctx context.Context, op string, attempts int, before, err error) error {
+	over := ctx.Err()
+	if err == nil || before == nil || over == nil || !errors.Is(err, over) || runAgain(err) || errors.Is(err, ErrOutcomeUnknown) {
+		return err
+	}
+	return inVain(op, attempts, fmt.Sprintf("gave up in attempt %d; the one before: ", attempts), before, err)
+}
+
+// inVain puts words before the message of a conflict that was the last.
+func inVain(op string, attempts int, words string, last, cause error) error {
 	var e *Error
 	if !errors.As(last, &e) {
 		return last
 	}
 	out := *e
-	out.Op, out.Attempts = op, attempts
-	out.Message = fmt.Sprintf("gave up after %d attempts; the last: %s", attempts, e.Message)
+	out.Op, out.Attempts, out.counted = op, attempts, true
+	// It was run again for as long as there was time.
+	message, conflict := strings.CutSuffix(e.Message, runAgainAdvice)
+	out.Message = words + message
+	if conflict {
+		out.Message += "; give it more time"
+	}
+	if conflict && op == "update" && errors.Is(last, ErrConflict) {
+		out.Message += ", or lock the key with GetForUpdate"
+	}
 	out.wraps = append([]error{cause}, e.wraps...)
 	if cause == nil {
 		out.wraps = e.wraps

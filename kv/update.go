@@ -27,7 +27,7 @@ const (
 // several goroutines at a time.
 //
 // An error of Update's own means that nothing was written and never will be, unless it is ErrOutcomeUnknown. ErrConflict and
-// ErrTransactionAborted say that no attempt had succeeded when ctx ended, and what was in the way of the last.
+// ErrTransactionAborted say that no attempt had succeeded when ctx ended, and what was in the way of the last that had come to its end.
 func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...TxnOption) (Timestamp, error) {
 	const op = "update"
 	ctx, cancel := c.bound(ctx)
@@ -40,11 +40,13 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 	if err != nil {
 		return Timestamp{}, err
 	}
+	var before error
 	for attempt := 1; ; attempt++ {
 		at, err, again := tx.run(ctx, f)
 		if !again {
-			return at, err
+			return at, interrupted(ctx, op, attempt, before, err)
 		}
+		before = err
 		if stop := c.pauseRun(ctx, attempt); stop != nil {
 			return Timestamp{}, gaveUp(op, attempt, err, stop)
 		}

@@ -13,6 +13,8 @@ type Snapshot struct {
 	// past is the moment of a SnapshotAt; the rest is not used then.
 	past Timestamp
 	reading
+	// attempt counts the runs of a View's function from 1.
+	attempt int
 	// failed is why the snapshot cannot be read any more, and cause what it was made of.
 	failed, cause error
 	ended         bool
@@ -27,12 +29,14 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	const op = "view"
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	var before error
 	for attempt := 1; ; attempt++ {
-		s := &Snapshot{reading: reading{client: c}}
+		s := &Snapshot{reading: reading{client: c}, attempt: attempt}
 		err := s.run(f)
 		if s.failed == nil || !runAgain(s.failed) {
-			return err
+			return interrupted(ctx, op, attempt, before, err)
 		}
+		before = s.failed
 		if stop := c.pauseRun(ctx, attempt); stop != nil {
 			return gaveUp(op, attempt, s.failed, stop)
 		}
@@ -74,7 +78,7 @@ func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
 	if err == nil {
 		return nil
 	}
-	wrapped := s.client.wrapTxn(op, keyspace, key, err)
+	wrapped := inAttempt(s.client.wrapTxn(op, keyspace, key, err), s.attempt)
 	if s.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
 		s.failed, s.cause = wrapped, err
 	}

@@ -66,7 +66,8 @@ func TestTheOlderSessionWins(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		err := all[1].Put(space(1), []byte("a"), []byte("mine"))
 		if !errors.Is(err, kv.ErrTransactionAborted) || !strings.Contains(err.Error(),
-			`put "a" in keyspace "k": the transaction was aborted, because an older one wanted a key that it had locked; run it again`) {
+			`put "a" in keyspace "k": the transaction was aborted, because an older one (`+all[0].ID()+`) wanted a key that it had locked; `+
+				`run the transaction again (attempt 1 of the transaction`) {
 			t.Errorf("put: %v", err)
 		}
 		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) {
@@ -143,7 +144,8 @@ func TestACommitThatWaitsInVain(t *testing.T) {
 			})
 			cancel()
 			var e *kv.Error
-			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Keyspace != "k" || string(e.Key) != "a" || e.Transaction == "" {
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Keyspace != "k" || string(e.Key) != "a" || e.Transaction != all[0].ID() ||
+				e.Attempts != 1 || !strings.Contains(err.Error(), "gave up after 1 attempt; the last: ") {
 				t.Errorf("%s: %v (%+v)", others, err, e)
 			}
 		}
@@ -151,8 +153,92 @@ func TestACommitThatWaitsInVain(t *testing.T) {
 	})
 }
 
-// Who waits for a lock for long is not taken for lost: nothing is cut off, and of a commit it is known that it did not run. (The answer to a put
-// may come too late for that.)
+// What ends a function of Update in vain says in which attempt that was, also if it is no attempt's end; and so do the errors of those who begin
+// attempts themselves.
+func TestErrorsCountAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		client := cluster.Client(t)
+		ks, err := client.CreateKeyspace(ctx, "k", kv.Hash(4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, all := sessions(t, cluster, 1)
+		defer all[0].Rollback()
+		if err := lockFor(ctx, all[0], ks, "a"); err != nil {
+			t.Fatal(err)
+		}
+		// conflict has somebody else change what a transaction has read.
+		conflict := func(tx *kv.Txn) error {
+			if _, err := tx.Get(ctx, ks, []byte("b")); err != nil && !errors.Is(err, kv.ErrNotFound) {
+				return err
+			}
+			if _, err := ks.Put(ctx, []byte("b"), nil); err != nil {
+				return err
+			}
+			return tx.Put(ks, []byte("c"), nil)
+		}
+		check := func(err error, attempts int, key, words string) {
+			t.Helper()
+			var e *kv.Error
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Attempts != attempts || string(e.Key) != key || e.Keyspace != "k" || !strings.Contains(err.Error(), words) {
+				t.Errorf("%v (%+v); want %d attempts, the key %s and %q", err, e, attempts, key, words)
+			}
+		}
+		update := func(f func(ctx context.Context, tx *kv.Txn, run int) error) (runs int, err error) {
+			bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			_, err = client.Update(bounded, func(tx *kv.Txn) error { runs++; return f(bounded, tx, runs) })
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("not in vain: %v", err)
+			}
+			return runs, err
+		}
+		// It waits in vain.
+		_, err = update(func(ctx context.Context, tx *kv.Txn, run int) error {
+			if run < 3 {
+				return conflict(tx)
+			}
+			return lockFor(ctx, tx, ks, "a")
+		})
+		check(err, 3, "a", "is locked by transaction "+all[0].ID())
+		check(err, 3, "a", "(attempt 3 of the transaction, partition ")
+		// There is always somebody in the way.
+		runs, err := update(func(_ context.Context, tx *kv.Txn, _ int) error { return conflict(tx) })
+		check(err, runs, "b", "; give it more time, or lock the key with GetForUpdate")
+		// The time is up in the middle of an attempt.
+		runs, err = update(func(ctx context.Context, tx *kv.Txn, run int) error {
+			if run < 3 {
+				return conflict(tx)
+			}
+			<-ctx.Done()
+			_, err := tx.Get(ctx, ks, []byte("d"))
+			return err
+		})
+		check(err, 3, "b", "gave up in attempt 3; the one before: the key was changed after the transaction had read it")
+		if runs != 3 {
+			t.Errorf("%d runs", runs)
+		}
+
+		tx, err := client.Begin(ctx)
+		for attempt := 1; err == nil && attempt <= 2; attempt++ {
+			if err := conflict(tx); err != nil {
+				t.Fatal(err)
+			}
+			_, err = tx.Commit(ctx)
+			check(err, attempt, "b", "; run the transaction again (attempt ")
+			tx, err = tx.Again(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx.Rollback()
+	})
+}
+
+// Who waits for a lock for long is not taken for lost: nothing is cut off, and of every write it is known that it did not run, and which
+// transaction was in the way.
 func TestALongWaitIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
