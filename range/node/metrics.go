@@ -62,6 +62,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 		}
 		return worst
 	})
+	gaugeOf("clock_bound_seconds", "How far this server's clock may be from true time: as configured, or as the kernel says. Commit wait takes about as long.",
+		func() float64 { return n.config.Clock.MaxError().Seconds() })
 	if r != nil {
 		r.MustRegister(m.registered...)
 	}

@@ -369,7 +369,7 @@ func (r *Replica) expireLocked(now time.Time, todo *lockWork) {
 	if r.mu.locks.Waiters() > 0 {
 		expired := r.mu.locks.TakeWaiters(func(p *parked) bool { return over(&p.pending) })
 		for _, p := range expired {
-			r.mu.waits.bytes -= p.size
+			r.leftLocked(p)
 		}
 		todo.expiredWrites = append(todo.expiredWrites, expired...)
 	}

@@ -117,6 +117,12 @@ func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	r.node.Metrics.writesParked.Inc()
 }
 
+// leftLocked notes that a write waits no longer, whatever becomes of it.
+func (r *Replica) leftLocked(p *parked) {
+	r.mu.waits.bytes -= p.size
+	r.node.Metrics.lockWaits.Observe(since(p.since))
+}
+
 // requeueLocked puts what waited back to the front of the queue, in the order in which it came.
 func (r *Replica) requeueLocked(released []*parked) {
 	if len(released) == 0 {
@@ -126,8 +132,7 @@ func (r *Replica) requeueLocked(released []*parked) {
 	writes := make([]write, len(released))
 	for i, p := range released {
 		writes[i] = p.write
-		r.mu.waits.bytes -= p.size
-		r.node.Metrics.lockWaits.Observe(since(p.since))
+		r.leftLocked(p)
 	}
 	r.mu.queue.pushFront(writes)
 	r.node.Metrics.queued.Add(float64(len(writes)))
@@ -139,7 +144,7 @@ func (r *Replica) drainParkedLocked() (writes []write) {
 	slices.SortFunc(released, func(a, b *parked) int { return cmp.Compare(a.order, b.order) })
 	for _, p := range released {
 		writes = append(writes, p.write)
-		r.mu.waits.bytes -= p.size
+		r.leftLocked(p)
 	}
 	return writes
 }

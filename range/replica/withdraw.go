@@ -60,11 +60,10 @@ func (e *evaluation) withdraw(all ...*kvpb.Resolution) {
 		})
 	}
 	for _, p := range withdrawn {
-		r.mu.waits.bytes -= p.size
+		r.leftLocked(p)
 	}
 	r.mu.Unlock()
 	for _, p := range withdrawn {
-		r.node.Metrics.lockWaits.Observe(since(p.since))
 		status := aborted[p.transaction().ID]
 		record := &txn.Record{State: status.State, Reason: status.Reason}
 		record.Wounder, _ = txn.ParseOptionalID(status.Wounder) // for people

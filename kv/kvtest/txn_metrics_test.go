@@ -1,0 +1,164 @@
+package kvtest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+)
+
+// measured adds up a metric over registries: the value of a counter or gauge, or of a histogram what was observed, in all. label is the value of one of its
+// labels, empty for all there are.
+func measured(t *testing.T, registries []*prometheus.Registry, name, label string) (n float64) {
+	t.Helper()
+	for _, r := range registries {
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() != name {
+				continue
+			}
+			for _, m := range f.Metric {
+				if label == "" || slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+					n += m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum() + m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return n
+}
+
+// TestTransactionsAreMeasured: whatever gets in a transaction's way is counted by its reason, at the server and at the client, and how long somebody waited is
+// known, also if it was in vain.
+func TestTransactionsAreMeasured(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		servers := make([]*prometheus.Registry, 3)
+		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(server int, sc *embedded.ServerConfig) {
+			servers[server] = prometheus.NewRegistry()
+			sc.Registry = servers[server]
+		}})
+		own := prometheus.NewRegistry()
+		client := c.Client(t, kv.WithMetrics(own))
+		clients := []*prometheus.Registry{own}
+		ks := create(t, client, "here", kv.Hash(4))
+		ctx := t.Context()
+		begin := func() *kv.Txn {
+			t.Helper()
+			tx, err := client.Begin(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tx
+		}
+		lock := func(tx *kv.Txn, key string) {
+			t.Helper()
+			if _, err := tx.GetForUpdate(ctx, ks, []byte(key)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+		// rises runs what is to make a metric rise by at least so much.
+		rises := func(of []*prometheus.Registry, name, label string, by float64, f func()) {
+			t.Helper()
+			before := measured(t, of, name, label)
+			f()
+			for deadline := time.Now().Add(10 * time.Second); measured(t, of, name, label) < before+by; time.Sleep(100 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Errorf("%s %s rose from %v to %v, and not by %v", name, label, before, measured(t, of, name, label), by)
+					return
+				}
+			}
+		}
+
+		if sum := measured(t, servers, "tidemark_node_clock_bound_seconds", ""); sum != 3*hlc.DefaultMaxOffset.Seconds() {
+			t.Errorf("three servers have bounds of %v s in all", sum)
+		}
+		older, younger := begin(), begin()
+		lock(younger, "a")
+		rises(servers, "tidemark_txn_pushes_total", "abort", 1, func() {
+			rises(servers, "tidemark_txn_aborts_total", "wounded", 1, func() { lock(older, "a") })
+		})
+		rises(clients, "tidemark_client_transaction_restarts_total", "wounded", 1, func() {
+			if err := younger.Put(ks, []byte("a"), nil); err == nil {
+				_, err = younger.Commit(ctx)
+				if !errors.Is(err, kv.ErrTransactionAborted) {
+					t.Errorf("the younger one: %v", err)
+				}
+			}
+			again, err := younger.Again(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.Rollback()
+		})
+		rises(servers, "tidemark_txn_lock_waits_total", "write", 1, func() {
+			rises(servers, "tidemark_txn_lock_wait_seconds", "", 3.5, func() {
+				bounded, cancel := context.WithTimeout(ctx, 4*time.Second)
+				defer cancel()
+				if _, err := ks.Put(bounded, []byte("a"), nil); !errors.Is(err, kv.ErrConflict) {
+					t.Errorf("a put of a locked key: %v", err)
+				}
+			})
+		})
+		rises(servers, "tidemark_txn_aborts_total", "rolled_back", 1, older.Rollback)
+		rises(servers, "tidemark_txn_aborts_total", "abandoned", 1, func() {
+			life, die := context.WithCancel(ctx)
+			dead, err := client.Begin(life)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock(dead, "b")
+			die()
+		})
+		rises(servers, "tidemark_txn_conflicts_total", "", 1, func() {
+			rises(clients, "tidemark_client_transaction_restarts_total", "conflict", 1, func() {
+				runs := 0
+				if _, err := client.Update(ctx, func(tx *kv.Txn) error {
+					if _, err := tx.Get(ctx, ks, []byte("c")); err != nil && !errors.Is(err, kv.ErrNotFound) {
+						return err
+					}
+					if runs++; runs == 1 {
+						put(t, ks, "c", "in between")
+					}
+					return tx.Put(ks, []byte("c"), nil)
+				}); err != nil || runs != 2 {
+					t.Errorf("%v after %d runs", err, runs)
+				}
+			})
+		})
+		// Readers meet the locks of a commit that is decided, and that nobody is to hear of yet.
+		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()/2, func() {
+			rises(servers, "tidemark_txn_lock_waits_total", "read", 1, func() {
+				rises(servers, "tidemark_txn_pushes_total", "timestamp", 1, func() {
+					var writing sync.WaitGroup
+					writing.Go(func() {
+						if _, err := client.Update(ctx, func(tx *kv.Txn) error {
+							var errs []error
+							for _, key := range []string{"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"} {
+								errs = append(errs, tx.Put(ks, []byte(key), nil))
+							}
+							return errors.Join(errs...)
+						}, kv.WithCommitWait()); err != nil {
+							t.Error(err)
+						}
+					})
+					for err := kv.ErrNotFound; errors.Is(err, kv.ErrNotFound); {
+						_, err = ks.Get(ctx, []byte("d0"))
+					}
+					writing.Wait()
+				})
+			})
+		})
+	})
+}
