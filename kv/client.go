@@ -35,7 +35,7 @@ type Client struct {
 // server has sent the partition table; if none of the servers can be reached, it returns an error that says why for each
 // of them; if there are some and they are not ready, it waits for them until ctx ends (without a deadline: 10 seconds).
 func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
-	c := &Client{cfg: config{requestTimeout: DefaultRequestTimeout, maxClockOffset: DefaultMaxClockOffset}}
+	c := &Client{cfg: config{requestTimeout: DefaultRequestTimeout}}
 	c.cfg.route.Endpoints = slices.Clone(endpoints)
 	for _, o := range options {
 		o(&c.cfg)
@@ -103,6 +103,15 @@ func (c *Client) Observe(ts Timestamp) { c.sender.RaiseSession(ts) }
 
 // Cluster is the cluster's id.
 func (c *Client) Cluster() uint64 { return c.sender.Table().Cluster }
+
+// maxClockOffset is how far the clocks of two nodes may be apart.
+func (c *Client) maxClockOffset() time.Duration {
+	said := c.sender.MaxClockOffset()
+	if said == 0 {
+		said = DefaultMaxClockOffset
+	}
+	return max(said, c.cfg.maxClockOffset)
+}
 
 // bound gives a context without a deadline the request timeout.
 func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -15,7 +15,7 @@ import (
 const (
 	// DefaultRequestTimeout bounds calls whose context has no deadline.
 	DefaultRequestTimeout = 30 * time.Second
-	// DefaultMaxClockOffset is how far the clocks of two nodes may be apart.
+	// DefaultMaxClockOffset is how far the clocks of two nodes may be apart if they were configured with nothing else.
 	DefaultMaxClockOffset = 250 * time.Millisecond
 
 	openTimeout = 10 * time.Second
@@ -53,8 +53,8 @@ func WithConnectionsPerNode(n int) Option { return func(c *config) { c.route.Con
 // (prometheus.WrapRegistererWith).
 func WithMetrics(r prometheus.Registerer) Option { return func(c *config) { c.route.Registerer = r } }
 
-// WithMaxClockOffset says how far the clocks of two nodes may be apart: as configured at the servers. The default is
-// DefaultMaxClockOffset.
+// WithMaxClockOffset has the client expect that the clocks of two nodes are as far apart as that, even if the servers say that they are closer. It is not needed:
+// the servers say how they are configured.
 func WithMaxClockOffset(d time.Duration) Option { return func(c *config) { c.maxClockOffset = d } }
 
 // WithRandom sets the source of client ids and jitter; for simulations that are to repeat themselves.

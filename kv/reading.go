@@ -137,7 +137,7 @@ func (r *reading) begin(ctx context.Context) error {
 // start sets the moment for the first time. The clock that it came from may have been ahead by as much as short.
 func (r *reading) start(at Timestamp, short time.Duration) {
 	r.at = at
-	r.limitTo(at.Add(2*r.client.cfg.maxClockOffset + short))
+	r.limitTo(at.Add(2*r.client.maxClockOffset() + short))
 }
 
 const (

@@ -172,7 +172,7 @@ func (s *snapshot) answered(a route.Answer) {
 
 // begin finds a moment for reading the partitions, at or above floor.
 func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, floor Timestamp) (*snapshot, error) {
-	s, ahead := k.client.sender, 2*k.client.cfg.maxClockOffset
+	s, ahead := k.client.sender, 2*k.client.maxClockOffset()
 	for {
 		if err := k.findLeaders(ctx, id, parts); err != nil {
 			return nil, err

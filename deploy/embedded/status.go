@@ -8,6 +8,8 @@ import (
 // clusterService makes the Cluster service, which answers from the parts that are there at the moment.
 func (s *Server) clusterService() *server.ClusterService {
 	return server.NewClusterService(server.ClusterConfig{
+		MaxClockOffset: s.config.MaxOffset,
+
 		Client: s.core,
 		Core: func() *server.Server {
 			s.parts.Lock()

@@ -31,6 +31,8 @@ type ClusterConfig struct {
 	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version, core_trouble. It makes a new value
 	// every time.
 	Status func() *clusterpb.StatusResponse
+	// MaxClockOffset is how far the clocks of the cluster may be apart; clients are told. Zero: they are not.
+	MaxClockOffset time.Duration
 }
 
 // ClusterService is the service Cluster, on any server.
@@ -154,6 +156,11 @@ func (s *ClusterService) WatchTable(r *clusterpb.WatchTableRequest, stream clust
 		return status.Error(codes.Unavailable, "this server is starting: it has no partition table yet")
 	}
 	if r.Keyspace == "" {
+		if d := s.config.MaxClockOffset; d > 0 {
+			if err := stream.Send(&clusterpb.TableUpdate{MaxClockOffsetMicros: uint64(d.Microseconds())}); err != nil {
+				return err
+			}
+		}
 		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error { return sendPieces(u, stream.Send) })
 	}
 	for {

@@ -311,6 +311,7 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 		if err := s.belongs(u.Cluster); err != nil {
 			return complete, err
 		}
+		s.learnMaxClockOffset(u.MaxClockOffsetMicros)
 		if staged == nil {
 			s.merge(u)
 			continue
@@ -330,6 +331,23 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 		}
 	}
 }
+
+// learnMaxClockOffset takes in what a server says of the cluster's clocks. If servers disagree, the widest holds.
+func (s *Sender) learnMaxClockOffset(micros uint64) {
+	said := int64(time.Duration(min(micros, maxClockOffsetMicros)) * time.Microsecond)
+	for {
+		known := s.maxClockOffset.Load()
+		if said <= known || s.maxClockOffset.CompareAndSwap(known, said) {
+			return
+		}
+	}
+}
+
+// maxClockOffsetMicros bounds what is believed of a server.
+const maxClockOffsetMicros = uint64(24 * time.Hour / time.Microsecond)
+
+// MaxClockOffset is how far the clocks of the cluster may be apart, as its servers have said; zero if none has. It does not shrink.
+func (s *Sender) MaxClockOffset() time.Duration { return time.Duration(s.maxClockOffset.Load()) }
 
 // belongs checks, or takes, the cluster's id.
 func (s *Sender) belongs(cluster uint64) error {

@@ -51,12 +51,14 @@ type Sender struct {
 	metrics *metrics
 	lanes   []*sharedLane
 
-	table    atomic.Pointer[Table]
-	nodes    atomic.Pointer[[]*node] // for the watchdog
-	session  session
-	present  present
-	sequence atomic.Uint64
-	ticks    atomic.Uint32 // of the watchdog
+	table   atomic.Pointer[Table]
+	nodes   atomic.Pointer[[]*node] // for the watchdog
+	session session
+	present present
+	// maxClockOffset is in nanoseconds.
+	maxClockOffset atomic.Int64
+	sequence       atomic.Uint64
+	ticks          atomic.Uint32 // of the watchdog
 
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]

@@ -1081,10 +1081,13 @@ type TableUpdate struct {
 	// Everything that exists at `revision` has now been sent.
 	Complete bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
 	// What follows is everything anew: forget what is not sent again (after a compaction).
-	Reset_        bool   `protobuf:"varint,10,opt,name=reset,proto3" json:"reset,omitempty"`
-	Cluster       uint64 `protobuf:"fixed64,11,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reset_  bool   `protobuf:"varint,10,opt,name=reset,proto3" json:"reset,omitempty"`
+	Cluster uint64 `protobuf:"fixed64,11,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// How far the clocks of the cluster may be apart, as the server is configured. It is in the first message of WatchTable, which has nothing else, if that is asked
+	// for all keyspaces.
+	MaxClockOffsetMicros uint64 `protobuf:"varint,12,opt,name=max_clock_offset_micros,json=maxClockOffsetMicros,proto3" json:"max_clock_offset_micros,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *TableUpdate) Reset() {
@@ -1190,6 +1193,13 @@ func (x *TableUpdate) GetReset_() bool {
 func (x *TableUpdate) GetCluster() uint64 {
 	if x != nil {
 		return x.Cluster
+	}
+	return 0
+}
+
+func (x *TableUpdate) GetMaxClockOffsetMicros() uint64 {
+	if x != nil {
+		return x.MaxClockOffsetMicros
 	}
 	return 0
 }
@@ -2502,7 +2512,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x14WatchMetadataRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12%\n" +
-	"\x0eafter_revision\x18\x03 \x01(\x04R\rafterRevision\"\xdb\x03\n" +
+	"\x0eafter_revision\x18\x03 \x01(\x04R\rafterRevision\"\x92\x04\n" +
 	"\vTableUpdate\x12/\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x12;\n" +
 	"\tkeyspaces\x18\x02 \x03(\v2\x1d.tidemark.cluster.v1.KeyspaceR\tkeyspaces\x12>\n" +
@@ -2517,7 +2527,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bcomplete\x18\t \x01(\bR\bcomplete\x12\x14\n" +
 	"\x05reset\x18\n" +
 	" \x01(\bR\x05reset\x12\x18\n" +
-	"\acluster\x18\v \x01(\x06R\acluster\"\x12\n" +
+	"\acluster\x18\v \x01(\x06R\acluster\x125\n" +
+	"\x17max_clock_offset_micros\x18\f \x01(\x04R\x14maxClockOffsetMicros\"\x12\n" +
 	"\x10ListNodesRequest\"\xa0\x01\n" +
 	"\x11ListNodesResponse\x12/\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x129\n" +

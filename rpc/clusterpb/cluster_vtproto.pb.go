@@ -819,6 +819,11 @@ func (m *TableUpdate) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.MaxClockOffsetMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MaxClockOffsetMicros))
+		i--
+		dAtA[i] = 0x60
+	}
 	if m.Cluster != 0 {
 		i -= 8
 		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Cluster))
@@ -2439,6 +2444,9 @@ func (m *TableUpdate) SizeVT() (n int) {
 	}
 	if m.Cluster != 0 {
 		n += 9
+	}
+	if m.MaxClockOffsetMicros != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.MaxClockOffsetMicros))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -5258,6 +5266,25 @@ func (m *TableUpdate) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Cluster = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
 			iNdEx += 8
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MaxClockOffsetMicros", wireType)
+			}
+			m.MaxClockOffsetMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MaxClockOffsetMicros |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -10171,6 +10198,25 @@ func (m *TableUpdate) UnmarshalVTUnsafe(dAtA []byte) error {
 			}
 			m.Cluster = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
 			iNdEx += 8
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MaxClockOffsetMicros", wireType)
+			}
+			m.MaxClockOffsetMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MaxClockOffsetMicros |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

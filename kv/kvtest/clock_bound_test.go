@@ -1,0 +1,47 @@
+package kvtest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// TestClientsAreToldTheClockBound: in a cluster that is configured for clocks that are further apart than usual, a client that was told nothing of it finds what
+// was acknowledged before it began to read, although the clock by which it reads is behind that by most of the bound.
+func TestClientsAreToldTheClockBound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const wide = 4 * bound
+		c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = wide })
+		// One replica each: followers would bring a leader's timestamps to the clocks of their nodes.
+		things := create(t, c.Client(t), "things", kv.Range([]byte("m")), kv.Replicas(1))
+		put(t, things, "a", "before")
+		put(t, things, "z", "before")
+		fast, slow := serverOf(t, c, partitionOf(t, c, "a")), serverOf(t, c, partitionOf(t, c, "z"))
+		if fast == slow {
+			t.Fatalf("server %d has both partitions", fast)
+		}
+		c.Clock(fast).SetOffset(2 * wide / 5)
+		c.Clock(slow).SetOffset(-2 * wide / 5)
+		time.Sleep(5 * time.Second)
+
+		writer, reader := c.Client(t), c.Client(t)
+		ks := reader.Keyspace("things")
+		mustHold(t, ks, "z", "before")
+		// What it has heard of the fast clock when it connected is long past.
+		time.Sleep(5 * time.Second)
+		put(t, writer.Keyspace("things"), "a", "acknowledged")
+		saw := ""
+		if err := reader.View(t.Context(), func(s *kv.Snapshot) error {
+			if _, err := s.Get(t.Context(), ks, []byte("z")); err != nil {
+				return err
+			}
+			p, err := s.Get(t.Context(), ks, []byte("a"))
+			saw = string(p.Value)
+			return err
+		}); err != nil || saw != "acknowledged" {
+			t.Errorf("the reader saw %q, %v", saw, err)
+		}
+	})
+}
