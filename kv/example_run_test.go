@@ -17,7 +17,7 @@ func TestExamplesOfTransactions(t *testing.T) {
 		client := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond}).Client(t)
 		for name, ks := range map[string]**kv.Keyspace{
 			"accounts": &example.accounts, "journal": &example.journal, "counters": &example.counters,
-			"orders": &example.orders, "notes": &example.notes,
+			"orders": &example.orders, "notes": &example.notes, "fruit": &example.fruit, "basket": &example.basket,
 		} {
 			var err error
 			if *ks, err = client.CreateKeyspace(ctx, name, kv.Hash(2)); err != nil {
@@ -47,6 +47,12 @@ func TestExamplesOfTransactions(t *testing.T) {
 		balance(example.accounts, "ada", 20)
 		balance(example.accounts, "bob", 35)
 		balance(example.journal, "ada to bob", 30)
+		if _, err := example.fruit.Put(ctx, []byte("apple"), []byte("red")); err != nil {
+			t.Fatal(err)
+		}
+		ExampleTxn_Delete()
+		there(example.fruit, "apple", false)
+		there(example.basket, "apple", true)
 		ExampleTxn_GetForUpdate()
 		ExampleTxn_GetForUpdate()
 		balance(example.counters, "visits", 2)

@@ -15,10 +15,10 @@ var errTooPoor = errors.New("the account does not hold as much")
 
 // example is what the examples work on; a test sets it, and runs them.
 var example struct {
-	ctx                                        context.Context
-	client                                     *kv.Client
-	accounts, journal, counters, orders, notes *kv.Keyspace
-	amount                                     uint64
+	ctx                                                       context.Context
+	client                                                    *kv.Client
+	accounts, journal, counters, orders, notes, fruit, basket *kv.Keyspace
+	amount                                                    uint64
 }
 
 func number(value []byte) uint64 { return binary.BigEndian.Uint64(value) }
@@ -55,6 +55,25 @@ func ExampleClient_Update() {
 	default:
 		log.Fatal("nothing was transferred: ", err)
 	}
+}
+
+// A key moves from one keyspace to another, and is never in both or in none.
+func ExampleTxn_Delete() {
+	ctx, client, fruit, basket := example.ctx, example.client, example.fruit, example.basket
+	at, err := client.Update(ctx, func(tx *kv.Txn) error {
+		apple, err := tx.Get(ctx, fruit, []byte("apple"))
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			tx.Put(basket, []byte("apple"), apple.Value),
+			tx.Delete(fruit, []byte("apple")),
+		)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("moved at", at)
 }
 
 // A counter that everybody increments: with the lock, transactions wait for each other instead of running again.

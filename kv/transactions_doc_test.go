@@ -16,7 +16,7 @@ func trimmed(text string) string {
 	return b.String()
 }
 
-// The Go code of docs/transactions.md is that of the examples, which are compiled.
+// The Go code of docs/transactions.md, and what the README has of transactions, is that of the examples, which are compiled and run.
 func TestTheDocumentShowsTheExamples(t *testing.T) {
 	document, err := os.ReadFile("../docs/transactions.md")
 	if err != nil {
@@ -27,11 +27,24 @@ func TestTheDocumentShowsTheExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiled := trimmed(string(examples))
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(document), -1)
+	code := regexp.MustCompile("(?s)```go\n(.*?)```")
+	blocks := code.FindAllStringSubmatch(string(document), -1)
 	if len(blocks) < 5 {
 		t.Errorf("the document has %d blocks of code, want one for each way to run a transaction", len(blocks))
 	}
-	for _, block := range blocks {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section := regexp.MustCompile("(?s)\n### Transactions\n(.*?)\n### ").FindStringSubmatch(string(readme))
+	if section == nil {
+		t.Fatal("the README has no section on transactions")
+	}
+	short := code.FindAllStringSubmatch(section[1], -1)
+	if len(short) == 0 {
+		t.Error("the README has no code of a transaction")
+	}
+	for _, block := range append(blocks, short...) {
 		if !strings.Contains(compiled, trimmed(block[1])) {
 			t.Errorf("this is in no example:\n%s", block[1])
 		}

@@ -16,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -68,8 +69,55 @@ func TestTxnBesideModel(t *testing.T) {
 					t.Fatalf("%s: %v, want %v", ks.Name(), got, want[i])
 				}
 			}
+			// So find all those who do not write.
+			check := func(s *Snapshot) error {
+				snapshotIs(t, ctx, s, spaces, want)
+				return nil
+			}
+			if err := client.View(ctx, check); err != nil {
+				t.Fatal(err)
+			}
+			if !at.IsZero() {
+				_ = check(client.SnapshotAt(hlc.Max(at, client.Timestamp())))
+			}
 		})
 	})
+}
+
+// snapshotIs compares all that a snapshot can read with a model.
+func snapshotIs(t *rapid.T, ctx context.Context, s *Snapshot, spaces []*Keyspace, model []map[string]string) {
+	for i, ks := range spaces {
+		from, to := []byte("k2"), []byte("k7")
+		var want, got []string
+		for _, k := range slices.Sorted(maps.Keys(model[i])) {
+			if k >= string(from) && k < string(to) {
+				want = append(want, k+"="+model[i][k])
+			}
+		}
+		if n, err := s.Count(ctx, ks, From(from), To(to)); err != nil || int(n) != len(want) {
+			t.Fatalf("%s: count %d, %v; want %v", ks.Name(), n, err, want)
+		}
+		slices.Reverse(want)
+		want = want[:min(3, len(want))]
+		for p, err := range s.Scan(ctx, ks, From(from), To(to), Reverse(), Limit(3)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(p.Key)+"="+string(p.Value))
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%s: scan in reverse %v, want %v", ks.Name(), got, want)
+		}
+		pairs, err := s.BatchGet(ctx, ks, [][]byte{[]byte("k1"), []byte("k5")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pairs {
+			if value, there := model[i][string(p.Key)]; p.Exists() != there || string(p.Value) != value {
+				t.Fatalf("%s: batch get %v, want %q", ks.Name(), p, value)
+			}
+		}
+	}
 }
 
 // steps does random things with a transaction and a model. A lock that an earlier transaction is just giving up is a conflict, which is
