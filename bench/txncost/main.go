@@ -19,7 +19,7 @@ import (
 // config is what is to be done.
 type config struct {
 	rounds, warmUp int
-	pause          time.Duration
+	pause, trip    time.Duration
 	only           *regexp.Regexp
 	dir, endpoint  string
 	large          largeConfig
@@ -31,6 +31,7 @@ func main() {
 	flag.IntVar(&c.rounds, "rounds", 1000, "how often each kind of operation is done")
 	flag.IntVar(&c.warmUp, "warm-up", 200, "how often before that")
 	flag.DurationVar(&c.pause, "pause", 5*time.Millisecond, "how long to wait before each operation")
+	flag.DurationVar(&c.trip, "rtt", 500*time.Microsecond, "cost: how much longer a message and its answer take between the far client and the nodes (0: no far client)")
 	only := flag.String("only", "", "cost: measure only the operations whose names match this `pattern`")
 	flag.StringVar(&c.dir, "dir", "", "where the servers' data goes (default: the system's temporary directory)")
 	flag.StringVar(&c.endpoint, "endpoint", "", "cost: measure the cluster at this `address` instead of one of its own")
@@ -100,10 +101,13 @@ func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 	if err != nil {
 		return err
 	}
-	if p.nodes, err = reach(ctx, client); err != nil {
-		return err
+	if bound == 0 {
+		end, err := p.compare(ctx, c, client, addresses)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
-	defer p.nodes.close()
 	operations := kinds(client, p)
 	if err := takeTurns(ctx, c, operations); err != nil {
 		return err

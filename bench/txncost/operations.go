@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
@@ -64,8 +65,58 @@ var value = make([]byte, 256)
 type places struct {
 	ks *kv.Keyspace
 	by [][][]byte
+	comparison
+}
+
+// comparison is what -what cost measures for comparison.
+type comparison struct {
 	// nodes are what empty messages go to.
 	nodes *nodes
+	bare  *bare
+	// far is a client whose messages and answers take trip longer; nil: there is none.
+	far  *kv.Client
+	trip time.Duration
+}
+
+// compare makes that. end ends it.
+func (p *places) compare(ctx context.Context, c *config, client *kv.Client, addresses []string) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, f := range slices.Backward(ends) {
+			f()
+		}
+	}
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	if p.nodes, err = reach(ctx, client); err != nil {
+		return nil, err
+	}
+	ends = append(ends, p.nodes.close)
+	dir, err := os.MkdirTemp(c.dir, "txncost-bare")
+	if err != nil {
+		return nil, err
+	}
+	ends = append(ends, func() { _ = os.RemoveAll(dir) })
+	if p.bare, err = startBare(ctx, dir); err != nil {
+		return nil, err
+	}
+	ends = append(ends, p.bare.close)
+	if p.trip = c.trip; p.trip == 0 {
+		return end, nil
+	}
+	w, err := newWire(p.trip)
+	if err != nil {
+		return nil, err
+	}
+	ends = append(ends, w.close)
+	if p.far, err = kv.Open(ctx, addresses, kv.WithDialer(w.dial)); err != nil {
+		return nil, err
+	}
+	ends = append(ends, func() { _ = p.far.Close() }) // there is nothing left to lose
+	return end, nil
 }
 
 // fill makes the keyspace and its keys.
@@ -127,17 +178,34 @@ func (p *places) write(client *kv.Client, all [][]byte, options ...kv.TxnOption)
 	}
 }
 
+// get reads one key, each time in another partition.
+func (p *places) get(client *kv.Client) func(context.Context, int) error {
+	ks := client.Keyspace(keyspace)
+	return func(ctx context.Context, n int) error {
+		_, err := ks.Get(ctx, p.by[n%partitions][16])
+		return err
+	}
+}
+
+// snapshot reads ten keys at one moment.
+func (p *places) snapshot(client *kv.Client) func(context.Context, int) error {
+	ks := client.Keyspace(keyspace)
+	return func(ctx context.Context, _ int) error {
+		return client.View(ctx, func(s *kv.Snapshot) error {
+			_, err := s.BatchGet(ctx, ks, p.spread(10, 13))
+			return err
+		})
+	}
+}
+
 // costs are the operations of -what cost.
 func costs(client *kv.Client, p *places) []*operation {
-	return []*operation{
+	operations := []*operation{
 		{name: "put", do: func(ctx context.Context, n int) error {
 			_, err := p.ks.Put(ctx, p.by[n%partitions][15], value)
 			return err
 		}},
-		{name: "get", do: func(ctx context.Context, n int) error {
-			_, err := p.ks.Get(ctx, p.by[n%partitions][16])
-			return err
-		}},
+		{name: "get", do: p.get(client)},
 		{name: "transaction of 10 keys in 1 partition", do: p.write(client, p.by[0][:10]), against: "put", goal: 1.3},
 		{name: "transaction over 2 partitions", do: p.write(client, p.spread(2, 10)), against: "put", goal: 2.5},
 		{name: "transaction over 8 partitions", do: p.write(client, p.spread(8, 11)), against: "put", goal: 3.5},
@@ -155,16 +223,19 @@ func costs(client *kv.Client, p *places) []*operation {
 			})
 			return err
 		}},
-		{name: "snapshot of 10 keys over 8 partitions", do: func(ctx context.Context, _ int) error {
-			return client.View(ctx, func(s *kv.Snapshot) error {
-				_, err := s.BatchGet(ctx, p.ks, p.spread(10, 13))
-				return err
-			})
-		}, against: "get", goal: 1.5},
+		{name: "snapshot of 10 keys over 8 partitions", do: p.snapshot(client), against: "get", goal: 1.5},
 		// What a snapshot, and a get, cost at the least here.
 		{name: "empty message to 1 node", do: p.nodes.ask(1), against: "get"},
 		{name: "empty message to each of 3 nodes", do: p.nodes.ask(3), against: "get"},
+		{name: "1 key of 1 bare server", do: p.bare.ask(1, 1), against: "get"},
+		{name: "10 keys of 3 bare servers", do: p.bare.ask(3, 10), against: "get"},
 	}
+	if p.far != nil {
+		far := fmt.Sprintf("get, %s away", p.trip)
+		operations = append(operations, &operation{name: far, do: p.get(p.far)},
+			&operation{name: fmt.Sprintf("snapshot of 10 keys over 8 partitions, %s away", p.trip), do: p.snapshot(p.far), against: far})
+	}
+	return operations
 }
 
 // waits are the operations of -what wait.
