@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -116,30 +118,50 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]
 	if ks == nil {
 		return nil, &route.Error{Cause: route.ErrNoKeyspace}
 	}
-	open := make(map[keys.PartitionID]*group)
-	var all []*group
+	// First it is counted, so that little memory is asked for: in a small read that counts.
+	type count struct {
+		partition *route.Partition
+		keys      int
+	}
+	open := make(map[keys.PartitionID]int)
+	counts := make([]count, 0, min(len(userKeys), parallelRequests))
+	of := make([]int, len(userKeys))
 	for i, key := range userKeys {
 		p := ks.ByKey(key)
 		if p == nil {
 			return nil, errElsewhere
 		}
-		g := open[p.ID]
-		if g == nil || len(g.keys) == keysPerRequest {
-			g = &group{partition: p.ID, generation: p.Generation}
-			open[p.ID] = g
-			all = append(all, g)
+		at, known := open[p.ID]
+		if !known || counts[at].keys == keysPerRequest {
+			at = len(counts)
+			open[p.ID] = at
+			counts = append(counts, count{partition: p})
 		}
-		g.keys = append(g.keys, key)
-		g.places = append(g.places, i)
+		counts[at].keys++
+		of[i] = at
+	}
+	all, groups := make([]*group, len(counts)), make([]group, len(counts))
+	allKeys, places := make([][]byte, len(userKeys)), make([]int, len(userKeys))
+	for i, c := range counts {
+		g := &groups[i]
+		all[i] = g
+		g.partition, g.generation = c.partition.ID, c.partition.Generation
+		g.keys, allKeys = allKeys[:0:c.keys], allKeys[c.keys:]
+		g.places, places = places[:0:c.keys], places[c.keys:]
+	}
+	for i, key := range userKeys {
+		g := all[of[i]]
+		g.keys, g.places = append(g.keys, key), append(g.places, i)
 	}
 	return all, nil
 }
 
 // readGroups reads groups, those of one node together; for r, if it is not nil.
 func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group, at Timestamp, r *reading, pairs []Pair) error {
-	calls := make([]*route.Call, len(groups))
+	calls, asked := make([]*route.Call, len(groups)), make([]groupCall, len(groups))
+	wire := toWire(at)
 	for i, g := range groups {
-		calls[i] = g.call(id, at, r)
+		calls[i] = g.call(&asked[i], id, wire, r)
 	}
 	var large []*group
 	err := k.client.sender.DoAll(ctx, parallelRequests, calls, func(i int, answer route.Answer, err error) error {
@@ -160,29 +182,40 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 	return err
 }
 
-// call reads the group.
-func (g *group) call(id keys.KeyspaceID, at Timestamp, r *reading) *route.Call {
-	get := &kvpb.BatchGetRequest{Keys: g.keys, At: toWire(at)}
-	return &route.Call{
-		Keyspace: id,
-		Key:      g.keys[0],
-		Request:  &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: get}},
-		Prepare: func(p *route.Partition, l route.Leader) error {
-			if r != nil {
-				get.Context = r.context(p, l.Node, false)
-			}
-			if p.ID == g.partition && p.Generation == g.generation {
-				return nil
-			}
-			return errElsewhere
-		},
+// groupCall is what reads a group.
+type groupCall struct {
+	call    route.Call
+	request kvpb.Request
+	command kvpb.Request_BatchGet
+	get     kvpb.BatchGetRequest
+}
+
+// call reads the group. It fills in c.
+func (g *group) call(c *groupCall, id keys.KeyspaceID, at *kvpb.Timestamp, r *reading) *route.Call {
+	c.get.Keys, c.get.At = g.keys, at
+	c.command.BatchGet = &c.get
+	c.request.Command = &c.command
+	c.call.Keyspace, c.call.Key, c.call.Request = id, g.keys[0], &c.request
+	c.call.Prepare = func(p *route.Partition, l route.Leader) error {
+		if r != nil {
+			c.get.Context = r.context(p, l.Node, false)
+		}
+		if p.ID == g.partition && p.Generation == g.generation {
+			return nil
+		}
+		return errElsewhere
 	}
+	return &c.call
 }
 
 // take puts what was read into pairs.
 func (g *group) take(answer route.Answer, r *reading, pairs []Pair) error {
 	if r != nil {
 		r.answered(answer)
+	}
+	if answer.Shared {
+		g.takeRows(answer.Rows, pairs)
+		return nil
 	}
 	got := answer.GetBatchGet()
 	if len(got.GetValues()) != len(g.keys) {
@@ -198,6 +231,18 @@ func (g *group) take(answer route.Answer, r *reading, pairs []Pair) error {
 		pairs[g.places[i]] = pair
 	}
 	return nil
+}
+
+// takeRows puts the rows of those keys that have a value into pairs.
+func (g *group) takeRows(rows []rpc.Row, pairs []Pair) {
+	for i, key := range g.keys {
+		if len(rows) > 0 && bytes.Equal(rows[0].Key, key) {
+			pairs[g.places[i]] = pairOf(&rows[0])
+			rows = rows[1:]
+			continue
+		}
+		pairs[g.places[i]] = Pair{Key: clone(key)}
+	}
 }
 
 // halve makes two groups of one whose values are too large for one answer.

@@ -49,8 +49,10 @@ type fakeCluster struct {
 	requests  map[string]int
 	// messages counts those in which there was a request of a kind.
 	messages map[string]int
-	// noMerges refuses scans of several partitions, as servers do that are older than the command.
+	// noMerges refuses scans and reads of several partitions, as servers do that are older than the commands.
 	noMerges bool
+	// shared counts the reads of several partitions that were not refused so.
+	shared int
 	// pageRows caps every page, as a server's own limits would.
 	pageRows int
 }

@@ -33,7 +33,11 @@ func (n *fakeNode) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb
 	}
 }
 
+// kindOf is the name of a request's command. A MultiGet is several batch gets.
 func kindOf(r *kvpb.Request) string {
+	if r.GetMultiGet() != nil {
+		return "batchget"
+	}
 	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", r.Command), "*kvpb.Request_"))
 }
 
@@ -51,6 +55,9 @@ func failed(code kvpb.ErrorCode, message string) *kvpb.Response {
 }
 
 func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
+	if r.GetMultiGet() != nil {
+		return n.serveMany(client, r)
+	}
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,6 +97,47 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 		return failed(kvpb.ErrorCode_OUTCOME_UNKNOWN, "scripted unknown outcome")
 	}
 	return response
+}
+
+// serveMany serves a MultiGet as so many batch gets. The script is asked about each; one that is not answered is left to be asked by itself.
+func (n *fakeNode) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
+	c, m := n.cluster, r.GetMultiGet()
+	if m.At == nil {
+		c.t.Errorf("a read of several partitions that makes no sense: %v", m)
+	}
+	old := false
+	c.set(func() {
+		if old = c.noMerges; !old {
+			c.shared++
+		}
+	})
+	if old {
+		return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "this server does not know that command")
+	}
+	out := &kvpb.MultiGetResponse{}
+	for _, p := range m.Partitions {
+		answer := n.serve(client, &kvpb.Request{Partition: p.Partition, Generation: p.Generation, Term: p.Term, Session: r.Session, TimeoutMicros: r.TimeoutMicros,
+			Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: p.Keys, At: m.At, Context: m.Context}}})
+		switch {
+		case answer == nil:
+			out.Alone = append(out.Alone, p.Partition)
+		case answer.Error != nil:
+			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.Partition, Error: answer.Error})
+		default:
+			for i, v := range answer.GetBatchGet().Values {
+				if v.Found {
+					out.Rows = rpc.AppendRow(out.Rows, p.Keys[i], v.Value, rpc.FromTimestamp(v.Version))
+				}
+			}
+		}
+	}
+	var now hlc.Timestamp
+	hangs := false
+	c.set(func() { now, hangs = n.nowLocked(), n.hangs })
+	if hangs {
+		return nil
+	}
+	return &kvpb.Response{Now: rpc.ToTimestamp(now), Result: &kvpb.Response_MultiGet{MultiGet: out}}
 }
 
 // nowLocked is the node's clock: at or above every timestamp that it has given out.

@@ -278,6 +278,9 @@ func (c *Client) pause(ctx context.Context, d time.Duration) error {
 
 // isCode reports whether an error is a node's answer of that code, and its timestamp.
 func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
+	if err == nil {
+		return Timestamp{}, false
+	}
 	var r *route.Error
 	if errors.As(err, &r) && r.Code == code && r.Cause == nil {
 		return r.Timestamp, true

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -25,7 +26,20 @@ type readSet struct {
 	bytes     int
 	// next is how many entries there may be before they are condensed again.
 	next int
+	// recent are keys that are not in keyspaces yet: most reads of many keys are the only one of their transaction or View, and nobody ever
+	// asks what they have read.
+	recent []keyRead
 }
+
+// keyRead is a key that was read, and its version.
+type keyRead struct {
+	keyspace *route.Keyspace
+	key      string
+	version  Timestamp
+}
+
+// maxRecent is how many keys are recent at most.
+const maxRecent = 256
 
 // keyspaceReads is what was read in one keyspace.
 type keyspaceReads struct {
@@ -56,20 +70,58 @@ func (s *readSet) keyspace(ks *route.Keyspace) *keyspaceReads {
 }
 
 // empty says that nothing was read.
-func (s *readSet) empty() bool { return len(s.keyspaces) == 0 }
+func (s *readSet) empty() bool { return len(s.keyspaces) == 0 && len(s.recent) == 0 }
 
 // key notes that a key was read.
 func (s *readSet) key(ks *route.Keyspace, key []byte, version Timestamp) {
+	s.settle()
+	s.note(ks, string(key), version)
+}
+
+func (s *readSet) note(ks *route.Keyspace, key string, version Timestamp) {
 	r := s.keyspace(ks)
-	if _, there := r.keys[string(key)]; there || r.locked[string(key)] {
+	if _, there := r.keys[key]; there || r.locked[key] {
 		return
 	}
-	r.keys[string(key)] = version
+	r.keys[key] = version
 	s.grow(1, len(key))
+}
+
+// pairs notes that keys were read.
+func (s *readSet) pairs(ks *route.Keyspace, pairs []Pair) {
+	size := 0
+	for i := range pairs {
+		size += len(pairs[i].Key)
+	}
+	var all strings.Builder // of which each key is a part
+	all.Grow(size)
+	for i := range pairs {
+		all.Write(pairs[i].Key)
+	}
+	rest := all.String()
+	s.recent = slices.Grow(s.recent, len(pairs))
+	for i := range pairs {
+		n := len(pairs[i].Key)
+		s.recent = append(s.recent, keyRead{keyspace: ks, key: rest[:n], version: pairs[i].Version})
+		rest = rest[n:]
+	}
+	if len(s.recent) > maxRecent {
+		s.settle()
+	}
+}
+
+// settle puts what is recent where it belongs.
+func (s *readSet) settle() {
+	recent := s.recent
+	s.recent = nil
+	for i := range recent {
+		s.note(recent[i].keyspace, recent[i].key, recent[i].version)
+	}
 }
 
 // seen returns the version of a key that was read, as far as is still known.
 func (s *readSet) seen(ks *route.Keyspace, key []byte) (version Timestamp, seen bool) {
+	s.settle()
 	r := s.keyspaces[ks.ID]
 	if r == nil {
 		return Timestamp{}, false
@@ -80,6 +132,7 @@ func (s *readSet) seen(ks *route.Keyspace, key []byte) (version Timestamp, seen 
 
 // lock notes that a key was read under a lock that stands.
 func (s *readSet) lock(ks *route.Keyspace, key []byte) {
+	s.settle()
 	r := s.keyspace(ks)
 	if _, there := r.keys[string(key)]; there {
 		delete(r.keys, string(key))
@@ -107,6 +160,7 @@ func (s *readSet) locks() (n int) {
 
 // span notes that a span was read. It takes it over.
 func (s *readSet) span(ks *route.Keyspace, span keys.Span) {
+	s.settle()
 	r := s.keyspace(ks)
 	if span.Empty() {
 		return
@@ -211,6 +265,7 @@ func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
 
 // reads is all of it, as the coordinator wants it, in an order of its own: the same for the same reads.
 func (s *readSet) reads() (out coordinator.Reads) {
+	s.settle()
 	for id, r := range s.keyspaces {
 		for k := range r.keys {
 			out.Keys = append(out.Keys, coordinator.Key{Keyspace: id, Key: []byte(k)})

@@ -48,7 +48,10 @@ func TestReadSetCovers(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			ks := rapid.SampledFrom(spaces).Draw(t, "keyspace")
 			key := fmt.Sprintf("%03d", rapid.IntRange(0, 200).Draw(t, "key"))
-			switch rapid.IntRange(0, 4).Draw(t, "op") {
+			switch rapid.IntRange(0, 5).Draw(t, "op") {
+			case 5:
+				s.pairs(ks, []Pair{{Key: []byte(key)}, {Key: []byte(key + "0")}})
+				all = append(all, read{ks, key}, read{ks, key + "0"})
 			case 0:
 				s.span(ks, keys.Span{Start: []byte(key), End: []byte(key + "5")})
 				all = append(all, read{ks, key}, read{ks, key + "4"})
@@ -76,10 +79,14 @@ func TestReadSetIsBounded(t *testing.T) {
 	hash, ranges := testKeyspace(1, 16), testKeyspace(2, 0)
 	for i := range 200_000 {
 		key := fmt.Appendf(nil, "key-%06d", (i*7919)%200_000)
-		s.key(hash, key, Timestamp{})
-		s.key(ranges, key, Timestamp{})
-		if s.entries > maxReadEntries {
-			t.Fatalf("%d entries after %d keys", s.entries, i)
+		if i%2 == 0 {
+			s.key(hash, key, Timestamp{})
+		} else {
+			s.pairs(hash, []Pair{{Key: key}})
+		}
+		s.pairs(ranges, []Pair{{Key: key}})
+		if s.entries > maxReadEntries || len(s.recent) > maxRecent {
+			t.Fatalf("%d entries and %d recent ones after %d keys", s.entries, len(s.recent), i)
 		}
 	}
 	s.condense()

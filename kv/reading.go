@@ -68,10 +68,18 @@ func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
 func (r *reading) context(p *route.Partition, node keys.NodeID, movable bool) *kvpb.ReadContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &kvpb.ReadContext{
-		UncertainUntil: toWire(r.mu.limit), Observed: r.mu.observed[node], Movable: movable, Transaction: r.id, Begun: toWire(r.begun),
-		Leadership: r.mu.under[p.ID],
+	m := &struct {
+		context kvpb.ReadContext
+		limit   kvpb.Timestamp
+	}{}
+	c := &m.context
+	c.Observed, c.Movable, c.Transaction, c.Begun = r.mu.observed[node], movable, r.id, toWire(r.begun)
+	c.Leadership = r.mu.under[p.ID]
+	if limit := r.mu.limit; !limit.IsZero() {
+		m.limit.Wall, m.limit.Logical = uint64(limit.Wall), limit.Logical
+		c.UncertainUntil = &m.limit
 	}
+	return c
 }
 
 // limitTo moves the end of the uncertainty interval.
@@ -272,9 +280,7 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 			}
 			continue
 		}
-		for _, p := range pairs {
-			r.set.key(ks, p.Key, p.Version)
-		}
+		r.set.pairs(ks, pairs)
 		return pairs, nil
 	}
 }

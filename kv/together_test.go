@@ -234,3 +234,39 @@ func TestUncertainPartitionMovesAllTogether(t *testing.T) {
 		}
 	})
 }
+
+// Reads of few keys of one node's partitions are one request, and those of many are not; a node that does not know such requests is asked for each
+// partition.
+func TestSmallReadsShareARequest(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.addKeyspace("hash", 24)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("hash")
+		all := spread(t, ks, 300)
+		deleted := map[string]string{}
+		for _, key := range all[:20:20] {
+			must[bool](t)(ks.Delete(ctx, key))
+			deleted[string(key)] = ""
+		}
+		all = append(all, all[7], all[25]) // twice, without a value and with one
+		for _, x := range []struct {
+			keys, want int
+			old        bool
+		}{{40, 3, false}, {len(all), 0, false}, {40, 0, true}} {
+			var before, after int
+			c.set(func() { before, c.noMerges = c.shared, x.old })
+			if _, err := viewAll(ctx, client, ks, all[len(all)-x.keys:], deleted); err != nil {
+				t.Error(err)
+			}
+			if _, err := viewAll(ctx, client, ks, all[:x.keys], deleted); err != nil {
+				t.Error(err)
+			}
+			c.set(func() { after = c.shared })
+			if after-before != 2*x.want {
+				t.Errorf("%d keys: %d shared requests, want %d", x.keys, after-before, 2*x.want)
+			}
+		}
+	})
+}

@@ -28,8 +28,8 @@ func (e *UncertaintyError) Error() string {
 // pointOptions are for iterators that only seek by prefix. Pebble copies them.
 var pointOptions = &pebble.IterOptions{}
 
-// Getter reads single keys through one iterator, which is cheaper than one per key. It sees its reader as it was when the
-// Getter was made. It is for one goroutine. Close it.
+// Getter reads single keys through one iterator, which is cheaper than one per key. It sees its reader as it was when it was
+// opened. It is for one goroutine. Close it; then it can be opened again.
 type Getter struct {
 	iter *pebble.Iterator
 	seek []byte
@@ -37,15 +37,27 @@ type Getter struct {
 
 // NewGetter returns a getter over a reader.
 func NewGetter(r engine.Reader) (*Getter, error) {
-	iter, err := r.NewIter(pointOptions)
-	if err != nil {
-		return nil, fmt.Errorf("read versions: %w", err)
+	g := new(Getter)
+	if err := g.Open(r); err != nil {
+		return nil, err
 	}
-	return &Getter{iter: iter}, nil
+	return g, nil
 }
 
-// Close frees the getter.
-func (g *Getter) Close() error { return g.iter.Close() }
+// Open has a getter that is not open read a reader.
+func (g *Getter) Open(r engine.Reader) (err error) {
+	if g.iter, err = r.NewIter(pointOptions); err != nil {
+		return fmt.Errorf("read versions: %w", err)
+	}
+	return nil
+}
+
+// Close frees what the getter reads.
+func (g *Getter) Close() error {
+	iter := g.iter
+	g.iter = nil
+	return iter.Close()
+}
 
 // first positions the iterator on the newest version at or below at.
 func (g *Getter) first(key []byte, at hlc.Timestamp) bool {
@@ -79,12 +91,18 @@ func (g *Getter) Get(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return v, found, err
 }
 
-// GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or below limit.
-func (g *Getter) GetUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
+// ViewUncertain is View, and fails with an *UncertaintyError if there is a version above at and at or below limit.
+func (g *Getter) ViewUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
 	v, found, err := g.View(key, hlc.Max(at, limit))
 	if found && at.Less(v.Timestamp) {
 		return Version{}, false, &UncertaintyError{Key: bytes.Clone(key), Timestamp: v.Timestamp}
 	}
+	return v, found, err
+}
+
+// GetUncertain is ViewUncertain with a copy of the value.
+func (g *Getter) GetUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
+	v, found, err := g.ViewUncertain(key, at, limit)
 	v.Value = bytes.Clone(v.Value)
 	return v, found, err
 }

@@ -15,12 +15,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// route finds the replica that a request is for, or answers the request, or has it answered.
-func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*kvpb.Response)) *hosted {
+// route finds the replica that a request is for, or answers the request, or has it answered; or says that the node is to answer it as a piece of
+// work of its own.
+func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*kvpb.Response)) (h *hosted, own bool) {
 	whole, forNode := inspect(q)
 	switch {
 	case !whole:
 		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node knows; is the client newer than this server?", reply)
+	case forNode && q.GetMultiGet() != nil:
+		return nil, true
 	case forNode && q.GetMergeScan() != nil:
 		n.mergeScan(replica.Pending{Client: client, Request: q, Reply: reply, Arrived: now})
 	case forNode:
@@ -29,12 +32,12 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
 		if e == nil {
-			return h
+			return h, false
 		}
 		n.metrics.refused.Inc()
 		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(n.config.Clock.Now()), Error: e})
 	}
-	return nil
+	return nil, false
 }
 
 // serving finds the replica of a partition, or says why there is none, or none that serves.
@@ -97,6 +100,8 @@ func inspect(q *kvpb.Request) (whole, forNode bool) {
 		return c.InspectTransactions != nil, false
 	case *kvpb.Request_MergeScan:
 		return c.MergeScan != nil, true
+	case *kvpb.Request_MultiGet:
+		return c.MultiGet != nil, true
 	case *kvpb.Request_Now:
 		return true, true
 	}

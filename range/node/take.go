@@ -24,16 +24,19 @@ func (n *Node) Take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Respo
 	now := time.Now()
 	s := sortings.Get().(*sorting)
 	if len(batch) == 1 {
-		if h := n.route(client, batch[0], now, reply); h != nil {
-			s.groups = append(s.groups, sorted{h: h})
+		if h, own := n.route(client, batch[0], now, reply); h != nil || own {
+			s.groups = append(s.groups, sorted{h: h, node: n})
 			s.pending = append(s.pending[:0], replica.Pending{Client: client, Request: batch[0], Reply: reply, Arrived: now})
 			s.groups[0].requests = s.pending
 		}
 	} else {
 		s.begin(len(batch))
 		for i, q := range batch {
-			if h := n.route(client, q, now, reply); h != nil {
+			if h, own := n.route(client, q, now, reply); h != nil {
 				s.add(h, int32(i))
+			} else if own {
+				s.next[i] = -1
+				s.groups = append(s.groups, sorted{node: n, first: int32(i), last: int32(i)})
 			}
 		}
 		s.pending = slices.Grow(s.pending[:0], len(batch))
@@ -49,7 +52,9 @@ func (n *Node) Take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Respo
 	left := false
 	for i := range s.groups {
 		g := &s.groups[i]
-		g.queued, g.open = g.h.replica.Take(g.requests)
+		if g.open = g.h == nil; !g.open {
+			g.queued, g.open = g.h.replica.Take(g.requests)
+		}
 		left = left || g.open
 	}
 	if !left {
@@ -68,14 +73,18 @@ func (n *Node) Handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 	}
 }
 
-// Run implements rpc.Work: a piece of work is the requests to one replica.
+// Run implements rpc.Work: a piece of work is the requests to one replica, or one to the node.
 func (s *sorting) Run() {
 	for {
 		i := int(s.begun.Add(1)) - 1
 		if i >= len(s.groups) {
 			return
 		}
-		if g := &s.groups[i]; g.open {
+		switch g := &s.groups[i]; {
+		case !g.open:
+		case g.h == nil:
+			g.node.multiGet(g.requests[0])
+		default:
 			g.h.replica.Serve(g.requests, g.queued)
 		}
 	}
@@ -94,12 +103,14 @@ type sorting struct {
 	begun atomic.Int32
 }
 
-// sorted is one replica's requests: the list of their indexes, and then they themselves, in pending.
+// sorted is one replica's requests: the list of their indexes, and then they themselves, in pending. Or one request that the node answers.
 type sorted struct {
+	// h is nil for the node's.
 	h           *hosted
+	node        *Node
 	first, last int32
 	requests    []replica.Pending
-	// open: the replica has taken them and is to serve them; queued: with writes.
+	// open: the replica has taken them and is to serve them, or the node; queued: with writes.
 	queued, open bool
 }
 

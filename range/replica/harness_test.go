@@ -222,6 +222,9 @@ func (m *member) Lease() (uint64, bool) {
 	return l.Term, l.IsLeader && m.cluster.lease && !m.deposed
 }
 
+// Replica implements Finder.
+func (m *member) Replica(uint64) (*Replica, *kvpb.Error) { return m.replica, nil }
+
 func (m *member) Leader() (keys.ReplicaID, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -410,6 +413,17 @@ func describe(response *kvpb.Response) string {
 		fmt.Fprintf(&b, "at %s:", roughStamp(x.BatchGet.At))
 		for _, g := range x.BatchGet.Values {
 			fmt.Fprintf(&b, " [%s]", describeGet(g))
+		}
+	case *kvpb.Response_MultiGet:
+		fmt.Fprint(&b, "of several:")
+		for _, p := range rowsOf(x.MultiGet.Rows) {
+			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, stamp(p.Version))
+		}
+		for _, p := range x.MultiGet.Refused {
+			fmt.Fprintf(&b, " %d refuses: %s", p.Partition, describe(&kvpb.Response{Id: response.Id, Error: p.Error}))
+		}
+		if len(x.MultiGet.Alone) > 0 {
+			fmt.Fprintf(&b, " alone: %d", x.MultiGet.Alone)
 		}
 	case *kvpb.Response_Scan:
 		fmt.Fprintf(&b, "at %s:", roughStamp(x.Scan.At))

@@ -128,6 +128,11 @@ func (r *Replica) waitForLocksLocked(rd *read) bool {
 	if len(in) == 0 {
 		return false
 	}
+	if rd.part != nil && !rd.part.waits() {
+		r.mu.Unlock()
+		r.exit()
+		return true
+	}
 	q := rd.pending.Request
 	if r.mu.waitingReads >= r.node.MaxWaitingReads {
 		r.mu.Unlock()

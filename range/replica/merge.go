@@ -111,6 +111,9 @@ func (p *mergedPart) ready() {
 	p.scan.settled()
 }
 
+// waits: the page waits for all of its partitions.
+func (p *mergedPart) waits() bool { return true }
+
 // settled counts a part; the last has the page read.
 func (m *mergedScan) settled() {
 	if m.open.Add(-1) == 0 {

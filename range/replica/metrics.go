@@ -32,6 +32,8 @@ const (
 	commandInspectTransactions
 	// commandMergeScan is counted by the node; each of its partitions that refuses counts as a scan too.
 	commandMergeScan
+	// commandMultiGet is counted by the node too; each of its partitions that refuses counts as a batch get.
+	commandMultiGet
 	commandCountOf
 )
 
@@ -43,7 +45,7 @@ func (c command) isRead() bool { return c < commandPut || c == commandRefresh }
 
 var commandNames = [commandCountOf]string{
 	"get", "batch_get", "scan", "count", "put", "delete", "compare_and_swap", "write_batch", "delete_range",
-	"prepare", "end_transaction", "push", "heartbeat_transaction", "resolve", "unknown", "refresh", "inspect_transactions", "merge_scan"}
+	"prepare", "end_transaction", "push", "heartbeat_transaction", "resolve", "unknown", "refresh", "inspect_transactions", "merge_scan", "multi_get"}
 
 func commandOf(request *kvpb.Request) command {
 	switch c := request.GetCommand().(type) {

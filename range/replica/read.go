@@ -34,7 +34,7 @@ type read struct {
 	pending Pending
 	command command
 	// part is set if it is one of several partitions that are read together: it is not served by itself.
-	part    *mergedPart
+	part    part
 	session hlc.Timestamp
 	// at is the timestamp that the client asked for; zero: the latest.
 	at hlc.Timestamp
@@ -60,6 +60,17 @@ type read struct {
 	*lockedReading
 }
 
+// part is one of several partitions that are read together. It takes what comes of its read, instead of a client: one call of refused, of ready,
+// or of waits that returned false.
+type part interface {
+	// refused takes the answer of a partition that is not read.
+	refused(*kvpb.Response)
+	// ready says that the partition can be read; the read counts as active until its replica is left.
+	ready()
+	// waits says that the read has to wait for something before it is ready. If it returns false the read is over instead.
+	waits() bool
+}
+
 // startRead checks a read and serves it: at once, in the pool, or later.
 func (r *Replica) startRead(rd *read) {
 	if refusal := r.checkRead(rd); refusal != nil {
@@ -74,7 +85,9 @@ func (r *Replica) startRead(rd *read) {
 // checkRead looks at a read by itself, and takes its timestamp.
 func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	q := rd.pending.Request
-	rd.lockedReading = &plainReading
+	if rd.lockedReading == nil {
+		rd.lockedReading = &plainReading
+	}
 	var context *kvpb.ReadContext
 	var problem *problem
 	switch c := q.Command.(type) {
@@ -181,6 +194,10 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.notLeader(q))
 		return
+	case rd.part != nil && !rd.part.waits():
+		r.mu.Unlock()
+		r.exit()
+		return
 	case r.mu.waitingReads >= r.node.MaxWaitingReads:
 		r.mu.Unlock()
 		r.endRead(rd, r.overloaded(q, "reads wait for a confirmation of its leadership"))
@@ -247,6 +264,11 @@ func (r *Replica) registerLocked(rd *read) {
 	if wait == nil {
 		r.mu.Unlock()
 		r.serve(rd)
+		return
+	}
+	if rd.part != nil && !rd.part.waits() {
+		r.mu.Unlock()
+		r.exit()
 		return
 	}
 	if r.mu.waitingReads >= r.node.MaxWaitingReads {

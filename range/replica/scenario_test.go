@@ -23,6 +23,7 @@ import (
 //	lose N                        replica N hears that nobody leads
 //	again N                       replica N hears once more that it leads
 //	submit [to=N]                 a request in each line; see parseRequest. All are submitted in one call.
+//	multi-get [to=N]              a batch-get in each line; each is asked as a MultiGet of this partition
 //	commit N [n=K]                the first K of replica N's proposals are committed
 //	drop N [n=K]                  the first K of replica N's proposals are lost
 //	apply N [n=K] [chunk=K]       replica N applies what is committed, K entries at most
@@ -124,6 +125,17 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		}
 		s.c.physical.Advance(time.Millisecond)
 		s.member(d, "to").replica.Submit(pending)
+	case "multi-get":
+		m := s.member(d, "to")
+		s.c.physical.Advance(time.Millisecond)
+		for _, line := range strings.Split(d.Input, "\n") {
+			p := s.parseRequest(line)
+			q, get := p.Request, p.Request.GetBatchGet()
+			part := &kvpb.PartitionKeys{Partition: q.Partition, Generation: q.Generation, Term: q.Term, Keys: get.Keys}
+			q.Partition, q.Generation, q.Term = 0, 0, 0
+			q.Command = &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{Partitions: []*kvpb.PartitionKeys{part}, At: get.At, Context: get.Context}}
+			m.node.MultiGet(p, m)
+		}
 	case "commit":
 		s.member(d, "").commit(option(s.t, d, "n", -1))
 	case "drop":

@@ -12,8 +12,8 @@ import (
 // How several calls are made together.
 //
 // The requests of all calls whose partition has a known leader are handed to the connections by the caller's goroutine, node by node, so
-// that those for one node leave in one message, are taken by it in one go, and mostly are answered in one. What comes then is for each call by
-// itself: it lands when its own answer does, whatever the others wait for. A call that needs more than its first attempt goes on
+// that those for one node leave in one message, are taken by it in one go, and mostly are answered in one; small reads even in one request
+// (multi_get.go). What comes then is for each call by itself: it lands when its own answer does, whatever the others wait for. A call that needs more than its first attempt goes on
 // in a goroutine of its own, as Do would; so does one that cannot be handed over without a wait.
 
 // DoAll is Do for several calls, at most limit of them at a time. landed is called once for each call, as they end, by the caller's goroutine.
@@ -26,11 +26,8 @@ func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, landed fun
 		answer, err := s.Do(ctx, calls[0])
 		return landed(0, answer, err)
 	}
-	t := together{sender: s, calls: calls, landed: landed, flight: rpc.NewFlight(len(calls)), aloft: make([]aloft, len(calls))}
-	var cancel context.CancelFunc
-	t.ctx, cancel = context.WithCancel(ctx)
-	defer t.goroutines.Wait()
-	defer cancel()
+	t := together{sender: s, ctx: ctx, calls: calls, landed: landed, flight: rpc.NewFlight(len(calls)), aloft: make([]aloft, len(calls)),
+		boarding: make([]boarding, 0, 4)}
 	defer t.end()
 	return t.run(limit)
 }
@@ -46,8 +43,10 @@ type together struct {
 	aloft  []aloft
 	// boarding are the calls that are about to be handed over, by lane.
 	boarding []boarding
-	// alone gets the results of the calls that go on by themselves; made with the first.
+	// alone gets the results of the calls that go on by themselves, in aloneCtx; made with the first.
 	alone      chan result
+	aloneCtx   context.Context
+	cancel     context.CancelFunc
 	goroutines sync.WaitGroup
 }
 
@@ -59,6 +58,10 @@ type aloft struct {
 	// waits: it has been handed over, and has not landed.
 	waits bool
 	awaited
+	// shared are the calls of which it is the shared request, itself among them; nil if it is not shared. The others do not wait.
+	shared []int
+	// rows are the call's in the answer to a shared request.
+	rows []rpc.Row
 }
 
 // boarding is what is about to be handed over to one lane.
@@ -127,7 +130,8 @@ func (t *together) board(i int) (over bool, err error) {
 	at := slices.IndexFunc(t.boarding, func(b boarding) bool { return b.lane.node == to.node })
 	if at < 0 {
 		at = len(t.boarding)
-		t.boarding = append(t.boarding, boarding{lane: to})
+		room := min(len(t.calls)-i, 4)
+		t.boarding = append(t.boarding, boarding{lane: to, numbers: make([]int, 0, room), requests: make([]*kvpb.Request, 0, room)})
 	}
 	b := &t.boarding[at]
 	x.lane = b.lane.index // all that go to one node go in one lane, and stay in it
@@ -137,7 +141,12 @@ func (t *together) board(i int) (over bool, err error) {
 
 // depart hands over what has boarded.
 func (t *together) depart() {
-	for _, b := range t.boarding {
+	for i := range t.boarding {
+		b := &t.boarding[i]
+		if r := t.share(b); r != nil {
+			t.aloft[b.numbers[0]].shared = b.numbers
+			b.numbers, b.requests = b.numbers[:1], []*kvpb.Request{r}
+		}
 		for _, i := range b.numbers {
 			t.aloft[i].awaited, t.aloft[i].waits = b.lane.await(), true
 		}
@@ -146,14 +155,25 @@ func (t *together) depart() {
 			taken, _ = c.Submit(t.flight, b.numbers, b.requests) // what was not taken was not sent
 		}
 		for _, i := range b.numbers[taken:] {
-			x := &t.aloft[i]
-			x.tick.Add(-1)
-			x.waits = false
-			x.sent-- // it was no attempt
-			t.goOn(i, nil)
+			t.aloft[i].tick.Add(-1)
+			t.aloft[i].waits = false
+			t.stay(i)
 		}
 	}
 	t.boarding = t.boarding[:0]
+}
+
+// stay has the calls of a request that was not taken go on by themselves.
+func (t *together) stay(i int) {
+	x := &t.aloft[i]
+	all := x.shared
+	if x.shared = nil; all == nil {
+		all = []int{i}
+	}
+	for _, i := range all {
+		t.aloft[i].sent-- // it was no attempt
+		t.goOn(i, nil)
+	}
 }
 
 // await waits until calls end, and counts them.
@@ -179,9 +199,8 @@ func (t *together) await() (over int, err error) {
 		}
 		x.waits = false
 		_, err := x.leader.node.lanes[x.lane].came(x.awaited, nil, t.ctx.Err())
-		answer, err, _ := x.arrived(t.ctx, x.partition, x.leader, false, nil, err)
-		over++
-		if err := t.landed(i, answer, err); err != nil {
+		ended, err := t.land(i, nil, err)
+		if over += ended; err != nil {
 			return over, err
 		}
 	}
@@ -192,7 +211,7 @@ func (t *together) await() (over int, err error) {
 	return 1, t.landed(r.number, r.answer, r.err)
 }
 
-// touchDown takes in what came of a call's first attempt.
+// touchDown takes in what came of a request.
 func (t *together) touchDown(i int) (over int, err error) {
 	x := &t.aloft[i]
 	if !x.waits {
@@ -201,6 +220,20 @@ func (t *together) touchDown(i int) (over int, err error) {
 	x.waits = false
 	response, err := t.flight.Outcome(i)
 	response, err = x.leader.node.lanes[x.lane].came(x.awaited, response, err)
+	return t.land(i, response, err)
+}
+
+// land takes in what came of a request.
+func (t *together) land(i int, response *kvpb.Response, err error) (over int, _ error) {
+	if x := &t.aloft[i]; x.shared != nil {
+		return t.landShared(x, response, err)
+	}
+	return t.conclude(i, response, err)
+}
+
+// conclude takes in what came of a call's first attempt.
+func (t *together) conclude(i int, response *kvpb.Response, err error) (over int, _ error) {
+	x := &t.aloft[i]
 	answer, err, again := x.arrived(t.ctx, x.partition, x.leader, false, response, err)
 	if again != nil {
 		t.goOn(i, again)
@@ -213,15 +246,16 @@ func (t *together) touchDown(i int) (over int, err error) {
 func (t *together) goOn(i int, after *Backoff) {
 	if t.alone == nil {
 		t.alone = make(chan result, len(t.calls))
+		t.aloneCtx, t.cancel = context.WithCancel(t.ctx)
 	}
 	a := &t.aloft[i].attempt
 	t.goroutines.Go(func() {
 		r := result{number: i}
 		if after != nil {
-			r.err = a.wait(t.ctx, *after)
+			r.err = a.wait(t.aloneCtx, *after)
 		}
 		if r.err == nil {
-			r.answer, r.err = a.run(t.ctx)
+			r.answer, r.err = a.run(t.aloneCtx)
 		}
 		t.alone <- r
 	})
@@ -235,5 +269,9 @@ func (t *together) end() {
 			x.waits = false
 			x.tick.Add(-1)
 		}
+	}
+	if t.cancel != nil {
+		t.cancel()
+		t.goroutines.Wait()
 	}
 }

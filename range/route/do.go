@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -55,6 +56,10 @@ type Answer struct {
 	// Node and Term are by which the request was routed; Term is 0 when it went out looking for the leader.
 	Node keys.NodeID
 	Term uint64
+	// Shared: it is the answer to several BatchGets together, of which Rows are those of this one: of its keys that have a value, in their order.
+	// They alias the message that brought them.
+	Shared bool
+	Rows   []rpc.Row
 }
 
 // errNoPartition means that the table has a hole.

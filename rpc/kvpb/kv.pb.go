@@ -302,7 +302,7 @@ func (x Mutation_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mutation_Kind.Descriptor instead.
 func (Mutation_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{35, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{38, 0}
 }
 
 type PushRequest_Kind int32
@@ -354,7 +354,7 @@ func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PushRequest_Kind.Descriptor instead.
 func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{48, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51, 0}
 }
 
 // Hello opens a stream.
@@ -518,7 +518,7 @@ func (x *BatchResponse) GetResponses() []*Response {
 	return nil
 }
 
-// Request is one command to one partition. Now and MergeScan are to the node: partition, generation and term are not used.
+// Request is one command to one partition. Now, MergeScan and MultiGet are to the node: partition, generation and term are not used.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the request on its stream; the response carries it back.
@@ -555,6 +555,7 @@ type Request struct {
 	//	*Request_HeartbeatTransaction
 	//	*Request_Resolve
 	//	*Request_InspectTransactions
+	//	*Request_MultiGet
 	Command       isRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -808,6 +809,15 @@ func (x *Request) GetInspectTransactions() *InspectTransactionsRequest {
 	return nil
 }
 
+func (x *Request) GetMultiGet() *MultiGetRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_MultiGet); ok {
+			return x.MultiGet
+		}
+	}
+	return nil
+}
+
 type isRequest_Command interface {
 	isRequest_Command()
 }
@@ -884,6 +894,10 @@ type Request_InspectTransactions struct {
 	InspectTransactions *InspectTransactionsRequest `protobuf:"bytes,33,opt,name=inspect_transactions,json=inspectTransactions,proto3,oneof"`
 }
 
+type Request_MultiGet struct {
+	MultiGet *MultiGetRequest `protobuf:"bytes,34,opt,name=multi_get,json=multiGet,proto3,oneof"`
+}
+
 func (*Request_Get) isRequest_Command() {}
 
 func (*Request_Put) isRequest_Command() {}
@@ -920,6 +934,8 @@ func (*Request_Resolve) isRequest_Command() {}
 
 func (*Request_InspectTransactions) isRequest_Command() {}
 
+func (*Request_MultiGet) isRequest_Command() {}
+
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -946,6 +962,7 @@ type Response struct {
 	//	*Response_HeartbeatTransaction
 	//	*Response_Resolve
 	//	*Response_InspectTransactions
+	//	*Response_MultiGet
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1171,6 +1188,15 @@ func (x *Response) GetInspectTransactions() *InspectTransactionsResponse {
 	return nil
 }
 
+func (x *Response) GetMultiGet() *MultiGetResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_MultiGet); ok {
+			return x.MultiGet
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -1247,6 +1273,10 @@ type Response_InspectTransactions struct {
 	InspectTransactions *InspectTransactionsResponse `protobuf:"bytes,33,opt,name=inspect_transactions,json=inspectTransactions,proto3,oneof"`
 }
 
+type Response_MultiGet struct {
+	MultiGet *MultiGetResponse `protobuf:"bytes,34,opt,name=multi_get,json=multiGet,proto3,oneof"`
+}
+
 func (*Response_Get) isResponse_Result() {}
 
 func (*Response_Put) isResponse_Result() {}
@@ -1282,6 +1312,8 @@ func (*Response_HeartbeatTransaction) isResponse_Result() {}
 func (*Response_Resolve) isResponse_Result() {}
 
 func (*Response_InspectTransactions) isResponse_Result() {}
+
+func (*Response_MultiGet) isResponse_Result() {}
 
 // Timestamp is a hybrid logical timestamp.
 type Timestamp struct {
@@ -2221,6 +2253,203 @@ func (x *BatchGetResponse) GetAt() *Timestamp {
 	return nil
 }
 
+// MultiGetRequest reads keys of several partitions of one keyspace that the node leads, at one timestamp: as many BatchGets, of which each partition
+// answers its own or refuses it, in one request.
+type MultiGetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At least one, at most 256.
+	Partitions []*PartitionKeys `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// Must be set.
+	At *Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// As in BatchGetRequest, for all of them.
+	Context       *ReadContext `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MultiGetRequest) Reset() {
+	*x = MultiGetRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MultiGetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MultiGetRequest) ProtoMessage() {}
+
+func (x *MultiGetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MultiGetRequest.ProtoReflect.Descriptor instead.
+func (*MultiGetRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *MultiGetRequest) GetPartitions() []*PartitionKeys {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *MultiGetRequest) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *MultiGetRequest) GetContext() *ReadContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+// PartitionKeys says what one of several partitions is asked for, and by what it was routed: as Request.partition, generation and term do for one.
+type PartitionKeys struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Keys          [][]byte               `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionKeys) Reset() {
+	*x = PartitionKeys{}
+	mi := &file_kvpb_kv_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionKeys) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionKeys) ProtoMessage() {}
+
+func (x *PartitionKeys) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionKeys.ProtoReflect.Descriptor instead.
+func (*PartitionKeys) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PartitionKeys) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionKeys) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *PartitionKeys) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *PartitionKeys) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type MultiGetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An encoded Rows message: the keys that have a value, in the order of the request.
+	Rows []byte `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	// The partitions that refused: none of their keys are in the rows.
+	Refused []*PartitionRefusal `protobuf:"bytes,2,rep,name=refused,proto3" json:"refused,omitempty"`
+	// The partitions that would have had to wait, or have more than belongs into one answer: each is to be asked by itself.
+	Alone         []uint64 `protobuf:"varint,3,rep,packed,name=alone,proto3" json:"alone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MultiGetResponse) Reset() {
+	*x = MultiGetResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MultiGetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MultiGetResponse) ProtoMessage() {}
+
+func (x *MultiGetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MultiGetResponse.ProtoReflect.Descriptor instead.
+func (*MultiGetResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MultiGetResponse) GetRows() []byte {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *MultiGetResponse) GetRefused() []*PartitionRefusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *MultiGetResponse) GetAlone() []uint64 {
+	if x != nil {
+		return x.Alone
+	}
+	return nil
+}
+
 // ScanRequest reads the span [start, end) of the partition.
 type ScanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2245,7 +2474,7 @@ type ScanRequest struct {
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2486,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2499,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ScanRequest) GetStart() []byte {
@@ -2350,7 +2579,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2591,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2604,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ScanResponse) GetRows() []byte {
@@ -2430,7 +2659,7 @@ type MergeScanRequest struct {
 
 func (x *MergeScanRequest) Reset() {
 	*x = MergeScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2671,7 @@ func (x *MergeScanRequest) String() string {
 func (*MergeScanRequest) ProtoMessage() {}
 
 func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2684,7 @@ func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanRequest.ProtoReflect.Descriptor instead.
 func (*MergeScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MergeScanRequest) GetPartitions() []*PartitionRoute {
@@ -2533,7 +2762,7 @@ type PartitionRoute struct {
 
 func (x *PartitionRoute) Reset() {
 	*x = PartitionRoute{}
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2774,7 @@ func (x *PartitionRoute) String() string {
 func (*PartitionRoute) ProtoMessage() {}
 
 func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2787,7 @@ func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRoute.ProtoReflect.Descriptor instead.
 func (*PartitionRoute) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PartitionRoute) GetPartition() uint64 {
@@ -2597,7 +2826,7 @@ type MergeScanResponse struct {
 
 func (x *MergeScanResponse) Reset() {
 	*x = MergeScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2838,7 @@ func (x *MergeScanResponse) String() string {
 func (*MergeScanResponse) ProtoMessage() {}
 
 func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2851,7 @@ func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanResponse.ProtoReflect.Descriptor instead.
 func (*MergeScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MergeScanResponse) GetRows() []byte {
@@ -2664,7 +2893,7 @@ type PartitionRefusal struct {
 
 func (x *PartitionRefusal) Reset() {
 	*x = PartitionRefusal{}
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2905,7 @@ func (x *PartitionRefusal) String() string {
 func (*PartitionRefusal) ProtoMessage() {}
 
 func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2918,7 @@ func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRefusal.ProtoReflect.Descriptor instead.
 func (*PartitionRefusal) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PartitionRefusal) GetPartition() uint64 {
@@ -2717,7 +2946,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2958,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2971,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Rows) GetPairs() []*Pair {
@@ -2763,7 +2992,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +3004,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +3017,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -2828,7 +3057,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2840,7 +3069,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2853,7 +3082,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CountRequest) GetStart() []byte {
@@ -2910,7 +3139,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3151,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3164,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -2978,7 +3207,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3219,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3232,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteRangeRequest) GetStart() []byte {
@@ -3039,7 +3268,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3280,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3293,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteRangeResponse) GetDeleted() uint64 {
@@ -3103,7 +3332,7 @@ type NowRequest struct {
 
 func (x *NowRequest) Reset() {
 	*x = NowRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3344,7 @@ func (x *NowRequest) String() string {
 func (*NowRequest) ProtoMessage() {}
 
 func (x *NowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3357,7 @@ func (x *NowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowRequest.ProtoReflect.Descriptor instead.
 func (*NowRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
 }
 
 type NowResponse struct {
@@ -3140,7 +3369,7 @@ type NowResponse struct {
 
 func (x *NowResponse) Reset() {
 	*x = NowResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3381,7 @@ func (x *NowResponse) String() string {
 func (*NowResponse) ProtoMessage() {}
 
 func (x *NowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3394,7 @@ func (x *NowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowResponse.ProtoReflect.Descriptor instead.
 func (*NowResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NowResponse) GetNode() uint64 {
@@ -3194,7 +3423,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3435,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3448,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Transaction) GetId() []byte {
@@ -3269,7 +3498,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3510,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3523,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Mutation) GetKey() []byte {
@@ -3339,7 +3568,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3580,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3593,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PrepareRequest) GetTransaction() *Transaction {
@@ -3421,7 +3650,7 @@ type OnePhase struct {
 
 func (x *OnePhase) Reset() {
 	*x = OnePhase{}
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3662,7 @@ func (x *OnePhase) String() string {
 func (*OnePhase) ProtoMessage() {}
 
 func (x *OnePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3675,7 @@ func (x *OnePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnePhase.ProtoReflect.Descriptor instead.
 func (*OnePhase) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OnePhase) GetReads() *ReadSet {
@@ -3476,7 +3705,7 @@ type ReadSet struct {
 
 func (x *ReadSet) Reset() {
 	*x = ReadSet{}
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3717,7 @@ func (x *ReadSet) String() string {
 func (*ReadSet) ProtoMessage() {}
 
 func (x *ReadSet) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3730,7 @@ func (x *ReadSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSet.ProtoReflect.Descriptor instead.
 func (*ReadSet) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadSet) GetAt() *Timestamp {
@@ -3544,7 +3773,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3785,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3798,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Leadership) GetPartition() uint64 {
@@ -3604,7 +3833,7 @@ type KeySpan struct {
 
 func (x *KeySpan) Reset() {
 	*x = KeySpan{}
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3845,7 @@ func (x *KeySpan) String() string {
 func (*KeySpan) ProtoMessage() {}
 
 func (x *KeySpan) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3858,7 @@ func (x *KeySpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySpan.ProtoReflect.Descriptor instead.
 func (*KeySpan) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KeySpan) GetStart() []byte {
@@ -3660,7 +3889,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3901,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3914,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PrepareResponse) GetPrepared() *Timestamp {
@@ -3724,7 +3953,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3965,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3978,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RefreshRequest) GetTransaction() []byte {
@@ -3788,7 +4017,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +4029,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +4042,7 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
 }
 
 // EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
@@ -3831,7 +4060,7 @@ type EndTransactionRequest struct {
 
 func (x *EndTransactionRequest) Reset() {
 	*x = EndTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +4072,7 @@ func (x *EndTransactionRequest) String() string {
 func (*EndTransactionRequest) ProtoMessage() {}
 
 func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +4085,7 @@ func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionRequest.ProtoReflect.Descriptor instead.
 func (*EndTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *EndTransactionRequest) GetTransaction() *Transaction {
@@ -3904,7 +4133,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4145,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4158,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Participant) GetKeyspace() uint32 {
@@ -3955,7 +4184,7 @@ type EndTransactionResponse struct {
 
 func (x *EndTransactionResponse) Reset() {
 	*x = EndTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4196,7 @@ func (x *EndTransactionResponse) String() string {
 func (*EndTransactionResponse) ProtoMessage() {}
 
 func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4209,7 @@ func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionResponse.ProtoReflect.Descriptor instead.
 func (*EndTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
@@ -4005,7 +4234,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4017,7 +4246,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4030,7 +4259,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TransactionStatus) GetState() TransactionState {
@@ -4078,7 +4307,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4319,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4332,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PushRequest) GetPushee() *Transaction {
@@ -4157,7 +4386,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4398,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4411,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PushResponse) GetStatus() *TransactionStatus {
@@ -4202,7 +4431,7 @@ type HeartbeatTransactionRequest struct {
 
 func (x *HeartbeatTransactionRequest) Reset() {
 	*x = HeartbeatTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4443,7 @@ func (x *HeartbeatTransactionRequest) String() string {
 func (*HeartbeatTransactionRequest) ProtoMessage() {}
 
 func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4456,7 @@ func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
@@ -4246,7 +4475,7 @@ type HeartbeatTransactionResponse struct {
 
 func (x *HeartbeatTransactionResponse) Reset() {
 	*x = HeartbeatTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4487,7 @@ func (x *HeartbeatTransactionResponse) String() string {
 func (*HeartbeatTransactionResponse) ProtoMessage() {}
 
 func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +4500,7 @@ func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
@@ -4291,7 +4520,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +4532,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4545,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ResolveRequest) GetResolutions() []*Resolution {
@@ -4337,7 +4566,7 @@ type Resolution struct {
 
 func (x *Resolution) Reset() {
 	*x = Resolution{}
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4578,7 @@ func (x *Resolution) String() string {
 func (*Resolution) ProtoMessage() {}
 
 func (x *Resolution) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4591,7 @@ func (x *Resolution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolution.ProtoReflect.Descriptor instead.
 func (*Resolution) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Resolution) GetTransaction() []byte {
@@ -4389,7 +4618,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4630,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4643,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResolveResponse) GetResolved() uint64 {
@@ -4434,7 +4663,7 @@ type InspectTransactionsRequest struct {
 
 func (x *InspectTransactionsRequest) Reset() {
 	*x = InspectTransactionsRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4675,7 @@ func (x *InspectTransactionsRequest) String() string {
 func (*InspectTransactionsRequest) ProtoMessage() {}
 
 func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4688,7 @@ func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *InspectTransactionsRequest) GetMax() uint32 {
@@ -4480,7 +4709,7 @@ type InspectTransactionsResponse struct {
 
 func (x *InspectTransactionsResponse) Reset() {
 	*x = InspectTransactionsResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4721,7 @@ func (x *InspectTransactionsResponse) String() string {
 func (*InspectTransactionsResponse) ProtoMessage() {}
 
 func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4734,7 @@ func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
@@ -4539,7 +4768,7 @@ type LiveTransaction struct {
 
 func (x *LiveTransaction) Reset() {
 	*x = LiveTransaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4780,7 @@ func (x *LiveTransaction) String() string {
 func (*LiveTransaction) ProtoMessage() {}
 
 func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4793,7 @@ func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
 func (*LiveTransaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LiveTransaction) GetTransaction() *Transaction {
@@ -4622,7 +4851,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +4863,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +4876,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Waiter) GetTransaction() []byte {
@@ -4696,7 +4925,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4937,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +4950,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -4780,7 +5009,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +5021,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +5034,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Conflict) GetKey() []byte {
@@ -4842,7 +5071,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x15.tidemark.kv.v1.HelloR\x05hello\x123\n" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\x83\v\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xc3\v\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -4872,8 +5101,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x04push\x18\x1e \x01(\v2\x1b.tidemark.kv.v1.PushRequestH\x00R\x04push\x12b\n" +
 	"\x15heartbeat_transaction\x18\x1f \x01(\v2+.tidemark.kv.v1.HeartbeatTransactionRequestH\x00R\x14heartbeatTransaction\x12:\n" +
 	"\aresolve\x18  \x01(\v2\x1e.tidemark.kv.v1.ResolveRequestH\x00R\aresolve\x12_\n" +
-	"\x14inspect_transactions\x18! \x01(\v2*.tidemark.kv.v1.InspectTransactionsRequestH\x00R\x13inspectTransactionsB\t\n" +
-	"\acommand\"\xb2\n" +
+	"\x14inspect_transactions\x18! \x01(\v2*.tidemark.kv.v1.InspectTransactionsRequestH\x00R\x13inspectTransactions\x12>\n" +
+	"\tmulti_get\x18\" \x01(\v2\x1f.tidemark.kv.v1.MultiGetRequestH\x00R\bmultiGetB\t\n" +
+	"\acommand\"\xf3\n" +
 	"\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
@@ -4899,7 +5129,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x04push\x18\x1e \x01(\v2\x1c.tidemark.kv.v1.PushResponseH\x00R\x04push\x12c\n" +
 	"\x15heartbeat_transaction\x18\x1f \x01(\v2,.tidemark.kv.v1.HeartbeatTransactionResponseH\x00R\x14heartbeatTransaction\x12;\n" +
 	"\aresolve\x18  \x01(\v2\x1f.tidemark.kv.v1.ResolveResponseH\x00R\aresolve\x12`\n" +
-	"\x14inspect_transactions\x18! \x01(\v2+.tidemark.kv.v1.InspectTransactionsResponseH\x00R\x13inspectTransactionsB\b\n" +
+	"\x14inspect_transactions\x18! \x01(\v2+.tidemark.kv.v1.InspectTransactionsResponseH\x00R\x13inspectTransactions\x12?\n" +
+	"\tmulti_get\x18\" \x01(\v2 .tidemark.kv.v1.MultiGetResponseH\x00R\bmultiGetB\b\n" +
 	"\x06result\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
@@ -4965,7 +5196,24 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\acontext\x18\x03 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"r\n" +
 	"\x10BatchGetResponse\x123\n" +
 	"\x06values\x18\x01 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12)\n" +
-	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"\xca\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"\xb2\x01\n" +
+	"\x0fMultiGetRequest\x12=\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\v2\x1d.tidemark.kv.v1.PartitionKeysR\n" +
+	"partitions\x12)\n" +
+	"\x02at\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x125\n" +
+	"\acontext\x18\x03 \x01(\v2\x1b.tidemark.kv.v1.ReadContextR\acontext\"u\n" +
+	"\rPartitionKeys\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x12\n" +
+	"\x04keys\x18\x04 \x03(\fR\x04keys\"x\n" +
+	"\x10MultiGetResponse\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\fR\x04rows\x12:\n" +
+	"\arefused\x18\x02 \x03(\v2 .tidemark.kv.v1.PartitionRefusalR\arefused\x12\x14\n" +
+	"\x05alone\x18\x03 \x03(\x04R\x05alone\"\xca\x02\n" +
 	"\vScanRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\x12\x18\n" +
@@ -5222,7 +5470,7 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_kvpb_kv_proto_goTypes = []any{
 	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
 	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
@@ -5249,49 +5497,52 @@ var file_kvpb_kv_proto_goTypes = []any{
 	(*WriteBatchResponse)(nil),           // 22: tidemark.kv.v1.WriteBatchResponse
 	(*BatchGetRequest)(nil),              // 23: tidemark.kv.v1.BatchGetRequest
 	(*BatchGetResponse)(nil),             // 24: tidemark.kv.v1.BatchGetResponse
-	(*ScanRequest)(nil),                  // 25: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),                 // 26: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),             // 27: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),               // 28: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),            // 29: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),             // 30: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                         // 31: tidemark.kv.v1.Rows
-	(*Pair)(nil),                         // 32: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),                 // 33: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),                // 34: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),           // 35: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),          // 36: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),                   // 37: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),                  // 38: tidemark.kv.v1.NowResponse
-	(*Transaction)(nil),                  // 39: tidemark.kv.v1.Transaction
-	(*Mutation)(nil),                     // 40: tidemark.kv.v1.Mutation
-	(*PrepareRequest)(nil),               // 41: tidemark.kv.v1.PrepareRequest
-	(*OnePhase)(nil),                     // 42: tidemark.kv.v1.OnePhase
-	(*ReadSet)(nil),                      // 43: tidemark.kv.v1.ReadSet
-	(*Leadership)(nil),                   // 44: tidemark.kv.v1.Leadership
-	(*KeySpan)(nil),                      // 45: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 46: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 47: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 48: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 49: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 50: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 51: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 52: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 53: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 54: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 55: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 56: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 57: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 58: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 59: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 60: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 61: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 62: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 63: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 64: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 65: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 66: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 67: tidemark.cluster.v1.Leader
+	(*MultiGetRequest)(nil),              // 25: tidemark.kv.v1.MultiGetRequest
+	(*PartitionKeys)(nil),                // 26: tidemark.kv.v1.PartitionKeys
+	(*MultiGetResponse)(nil),             // 27: tidemark.kv.v1.MultiGetResponse
+	(*ScanRequest)(nil),                  // 28: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 29: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 30: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 31: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 32: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 33: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 34: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 35: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 36: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 37: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 38: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 39: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 40: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 41: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 42: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 43: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 44: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 45: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 46: tidemark.kv.v1.ReadSet
+	(*Leadership)(nil),                   // 47: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 48: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 49: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 50: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 51: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 52: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 53: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 54: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 55: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 56: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 57: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 58: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 59: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 60: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 61: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 62: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 63: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 64: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 65: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 66: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 67: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 68: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 69: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 70: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
 	5,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
@@ -5304,124 +5555,130 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	18,  // 7: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
 	20,  // 8: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
 	23,  // 9: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	25,  // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	33,  // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	35,  // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	37,  // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	27,  // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	41,  // 15: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	47,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	49,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	53,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	55,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	57,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	60,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
-	10,  // 22: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	64,  // 23: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	13,  // 24: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	15,  // 25: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	17,  // 26: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	19,  // 27: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	22,  // 28: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	24,  // 29: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	26,  // 30: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	34,  // 31: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	36,  // 32: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	38,  // 33: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	29,  // 34: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	46,  // 35: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	48,  // 36: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	51,  // 37: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	54,  // 38: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	56,  // 39: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	59,  // 40: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	61,  // 41: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
-	10,  // 42: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 43: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 44: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 45: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 46: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	44,  // 47: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
-	10,  // 48: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 49: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 50: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 51: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 52: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 53: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 54: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	21,  // 55: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	10,  // 56: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 57: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 58: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	13,  // 59: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	10,  // 60: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 61: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 62: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 63: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 64: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	28,  // 65: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	10,  // 66: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 67: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	30,  // 68: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	64,  // 69: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	32,  // 70: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	10,  // 71: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 72: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 73: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 74: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 75: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 76: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 77: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 78: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	3,   // 79: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	39,  // 80: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	40,  // 81: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	10,  // 82: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	42,  // 83: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	43,  // 84: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 85: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	45,  // 86: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	44,  // 87: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	10,  // 88: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 89: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	44,  // 90: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	43,  // 91: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 92: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 93: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	39,  // 94: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	10,  // 95: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	50,  // 96: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	52,  // 97: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 98: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	10,  // 99: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 100: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	39,  // 101: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	10,  // 102: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 103: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	10,  // 104: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 105: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	52,  // 106: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	39,  // 107: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	52,  // 108: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	58,  // 109: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	52,  // 110: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	62,  // 111: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	39,  // 112: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	63,  // 113: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	52,  // 114: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 115: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	66,  // 116: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	67,  // 117: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	10,  // 118: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	65,  // 119: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	1,   // 120: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	6,   // 121: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	7,   // 122: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	122, // [122:123] is the sub-list for method output_type
-	121, // [121:122] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	28,  // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	36,  // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	38,  // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	40,  // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	30,  // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	44,  // 15: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	50,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	52,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	56,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	58,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	60,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	63,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	25,  // 22: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
+	10,  // 23: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	67,  // 24: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	13,  // 25: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	15,  // 26: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	17,  // 27: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	19,  // 28: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	22,  // 29: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	24,  // 30: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	29,  // 31: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	37,  // 32: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	39,  // 33: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	41,  // 34: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	32,  // 35: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	49,  // 36: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	51,  // 37: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	54,  // 38: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	57,  // 39: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	59,  // 40: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	62,  // 41: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	64,  // 42: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	27,  // 43: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
+	10,  // 44: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 45: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 46: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 47: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 48: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	47,  // 49: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	10,  // 50: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 51: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 52: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 53: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 54: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 55: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 56: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	21,  // 57: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	10,  // 58: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 59: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 60: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	13,  // 61: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	10,  // 62: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	26,  // 63: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
+	10,  // 64: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 65: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	33,  // 66: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	10,  // 67: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 68: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 69: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 70: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	31,  // 71: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	10,  // 72: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 73: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	33,  // 74: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	67,  // 75: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	35,  // 76: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	10,  // 77: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 78: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 79: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 80: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	10,  // 81: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 82: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 83: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 84: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	3,   // 85: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	42,  // 86: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	43,  // 87: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	10,  // 88: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	45,  // 89: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	46,  // 90: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 91: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	48,  // 92: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	47,  // 93: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	10,  // 94: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 95: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	47,  // 96: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	46,  // 97: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 98: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 99: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	42,  // 100: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	10,  // 101: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	53,  // 102: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	55,  // 103: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 104: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	10,  // 105: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 106: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	42,  // 107: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	10,  // 108: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 109: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	10,  // 110: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 111: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	55,  // 112: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	42,  // 113: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	55,  // 114: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	61,  // 115: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	55,  // 116: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	65,  // 117: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	42,  // 118: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	66,  // 119: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	55,  // 120: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 121: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	69,  // 122: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	70,  // 123: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	10,  // 124: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	68,  // 125: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	1,   // 126: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	6,   // 127: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	7,   // 128: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	128, // [128:129] is the sub-list for method output_type
+	127, // [127:128] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -5448,6 +5705,7 @@ func file_kvpb_kv_proto_init() {
 		(*Request_HeartbeatTransaction)(nil),
 		(*Request_Resolve)(nil),
 		(*Request_InspectTransactions)(nil),
+		(*Request_MultiGet)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[4].OneofWrappers = []any{
 		(*Response_Get)(nil),
@@ -5468,6 +5726,7 @@ func file_kvpb_kv_proto_init() {
 		(*Response_HeartbeatTransaction)(nil),
 		(*Response_Resolve)(nil),
 		(*Response_InspectTransactions)(nil),
+		(*Response_MultiGet)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[13].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
@@ -5480,7 +5739,7 @@ func file_kvpb_kv_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   61,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
