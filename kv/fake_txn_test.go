@@ -117,6 +117,9 @@ func (n *fakeNode) prepareLocked(p *fakePartition, client, sequence uint64, c *k
 		if i := p.intents[string(m.Key)]; n.inTheWayLocked(p, string(m.Key), i, id) {
 			return conflicted(string(m.Key), []byte(i.id))
 		}
+		if v := p.newest(string(m.Key)); m.Read && c.OnePhase == nil && v != nil && rpc.FromTimestamp(c.ReadAt).Less(v.at) {
+			return conflicted(string(m.Key), nil)
+		}
 	}
 	if c.OnePhase != nil {
 		if e := n.changedLocked(p, c.OnePhase.Reads, hlc.MaxTimestamp, id); e != nil {
@@ -146,6 +149,15 @@ func (n *fakeNode) prepareLocked(p *fakePartition, client, sequence uint64, c *k
 		}
 	}
 	return answer(at, values)
+}
+
+// newest is the newest version of a key, be it a tombstone; nil if there is none.
+func (p *fakePartition) newest(key string) *fakeVersion {
+	versions := p.versions[key]
+	if len(versions) == 0 {
+		return nil
+	}
+	return &versions[len(versions)-1]
 }
 
 func (p *fakePartition) commit(i *fakeIntent, at hlc.Timestamp, sequence uint64) {

@@ -42,9 +42,10 @@ type Txn struct {
 	writes      *writeBuffer
 	// attempt counts the attempts from 1.
 	attempt int
-	// contended are keys that are locked as soon as they are read, because they were in the way of an earlier attempt. It is shared with the
-	// attempts before.
-	contended map[string]bool
+	// contended are keys that an earlier attempt had read and written, or failed over. It is shared with the attempts before.
+	contended *contention
+	// ahead are pairs of keys that were locked before the function ran.
+	ahead map[string]Pair
 	// volatile: its locks are volatile, and what it reads under them may be on its way to be committed. So nobody is told of what it has found
 	// before that is certain (confirm).
 	volatile bool
@@ -70,7 +71,7 @@ func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Tx
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
-	return c.attemptTxn(&Txn{transaction: t, options: o, contended: make(map[string]bool), volatile: volatile, attempt: 1}), nil
+	return c.attemptTxn(&Txn{transaction: t, options: o, contended: new(contention), volatile: volatile, attempt: 1}), nil
 }
 
 // attemptTxn is an attempt that the coordinator has begun.
@@ -124,26 +125,6 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 	return wrapped
 }
 
-// noteContended remembers the key of a conflict, if the transaction has written it: the next attempt locks it first.
-func (t *Txn) noteContended(err error) {
-	e := asError(err)
-	if e == nil || len(e.Key) == 0 || len(t.contended) >= maxContended {
-		return
-	}
-	ks := t.client.sender.Table().KeyspaceByName(e.Keyspace)
-	if ks == nil {
-		return
-	}
-	if _, written := t.writes.get(ks.ID, e.Key); written {
-		t.contended[contendedKey(ks, e.Key)] = true
-	}
-}
-
-// maxContended bounds the keys that one transaction locks because of earlier conflicts.
-const maxContended = 1000
-
-func contendedKey(ks *route.Keyspace, key []byte) string { return ks.ID.String() + "/" + string(key) }
-
 // resolve finds the keyspace, and bounds the context.
 func (t *Txn) resolve(ctx context.Context, op string, ks *Keyspace) (context.Context, context.CancelFunc, *route.Keyspace, error) {
 	ctx, cancel := t.client.bound(ctx)
@@ -194,15 +175,18 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 		return Pair{}, err
 	}
 	defer cancel()
-	lock = lock || (len(t.contended) > 0 && t.contended[contendedKey(id, key)])
+	lock = lock || t.contended.has(id.ID, key)
 	own, written := t.writes.get(id.ID, key)
 	if written && !lock {
 		return ownPair(key, own), nil
 	}
-	var p Pair
-	if lock && !t.set.isLocked(id.ID, key) {
+	p, known := t.ahead[contendedKey(id.ID, key)]
+	switch {
+	case known:
+		p = Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version}
+	case lock && !t.set.isLocked(id.ID, key):
 		p, err = t.lock(ctx, id, key)
-	} else if !written {
+	case !written:
 		p, err = t.read(ctx, id, key)
 	}
 	if err != nil {

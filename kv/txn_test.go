@@ -314,6 +314,9 @@ func TestLostAnswersOfCommits(t *testing.T) {
 					t.Fatal(kind, err)
 				}
 				if _, err := client.Update(ctx, func(tx *Txn) error {
+					if _, err := tx.Get(ctx, ks, []byte("c")); !errors.Is(err, ErrNotFound) { // what is read only is refreshed
+						return fmt.Errorf("c: %v", err)
+					}
 					return errors.Join(increment(ctx, ks, "a")(tx), increment(ctx, ks, "b")(tx))
 				}); err != nil {
 					t.Fatal(kind, err)

@@ -61,7 +61,9 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 // run makes one attempt; again says that another one is to follow.
 func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err error, again bool) {
 	defer t.Rollback() // of what has not ended, if f panics
-	err = f(t)
+	if err = t.lockAhead(ctx); err == nil {
+		err = f(t)
+	}
 	switch {
 	case t.ended && err == nil:
 		return Timestamp{}, &Error{Op: "update", wraps: []error{ErrTransactionEnded, ErrInvalidArgument},

@@ -8,8 +8,12 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// IDSize is the length of an ID in bytes.
-const IDSize = 16
+const (
+	// IDSize is the length of an ID in bytes.
+	IDSize = 16
+	// SharedSize is how many bytes of their ids the attempts of one transaction share, at the beginning.
+	SharedSize = IDSize - 4
+)
 
 // ID names one attempt of a transaction. The client chooses it: random bytes, which all attempts of the transaction share, and a number at the
 // end, which is lower for later attempts. The zero ID is no transaction.
@@ -33,6 +37,11 @@ func ParseOptionalID(b []byte) (ID, error) {
 		return ID{}, nil
 	}
 	return ParseID(b)
+}
+
+// SameTransaction reports whether two attempts are of the same transaction.
+func (id ID) SameTransaction(other ID) bool {
+	return [SharedSize]byte(id[:]) == [SharedSize]byte(other[:])
 }
 
 // IsZero reports whether it is no transaction.

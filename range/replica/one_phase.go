@@ -189,7 +189,14 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		switch {
 		case l == nil:
 		case l.Transaction.ID != of.ID:
-			if m.Kind != kvpb.Mutation_UNLOCK && planted.Active != planted.OnePhaseOverLock {
+			switch {
+			case m.Kind == kvpb.Mutation_UNLOCK || planted.Active == planted.OnePhaseOverLock:
+			case readInVain(m, l, &of):
+				other := l.Transaction.ID
+				r.mu.Unlock()
+				e.answerRead(w, r.conflictWith(w.pending.Request, m.Key, other), 0)
+				return false
+			default:
 				e.parkLocked(w, l, locks.UntilGone)
 				return false
 			}
@@ -245,12 +252,8 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 || planted.Active == planted.OnePhaseUnchecked {
 		return nil, nil
 	}
-	if threshold := *r.threshold.Load(); at.Less(threshold) {
-		// A tombstone may have been collected with all that it hid.
-		response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-			"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold)
-		response.Error.Timestamp = rpc.ToTimestamp(threshold)
-		return response, nil
+	if refusal := r.readsTooOld(q, at); refusal != nil {
+		return refusal, nil
 	}
 	for _, key := range reads.GetKeys() {
 		p, err := e.prior(key)

@@ -25,6 +25,9 @@ func (r *Replica) checkPrepare(w *write, c *kvpb.PrepareRequest) *problem {
 	if p := checkVolatile(c); p != nil {
 		return p
 	}
+	if p := checkReadMutations(c); p != nil {
+		return p
+	}
 	if n := len(c.GetMutations()); n > maxBatchOperations {
 		return invalid("a prepare has at most %d mutations, this one has %d", maxBatchOperations, n)
 	}
@@ -94,7 +97,7 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	if done, err := e.refusedAborted(w); done || err != nil {
 		return err
 	}
-	if !e.free(w, c.GetMutations()) {
+	if !e.readsGood(w, c) || !e.free(w, c.GetMutations()) {
 		return nil
 	}
 	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.clock, hlc.Max(atLeast, w.session.Next()))}
@@ -109,7 +112,10 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	if c.GetVolatile() {
 		return p.hold(c.GetMutations())
 	}
-	if err := p.look(c.GetMutations()); err != nil {
+	if changed, err := p.look(c); changed != nil || err != nil {
+		if changed != nil {
+			e.answerRead(w, r.conflictError(w.pending.Request, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
+		}
 		return err
 	}
 	ok, err := p.lay(c.GetMutations())
@@ -129,7 +135,14 @@ func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
 		switch {
 		case l == nil:
 		case l.Transaction.ID != of.ID:
-			if m.Kind != kvpb.Mutation_UNLOCK {
+			switch {
+			case m.Kind == kvpb.Mutation_UNLOCK:
+			case readInVain(m, l, &of):
+				other := l.Transaction.ID
+				r.mu.Unlock()
+				e.answerRead(w, r.conflictWith(w.pending.Request, m.Key, other), 0)
+				return false
+			default:
 				e.parkLocked(w, l, locks.UntilGone)
 				return false
 			}
@@ -201,22 +214,26 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	return all
 }
 
-// look finds what the mutations have to be above, and the values.
-func (p *preparation) look(mutations []*kvpb.Mutation) error {
+// look finds what the mutations have to be above, and the values; or a key that was written since the transaction has read it.
+func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 	if p.returnValues {
-		return p.readValues(mutations)
+		return nil, p.readValues(c.GetMutations())
 	}
-	for _, m := range mutations {
+	readAt := rpc.FromTimestamp(c.GetReadAt())
+	for _, m := range c.GetMutations() {
 		if m.Kind == kvpb.Mutation_UNLOCK {
 			continue
 		}
 		prior, err := p.e.priorOfBlind(p.w, m.Key)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if _, late := p.held[text(m.Key)]; m.Read && !late && prior.found && readAt.Less(prior.Timestamp) {
+			return m.Key, nil
 		}
 		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
 	}
-	return nil
+	return nil, nil
 }
 
 // readValues reads the keys as they are.

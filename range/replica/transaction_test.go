@@ -242,7 +242,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 
 // parseTransactional reads a request of a transaction:
 //
-//	prepare NAME K=V,K=-,K=lock,K=unlock,... [least=T] [values] [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
+//	prepare NAME K=V,K=-,K=lock,K=unlock,... (with ? at the end: it was read) [least=T] [values] [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
 //	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
 //	heartbeat NAME | resolve NAME commit=T | resolve NAME abort
@@ -289,7 +289,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"), Volatile: has("volatile")}
 		for _, mutation := range strings.Split(words[2], ",") {
 			key, value, _ := strings.Cut(mutation, "=")
-			m := &kvpb.Mutation{Key: []byte(key), Value: []byte(value)}
+			value, read := strings.CutSuffix(value, "?")
+			m := &kvpb.Mutation{Key: []byte(key), Value: []byte(value), Read: read}
 			switch value {
 			case "-":
 				m.Kind, m.Value = kvpb.Mutation_DELETE, nil
@@ -302,6 +303,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		}
 		if has("one-phase") {
 			p.OnePhase = &kvpb.OnePhase{Reads: reads, CommitWait: has("wait")}
+		} else if options["read-at"] != "" {
+			p.ReadAt, p.Leadership = reads.At, reads.Leadership
 		}
 		q.Command = &kvpb.Request_Prepare{Prepare: p}
 	case "end":

@@ -3488,10 +3488,12 @@ func (x *Transaction) GetStarted() *Timestamp {
 
 // Mutation is one write of a transaction.
 type Mutation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Kind          Mutation_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.Mutation_Kind" json:"kind,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Kind  Mutation_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.Mutation_Kind" json:"kind,omitempty"`
+	// The transaction has read the key (PrepareRequest.read_at). Only with PUT and DELETE.
+	Read          bool `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3547,6 +3549,13 @@ func (x *Mutation) GetKind() Mutation_Kind {
 	return Mutation_PUT
 }
 
+func (x *Mutation) GetRead() bool {
+	if x != nil {
+		return x.Read
+	}
+	return false
+}
+
 // PrepareRequest lays intents. It waits for other transactions' locks, as long as the request's timeout lasts.
 type PrepareRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -3561,7 +3570,13 @@ type PrepareRequest struct {
 	ReturnValues bool `protobuf:"varint,5,opt,name=return_values,json=returnValues,proto3" json:"return_values,omitempty"`
 	// Keep the locks in the leader's memory only: they end with its leadership, and promise nothing. The values may be of writes that are
 	// still on their way. What was read counts only if it is validated, with the leadership that the answer names. Only with return_values.
-	Volatile      bool `protobuf:"varint,6,opt,name=volatile,proto3" json:"volatile,omitempty"`
+	Volatile bool `protobuf:"varint,6,opt,name=volatile,proto3" json:"volatile,omitempty"`
+	// When the transaction read those keys of its mutations that say so (Mutation.read). If one of them was written since, or another
+	// transaction has locked it, which is about to write it, the answer is TRANSACTION_CONFLICT at once: to wait would be in vain. Otherwise it
+	// stays what was read for as long as the lock stands. Unset: nothing is compared.
+	ReadAt *Timestamp `protobuf:"bytes,7,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
+	// The leadership under which the keys were read under volatile locks. In another one the answer is TRANSACTION_CONFLICT. Only with read_at.
+	Leadership    *Leadership `protobuf:"bytes,8,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3636,6 +3651,20 @@ func (x *PrepareRequest) GetVolatile() bool {
 		return x.Volatile
 	}
 	return false
+}
+
+func (x *PrepareRequest) GetReadAt() *Timestamp {
+	if x != nil {
+		return x.ReadAt
+	}
+	return nil
+}
+
+func (x *PrepareRequest) GetLeadership() *Leadership {
+	if x != nil {
+		return x.Leadership
+	}
+	return nil
 }
 
 type OnePhase struct {
@@ -5291,25 +5320,30 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05begun\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12\x1a\n" +
 	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x16\n" +
 	"\x06anchor\x18\x04 \x01(\fR\x06anchor\x123\n" +
-	"\astarted\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\astarted\"\x98\x01\n" +
+	"\astarted\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\astarted\"\xac\x01\n" +
 	"\bMutation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x121\n" +
-	"\x04kind\x18\x03 \x01(\x0e2\x1d.tidemark.kv.v1.Mutation.KindR\x04kind\"1\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1d.tidemark.kv.v1.Mutation.KindR\x04kind\x12\x12\n" +
+	"\x04read\x18\x04 \x01(\bR\x04read\"1\n" +
 	"\x04Kind\x12\a\n" +
 	"\x03PUT\x10\x00\x12\n" +
 	"\n" +
 	"\x06DELETE\x10\x01\x12\b\n" +
 	"\x04LOCK\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNLOCK\x10\x03\"\xb5\x02\n" +
+	"\x06UNLOCK\x10\x03\"\xa5\x03\n" +
 	"\x0ePrepareRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
 	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
 	"\bat_least\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aatLeast\x125\n" +
 	"\tone_phase\x18\x04 \x01(\v2\x18.tidemark.kv.v1.OnePhaseR\bonePhase\x12#\n" +
 	"\rreturn_values\x18\x05 \x01(\bR\freturnValues\x12\x1a\n" +
-	"\bvolatile\x18\x06 \x01(\bR\bvolatile\"Z\n" +
+	"\bvolatile\x18\x06 \x01(\bR\bvolatile\x122\n" +
+	"\aread_at\x18\a \x01(\v2\x19.tidemark.kv.v1.TimestampR\x06readAt\x12:\n" +
+	"\n" +
+	"leadership\x18\b \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
+	"leadership\"Z\n" +
 	"\bOnePhase\x12-\n" +
 	"\x05reads\x18\x01 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12\x1f\n" +
 	"\vcommit_wait\x18\x02 \x01(\bR\n" +
@@ -5635,50 +5669,52 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	43,  // 87: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
 	10,  // 88: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
 	45,  // 89: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	46,  // 90: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 91: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	48,  // 92: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	47,  // 93: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	10,  // 94: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 95: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	47,  // 96: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	46,  // 97: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 98: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 99: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	42,  // 100: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	10,  // 101: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	53,  // 102: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	55,  // 103: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 104: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	10,  // 105: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 106: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	42,  // 107: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	10,  // 108: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 109: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	10,  // 110: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 111: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	55,  // 112: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	42,  // 113: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	55,  // 114: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	61,  // 115: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	55,  // 116: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	65,  // 117: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	42,  // 118: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	66,  // 119: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	55,  // 120: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 121: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	69,  // 122: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	70,  // 123: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	10,  // 124: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	68,  // 125: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	1,   // 126: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	6,   // 127: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	7,   // 128: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	128, // [128:129] is the sub-list for method output_type
-	127, // [127:128] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	10,  // 90: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	47,  // 91: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	46,  // 92: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 93: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	48,  // 94: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	47,  // 95: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	10,  // 96: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 97: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	47,  // 98: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	46,  // 99: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	10,  // 100: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 101: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	42,  // 102: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	10,  // 103: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	53,  // 104: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	55,  // 105: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 106: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	10,  // 107: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 108: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	42,  // 109: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	10,  // 110: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 111: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	10,  // 112: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	10,  // 113: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	55,  // 114: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	42,  // 115: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	55,  // 116: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	61,  // 117: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	55,  // 118: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	65,  // 119: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	42,  // 120: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	66,  // 121: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	55,  // 122: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 123: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	69,  // 124: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	70,  // 125: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	10,  // 126: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	68,  // 127: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	1,   // 128: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	6,   // 129: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	7,   // 130: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	130, // [130:131] is the sub-list for method output_type
+	129, // [129:130] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }

@@ -110,7 +110,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		return nil, false, nil
 	}
 	mutations := make([]mutation, 0, len(writes)+len(t.locked))
-	written := make(map[string]bool, len(writes))
+	written, known := make(map[string]bool, len(writes)), reads.known(writes)
 	size := 0
 	for _, w := range writes {
 		if size += len(w.Key.Key) + len(w.Value); size > oneBytes && len(writes) > 1 {
@@ -119,7 +119,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		if len(t.locked) > 0 {
 			written[w.mapKey()] = true
 		}
-		mutations = append(mutations, w.mutation())
+		mutations = append(mutations, w.mutation(known))
 	}
 	for m, k := range t.locked {
 		if !written[m] {
@@ -157,8 +157,9 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		}}}}, true, nil
 }
 
-func (w *Write) mutation() mutation {
-	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value}
+// mutation is the write as a request has it. known are the keys that were read.
+func (w *Write) mutation(known map[string]bool) mutation {
+	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value, Read: len(known) > 0 && known[w.mapKey()]}
 	if w.Delete {
 		m.Kind, m.Value = kvpb.Mutation_DELETE, nil
 	}
@@ -167,11 +168,15 @@ func (w *Write) mutation() mutation {
 
 // twoPhase prepares, refreshes and decides.
 func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
-	mutations := make([]mutation, len(writes))
+	mutations, known := make([]mutation, len(writes)), reads.known(writes)
 	for i := range writes {
-		mutations[i] = writes[i].mutation()
+		mutations[i] = writes[i].mutation(known)
 	}
-	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, false)
+	compared := &compared{reads: &reads}
+	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, layOptions{compared: compared})
+	if err == nil {
+		reads, err = t.c.without(ctx, known, compared)
+	}
 	if err != nil {
 		return hlc.Timestamp{}, t.fail(writes, err)
 	}
@@ -211,7 +216,7 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 	t := d.t
 	for {
 		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is asked for.
-		if d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0) {
+		if !d.reads.empty() && (d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
 			if err := t.c.Refresh(ctx, t.id[:], t.begun, d.reads, at); err != nil {
 				return nil, err // no request to commit can succeed: there was none, or the record is bounded above them all
 			}

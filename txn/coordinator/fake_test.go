@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // fake is all partitions of a cluster in memory, as naive as can be, behind a network that loses, repeats and reorders. It is used in a
@@ -408,10 +409,19 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 	at := hlc.Max(hlc.Max(f.now(), f.floor.Next()), rpc.FromTimestamp(c.AtLeast))
 	for _, m := range c.Mutations {
 		k := internal(place.Keyspace, m.Key)
-		if l := f.locks[k]; l != nil && !bytes.Equal(l.txn.Id, t.Id) && !f.settledLocked(k, l, t, hlc.Timestamp{}) {
-			return nil, nil, true
+		if l := f.locks[k]; l != nil && !bytes.Equal(l.txn.Id, t.Id) {
+			if m.Read && !txn.ID(l.txn.Id).SameTransaction(txn.ID(t.Id)) {
+				return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, l.txn.Id, hlc.Timestamp{}), false
+			}
+			if !f.settledLocked(k, l, t, hlc.Timestamp{}) {
+				return nil, nil, true
+			}
 		}
-		at = hlc.Max(at, f.newestLocked(k).at.Next())
+		newest := f.newestLocked(k)
+		if m.Read && c.OnePhase == nil && rpc.FromTimestamp(c.ReadAt).Less(newest.at) {
+			return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, []byte(newest.txn), hlc.Timestamp{}), false
+		}
+		at = hlc.Max(at, newest.at.Next())
 	}
 	if one := c.OnePhase; one != nil {
 		// Another's lock on what was read may become a version below.

@@ -8,9 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// familySize is how many bytes of their ids the attempts of one transaction share. The rest is a number.
-const familySize = txn.IDSize - 4
-
 // family gives the attempts of one transaction their ids. The zero family is that of a new transaction. Its methods may be called from any
 // goroutine.
 //
@@ -19,7 +16,7 @@ const familySize = txn.IDSize - 4
 // transactions differ in the bytes that are shared, so they are in the same order whichever attempts meet.
 type family struct {
 	mu     sync.Mutex
-	shared [familySize]byte
+	shared [txn.SharedSize]byte
 	// last is the number of the latest attempt, 0 if there was none.
 	last uint32
 }
@@ -37,6 +34,6 @@ func (f *family) next(random func() uint64) (id txn.ID) {
 		f.last--
 	}
 	copy(id[:], f.shared[:])
-	binary.BigEndian.PutUint32(id[familySize:], f.last)
+	binary.BigEndian.PutUint32(id[txn.SharedSize:], f.last)
 	return id
 }

@@ -45,7 +45,7 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 		mutations[i] = mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_LOCK}}
 	}
 	out := make([]Locked, len(all))
-	prepared, err := t.lay(ctx, mutations, at, out, volatile)
+	prepared, err := t.lay(ctx, mutations, at, out, layOptions{volatile: volatile})
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,16 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 // errEnded is for use after the end, which is the caller's mistake.
 var errEnded = errors.New("the transaction has ended")
 
+// layOptions are how locks are laid.
+type layOptions struct {
+	// volatile: in the leaders' memory only.
+	volatile bool
+	// compared is what the keys are compared with as they are locked; nil: with nothing.
+	compared *compared
+}
+
 // lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
-func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, volatile bool) (hlc.Timestamp, error) {
+func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (hlc.Timestamp, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	t.mu.Lock()
@@ -78,14 +86,14 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 	if err := t.c.enliven(t); err != nil {
 		return hlc.Timestamp{}, err
 	}
-	highest, err := t.layChunks(ctx, all, atLeast, into, volatile)
+	highest, err := t.layChunks(ctx, all, atLeast, into, o)
 	if aborted := t.alive(); aborted != nil {
 		return hlc.Timestamp{}, aborted
 	}
 	return highest, err
 }
 
-func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, volatile bool) (highest hlc.Timestamp, err error) {
+func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
 	pace := t.c.tempo(all)
 	for {
@@ -97,13 +105,16 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		var movedInto []int
 		requests := make([]*Request, len(chunks))
 		for i, c := range chunks {
-			requests[i] = t.prepare(c, atLeast, into != nil, volatile)
+			requests[i] = t.prepare(c, atLeast, into != nil, o)
 		}
 		pace.begin(len(chunks))
 		err = t.c.sender.SendAll(ctx, pace.abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
 			pace.rest(ctx)
 			c := chunks[i]
 			prepared, err := t.laid(c, response, err, restInto)
+			if err == nil {
+				o.compared.landed(c)
+			}
 			if errors.Is(err, ErrMoved) {
 				// What ran of it is done again, to the same effect.
 				for _, place := range c.places {
@@ -125,7 +136,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		}
 		// Values of moved keys go where the key was.
 		again := make([]Locked, len(moved))
-		prepared, err := t.layChunks(ctx, moved, atLeast, again, volatile)
+		prepared, err := t.layChunks(ctx, moved, atLeast, again, o)
 		for i, place := range movedInto {
 			restInto[place] = again[i]
 		}
@@ -134,12 +145,14 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 }
 
 // prepare is the request that lays one chunk.
-func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values, volatile bool) *Request {
+func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o layOptions) *Request {
+	p := &kvpb.PrepareRequest{
+		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: o.volatile,
+	}
+	o.compared.ask(c, p)
 	return &Request{
 		Place: c.place, Key: c.mutations[0].Key, Fits: c.fits, Write: true, Slack: lockSlack,
-		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: volatile,
-		}}},
+		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: p}},
 	}
 }
 

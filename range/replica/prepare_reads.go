@@ -1,0 +1,89 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// A Prepare says which of its keys the transaction has read, and when. They are compared as it is evaluated. If one was written since, the
+// transaction has to run again, and hears so before it has a lock that others would wait for. The same if another transaction has
+// locked one: when that lock is gone, the key will have been written, so it would wait for nothing. What is the same stays
+// so for as long as the lock stands, and needs no refresh.
+
+// checkReadMutations says what is wrong with what a Prepare says about reads by itself.
+func checkReadMutations(c *kvpb.PrepareRequest) *problem {
+	at, l := rpc.FromTimestamp(c.GetReadAt()), c.GetLeadership()
+	if l != nil && (at.IsZero() || l.Term == 0) {
+		return invalid("a prepare names a leadership without a term, or does not say when its keys were read")
+	}
+	if !at.IsZero() && (c.GetOnePhase() != nil || c.GetReturnValues()) {
+		return invalid("a prepare that compares its keys with what was read has two phases, and returns no values")
+	}
+	for _, m := range c.GetMutations() {
+		switch {
+		case !m.GetRead():
+		case m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE:
+			return invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s", keys.Pretty(m.Key), m.Kind)
+		case at.IsZero() && c.GetOnePhase() == nil:
+			return invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
+		}
+	}
+	return nil
+}
+
+// readInVain says that a key that a transaction has read is about to be written by another one. An earlier attempt of the same transaction
+// writes nothing any more.
+func readInVain(m *kvpb.Mutation, l *lock, of *txn.Info) bool {
+	other := l.Transaction
+	return m.Read && other.Known.State != kvpb.TransactionState_ABORTED && !of.ID.SameTransaction(other.ID)
+}
+
+// conflictWith is the answer to a write that another transaction's lock makes vain.
+func (r *Replica) conflictWith(q *kvpb.Request, key []byte, other txn.ID) *kvpb.Response {
+	r.node.Metrics.conflicts.Inc()
+	response := newError(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+		"partition %s: key %s was read, and transaction %s has locked it since and is about to write it; run the transaction again", r.id, keys.Pretty(key), other)
+	response.Error.Conflict = &kvpb.Conflict{Key: key, Transaction: other.Bytes()}
+	return response
+}
+
+// readsGood says whether what is to be compared by itself, before any key, is good; otherwise it has answered.
+func (e *evaluation) readsGood(w *write, c *kvpb.PrepareRequest) bool {
+	r, q, at := e.r, w.pending.Request, rpc.FromTimestamp(c.GetReadAt())
+	if at.IsZero() {
+		return true
+	}
+	if l := c.GetLeadership(); l != nil && !e.isLeadership(l) {
+		e.answerRead(w, r.leadershipError(q, firstRead(c)), 0)
+		return false
+	}
+	if refusal := r.readsTooOld(q, at); refusal != nil {
+		e.refuse(w, refusal)
+		return false
+	}
+	return true
+}
+
+func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
+	for _, m := range c.GetMutations() {
+		if m.Read {
+			return &kvpb.ReadSet{Keys: [][]byte{m.Key}}
+		}
+	}
+	return nil
+}
+
+// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may have been collected with all that it hid.
+func (r *Replica) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
+	threshold := *r.threshold.Load()
+	if !at.Less(threshold) {
+		return nil
+	}
+	response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold)
+	response.Error.Timestamp = rpc.ToTimestamp(threshold)
+	return response
+}
