@@ -8,8 +8,8 @@
 //   - One phase. All that was read, written and locked lies in one partition and is small: one request validates the reads and
 //     writes everything, in one consensus round.
 //   - Two phases. The writes are prepared in all partitions at the same time, in chunks; each answer names the lowest timestamp at
-//     which its part can be written. The commit timestamp is the highest of them. What was read is refreshed to it: that
-//     fails if something was written in between. Then the record of the transaction is turned to COMMITTED, in the partition of
+//     which its part can be written. The commit timestamp is the highest of them. Written keys that were read too are compared
+//     when they are prepared; what was only read is refreshed to the commit timestamp. Both fail if something was written in between. Then the record of the transaction is turned to COMMITTED, in the partition of
 //     the anchor; that is the decision, and the caller is answered. The intents are resolved in the background.
 //
 // A reader that was in the way may have pushed the transaction, which shows when it is to be decided (TRANSACTION_PUSHED): then the
