@@ -108,12 +108,12 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		Write:    true,
 		Slack:    lockSlack,
 		Request:  &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
-		Prepare: func(p *route.Partition, _ route.Leader) error {
+		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if cross = b.crosses(p); cross != nil {
 				return errElsewhere
 			}
 			return nil
-		},
+		}),
 	}
 	answer, err := k.client.sender.Do(ctx, &call)
 	var failed *route.Error

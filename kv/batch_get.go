@@ -124,8 +124,9 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]
 		keys      int
 	}
 	open := make(map[keys.PartitionID]int)
-	counts := make([]count, 0, min(len(userKeys), parallelRequests))
-	of := make([]int, len(userKeys))
+	var few [16]count
+	var fewOf [32]int
+	counts, of := few[:0], append(fewOf[:0], make([]int, len(userKeys))...)
 	for i, key := range userKeys {
 		p := ks.ByKey(key)
 		if p == nil {
@@ -188,6 +189,8 @@ type groupCall struct {
 	request kvpb.Request
 	command kvpb.Request_BatchGet
 	get     kvpb.BatchGetRequest
+	group   *group
+	reading *reading
 }
 
 // call reads the group. It fills in c.
@@ -196,16 +199,19 @@ func (g *group) call(c *groupCall, id keys.KeyspaceID, at *kvpb.Timestamp, r *re
 	c.command.BatchGet = &c.get
 	c.request.Command = &c.command
 	c.call.Keyspace, c.call.Key, c.call.Request = id, g.keys[0], &c.request
-	c.call.Prepare = func(p *route.Partition, l route.Leader) error {
-		if r != nil {
-			c.get.Context = r.context(p, l.Node, false)
-		}
-		if p.ID == g.partition && p.Generation == g.generation {
-			return nil
-		}
-		return errElsewhere
-	}
+	c.group, c.reading, c.call.Prepare = g, r, c
 	return &c.call
+}
+
+// Prepare implements route.Preparer.
+func (c *groupCall) Prepare(p *route.Partition, l route.Leader) error {
+	if c.reading != nil {
+		c.get.Context = c.reading.context(p, l.Node, false)
+	}
+	if p.ID == c.group.partition && p.Generation == c.group.generation {
+		return nil
+	}
+	return errElsewhere
 }
 
 // take puts what was read into pairs.

@@ -51,6 +51,8 @@ type reading struct {
 		under map[keys.PartitionID]*kvpb.Leadership
 		// observed are the clocks of the nodes as they were first seen.
 		observed map[keys.NodeID]*kvpb.Timestamp
+		// contexts are what has been said to nodes, to be said again.
+		contexts []nodeContext
 	}
 }
 
@@ -64,15 +66,36 @@ type openScan struct {
 
 func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
 
+// nodeContext is what reads say to a node as long as nothing changes. It is not changed.
+type nodeContext struct {
+	node    keys.NodeID
+	limit   Timestamp
+	context *kvpb.ReadContext
+}
+
+// maxContexts is how many of them are kept.
+const maxContexts = 16
+
 // context is what a read says to the node that leads a partition. It may be called from several goroutines.
 func (r *reading) context(p *route.Partition, node keys.NodeID, movable bool) *kvpb.ReadContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	plain := !movable && len(r.mu.under) == 0
+	if plain {
+		for i := range r.mu.contexts {
+			if k := &r.mu.contexts[i]; k.node == node && k.limit == r.mu.limit && k.context.Observed == r.mu.observed[node] {
+				return k.context
+			}
+		}
+	}
 	m := &struct {
 		context kvpb.ReadContext
 		limit   kvpb.Timestamp
 	}{}
 	c := &m.context
+	if plain && len(r.mu.contexts) < maxContexts {
+		r.mu.contexts = append(r.mu.contexts, nodeContext{node: node, limit: r.mu.limit, context: c})
+	}
 	c.Observed, c.Movable, c.Transaction, c.Begun = r.mu.observed[node], movable, r.id, toWire(r.begun)
 	c.Leadership = r.mu.under[p.ID]
 	if limit := r.mu.limit; !limit.IsZero() {
@@ -226,10 +249,10 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 		answer, err := r.client.sender.Do(ctx, &route.Call{
 			Keyspace: ks.ID, Key: key, Slack: lockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
-			Prepare: func(p *route.Partition, l route.Leader) error {
+			Prepare: route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
 				get.Context = r.context(p, l.Node, movable)
 				return nil
-			},
+			}),
 		})
 		if err != nil {
 			if err = r.again(ctx, err); err != nil {

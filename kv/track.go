@@ -31,9 +31,9 @@ func (t *track) call(certain bool, r *kvpb.Request, clip func(*route.Partition, 
 	} else if t.reverse {
 		c.By, c.Key = route.Before, t.rest.End
 	}
-	c.Prepare = func(p *route.Partition, l route.Leader) error {
+	c.Prepare = route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
 		return clip(p, l, t.rest.Intersect(p.Span))
-	}
+	})
 	return c
 }
 

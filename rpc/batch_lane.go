@@ -53,13 +53,15 @@ func (s *clientStream) moveToLane(stream grpc.ClientStream, broke context.Cancel
 		_ = stream.CloseSend()
 	}
 	var done []*call
+	var batch kvpb.BatchResponse
 	err = readLane(lane, func(message []byte) error {
-		batch := new(kvpb.BatchResponse)
+		batch.Responses = batch.Responses[:0] // decoding appends
 		if err := batch.UnmarshalVTUnsafe(message); err != nil {
 			return err
 		}
 		done = s.dispatch(batch.Responses, done[:0])
 		clear(done)
+		clear(batch.Responses)
 		return nil
 	})
 	if stream.Context().Err() != nil {

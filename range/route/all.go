@@ -26,8 +26,8 @@ func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, landed fun
 		answer, err := s.Do(ctx, calls[0])
 		return landed(0, answer, err)
 	}
-	t := together{sender: s, ctx: ctx, calls: calls, landed: landed, flight: rpc.NewFlight(len(calls)), aloft: make([]aloft, len(calls)),
-		boarding: make([]boarding, 0, 4)}
+	t := together{sender: s, ctx: ctx, calls: calls, landed: landed, flight: rpc.NewFlight(len(calls)), aloft: make([]aloft, len(calls))}
+	t.boarding, t.numbers, t.requests = t.few.boarding[:0], t.few.numbers[:0], t.few.requests[:0]
 	defer t.end()
 	return t.run(limit)
 }
@@ -41,8 +41,16 @@ type together struct {
 
 	flight *rpc.Flight
 	aloft  []aloft
-	// boarding are the calls that are about to be handed over, by lane.
+	// boarding are the calls that are about to be handed over, by lane; numbers and requests are those of one of them, meanwhile.
 	boarding []boarding
+	numbers  []int
+	requests []*kvpb.Request
+	// few is room for these if they are few.
+	few struct {
+		boarding [4]boarding
+		numbers  [8]int
+		requests [8]*kvpb.Request
+	}
 	// alone gets the results of the calls that go on by themselves, in aloneCtx; made with the first.
 	alone      chan result
 	aloneCtx   context.Context
@@ -55,20 +63,21 @@ type aloft struct {
 	attempt
 	partition *Partition
 	leader    *leader
+	// next is the call that boards its lane next; -1: none.
+	next int
 	// waits: it has been handed over, and has not landed.
 	waits bool
 	awaited
-	// shared are the calls of which it is the shared request, itself among them; nil if it is not shared. The others do not wait.
-	shared []int
+	// shared: its request is that of all that have boarded from it on, of which it alone waits.
+	shared bool
 	// rows are the call's in the answer to a shared request.
 	rows []rpc.Row
 }
 
-// boarding is what is about to be handed over to one lane.
+// boarding is what is about to be handed over to one lane: a list of calls.
 type boarding struct {
-	lane     *lane
-	numbers  []int
-	requests []*kvpb.Request
+	lane        *lane
+	first, last int
 }
 
 type result struct {
@@ -122,20 +131,20 @@ func (t *together) board(i int) (over bool, err error) {
 		return false, nil
 	}
 	x.at, x.partition, x.leader = p, p, l
-	r, err := x.request(p, l)
-	if err != nil {
+	if _, err := x.request(p, l); err != nil {
 		return true, t.landed(i, Answer{}, err)
 	}
 	to := l.node.lanes[x.lane]
 	at := slices.IndexFunc(t.boarding, func(b boarding) bool { return b.lane.node == to.node })
+	x.next = -1
 	if at < 0 {
-		at = len(t.boarding)
-		room := min(len(t.calls)-i, 4)
-		t.boarding = append(t.boarding, boarding{lane: to, numbers: make([]int, 0, room), requests: make([]*kvpb.Request, 0, room)})
+		t.boarding = append(t.boarding, boarding{lane: to, first: i, last: i})
+		return false, nil
 	}
 	b := &t.boarding[at]
 	x.lane = b.lane.index // all that go to one node go in one lane, and stay in it
-	b.numbers, b.requests = append(b.numbers, i), append(b.requests, r)
+	t.aloft[b.last].next = i
+	b.last = i
 	return false, nil
 }
 
@@ -143,18 +152,23 @@ func (t *together) board(i int) (over bool, err error) {
 func (t *together) depart() {
 	for i := range t.boarding {
 		b := &t.boarding[i]
-		if r := t.share(b); r != nil {
-			t.aloft[b.numbers[0]].shared = b.numbers
-			b.numbers, b.requests = b.numbers[:1], []*kvpb.Request{r}
+		t.numbers, t.requests = t.numbers[:0], t.requests[:0]
+		if r := t.share(b.first); r != nil {
+			t.aloft[b.first].shared = true
+			t.numbers, t.requests = append(t.numbers, b.first), append(t.requests, r)
+		} else {
+			for i := b.first; i >= 0; i = t.aloft[i].next {
+				t.numbers, t.requests = append(t.numbers, i), append(t.requests, t.calls[i].Request)
+			}
 		}
-		for _, i := range b.numbers {
+		for _, i := range t.numbers {
 			t.aloft[i].awaited, t.aloft[i].waits = b.lane.await(), true
 		}
 		taken := 0
 		if c, err := b.lane.stream(); err == nil {
-			taken, _ = c.Submit(t.flight, b.numbers, b.requests) // what was not taken was not sent
+			taken, _ = c.Submit(t.flight, t.numbers, t.requests) // what was not taken was not sent
 		}
-		for _, i := range b.numbers[taken:] {
+		for _, i := range t.numbers[taken:] {
 			t.aloft[i].tick.Add(-1)
 			t.aloft[i].waits = false
 			t.stay(i)
@@ -165,14 +179,12 @@ func (t *together) depart() {
 
 // stay has the calls of a request that was not taken go on by themselves.
 func (t *together) stay(i int) {
-	x := &t.aloft[i]
-	all := x.shared
-	if x.shared = nil; all == nil {
-		all = []int{i}
-	}
-	for _, i := range all {
+	for shared := t.aloft[i].shared; i >= 0; i = t.aloft[i].next {
 		t.aloft[i].sent-- // it was no attempt
 		t.goOn(i, nil)
+		if !shared {
+			return
+		}
 	}
 }
 
@@ -225,8 +237,8 @@ func (t *together) touchDown(i int) (over int, err error) {
 
 // land takes in what came of a request.
 func (t *together) land(i int, response *kvpb.Response, err error) (over int, _ error) {
-	if x := &t.aloft[i]; x.shared != nil {
-		return t.landShared(x, response, err)
+	if t.aloft[i].shared {
+		return t.landShared(i, response, err)
 	}
 	return t.conclude(i, response, err)
 }

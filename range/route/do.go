@@ -35,7 +35,7 @@ type Call struct {
 	Request *kvpb.Request
 	// Prepare is called before each attempt if set, to make the command fit this partition and leader. An error ends the call
 	// with it as the cause.
-	Prepare func(*Partition, Leader) error
+	Prepare Preparer
 
 	// Certain: the request is only sent to a leader whose term is known. While none is, leaders are looked for with probes
 	// instead of the request itself.
@@ -48,6 +48,17 @@ type Call struct {
 	// leader: the call is over, and was not sent, when the partition has a leader of a known term.
 	leader bool
 }
+
+// Preparer makes a command fit the partition and the leader of an attempt.
+type Preparer interface {
+	Prepare(p *Partition, l Leader) error
+}
+
+// PreparerFunc is a function that is a Preparer.
+type PreparerFunc func(p *Partition, l Leader) error
+
+// Prepare implements Preparer.
+func (f PreparerFunc) Prepare(p *Partition, l Leader) error { return f(p, l) }
 
 // Answer is a response and where it came from.
 type Answer struct {
@@ -182,7 +193,7 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	if call.Certain && l.term == 0 {
 		r = probe(p)
 	} else if call.Prepare != nil {
-		if err := call.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
+		if err := call.Prepare.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
 			return nil, a.ended(err)
 		}
 	}

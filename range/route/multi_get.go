@@ -18,15 +18,13 @@ import (
 // maxShared is of how many keys a shared request is at most: the node reads them before it reads on.
 const maxShared = 64
 
-// share makes one request of those of a boarding; nil if they cannot be one.
-func (t *together) share(b *boarding) *kvpb.Request {
-	if len(b.requests) < 2 {
-		return nil
-	}
-	first, all := b.requests[0].GetBatchGet(), 0
-	for i, r := range b.requests {
-		get := r.GetBatchGet()
-		if get == nil || get.At == nil || get.Context.GetLeadership() != nil || t.calls[b.numbers[i]].Keyspace != t.calls[b.numbers[0]].Keyspace ||
+// share makes one request of those of the calls that have boarded a lane, from the first on; nil if they cannot be one. One alone is shared as well, as
+// long as there are others for other nodes: they all get the same treatment.
+func (t *together) share(begin int) *kvpb.Request {
+	first, all := t.calls[begin].Request.GetBatchGet(), 0
+	for i := begin; i >= 0; i = t.aloft[i].next {
+		get := t.calls[i].Request.GetBatchGet()
+		if get == nil || get.At == nil || get.Context.GetLeadership() != nil || t.calls[i].Keyspace != t.calls[begin].Keyspace ||
 			!sameTime(get.At, first.At) || !sameContext(get.Context, first.Context) {
 			return nil
 		}
@@ -35,20 +33,27 @@ func (t *together) share(b *boarding) *kvpb.Request {
 		}
 	}
 	m := &struct {
-		request kvpb.Request
-		command kvpb.Request_MultiGet
-		get     kvpb.MultiGetRequest
+		request  kvpb.Request
+		command  kvpb.Request_MultiGet
+		get      kvpb.MultiGetRequest
+		parts    [4]kvpb.PartitionKeys
+		pointers [4]*kvpb.PartitionKeys
 	}{}
-	parts := make([]kvpb.PartitionKeys, len(b.requests))
-	m.get.Partitions = make([]*kvpb.PartitionKeys, len(b.requests))
-	for i, r := range b.requests {
-		p := &parts[i]
+	m.get.Partitions = m.pointers[:0]
+	for i := begin; i >= 0; i = t.aloft[i].next {
+		var p *kvpb.PartitionKeys
+		if n := len(m.get.Partitions); n < len(m.parts) {
+			p = &m.parts[n]
+		} else {
+			p = new(kvpb.PartitionKeys)
+		}
+		r := t.calls[i].Request
 		p.Partition, p.Generation, p.Term, p.Keys = r.Partition, r.Generation, r.Term, r.GetBatchGet().Keys
-		m.get.Partitions[i] = p
+		m.get.Partitions = append(m.get.Partitions, p)
 	}
 	m.get.At, m.get.Context = first.At, first.Context
 	m.command.MultiGet = &m.get
-	r := b.requests[0]
+	r := t.calls[begin].Request
 	m.request.Sequence, m.request.Session, m.request.TimeoutMicros, m.request.Command = r.Sequence, r.Session, r.TimeoutMicros, &m.command
 	return &m.request
 }
@@ -64,17 +69,15 @@ func sameContext(a, b *kvpb.ReadContext) bool {
 }
 
 // landShared takes in what came of a shared request, for each of its calls.
-func (t *together) landShared(x *aloft, response *kvpb.Response, err error) (over int, _ error) {
-	shared, got := x.shared, response.GetMultiGet()
-	x.shared = nil
+func (t *together) landShared(begin int, response *kvpb.Response, err error) (over int, _ error) {
 	answered := err != nil || (response.Error != nil && response.Error.Code != kvpb.ErrorCode_INVALID_ARGUMENT)
-	if !answered && !t.deal(shared, got) {
-		for _, i := range shared {
+	if !answered && !t.deal(begin, response.GetMultiGet()) {
+		for i := begin; i >= 0; i = t.aloft[i].next {
 			t.goOn(i, nil)
 		}
 		return 0, nil
 	}
-	for _, i := range shared {
+	for i := begin; i >= 0; i = t.aloft[i].next {
 		var ended int
 		var failure error
 		if answered {
@@ -90,7 +93,7 @@ func (t *together) landShared(x *aloft, response *kvpb.Response, err error) (ove
 }
 
 // deal gives the rows of an answer to their calls; false if that is not possible.
-func (t *together) deal(shared []int, got *kvpb.MultiGetResponse) bool {
+func (t *together) deal(begin int, got *kvpb.MultiGetResponse) bool {
 	if got == nil {
 		return false
 	}
@@ -98,7 +101,7 @@ func (t *together) deal(shared []int, got *kvpb.MultiGetResponse) bool {
 	if err != nil {
 		return false
 	}
-	for _, i := range shared {
+	for i := begin; i >= 0; i = t.aloft[i].next {
 		n := 0
 		for _, key := range t.calls[i].Request.GetBatchGet().Keys {
 			if n < len(rows) && bytes.Equal(rows[n].Key, key) {

@@ -87,12 +87,12 @@ func (q *Request) call() *route.Call {
 		call.By, call.Hash = route.ByHash, uint32(q.Place.Hash)
 	}
 	if q.Fits != nil {
-		call.Prepare = func(p *route.Partition, _ route.Leader) error {
+		call.Prepare = route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if q.Fits(placeOf(p)) {
 				return nil
 			}
 			return ErrMoved
-		}
+		})
 	}
 	return call
 }
