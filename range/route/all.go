@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -51,6 +52,8 @@ type together struct {
 		numbers  [8]int
 		requests [8]*kvpb.Request
 	}
+	// yielded: whoever brings other answers was let go first.
+	yielded bool
 	// alone gets the results of the calls that go on by themselves, in aloneCtx; made with the first.
 	alone      chan result
 	aloneCtx   context.Context
@@ -192,6 +195,11 @@ func (t *together) stay(i int) {
 func (t *together) await() (over int, err error) {
 	select {
 	case i := <-t.flight.Landed():
+		if !t.yielded {
+			// Mostly the others have come by then, and to be woken for each would cost more than to come later.
+			t.yielded = true
+			runtime.Gosched()
+		}
 		return t.touchDown(i)
 	case r := <-t.alone:
 		return 1, t.landed(r.number, r.answer, r.err)
