@@ -117,7 +117,7 @@ func (n *fakeNode) prepareLocked(p *fakePartition, client, sequence uint64, c *k
 		if i := p.intents[string(m.Key)]; n.inTheWayLocked(p, string(m.Key), i, id) {
 			return conflicted(string(m.Key), []byte(i.id))
 		}
-		if v := p.newest(string(m.Key)); m.Read && c.OnePhase == nil && v != nil && rpc.FromTimestamp(c.ReadAt).Less(v.at) {
+		if v := p.newest(string(m.Key)); m.Read && v != nil && rpc.FromTimestamp(c.ReadAt).Less(v.at) {
 			return conflicted(string(m.Key), nil)
 		}
 	}

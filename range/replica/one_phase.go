@@ -189,14 +189,9 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		switch {
 		case l == nil:
 		case l.Transaction.ID != of.ID:
-			switch {
-			case m.Kind == kvpb.Mutation_UNLOCK || planted.Active == planted.OnePhaseOverLock:
-			case readInVain(m, l, &of):
-				other := l.Transaction.ID
-				r.mu.Unlock()
-				e.answerRead(w, r.conflictWith(w.pending.Request, m.Key, other), 0)
-				return false
-			default:
+			// Also if the key was read. That the other one will write it does not say for ever that no attempt of this request takes effect:
+			// should it not, an earlier attempt that waits somewhere would commit.
+			if m.Kind != kvpb.Mutation_UNLOCK && planted.Active != planted.OnePhaseOverLock {
 				e.parkLocked(w, l, locks.UntilGone)
 				return false
 			}

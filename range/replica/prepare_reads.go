@@ -12,6 +12,9 @@ import (
 // transaction has to run again, and hears so before it has a lock that others would wait for. The same if another transaction has
 // locked one: when that lock is gone, the key will have been written, so it would wait for nothing. What is the same stays
 // so for as long as the lock stands, and needs no refresh.
+//
+// An attempt of the request that comes late may lay locks after another one was answered with a conflict. They are those of a transaction
+// that is aborted.
 
 // checkReadMutations says what is wrong with what a Prepare says about reads by itself.
 func checkReadMutations(c *kvpb.PrepareRequest) *problem {
@@ -27,7 +30,7 @@ func checkReadMutations(c *kvpb.PrepareRequest) *problem {
 		case !m.GetRead():
 		case m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE:
 			return invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s", keys.Pretty(m.Key), m.Kind)
-		case at.IsZero() && c.GetOnePhase() == nil:
+		case at.IsZero():
 			return invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
 		}
 	}

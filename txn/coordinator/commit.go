@@ -110,7 +110,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		return nil, false, nil
 	}
 	mutations := make([]mutation, 0, len(writes)+len(t.locked))
-	written, known := make(map[string]bool, len(writes)), reads.known(writes)
+	written := make(map[string]bool, len(writes))
 	size := 0
 	for _, w := range writes {
 		if size += len(w.Key.Key) + len(w.Value); size > oneBytes && len(writes) > 1 {
@@ -119,7 +119,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		if len(t.locked) > 0 {
 			written[w.mapKey()] = true
 		}
-		mutations = append(mutations, w.mutation(known))
+		mutations = append(mutations, w.mutation(nil))
 	}
 	for m, k := range t.locked {
 		if !written[m] {

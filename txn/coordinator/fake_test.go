@@ -418,7 +418,7 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 			}
 		}
 		newest := f.newestLocked(k)
-		if m.Read && c.OnePhase == nil && rpc.FromTimestamp(c.ReadAt).Less(newest.at) {
+		if m.Read && rpc.FromTimestamp(c.ReadAt).Less(newest.at) {
 			return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, []byte(newest.txn), hlc.Timestamp{}), false
 		}
 		at = hlc.Max(at, newest.at.Next())
