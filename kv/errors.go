@@ -59,6 +59,9 @@ var (
 	// ErrTransactionAborted: the transaction was aborted by an older one, or because nothing was heard of its client. Nothing was written.
 	// Update runs it again by itself, until its context ends.
 	ErrTransactionAborted = errors.New("transaction aborted")
+	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It is an ErrTransactionAborted too, and
+	// Error.Transaction is the older one.
+	ErrWounded = errors.New("aborted for an older transaction")
 	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches. Make transactions shorter.
 	ErrTransactionTooOld = errors.New("transaction too old")
 	// ErrTransactionTooLarge: the transaction writes more than 100,000 keys or 64 MiB. It is an ErrInvalidArgument too.

@@ -63,6 +63,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			if len(of.Other) > 0 {
 				older += " (" + e.Transaction + ")"
 			}
+			e.wraps = append(e.wraps, ErrWounded)
 			e.Message = "the transaction was aborted, because " + older + " wanted a key that it had locked"
 		case kvpb.AbortReason_ABANDONED:
 			e.Message = "the transaction was aborted, because nothing had been heard of its client for too long"

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/history"
@@ -93,7 +92,7 @@ func (e *Elders) transact(ctx context.Context, run *Run, client *kv.Client, rand
 // woundedBy says for which attempt of another one a transaction was aborted, if it was not because it was silent.
 func woundedBy(err error) (attempt string, wounded bool) {
 	var e *kv.Error
-	if !errors.As(err, &e) || !strings.Contains(e.Message, "an older one wanted") {
+	if !errors.Is(err, kv.ErrWounded) || !errors.As(err, &e) {
 		return "", false
 	}
 	return e.Transaction, true
