@@ -93,6 +93,8 @@ type Error struct {
 	counted bool
 	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the context's error.
 	wraps []error
+	// outcome asks what became of the commit that ended with it; nil if that cannot be asked.
+	outcome func(context.Context) (Timestamp, error)
 }
 
 // Error is one sentence with everything in it.

@@ -497,7 +497,7 @@ func (t *Txn) Bytes() int { return t.writes.bytes }
 // committed at the moment that it has read.
 //
 // ErrConflict and ErrTransactionAborted say that it is not committed and has to run again (Again). ErrOutcomeUnknown says that
-// the context ended before the outcome was known. Any other error says that it is not committed and never will be.
+// the context ended before the outcome was known; Outcome asks for it later. Any other error says that it is not committed and never will be.
 func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "commit"
 	if err := t.check(op, nil, nil); err != nil {
@@ -510,7 +510,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	writes := t.writes.writes()
 	at, err := t.transaction.Commit(ctx, writes, t.reads(), t.options.commitWait || t.client.anyWaits(writes))
 	if err != nil {
-		return Timestamp{}, t.fail(op, "", nil, err)
+		return Timestamp{}, t.asking(t.fail(op, "", nil, err))
 	}
 	t.client.sender.RaiseSession(at)
 	return at, nil

@@ -26,7 +26,7 @@ const (
 // an error, nothing is written and Update returns it as it is. f must not use the transaction after it has returned, nor from
 // several goroutines at a time.
 //
-// An error of Update's own means that nothing was written and never will be, unless it is ErrOutcomeUnknown. ErrConflict and
+// An error of Update's own means that nothing was written and never will be, unless it is ErrOutcomeUnknown (see Outcome). ErrConflict and
 // ErrTransactionAborted say that no attempt had succeeded when ctx ended, and what was in the way of the last that had come to its end.
 func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...TxnOption) (Timestamp, error) {
 	const op = "update"

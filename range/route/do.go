@@ -45,8 +45,19 @@ type Call struct {
 	// for, still arrives. It is at most a tenth of the time there is.
 	Slack time.Duration
 
+	// Identity, if set, makes a write one that can be sent again by another call, with the same Identity and the same command. One after the
+	// other, not at the same time.
+	Identity *Identity
+
 	// leader: the call is over, and was not sent, when the partition has a leader of a known term.
 	leader bool
+}
+
+// Identity is by which nodes know the attempts of a write. The first call that has it fills it in. A later one learns what became of
+// the write, which takes effect now if it has not; failing that its outcome is unknown. The zero Identity is new.
+type Identity struct {
+	sequence uint64
+	session  *kvpb.Timestamp
 }
 
 // Preparer makes a command fit the partition and the leader of an attempt.
@@ -87,14 +98,16 @@ func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 
 // attempt begins a call.
 func (s *Sender) attempt(ctx context.Context, call *Call) attempt {
-	sequence := s.sequence.Add(1)
-	a := attempt{
-		sender:   s,
-		call:     call,
-		sequence: sequence,
-		lane:     int(sequence % uint64(len(s.lanes))),
-		session:  s.session.highest.Load(),
+	a := attempt{sender: s, call: call}
+	if id := call.Identity; id != nil && id.sequence != 0 {
+		a.sequence, a.session, a.maybe = id.sequence, id.session, call.Write
+	} else {
+		a.sequence, a.session = s.sequence.Add(1), s.session.highest.Load()
+		if id != nil {
+			id.sequence, id.session = a.sequence, a.session
+		}
 	}
+	a.lane = int(a.sequence % uint64(len(s.lanes)))
 	a.deadline, a.hasDeadline = ctx.Deadline()
 	return a
 }

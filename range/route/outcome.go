@@ -109,6 +109,9 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		if a.call.Write && !a.maybe && !a.renewed {
 			a.renewed = true
 			a.session = s.session.highest.Load()
+			if id := a.call.Identity; id != nil {
+				id.session = a.session
+			}
 			return Answer{}, nil, &atOnce
 		}
 	case kvpb.ErrorCode_WRONG_CLUSTER:

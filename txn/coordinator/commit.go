@@ -96,6 +96,7 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 		case unknown(err):
 			// The early locks may go: the request, if it is executed yet, needs none of them.
 			t.abort(nil)
+			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return t.askOnePhase(ctx, r) }
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 		case errors.Is(err, ErrMoved):
 			continue // it did not run
@@ -151,7 +152,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		one.Reads.At = rpc.ToTimestamp(reads.At)
 		fits = func(p Place) bool { return c.fits(p) && read[0].fits(p) }
 	}
-	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true, Slack: lockSlack,
+	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true, Slack: lockSlack, Identity: new(route.Identity),
 		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
 		}}}}, true, nil
@@ -186,6 +187,8 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	if err != nil {
 		t.c.still(t)
 		if errors.Is(err, ErrOutcomeUnknown) {
+			again := *d // settle goes on with its own
+			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return again.askAgain(ctx) }
 			t.c.background(d.settle)
 		} else {
 			t.abort(keysOf(writes))

@@ -353,6 +353,19 @@ func TestUnknownOutcome(t *testing.T) {
 			if lost != errors.Is(err, ErrOutcomeUnknown) || (err == nil) == lost || at.IsZero() != lost {
 				t.Errorf("lost %v: %s, %v", lost, at, err)
 			}
+			if again, err := x.Outcome(ctx); !lost && !errors.Is(err, errNothingToAsk) || lost && !errors.Is(err, ErrOutcomeUnknown) {
+				t.Errorf("lost %v: asked again at once: %s, %v", lost, again, err)
+			}
+			if lost {
+				// Who asks in time learns what became of it.
+				patient, enough := context.WithTimeout(t.Context(), 10*time.Second)
+				defer enough()
+				for range 2 {
+					if at, err := x.Outcome(patient); err != nil || at.IsZero() {
+						t.Errorf("asked again: %s, %v", at, err)
+					}
+				}
+			}
 			// Nobody has to find what it left behind.
 			if n := s.locksLeft(c); n != 0 {
 				t.Errorf("lost %v: %d locks", lost, n)
@@ -508,6 +521,11 @@ func one(ctx context.Context, c *Coordinator, s *fake, all []Key, random *rand.R
 		limited, cancel := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
 		defer cancel()
 		a.at, a.err = x.Commit(limited, writes, reads, random.IntN(2) == 0)
+		for tries := random.IntN(3); tries > 0 && errors.Is(a.err, ErrOutcomeUnknown); tries-- {
+			patient, enough := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
+			a.at, a.err = x.Outcome(patient)
+			enough()
+		}
 	}
 	return a
 }

@@ -42,6 +42,8 @@ type fake struct {
 	floor hlc.Timestamp
 	// done are the one-phase requests that were executed, by sequence.
 	done map[uint64]hlc.Timestamp
+	// identities are the sequences of requests that may be sent again.
+	identities map[*route.Identity]uint64
 	// refused are the requests that were: a server that has refused a request does not execute a copy of it.
 	refused map[uint64]bool
 	// counts is of the requests by kind.
@@ -184,13 +186,22 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 		f.bytes, f.resolves = f.bytes-size, f.resolves-resolves
 	}()
 	f.sequence++
-	sequence := f.sequence
+	sequence, maybe := f.sequence, false
+	if q.Identity != nil {
+		if f.identities == nil {
+			f.identities = make(map[*route.Identity]uint64)
+		}
+		if before, again := f.identities[q.Identity]; again {
+			sequence, maybe = before, true
+		} else {
+			f.identities[q.Identity] = sequence
+		}
+	}
 	f.counts[fmt.Sprintf("%T", q.Command.Command)]++
 	if f.split && f.random.IntN(50) == 0 {
 		f.generation++
 	}
 	f.mu.Unlock()
-	maybe := false
 	ended := func(cause error) error { return &route.Error{Cause: cause, OutcomeUnknown: maybe && q.Write} }
 	for {
 		if ctx.Err() != nil {

@@ -82,7 +82,7 @@ func (r *routed) SendAll(ctx context.Context, limit int, all []*Request, landed 
 
 // call is the request as a router wants it.
 func (q *Request) call() *route.Call {
-	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack, Request: q.Command}
+	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack, Identity: q.Identity, Request: q.Command}
 	if q.Place.Hash != AllPartitions {
 		call.By, call.Hash = route.ByHash, uint32(q.Place.Hash)
 	}

@@ -30,6 +30,8 @@ type Transaction struct {
 	locked   map[string]Key
 	prepared hlc.Timestamp
 	ended    bool
+	// asks asks what became of a commit whose outcome is unknown; nil if there is none.
+	asks func(context.Context) (hlc.Timestamp, error)
 
 	mu struct {
 		sync.Mutex

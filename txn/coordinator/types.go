@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -81,6 +82,8 @@ type Request struct {
 	Write bool
 	// Slack is how long before the context's deadline the partition is to give up waiting for locks.
 	Slack time.Duration
+	// Identity is set if the request may be sent again when its outcome is unknown.
+	Identity *route.Identity
 	// Command is the request proper. Routing fields are the sender's.
 	Command *kvpb.Request
 }
