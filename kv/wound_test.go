@@ -307,3 +307,75 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 		all[0].Rollback()
 	})
 }
+
+// Somebody who has run again has younger ones that sit on their locks aborted, however many keys it reads and writes, and however it reads them.
+func TestWhoRunsAgainDoesNotYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4)); err != nil {
+			t.Fatal(err)
+		}
+		older, younger := cluster.Client(t), cluster.Client(t)
+		ks := older.Keyspace("k")
+		var many [][]byte
+		for i := range 40 { // more than an attempt locks beforehand
+			many = append(many, []byte{byte(i)})
+		}
+		transfer := func(tx *kv.Txn, keys [][]byte) error {
+			if _, err := tx.BatchGet(ctx, ks, keys); err != nil {
+				return err
+			}
+			for _, key := range keys {
+				if err := tx.Put(ks, key, []byte("older")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		// sit has a younger transaction lock a key and do nothing more.
+		sit := func(key []byte) *kv.Txn {
+			time.Sleep(time.Second)
+			tx, err := younger.Begin(ctx)
+			if err == nil {
+				err = lockFor(ctx, tx, younger.Keyspace("k"), string(key))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tx
+		}
+		attempts := 0
+		bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		_, err := older.Update(bounded, func(tx *kv.Txn) error {
+			attempts++
+			defer sit(many[attempts%len(many)])
+			return transfer(tx, many)
+		})
+		if err != nil || attempts > 2 {
+			t.Errorf("update: %d attempts: %v", attempts, err)
+		}
+
+		tx, err := older.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sitting := sit(many[1])
+		for attempt := 1; ; attempt++ {
+			if err = transfer(tx, many[:5]); err == nil {
+				_, err = tx.Commit(ctx)
+			}
+			if err == nil || attempt == 2 {
+				break
+			}
+			if tx, err = tx.Again(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err != nil {
+			t.Errorf("begin and again: %v", err)
+		}
+		sitting.Rollback()
+	})
+}

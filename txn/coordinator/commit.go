@@ -169,7 +169,7 @@ func (w *Write) mutation(known map[string]bool) mutation {
 
 // twoPhase prepares, refreshes and decides.
 func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
-	mutations, known := make([]mutation, len(writes)), reads.known(writes)
+	mutations, known := make([]mutation, len(writes)), t.toCompare(writes, reads)
 	for i := range writes {
 		mutations[i] = writes[i].mutation(known)
 	}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"maps"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -50,6 +51,20 @@ func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
 		}
 	}
 	return out
+}
+
+// toCompare are the written keys that are compared as they are locked. An attempt that is not the first compares only what it has locked
+// already. For the rest it waits: a comparison yields to whoever has the lock, be it a younger transaction that has gone idle with it, and would
+// do so again and again. Who waits has younger ones aborted.
+func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
+	known := reads.known(writes)
+	if t.again {
+		maps.DeleteFunc(known, func(key string, _ bool) bool {
+			_, locked := t.locked[key]
+			return !locked
+		})
+	}
+	return known
 }
 
 // reads says whether keys of a chunk are to be compared.

@@ -118,7 +118,9 @@ func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.c.attempt(ctx, t.begun, now, t.family), nil
+	next := t.c.attempt(ctx, t.begun, now, t.family)
+	next.again = true
+	return next, nil
 }
 
 // attempt is an attempt of a transaction that began at begun.

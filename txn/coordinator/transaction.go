@@ -23,6 +23,8 @@ type Transaction struct {
 	id             txn.ID
 	begun, started hlc.Timestamp
 	family         *family
+	// again: it is not the first attempt.
+	again bool
 
 	// anchor is the key whose partition decides; empty until the first lock, or the commit.
 	anchor Key
