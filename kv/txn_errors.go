@@ -52,7 +52,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Message = "the key was changed after the transaction had read it"
 		}
 		if len(of.Other) > 0 {
-			e.Message += ", by " + other
+			e.Message += ", or is about to be, by " + other // who has locked it
 		}
 		e.Message += runAgainAdvice
 	case coordinator.ErrAborted:

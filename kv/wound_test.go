@@ -369,6 +369,10 @@ func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 			if err == nil || attempt == 2 {
 				break
 			}
+			if !errors.Is(err, kv.ErrConflict) || !strings.Contains(err.Error(),
+				"the key was changed after the transaction had read it, or is about to be, by another transaction ("+sitting.ID()+"); run the transaction again") {
+				t.Errorf("attempt %d: %v", attempt, err)
+			}
 			if tx, err = tx.Again(ctx); err != nil {
 				t.Fatal(err)
 			}
