@@ -55,7 +55,9 @@ func (s *clientStream) moveToLane(stream grpc.ClientStream, broke context.Cancel
 	var done []*call
 	var batch kvpb.BatchResponse
 	err = readLane(lane, func(message []byte) error {
-		batch.Responses = batch.Responses[:0] // decoding appends
+		responses := batch.Responses[:0]
+		batch.Reset() // decoding appends, also to the fields that it does not know
+		batch.Responses = responses
 		if err := batch.UnmarshalVTUnsafe(message); err != nil {
 			return err
 		}
