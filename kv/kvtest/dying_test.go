@@ -115,17 +115,21 @@ func (m *mortal) where(visit func(ks *kv.Keyspace, key []byte) error) error {
 	return errors.Join(append(errs, visit(m.ranged, []byte("a")), visit(m.ranged, []byte("z")))...)
 }
 
-// write writes one value to all the keys. A patient one locks one of them and lets time go by, so that its client sends signs of life.
+// write writes one value to all the keys. A patient one locks one of them and lets time go by, so that its client sends signs
+// of life; whoever wants the keys waits for that too, and once more if it has to run again.
 func (m *mortal) write(ctx context.Context, c *kv.Client, value string, patient bool) error {
 	_, err := c.Update(ctx, func(tx *kv.Txn) error {
-		if _, err := tx.Get(ctx, m.ranged, []byte("a")); err != nil && !errors.Is(err, kv.ErrNotFound) {
-			return err
+		// One that is written too, and is compared as it is prepared, and one that is not, and is refreshed.
+		for _, key := range []string{"a", "only read"} {
+			if _, err := tx.Get(ctx, m.ranged, []byte(key)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+				return err
+			}
 		}
 		if patient {
 			if _, err := tx.GetForUpdate(ctx, m.hash, []byte("h3")); err != nil && !errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
-			time.Sleep(1500 * time.Millisecond)
+			time.Sleep(1100 * time.Millisecond) // longer than between two signs of life
 		}
 		return m.where(func(ks *kv.Keyspace, key []byte) error { return tx.Put(ks, key, []byte(value)) })
 	})

@@ -56,6 +56,14 @@ func TestMultiGet(t *testing.T) {
 		for _, asleep := range []bool{false, true} {
 			if asleep {
 				time.Sleep(time.Minute)
+			} else {
+				// The lease of a leader that has just come, or whose group has slept, does not stand.
+				c.await("node 1 has its leases", 10*time.Second, func() bool {
+					return !slices.ContainsFunc(led, func(p *clusterpb.Partition) bool {
+						node, _ := c.leaderOf(p.Id)
+						return node != 1
+					})
+				})
 			}
 			q := c.multiGet(1, all, keysOf(where))
 			// As far ahead as a reader with a fast clock may be.
