@@ -180,7 +180,11 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 	if written && !lock {
 		return ownPair(key, own), nil
 	}
-	p, known := t.ahead[contendedKey(id.ID, key)]
+	var p Pair
+	known := false
+	if len(t.ahead) > 0 {
+		p, known = t.ahead[contendedKey(id.ID, key)]
+	}
 	switch {
 	case known:
 		p = Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version}

@@ -264,13 +264,22 @@ func seesOneState(t *testing.T, read func(context.Context, *kv.Txn, *kv.Keyspace
 	cutLeaders(cluster)
 	var running sync.WaitGroup
 	defer running.Wait()
+	locked := make(chan struct{})
+	lockedOnce := sync.OnceFunc(func() { close(locked) })
 	running.Go(func() {
 		// The leader takes it, and nobody else ever does.
-		if err := increment(ctx, first, "a"); err != nil && !errors.Is(err, kv.ErrOutcomeUnknown) {
+		_, err := first.Update(ctx, func(tx *kv.Txn) error {
+			defer lockedOnce()
+			if _, err := tx.GetForUpdate(ctx, first.Keyspace("k"), []byte("a")); err != nil {
+				return err
+			}
+			return tx.Put(first.Keyspace("k"), []byte("a"), []byte("3"))
+		})
+		if err != nil && !errors.Is(err, kv.ErrOutcomeUnknown) {
 			t.Error(err)
 		}
 	})
-	time.Sleep(100 * time.Millisecond)
+	<-locked // who locks it next gets what the first has put there
 	before, attempts := leaders(cluster), 0
 	_, err := second.Update(ctx, func(tx *kv.Txn) error {
 		ks := second.Keyspace("k")
@@ -285,7 +294,6 @@ func seesOneState(t *testing.T, read func(context.Context, *kv.Txn, *kv.Keyspace
 			for now := before; now == before || now == ""; now = leaders(cluster) {
 				time.Sleep(100 * time.Millisecond)
 			}
-			time.Sleep(5 * time.Second)
 			cluster.HealAll()
 		}
 		again, err := read(ctx, tx, ks)
