@@ -95,7 +95,17 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	if err != nil {
 		return nil, inAttempt(t.client.wrapTxn("begin", "", nil, err), t.attempt)
 	}
-	return t.client.attemptTxn(&Txn{transaction: next, options: t.options, contended: t.contended, volatile: t.volatile, attempt: t.attempt + 1}), nil
+	return t.client.attemptTxn(&Txn{
+		transaction: next, options: t.options, contended: t.contended, attempt: t.attempt + 1,
+		volatile: t.volatile && !t.wantsReplicatedLocks(),
+	}), nil
+}
+
+// wantsReplicatedLocks says that the next attempts are not to rely on leaders, which keep volatile locks only for as long as they lead: one was
+// lost, and where a leader was lost another change follows often, to the node that is preferred. Or an attempt takes so long that one
+// more costs whoever waits for it a lot, and a round of consensus nearly nothing.
+func (t *Txn) wantsReplicatedLocks() bool {
+	return coordinator.LeaderChanged(t.cause) || t.transaction.Long()
 }
 
 // check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even

@@ -54,6 +54,12 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		if len(of.Other) > 0 {
 			e.Message += ", or is about to be, by " + other // who has locked it
 		}
+		if of.LeaderChanged {
+			e.Message = "the leader of the key's partition changed, and with it went the lock under which the transaction had read"
+			if len(of.Key.Key) == 0 {
+				e.Message = "a partition's leader changed, and with it went locks under which the transaction had read"
+			}
+		}
 		e.Message += runAgainAdvice
 	case coordinator.ErrAborted:
 		e.wraps = []error{ErrTransactionAborted}

@@ -320,3 +320,62 @@ func cutLeaders(cluster *kvtest.Cluster) {
 		}
 	}
 }
+
+// changeLeaders returns when every partition has been handed over.
+func changeLeaders(cluster *kvtest.Cluster) {
+	for before := leaders(cluster); leaders(cluster) == before; time.Sleep(100 * time.Millisecond) {
+		handOverAll(cluster)
+	}
+}
+
+// An attempt that lost its locks with a leader is not lost to the next change of leader as well, nor one whose predecessor took long.
+func TestALaterAttemptOutlivesLeaders(t *testing.T) {
+	ways := map[string]func(t *testing.T, cluster *kvtest.Cluster, other *kv.Client){
+		"a leader was lost": func(_ *testing.T, cluster *kvtest.Cluster, _ *kv.Client) { changeLeaders(cluster) },
+		"it took long": func(t *testing.T, _ *kvtest.Cluster, other *kv.Client) {
+			time.Sleep(1500 * time.Millisecond) // virtual time; more than between two signs of life
+			if err := increment(t.Context(), other, "seen"); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, first := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+				client, other := cluster.Client(t), cluster.Client(t)
+				ks, err := client.CreateKeyspace(ctx, "k", kv.Range([]byte("m")))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, key := range []string{"a", "seen"} {
+					if err := increment(ctx, client, key); err != nil {
+						t.Fatal(err)
+					}
+				}
+				attempts := 0
+				_, err = client.Update(ctx, func(tx *kv.Txn) error {
+					if _, err := tx.Get(ctx, ks, []byte("seen")); err != nil {
+						return err
+					}
+					if _, err := tx.GetForUpdate(ctx, ks, []byte("a")); err != nil {
+						return err
+					}
+					if attempts++; attempts == 1 {
+						first(t, cluster, other)
+					} else {
+						changeLeaders(cluster)
+					}
+					if err := tx.Put(ks, []byte("seen"), []byte("10")); err != nil {
+						return err
+					}
+					return tx.Put(ks, []byte("a"), []byte("20"))
+				})
+				if err != nil || attempts != 2 {
+					t.Errorf("%d attempts: %v", attempts, err)
+				}
+			})
+		})
+	}
+}

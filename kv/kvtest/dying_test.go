@@ -129,7 +129,7 @@ func (m *mortal) write(ctx context.Context, c *kv.Client, value string, patient 
 			if _, err := tx.GetForUpdate(ctx, m.hash, []byte("h3")); err != nil && !errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
-			time.Sleep(1100 * time.Millisecond) // longer than between two signs of life
+			time.Sleep(1500 * time.Millisecond) // longer than between two signs of life
 		}
 		return m.where(func(ks *kv.Keyspace, key []byte) error { return tx.Put(ks, key, []byte(value)) })
 	})

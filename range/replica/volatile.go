@@ -40,7 +40,7 @@ func (r *Replica) leadershipError(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Re
 	r.node.Metrics.conflicts.Inc()
 	response := newError(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
 		"partition %s: the leader changed since keys were read under a lock; run the transaction again", r.id)
-	response.Error.Conflict = &kvpb.Conflict{}
+	response.Error.Conflict = &kvpb.Conflict{LeaderChanged: true}
 	if len(reads.GetKeys()) > 0 {
 		response.Error.Conflict.Key = reads.Keys[0]
 	}

@@ -5030,8 +5030,10 @@ type Conflict struct {
 	// A user key; empty if it is not known.
 	Key []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The other transaction, of WOUNDED the older one; empty if it is not known, or it was not one.
-	Transaction   []byte      `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
-	Reason        AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
+	Transaction []byte      `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	Reason      AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
+	// No other transaction was in the way, as far as is known: the partition's leader changed, and with it went volatile locks.
+	LeaderChanged bool `protobuf:"varint,4,opt,name=leader_changed,json=leaderChanged,proto3" json:"leader_changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5085,6 +5087,13 @@ func (x *Conflict) GetReason() AbortReason {
 		return x.Reason
 	}
 	return AbortReason_NO_REASON
+}
+
+func (x *Conflict) GetLeaderChanged() bool {
+	if x != nil {
+		return x.LeaderChanged
+	}
+	return false
 }
 
 var File_kvpb_kv_proto protoreflect.FileDescriptor
@@ -5443,11 +5452,12 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"partitions\x123\n" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
 	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
-	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\"s\n" +
+	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\"\x9a\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason*;\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\x12%\n" +
+	"\x0eleader_changed\x18\x04 \x01(\bR\rleaderChanged*;\n" +
 	"\x10TransactionState\x12\v\n" +
 	"\aPENDING\x10\x00\x12\r\n" +
 	"\tCOMMITTED\x10\x01\x12\v\n" +

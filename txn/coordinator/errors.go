@@ -32,6 +32,9 @@ type Error struct {
 	Other []byte
 	// Reason goes with ErrAborted.
 	Reason kvpb.AbortReason
+	// LeaderChanged goes with ErrConflict: nothing may have changed but the leader that kept volatile locks, under which Key, if there is
+	// one, or others of its partition were read.
+	LeaderChanged bool
 	// Cause is the answer, or the lack of one.
 	Cause error
 }
@@ -64,6 +67,12 @@ func (e *Error) status() *kvpb.TransactionStatus {
 // Retryable reports whether the transaction is certainly not committed, and may well be if it is run again.
 func Retryable(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrAborted) }
 
+// LeaderChanged reports whether a conflict is only that volatile locks went with their leader.
+func LeaderChanged(err error) bool {
+	var e *Error
+	return (errors.As(err, &e) || errors.As(classify(0, err), &e)) && e.Kind == ErrConflict && e.LeaderChanged
+}
+
 // codeOf is the code of a partition's answer; ok is false if there was none.
 func codeOf(err error) (r *route.Error, ok bool) {
 	if errors.As(err, &r) && r.Cause == nil {
@@ -78,7 +87,8 @@ func classify(id keys.KeyspaceID, err error) error {
 	if !ok {
 		return err
 	}
-	e := &Error{Cause: err, Key: Key{Keyspace: id, Key: r.Conflict.GetKey()}, Other: r.Conflict.GetTransaction(), Reason: r.Conflict.GetReason()}
+	e := &Error{Cause: err, Key: Key{Keyspace: id, Key: r.Conflict.GetKey()}, Other: r.Conflict.GetTransaction(), Reason: r.Conflict.GetReason(),
+		LeaderChanged: r.Conflict.GetLeaderChanged()}
 	switch r.Code {
 	case kvpb.ErrorCode_TRANSACTION_CONFLICT:
 		e.Kind = ErrConflict

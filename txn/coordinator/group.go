@@ -198,7 +198,7 @@ func (r *Reads) under(chunks []*readChunk) error {
 
 // lost is the error of reads under volatile locks that are gone.
 func (r *Reads) lost() error {
-	e := &Error{Kind: ErrConflict}
+	e := &Error{Kind: ErrConflict, LeaderChanged: true}
 	if len(r.Keys) > 0 {
 		e.Key = r.Keys[0]
 	}

@@ -77,7 +77,7 @@ func (t *Transaction) due(now time.Time) (due, dead bool) {
 	if t.mu.beating || now.Sub(t.mu.beaten) < heartbeatInterval {
 		return false, false
 	}
-	t.mu.beating, t.mu.beaten = true, now
+	t.mu.beating, t.mu.beaten, t.mu.long = true, now, true
 	return true, false
 }
 

@@ -170,7 +170,7 @@ func (t *Transaction) laid(c *chunk, response *kvpb.Response, err error, into []
 		return hlc.Timestamp{}, fmt.Errorf("partition %s answered with %d values for %d locks", c.place.Partition, len(r.GetValues()), len(c.mutations))
 	}
 	if l := r.GetLeadership(); l != nil && !t.lockedUnder(c.place.Partition, l) {
-		return hlc.Timestamp{}, &Error{Kind: ErrConflict, Key: Key{c.place.Keyspace, c.mutations[0].Key}}
+		return hlc.Timestamp{}, &Error{Kind: ErrConflict, LeaderChanged: true, Key: Key{c.place.Keyspace, c.mutations[0].Key}}
 	}
 	for i, place := range c.places {
 		if into != nil {

@@ -42,6 +42,8 @@ type Transaction struct {
 		// beaten is when the last heartbeat was sent, or the first lock asked for.
 		beaten  time.Time
 		beating bool
+		// long: at least one heartbeat was due.
+		long bool
 		// aborted says that the transaction cannot be committed any more.
 		aborted *Error
 		// stop ends a wait for locks; nil while there is none.
@@ -51,6 +53,13 @@ type Transaction struct {
 
 // ID names the attempt. The slice is not to be changed.
 func (t *Transaction) ID() []byte { return t.id[:] }
+
+// Long reports whether the attempt has held locks, or waited for them, for so long that it had to send signs of life.
+func (t *Transaction) Long() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.long
+}
 
 // Begun is when the first attempt began: the transaction's age.
 func (t *Transaction) Begun() hlc.Timestamp { return t.begun }
