@@ -59,8 +59,8 @@ var (
 	// ErrTransactionAborted: the transaction was aborted by an older one, or because nothing was heard of its client. Nothing was written.
 	// Update runs it again by itself, until its context ends.
 	ErrTransactionAborted = errors.New("transaction aborted")
-	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It is an ErrTransactionAborted too, and
-	// Error.Transaction is the older one.
+	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It is an ErrTransactionAborted too;
+	// Error.Transaction is the older one, and Error.Key and Error.Keyspace are that key, if it has no more than 1 KiB, whatever the call was about.
 	ErrWounded = errors.New("aborted for an older transaction")
 	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches. Make transactions shorter.
 	ErrTransactionTooOld = errors.New("transaction too old")

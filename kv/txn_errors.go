@@ -30,11 +30,18 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		}
 		return certain(wrap(op, keyspace, key, knownRoute(err)))
 	}
-	e := &Error{Op: op, Keyspace: keyspace, Key: clone(of.Key.Key), Transaction: hex.EncodeToString(of.Other)}
-	if len(e.Key) == 0 {
-		e.Key = clone(key)
-	} else if ks := c.sender.Table().KeyspaceByID(of.Key.Keyspace); ks != nil {
-		e.Keyspace = ks.Info.Name
+	e := &Error{Op: op, Keyspace: keyspace, Key: clone(key), Transaction: hex.EncodeToString(of.Other)}
+	named := len(of.Key.Key) > 0
+	if named {
+		ks := c.sender.Table().KeyspaceByID(of.Key.Keyspace)
+		switch {
+		case ks != nil:
+			e.Key, e.Keyspace = clone(of.Key.Key), ks.Info.Name
+		case of.Kind == coordinator.ErrAborted:
+			named = false // it is of another keyspace, which was dropped
+		default:
+			e.Key = clone(of.Key.Key)
+		}
 	}
 	var r *route.Error
 	if errors.As(of.Cause, &r) {
@@ -48,7 +55,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	case coordinator.ErrConflict:
 		e.wraps = []error{ErrConflict}
 		e.Message = "what the transaction has read was changed"
-		if len(of.Key.Key) > 0 {
+		if named {
 			e.Message = "the key was changed after the transaction had read it"
 		}
 		if len(of.Other) > 0 {
@@ -71,6 +78,9 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			}
 			e.wraps = append(e.wraps, ErrWounded)
 			e.Message = "the transaction was aborted, because " + older + " wanted a key that it had locked"
+			if named {
+				e.Message = "the transaction was aborted, because " + older + " wanted the key, which it had locked"
+			}
 		case kvpb.AbortReason_ABANDONED:
 			e.Message = "the transaction was aborted, because nothing had been heard of its client for too long"
 		default:

@@ -64,13 +64,13 @@ func TestTheOlderSessionWins(t *testing.T) {
 		}
 		// The younger one hears of it with its next heartbeat, and says so from then on.
 		time.Sleep(2 * time.Second)
-		err := all[1].Put(space(1), []byte("a"), []byte("mine"))
+		err := all[1].Put(space(1), []byte("c"), []byte("mine"))
 		if !errors.Is(err, kv.ErrTransactionAborted) || !strings.Contains(err.Error(),
-			`put "a" in keyspace "k": the transaction was aborted, because an older one (`+all[0].ID()+`) wanted a key that it had locked; `+
+			`put "a" in keyspace "k": the transaction was aborted, because an older one (`+all[0].ID()+`) wanted the key, which it had locked; `+
 				`run the transaction again (attempt 1 of the transaction`) {
 			t.Errorf("put: %v", err)
 		}
-		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) || !errors.Is(err, kv.ErrWounded) {
+		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) || !errors.Is(err, kv.ErrWounded) || over(err) != "a of k" {
 			t.Errorf("commit: %v", err)
 		}
 		// It runs again and waits for the older one, which is as it should be, for as long as that takes; but it is as old as
@@ -114,6 +114,58 @@ func TestTheOlderSessionWins(t *testing.T) {
 		}
 		if _, err := all[2].Commit(ctx); err != nil {
 			t.Errorf("one that has written nothing: %v", err)
+		}
+	})
+}
+
+// over is the key that an error names, and its keyspace.
+func over(err error) string {
+	var e *kv.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return string(e.Key) + " of " + e.Keyspace
+}
+
+// Whoever was aborted is told over which key, wherever that lies and whichever request hears of it.
+func TestTheWoundedHearsOverWhichKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		for name, partitions := range map[string]kv.KeyspaceOption{"hashed": kv.Hash(4), "ranged": kv.Range()} {
+			if _, err := cluster.Client(t).CreateKeyspace(ctx, name, partitions); err != nil {
+				t.Fatal(err)
+			}
+		}
+		long := strings.Repeat("k", 1025)
+		for _, c := range []struct{ first, second, want string }{
+			{"a", "b", "b of ranged"},
+			{"a", long[1:], long[1:] + " of ranged"},
+			{"a", long, " of "},      // it is too long to be told
+			{"", "b", "b of ranged"}, // the only lock, which is the anchor
+		} {
+			clients, all := sessions(t, cluster, 2)
+			// Whoever is aborted has its anchor in one keyspace, and is in the way in another.
+			if c.first != "" {
+				if err := lockFor(ctx, all[1], clients[1].Keyspace("hashed"), c.first); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := lockFor(ctx, all[1], clients[1].Keyspace("ranged"), c.second); err != nil {
+				t.Fatal(err)
+			}
+			if err := all[1].Put(clients[1].Keyspace("ranged"), []byte("z"), nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := lockFor(ctx, all[0], clients[0].Keyspace("ranged"), c.second); err != nil {
+				t.Fatal(err)
+			}
+			// Not with a heartbeat, but with its own commit.
+			_, err := all[1].Commit(ctx)
+			if !errors.Is(err, kv.ErrWounded) || over(err) != c.want || strings.Contains(err.Error(), "a key that it had locked") != (len(c.second) > 1024) {
+				t.Errorf("%.10q and %.10q: the commit ended with: %.300v", c.first, c.second, err)
+			}
+			all[0].Rollback()
 		}
 	})
 }

@@ -43,6 +43,8 @@ func sampleRecords() []Record {
 			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")}, {Key: make([]byte, keys.MaxKeySize)}}},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7), Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7), Wanted: Wanted{1<<32 - 1, make([]byte, MaxWantedKey)},
+			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_COMMITTED, Waits: true, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next()},
 	}
 }
@@ -59,6 +61,21 @@ func TestCodecs(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Errorf("%+v\nbecame %+v, %v", r, got, err)
 		}
+	}
+}
+
+// What was stored before records had a wanted key is read, and stored as it was.
+func TestRecordsWithoutAWantedKey(t *testing.T) {
+	id := testID(7)
+	old := append([]byte{1, 0x23, 2}, id[:]...)        // aborted by that one
+	old = append(old, 0, 0, 10, 0, 11, 0, 12, 0, 5, 0) // no timestamp, begun at 10, started at 11, finished at 12, heard at 5, no participants
+	want := Record{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: id,
+		Begun: ts(10), Started: ts(11), Finished: ts(12), Heard: 5}
+	if got, err := DecodeRecord(old); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if again := want.Append(nil); !bytes.Equal(again, old) {
+		t.Errorf("stored as %x", again)
 	}
 }
 
@@ -144,6 +161,10 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(4, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
 		{record(4, func(r *Record) { r.Reason = 4 }), "unknown reason 4"},
 		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_ABANDONED }), "yet by somebody"},
+		{record(5, func(r *Record) { r.Reason, r.Wounder = kvpb.AbortReason_ABANDONED, ID{} }), "yet over a key"},
+		{record(5, func(r *Record) { r.Wanted.Key = make([]byte, MaxWantedKey+1) }), "malformed wanted key"},
+		{record(5, func(r *Record) { r.State = 0x3f }), "unknown state"},
+		{[]byte{recordVersion, byte(kvpb.TransactionState_ABORTED) + 1 | recordWanted, byte(kvpb.AbortReason_WOUNDED), 7, 0}, "wanted key is empty"},
 		{record(3, func(r *Record) { r.Timestamp = ts(1) }), "aborted, and yet with a timestamp"},
 		{append(bytes.TrimSuffix(record(0, func(*Record) {}), []byte{0}), 0xff, 0xff, 0xff, 0xff, 0x0f), "participants in 0 bytes"},
 	} {

@@ -36,17 +36,18 @@ type Refusal struct {
 	Code kvpb.ErrorCode
 	// Message is a sentence for people.
 	Message string
-	// Timestamp goes with TRANSACTION_PUSHED, Reason and Wounder with TRANSACTION_ABORTED.
+	// Timestamp goes with TRANSACTION_PUSHED, Reason, Wounder and Wanted with TRANSACTION_ABORTED.
 	Timestamp hlc.Timestamp
 	Reason    kvpb.AbortReason
 	Wounder   ID
+	Wanted    Wanted
 }
 
 // Proto is the wire form.
 func (r *Refusal) Proto() *kvpb.Error {
 	e := &kvpb.Error{Code: r.Code, Message: r.Message, Timestamp: rpc.ToTimestamp(r.Timestamp)}
 	if r.Reason != kvpb.AbortReason_NO_REASON {
-		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes()}
+		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(), Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace)}
 	}
 	return e
 }
@@ -59,7 +60,7 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record.Decided():
 		if e.Commit && record.State == kvpb.TransactionState_ABORTED {
 			return Decision{Refused: &Refusal{
-				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason, Wounder: record.Wounder,
+				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason, Wounder: record.Wounder, Wanted: record.Wanted,
 				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID, because(record.Reason)),
 			}}
 		}
@@ -124,7 +125,7 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
 	case q.Kind == kvpb.PushRequest_ABORT && Older(q.PusherBegun, q.Pusher, i.Begun, i.ID):
 		next := finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil)
-		next.Wounder = q.Pusher
+		next.Wounder, next.Wanted = q.Pusher, q.Wanted
 		return decided(next)
 	case q.Kind == kvpb.PushRequest_TIMESTAMP && (record == nil || record.Timestamp.Less(q.Above)):
 		next := pending(record, i, heard)

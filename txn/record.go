@@ -15,9 +15,10 @@ type Record struct {
 	State kvpb.TransactionState
 	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit above it, and zero is no bound.
 	Timestamp hlc.Timestamp
-	// Reason is why an ABORTED one is, and Wounder for whom if it was WOUNDED.
+	// Reason is why an ABORTED one is; if it was WOUNDED, Wounder is for whom, and Wanted over which key.
 	Reason  kvpb.AbortReason
 	Wounder ID
+	Wanted  Wanted
 	// Begun and Started are the transaction's, as in Info.
 	Begun, Started hlc.Timestamp
 	// Heard is when the client was last heard of, in nanoseconds since the epoch by the coordinator's physical clock.
@@ -40,18 +41,20 @@ type Participant struct {
 // recordVersion is the first byte of a stored Record:
 //
 //	version            1 byte
-//	state              1 byte: TransactionState + 1, and the bits recordWaits and recordWounder
+//	state              1 byte: TransactionState + 1, and the bits recordWaits, recordWounder and recordWanted
 //	reason             1 byte
 //	wounder            16 bytes, if recordWounder is set
+//	wanted             uvarint keyspace, uvarint length, key, if recordWanted is set
 //	timestamp, begun, started, finished   wall and logical, uvarint each
 //	heard              uvarint
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
-// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a Record.Wounder.
+// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a Record.Wounder, recordWanted if a Record.Wanted.
 const (
 	recordWaits   = 0x10
 	recordWounder = 0x20
+	recordWanted  = 0x40
 )
 
 // Append encodes the record. The fields must be such as Decode accepts.
@@ -63,8 +66,14 @@ func (r *Record) Append(dst []byte) []byte {
 	if !r.Wounder.IsZero() {
 		state |= recordWounder
 	}
+	if len(r.Wanted.Key) > 0 {
+		state |= recordWanted
+	}
 	dst = append(dst, recordVersion, state, byte(r.Reason))
 	dst = append(dst, r.Wounder.Bytes()...)
+	if len(r.Wanted.Key) > 0 {
+		dst = appendBytes(binary.AppendUvarint(dst, uint64(r.Wanted.Keyspace)), r.Wanted.Key)
+	}
 	for _, t := range [...]hlc.Timestamp{r.Timestamp, r.Begun, r.Started, r.Finished} {
 		dst = appendTimestamp(dst, t)
 	}
@@ -85,10 +94,17 @@ func DecodeRecord(data []byte) (Record, error) {
 	}
 	state := d.byte("state")
 	r := Record{
-		State: kvpb.TransactionState(state&^(recordWaits|recordWounder)) - 1, Waits: state&recordWaits != 0, Reason: kvpb.AbortReason(d.byte("reason")),
+		State: kvpb.TransactionState(state&^(recordWaits|recordWounder|recordWanted)) - 1, Waits: state&recordWaits != 0,
+		Reason: kvpb.AbortReason(d.byte("reason")),
 	}
 	if state&recordWounder != 0 {
 		r.Wounder = d.id()
+	}
+	if state&recordWanted != 0 {
+		r.Wanted.Keyspace = keys.KeyspaceID(d.number("keyspace of the wanted key", 1<<32-1))
+		if r.Wanted.Key = append([]byte(nil), d.bytes("wanted key", MaxWantedKey)...); len(r.Wanted.Key) == 0 {
+			d.fail("its wanted key is empty")
+		}
 	}
 	r.Timestamp = d.timestamp("timestamp")
 	r.Begun, r.Started, r.Finished = d.timestamp("begun"), d.timestamp("started"), d.timestamp("finished")
@@ -127,6 +143,9 @@ func (r *Record) validate() error {
 	}
 	if !r.Wounder.IsZero() && r.Reason != kvpb.AbortReason_WOUNDED {
 		return errors.New("not wounded, and yet by somebody")
+	}
+	if len(r.Wanted.Key) > 0 && r.Reason != kvpb.AbortReason_WOUNDED {
+		return errors.New("not wounded, and yet over a key")
 	}
 	switch r.State {
 	case kvpb.TransactionState_PENDING:

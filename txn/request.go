@@ -75,6 +75,8 @@ type Push struct {
 	// PusherBegun and Pusher are the age and id of who pushes; zero for what is no transaction.
 	PusherBegun hlc.Timestamp
 	Pusher      ID
+	// Wanted is the key that the pusher wants, if Kind is ABORT.
+	Wanted Wanted
 }
 
 // ParsePush looks at a push.
@@ -102,7 +104,9 @@ func (p *Push) validate(q *kvpb.PushRequest) error {
 		return errors.New("it does not say when the pusher began")
 	}
 	switch p.Kind {
-	case kvpb.PushRequest_STATUS, kvpb.PushRequest_ABORT:
+	case kvpb.PushRequest_STATUS:
+	case kvpb.PushRequest_ABORT:
+		p.Wanted = ParseWanted(q.WantedKeyspace, q.WantedKey)
 	case kvpb.PushRequest_TIMESTAMP:
 		if p.Above = rpc.FromTimestamp(q.Above); p.Above.IsZero() {
 			return errors.New("it does not say above which timestamp")

@@ -103,7 +103,7 @@ func (s *scenario) command() string {
 		decision = DecideEnd(record, e, s.present)
 	case "heartbeat": // t=NAME
 		decision = DecideHeartbeat(record, i, s.present)
-	case "push": // t=NAME kind=KIND seen=TIME [above=TIME] [by=NAME]
+	case "push": // t=NAME kind=KIND seen=TIME [above=TIME] [by=NAME] [wants=KEY]
 		kind := "STATUS"
 		s.d.MaybeScanArgs(s.t, "kind", &kind)
 		q := &kvpb.PushRequest{
@@ -112,6 +112,11 @@ func (s *scenario) command() string {
 		}
 		if by := s.transaction("by"); by != nil {
 			q.Pusher, q.PusherBegun = by.ID.Bytes(), rpc.ToTimestamp(by.Begun)
+		}
+		if s.d.HasArg("wants") {
+			var key string
+			s.d.ScanArgs(s.t, "wants", &key)
+			q.WantedKey, q.WantedKeyspace = []byte(key), 7
 		}
 		p, err := ParsePush(q)
 		if err != nil {
@@ -129,9 +134,11 @@ func (s *scenario) decided(name string, d Decision) string {
 	var b strings.Builder
 	if d.Refused != nil {
 		e := d.Refused.Proto()
-		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code, when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason()))
+		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code, when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason())+
+			over(e.Conflict.GetKeyspace(), e.Conflict.GetKey()))
 	} else {
-		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State, when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason))
+		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State, when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason)+
+			over(d.Status.WantedKeyspace, d.Status.WantedKey))
 	}
 	if d.Record != nil {
 		s.records[name] = d.Record
@@ -152,7 +159,7 @@ func (s *scenario) show() string {
 }
 
 func describe(r *Record) string {
-	text := fmt.Sprintf("%s%s%s heard=%g%s", r.State, when(" timestamp=", r.Timestamp), why(" reason=", r.Reason), float64(r.Heard)/1e9,
+	text := fmt.Sprintf("%s%s%s heard=%g%s", r.State, when(" timestamp=", r.Timestamp), why(" reason=", r.Reason)+over(uint32(r.Wanted.Keyspace), r.Wanted.Key), float64(r.Heard)/1e9,
 		when(" finished=", r.Finished))
 	if n := len(r.Participants); n > 0 {
 		text += fmt.Sprintf(" participants=%d", n)
@@ -168,6 +175,13 @@ func when(label string, t hlc.Timestamp) string {
 		return fmt.Sprintf("%s%g+%d", label, float64(t.Wall)/1e9, t.Logical)
 	}
 	return fmt.Sprintf("%s%g", label, float64(t.Wall)/1e9)
+}
+
+func over(keyspace uint32, key []byte) string {
+	if len(key) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" over=%d/%s", keyspace, key)
 }
 
 func why(label string, reason kvpb.AbortReason) string {

@@ -29,7 +29,8 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 	if r == nil {
 		return &kvpb.TransactionStatus{}
 	}
-	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp), Reason: r.Reason, Wounder: r.Wounder.Bytes()}
+	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp), Reason: r.Reason, Wounder: r.Wounder.Bytes(),
+		WantedKey: r.Wanted.Key, WantedKeyspace: uint32(r.Wanted.Keyspace)}
 }
 
 // Pusher brings pushes to the coordinators of the transactions that are in the way.

@@ -372,13 +372,13 @@ func TestTxnPromptWound(t *testing.T) {
 		t.Fatalf("said %q", said)
 	}
 	said, _ := middle.types("put txn-wound a middle", "commit")
-	if !regexp.MustCompile(`the transaction was aborted, because an older one \([0-9a-f]{32}\) wanted a key that it had locked; run the transaction again`).MatchString(said) {
+	if !regexp.MustCompile(`the transaction was aborted, because an older one \([0-9a-f]{32}\) wanted the key, which it had locked; run the transaction again`).MatchString(said) {
 		t.Errorf("said %q", said)
 	}
 	if said, _ := middle.types("begin", "get-for-update txn-wound b"); !strings.Contains(said, "it is locked") {
 		t.Fatalf("said %q", said)
 	}
-	if said, _ := young.types("commit"); !strings.Contains(said, "wanted a key that it had locked") {
+	if said, _ := young.types("commit"); !strings.Contains(said, "wanted the key, which it had locked") {
 		t.Errorf("said %q", said)
 	}
 	middle.types("put txn-wound b middle", "commit")

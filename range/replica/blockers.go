@@ -227,12 +227,13 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 		return again
 	}
 	var oldest *parked
-	b.of.EachWaiter(func(_ string, p *parked) {
+	var wanted string
+	b.of.EachWaiter(func(key string, p *parked) {
 		if p.until != locks.UntilGone {
 			return // its own transaction's: it waits for an entry
 		}
 		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
-			oldest = p
+			oldest, wanted = p, key
 		}
 	})
 	if oldest == nil {
@@ -255,6 +256,8 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 	q := &kvpb.PushRequest{Kind: kvpb.PushRequest_ABORT}
 	if of.ID.IsZero() {
 		q.Kind = kvpb.PushRequest_STATUS
+	} else if len(wanted) <= txn.MaxWantedKey {
+		q.WantedKey, q.WantedKeyspace = []byte(wanted), r.Descriptor().GetKeyspace()
 	}
 	b.write.due = now.Add(pushInterval + time.Duration(r.node.Random()%uint64(pushInterval/4)))
 	b.sendLocked(r, &b.write, q, of.Begun, of.ID, todo)
@@ -343,7 +346,7 @@ func (r *Replica) learnLocked(x *locks.Transaction[*parked], s *kvpb.Transaction
 		r.node.Metrics.pushesCommitted.Inc()
 	case kvpb.TransactionState_ABORTED:
 		k.State, k.Reason = kvpb.TransactionState_ABORTED, s.GetReason()
-		k.Wounder, _ = txn.ParseOptionalID(s.GetWounder()) // for people
+		k.Wounder, k.Wanted = txn.WoundOf(s)
 		r.node.Metrics.pushesAborted.Inc()
 	case kvpb.TransactionState_PENDING:
 		k.Above = hlc.Max(k.Above, ts)

@@ -96,7 +96,8 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 			r.mu.Lock()
 			if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == reign && x.Known.State != kvpb.TransactionState_PENDING {
 				status = &kvpb.TransactionStatus{State: x.Known.State, Timestamp: rpc.ToTimestamp(x.Known.Commit),
-					Reason: x.Known.Reason, Wounder: x.Known.Wounder.Bytes()}
+					Reason: x.Known.Reason, Wounder: x.Known.Wounder.Bytes(),
+					WantedKey: x.Known.Wanted.Key, WantedKeyspace: uint32(x.Known.Wanted.Keyspace)}
 				if !c.urgentLocked(r, x) {
 					b.room = restfulBytes
 				}

@@ -62,7 +62,7 @@ func (r *Replica) checkPush(w *write, c *kvpb.PushRequest) *problem {
 		return invalid("%v", err)
 	}
 	w.x = &transactional{of: push.Pushee, push: push}
-	w.size = lockOverhead + len(push.Pushee.Anchor)
+	w.size = lockOverhead + len(push.Pushee.Anchor) + len(push.Wanted.Key)
 	return r.checkAnchor(push.Pushee)
 }
 

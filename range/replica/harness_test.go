@@ -377,7 +377,11 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " (descriptor: generation %d)", p.Generation)
 		}
 		if c := e.Conflict; c != nil {
-			fmt.Fprintf(&b, " (conflict: key %q, transaction %s, %s)", c.Key, shortID(c.Transaction), c.Reason)
+			of := ""
+			if c.Keyspace != 0 {
+				of = fmt.Sprintf(" of keyspace %d", c.Keyspace)
+			}
+			fmt.Fprintf(&b, " (conflict: key %q%s, transaction %s, %s)", c.Key, of, shortID(c.Transaction), c.Reason)
 		}
 		if e.Timestamp != nil {
 			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))

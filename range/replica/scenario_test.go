@@ -41,7 +41,7 @@ import (
 //	settle N NAME                 from now on the participants of the transaction answer replica N that it has no lock left
 //	transaction NAME begun=MS [started=MS] [anchor=K]
 //	wait N MS                     replica N's waiting requests get older
-//	answer N NAME (pending|committed|aborted|error|gone) [at=T]   replica N's questions about a transaction are answered
+//	answer N NAME (pending|committed|aborted|error|gone) [at=T] [over=KEY]   replica N's questions about a transaction are answered
 //	coordinate N                  replica N's questions go to replica N itself, which coordinates
 //	locks N                       the lock table
 //	state N                       what the replica knows

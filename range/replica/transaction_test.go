@@ -47,6 +47,9 @@ func (p *testPusher) describe(out *strings.Builder) {
 		if q.Pusher != nil {
 			line += " for " + shortID(q.Pusher)
 		}
+		if q.WantedKey != nil {
+			line += fmt.Sprintf(", which wants %q of keyspace %d", q.WantedKey, q.WantedKeyspace)
+		}
 		lines = append(lines, line)
 	}
 	sort.Strings(lines)
@@ -115,6 +118,9 @@ func describeStatus(s *kvpb.TransactionStatus) string {
 	if s.GetReason() != 0 {
 		text += " " + s.Reason.String()
 	}
+	if s.GetWantedKey() != nil {
+		text += fmt.Sprintf(" over %q of keyspace %d", s.WantedKey, s.WantedKeyspace)
+	}
 	return text
 }
 
@@ -177,6 +183,11 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			var at string
 			d.ScanArgs(s.t, "at", &at)
 			status.Timestamp = parseStamp(at)
+		}
+		if d.HasArg("over") { // a key of another keyspace
+			var key string
+			d.ScanArgs(s.t, "over", &key)
+			status.WantedKey, status.WantedKeyspace = []byte(key), 9
 		}
 		for _, a := range s.member(d, "").pusher.take(string(transactionID(d.CmdArgs[1].Key))) {
 			a.done(status, err)

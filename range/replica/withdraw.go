@@ -66,7 +66,7 @@ func (e *evaluation) withdraw(all ...*kvpb.Resolution) {
 	for _, p := range withdrawn {
 		status := aborted[p.transaction().ID]
 		record := &txn.Record{State: status.State, Reason: status.Reason}
-		record.Wounder, _ = txn.ParseOptionalID(status.Wounder) // for people
+		record.Wounder, record.Wanted = txn.WoundOf(status)
 		e.refuse(&p.write, &kvpb.Response{Id: p.pending.Request.Id, Error: r.abortedError(p.transaction(), record)})
 		e.tend = true
 	}

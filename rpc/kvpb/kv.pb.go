@@ -4256,9 +4256,12 @@ type TransactionStatus struct {
 	// ABORTED: why.
 	Reason AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
 	// WOUNDED: the attempt for which. Empty if that is not known.
-	Wounder       []byte `protobuf:"bytes,4,opt,name=wounder,proto3" json:"wounder,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Wounder []byte `protobuf:"bytes,4,opt,name=wounder,proto3" json:"wounder,omitempty"`
+	// WOUNDED: the user key that it wanted, and its keyspace. Empty if that is not known; a key of more than 1 KiB is not told.
+	WantedKey      []byte `protobuf:"bytes,5,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
+	WantedKeyspace uint32 `protobuf:"varint,6,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TransactionStatus) Reset() {
@@ -4319,6 +4322,20 @@ func (x *TransactionStatus) GetWounder() []byte {
 	return nil
 }
 
+func (x *TransactionStatus) GetWantedKey() []byte {
+	if x != nil {
+		return x.WantedKey
+	}
+	return nil
+}
+
+func (x *TransactionStatus) GetWantedKeyspace() uint32 {
+	if x != nil {
+		return x.WantedKeyspace
+	}
+	return 0
+}
+
 // PushRequest asks the coordinator of a transaction in whose way another one's intent is.
 type PushRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -4328,10 +4345,14 @@ type PushRequest struct {
 	Kind  PushRequest_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.PushRequest_Kind" json:"kind,omitempty"`
 	Above *Timestamp       `protobuf:"bytes,4,opt,name=above,proto3" json:"above,omitempty"`
 	// The age and id of who pushes. A write without a transaction has no id, and is younger than every transaction.
-	PusherBegun   *Timestamp `protobuf:"bytes,5,opt,name=pusher_begun,json=pusherBegun,proto3" json:"pusher_begun,omitempty"`
-	Pusher        []byte     `protobuf:"bytes,6,opt,name=pusher,proto3" json:"pusher,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PusherBegun *Timestamp `protobuf:"bytes,5,opt,name=pusher_begun,json=pusherBegun,proto3" json:"pusher_begun,omitempty"`
+	Pusher      []byte     `protobuf:"bytes,6,opt,name=pusher,proto3" json:"pusher,omitempty"`
+	// ABORT: the user key that the pusher wants and the pushee has locked, and its keyspace. It is stored with the pushee's record, so a
+	// key of more than 1 KiB is left out.
+	WantedKey      []byte `protobuf:"bytes,7,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
+	WantedKeyspace uint32 `protobuf:"varint,8,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PushRequest) Reset() {
@@ -4404,6 +4425,20 @@ func (x *PushRequest) GetPusher() []byte {
 		return x.Pusher
 	}
 	return nil
+}
+
+func (x *PushRequest) GetWantedKey() []byte {
+	if x != nil {
+		return x.WantedKey
+	}
+	return nil
+}
+
+func (x *PushRequest) GetWantedKeyspace() uint32 {
+	if x != nil {
+		return x.WantedKeyspace
+	}
+	return 0
 }
 
 type PushResponse struct {
@@ -5027,13 +5062,15 @@ func (x *Error) GetConflict() *Conflict {
 // Conflict is what was in a transaction's way.
 type Conflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user key; empty if it is not known.
+	// A user key, with WOUNDED the one that the older transaction wanted; empty if it is not known.
 	Key []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The other transaction, of WOUNDED the older one; empty if it is not known, or it was not one.
 	Transaction []byte      `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	Reason      AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
 	// No other transaction was in the way, as far as is known: the partition's leader changed, and with it went volatile locks.
 	LeaderChanged bool `protobuf:"varint,4,opt,name=leader_changed,json=leaderChanged,proto3" json:"leader_changed,omitempty"`
+	// The key's keyspace, with WOUNDED; 0: that of the partition which says so.
+	Keyspace      uint32 `protobuf:"varint,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5094,6 +5131,13 @@ func (x *Conflict) GetLeaderChanged() bool {
 		return x.LeaderChanged
 	}
 	return false
+}
+
+func (x *Conflict) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
 }
 
 var File_kvpb_kv_proto protoreflect.FileDescriptor
@@ -5395,19 +5439,25 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\"S\n" +
 	"\x16EndTransactionResponse\x129\n" +
-	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\xd3\x01\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\x9b\x02\n" +
 	"\x11TransactionStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .tidemark.kv.v1.TransactionStateR\x05state\x127\n" +
 	"\ttimestamp\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x123\n" +
 	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\x12\x18\n" +
-	"\awounder\x18\x04 \x01(\fR\awounder\"\xdc\x02\n" +
+	"\awounder\x18\x04 \x01(\fR\awounder\x12\x1d\n" +
+	"\n" +
+	"wanted_key\x18\x05 \x01(\fR\twantedKey\x12'\n" +
+	"\x0fwanted_keyspace\x18\x06 \x01(\rR\x0ewantedKeyspace\"\xa4\x03\n" +
 	"\vPushRequest\x123\n" +
 	"\x06pushee\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\x06pushee\x12-\n" +
 	"\x04seen\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x04seen\x124\n" +
 	"\x04kind\x18\x03 \x01(\x0e2 .tidemark.kv.v1.PushRequest.KindR\x04kind\x12/\n" +
 	"\x05above\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05above\x12<\n" +
 	"\fpusher_begun\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\vpusherBegun\x12\x16\n" +
-	"\x06pusher\x18\x06 \x01(\fR\x06pusher\",\n" +
+	"\x06pusher\x18\x06 \x01(\fR\x06pusher\x12\x1d\n" +
+	"\n" +
+	"wanted_key\x18\a \x01(\fR\twantedKey\x12'\n" +
+	"\x0fwanted_keyspace\x18\b \x01(\rR\x0ewantedKeyspace\",\n" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06STATUS\x10\x00\x12\r\n" +
@@ -5452,12 +5502,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"partitions\x123\n" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
 	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
-	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\"\x9a\x01\n" +
+	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\"\xb6\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
 	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\x12%\n" +
-	"\x0eleader_changed\x18\x04 \x01(\bR\rleaderChanged*;\n" +
+	"\x0eleader_changed\x18\x04 \x01(\bR\rleaderChanged\x12\x1a\n" +
+	"\bkeyspace\x18\x05 \x01(\rR\bkeyspace*;\n" +
 	"\x10TransactionState\x12\v\n" +
 	"\aPENDING\x10\x00\x12\r\n" +
 	"\tCOMMITTED\x10\x01\x12\v\n" +

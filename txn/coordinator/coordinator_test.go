@@ -14,8 +14,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 func k1(name string) Key { return Key{1, []byte(name)} }
@@ -196,6 +198,24 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 			t.Errorf("%d locks, %v", n, s.versions)
 		}
 	})
+}
+
+// Whoever is told for whom and over which key a transaction was aborted, tells it to those who ask about its locks. The key may be of
+// another keyspace than the answer.
+func TestAWoundIsPassedOn(t *testing.T) {
+	by := txn.ID{7}
+	conflict := &kvpb.Conflict{Reason: kvpb.AbortReason_WOUNDED, Transaction: by.Bytes(), Key: []byte("k"), Keyspace: 9}
+	for of, want := range map[uint32]keys.KeyspaceID{9: 9, 0: 1} {
+		conflict.Keyspace = of
+		var e *Error
+		if err := classify(1, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Conflict: conflict}); !errors.As(err, &e) {
+			t.Fatal(err)
+		}
+		wounder, wanted := txn.WoundOf(e.status())
+		if wounder != by || wanted.Keyspace != want || string(wanted.Key) != "k" {
+			t.Errorf("by %s, over %s of %s, and not of %s", wounder, wanted.Key, wanted.Keyspace, want)
+		}
+	}
 }
 
 // The coordinator forgets a commit when the participants that it was told of have no lock left: so it is told of all, or of nothing yet.

@@ -27,7 +27,7 @@ var (
 type Error struct {
 	// Kind is one of the errors above.
 	Kind error
-	// Key is what the conflict was about, Other the transaction in the way; both empty if not known.
+	// Key is what the conflict was about, or what the older transaction wanted, Other the transaction in the way; both empty if not known.
 	Key   Key
 	Other []byte
 	// Reason goes with ErrAborted.
@@ -61,7 +61,8 @@ func (e *Error) Unwrap() []error {
 
 // status is how a transaction stands that ended with ErrAborted.
 func (e *Error) status() *kvpb.TransactionStatus {
-	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason, Wounder: e.Other}
+	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason, Wounder: e.Other,
+		WantedKey: e.Key.Key, WantedKeyspace: uint32(e.Key.Keyspace)}
 }
 
 // Retryable reports whether the transaction is certainly not committed, and may well be if it is run again.
@@ -86,6 +87,9 @@ func classify(id keys.KeyspaceID, err error) error {
 	r, ok := codeOf(err)
 	if !ok {
 		return err
+	}
+	if of := r.Conflict.GetKeyspace(); of != 0 {
+		id = keys.KeyspaceID(of)
 	}
 	e := &Error{Cause: err, Key: Key{Keyspace: id, Key: r.Conflict.GetKey()}, Other: r.Conflict.GetTransaction(), Reason: r.Conflict.GetReason(),
 		LeaderChanged: r.Conflict.GetLeaderChanged()}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -98,7 +99,8 @@ func (t *Transaction) heartbeat(now time.Time) {
 			t.abortedLocked(e)
 		}
 	case status.GetState() == kvpb.TransactionState_ABORTED:
-		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(), Other: status.GetWounder()})
+		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(), Other: status.GetWounder(),
+			Key: Key{Keyspace: keys.KeyspaceID(status.GetWantedKeyspace()), Key: status.GetWantedKey()}})
 	}
 }
 

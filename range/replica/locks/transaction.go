@@ -24,9 +24,10 @@ type Transaction[W any] struct {
 type Known struct {
 	// State is COMMITTED or ABORTED if that was decided, and will be so for ever.
 	State kvpb.TransactionState
-	// Reason is why an ABORTED one is, and Wounder for whom, if that is known.
+	// Reason is why an ABORTED one is, Wounder for whom, and Wanted over which key, if that is known.
 	Reason  kvpb.AbortReason
 	Wounder txn.ID
+	Wanted  txn.Wanted
 	// Commit is the commit timestamp of a COMMITTED one.
 	Commit hlc.Timestamp
 	// Above is what a PENDING one can only commit above; zero if nothing is known.
