@@ -183,6 +183,27 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 	return err
 }
 
+// readFirst reads a group, before which nothing was read: the node chooses the moment, or may move it up.
+func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, r *reading, pairs []Pair) error {
+	var asked groupCall
+	call := g.call(&asked, id, toWire(r.at), r)
+	asked.movable = true
+	answer, err := k.client.sender.Do(ctx, call)
+	if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge && len(g.keys) > 1 {
+		if err := r.begin(ctx); err != nil {
+			return err
+		}
+		return k.readGroups(ctx, id, g.halve(), r.at, r, pairs)
+	}
+	if err != nil {
+		return err
+	}
+	if err := g.take(answer, r, pairs); err != nil {
+		return err
+	}
+	return r.readAt(answer, g.at, true)
+}
+
 // groupCall is what reads a group.
 type groupCall struct {
 	call    route.Call
@@ -191,6 +212,8 @@ type groupCall struct {
 	get     kvpb.BatchGetRequest
 	group   *group
 	reading *reading
+	// movable as in reading.context.
+	movable bool
 }
 
 // call reads the group. It fills in c.
@@ -206,7 +229,7 @@ func (g *group) call(c *groupCall, id keys.KeyspaceID, at *kvpb.Timestamp, r *re
 // Prepare implements route.Preparer.
 func (c *groupCall) Prepare(p *route.Partition, l route.Leader) error {
 	if c.reading != nil {
-		c.get.Context = c.reading.context(p, l.Node, false)
+		c.get.Context = c.reading.context(p, l.Node, c.movable)
 	}
 	if p.ID == c.group.partition && p.Generation == c.group.generation {
 		return nil

@@ -17,8 +17,8 @@ import (
 
 // How a transaction, or a View, finds the moment that it reads.
 //
-// If its first read is of one key, the leader chooses the moment, and the answer says which. Otherwise the client takes its estimate of the
-// cluster's time. Everything else is read at that moment too.
+// If its first read is in one partition, the leader chooses the moment, and the answer says which. Otherwise the client takes its estimate of
+// the cluster's time. Everything else is read at that moment too.
 //
 // What was acknowledged before the first read lies at or below the moment plus twice the maximum clock offset (a leader's clock may be one
 // ahead of what the moment came from, and the first timestamps of a new leader another one ahead of its clock): the uncertainty
@@ -262,19 +262,26 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 		}
 		r.answered(answer)
 		got := answer.GetGet()
-		at := fromWire(got.GetAt())
-		switch {
-		case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
-			return nil, &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: "the node read at another moment than it was asked to"}
-		case r.at.IsZero():
-			r.start(at, 0)
-		case r.at.Less(at):
-			r.at = at
-			r.limitAbove(at)
+		if err := r.readAt(answer, fromWire(got.GetAt()), movable); err != nil {
+			return nil, err
 		}
 		r.set.key(ks, key, fromWire(got.Version))
 		return got, nil
 	}
+}
+
+// readAt takes in the moment at which a node has read, which it was free to choose, or to move up, if the read was movable.
+func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error {
+	switch {
+	case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
+		return &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: "the node read at another moment than it was asked to"}
+	case r.at.IsZero():
+		r.start(at, 0)
+	case r.at.Less(at):
+		r.at = at
+		r.limitAbove(at)
+	}
+	return nil
 }
 
 // lockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer still arrives.
@@ -286,12 +293,16 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	if len(userKeys) == 0 {
 		return pairs, nil
 	}
-	if err := r.begin(ctx); err != nil {
-		return nil, err
-	}
 	for {
 		groups, err := k.groups(ctx, ks.ID, userKeys)
-		if err == nil {
+		switch {
+		case err != nil:
+		case len(groups) == 1 && r.unread():
+			err = k.readFirst(ctx, ks.ID, groups[0], r, pairs)
+		default:
+			if err := r.begin(ctx); err != nil {
+				return nil, err
+			}
 			err = k.readGroups(ctx, ks.ID, groups, r.at, r, pairs)
 		}
 		if errors.Is(err, errElsewhere) {
@@ -308,21 +319,29 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	}
 }
 
-// snapshot is the moment as scans and counts want it.
-func (r *reading) snapshot() *snapshot { return &snapshot{at: r.at, exact: true, reading: r} }
+// snapshot is the moment as scans and counts want it. One that is movable is for one partition first; there is no other read at that time.
+func (r *reading) snapshot(ctx context.Context, movable bool) (*snapshot, error) {
+	if !movable {
+		if err := r.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &snapshot{at: r.at, exact: true, reading: r, movable: movable}, nil
+}
 
 // count counts the keys of a span.
 func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace, q *query) (uint64, error) {
-	if err := r.begin(ctx); err != nil {
-		return 0, err
-	}
 	c := &counter{keyspace: k, ks: ks, q: q}
 	for {
 		parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)
 		if err != nil {
 			return 0, err
 		}
-		total, err := c.all(ctx, parts, r.snapshot())
+		snap, err := r.snapshot(ctx, len(parts) == 1 && r.unread())
+		if err != nil {
+			return 0, err
+		}
+		total, err := c.all(ctx, parts, snap)
 		if err == nil {
 			r.set.span(ks, q.span.Clone())
 			return total, nil

@@ -62,6 +62,8 @@ type snapshot struct {
 	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read alone. It knows what is uncertain, so the
 	// moment is exact as far as the rest is concerned.
 	reading *reading
+	// movable: nothing was read yet, so the node that is asked first chooses the moment, or may move it up.
+	movable bool
 
 	mu struct {
 		sync.Mutex
@@ -150,16 +152,22 @@ func (s *snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext
 	if s.reading == nil {
 		return nil
 	}
-	return s.reading.context(p, l.Node, false)
+	return s.reading.context(p, l.Node, s.movable)
 }
 
-// answered notes who answered a page.
-func (s *snapshot) answered(a route.Answer) {
+// answered notes who answered a page, and at which moment that was read.
+func (s *snapshot) answered(a route.Answer, at Timestamp) error {
 	if s.reading != nil {
 		s.reading.answered(a)
 	}
+	if s.movable {
+		if err := s.reading.readAt(a, at, true); err != nil {
+			return err
+		}
+		s.at, s.movable = s.reading.at, false
+	}
 	if s.exact {
-		return
+		return nil
 	}
 	if pin, known := s.pins[a.Partition.ID]; known && pin.node == a.Node && pin.term == a.Term {
 		s.mu.Lock()
@@ -168,6 +176,7 @@ func (s *snapshot) answered(a route.Answer) {
 			s.mu.proved[a.Partition.ID] = proof{span: keys.PartitionSpan(a.Partition.Descriptor), old: pin.old}
 		}
 	}
+	return nil
 }
 
 // begin finds a moment for reading the partitions, at or above floor.

@@ -85,9 +85,6 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	if err != nil {
 		return page{}, err
 	}
-	if snap != nil {
-		snap.answered(answer)
-	}
 	r := answer.GetScan()
 	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
 		return page{}, err
@@ -95,6 +92,11 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	decoded, err := rpc.DecodeRows(r.GetRows())
 	if err != nil {
 		return page{}, &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: err.Error()}
+	}
+	if snap != nil {
+		if err := snap.answered(answer, fromWire(r.GetAt())); err != nil {
+			return page{}, err
+		}
 	}
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
 	return page{pairs: decoded, at: fromWire(r.GetAt()), answer: answer}, nil
@@ -120,12 +122,14 @@ func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at
 	if err != nil {
 		return 0, Timestamp{}, nil, err
 	}
-	if snap != nil {
-		snap.answered(answer)
-	}
 	r := answer.GetCount()
 	if err := t.sane(answer, r.GetMore(), r.GetResume()); err != nil {
 		return 0, Timestamp{}, nil, err
+	}
+	if snap != nil {
+		if err := snap.answered(answer, fromWire(r.GetAt())); err != nil {
+			return 0, Timestamp{}, nil, err
+		}
 	}
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
 	return r.GetCount(), fromWire(r.GetAt()), answer.Partition, nil

@@ -27,13 +27,6 @@ type txnScan struct {
 
 // scan yields a span; own may be nil. Errors are raw; each is the last thing it yields.
 func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query, own *writeBuffer, yield func(Pair, error) bool) {
-	bounded, cancel := r.client.bound(ctx)
-	err := r.begin(bounded)
-	cancel()
-	if err != nil {
-		yield(Pair{}, err)
-		return
-	}
 	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, open: r.openAt(ks)}
 	defer r.close(s.open)
 	s.run(ctx, own, yield)
@@ -159,6 +152,12 @@ func (s *txnScan) rows(ctx context.Context, q query, f func(Pair) (took bool)) e
 	return nil
 }
 
+// first says that nothing was read before the scan's next page.
+func (s *txnScan) first() bool {
+	r := s.reading
+	return r.set.empty() && len(r.open) == 1 && !s.open.any
+}
+
 // page reads rows as long as f wants more. Nothing of it runs any more when it returns.
 func (s *txnScan) page(ctx context.Context, q *query, f func(Pair) bool) error {
 	inner, cancel := context.WithCancel(ctx)
@@ -169,11 +168,16 @@ func (s *txnScan) page(ctx context.Context, q *query, f func(Pair) bool) error {
 	defer cancel()
 	bounded, done := s.reading.client.bound(ctx)
 	parts, err := s.reading.client.sender.PartitionsOf(bounded, s.route.ID, shape.span)
+	var snap *snapshot
+	if err == nil {
+		// One feed asks one partition, and has its answer before anything is yielded.
+		snap, err = s.reading.snapshot(bounded, (!s.route.Hashed() || len(parts) == 1) && s.first())
+	}
 	done()
 	if err != nil {
 		return err
 	}
-	err = one.read(inner, parts, s.reading.snapshot())
+	err = one.read(inner, parts, snap)
 	if one.left {
 		return nil
 	}
