@@ -108,7 +108,9 @@ func (n *fakeNode) refreshLocked(p *fakePartition, c *kvpb.RefreshRequest) *kvpb
 func (n *fakeNode) prepareLocked(p *fakePartition, client, sequence uint64, c *kvpb.PrepareRequest, stamp func() hlc.Timestamp) *kvpb.Response {
 	id := c.Transaction.Id
 	answer := func(at hlc.Timestamp, values []*kvpb.GetResponse) *kvpb.Response {
-		return &kvpb.Response{Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(at), Values: values}}}
+		return &kvpb.Response{Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{
+			Prepared: rpc.ToTimestamp(at), Values: values, Compared: c.ReadAt != nil,
+		}}}
 	}
 	for _, m := range c.Mutations {
 		if v := p.own(string(m.Key), client, sequence); v != nil {

@@ -3911,7 +3911,10 @@ type PrepareResponse struct {
 	// With return_values: in the order of the mutations.
 	Values []*GetResponse `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
 	// With volatile: whose locks they are.
-	Leadership    *Leadership `protobuf:"bytes,3,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership *Leadership `protobuf:"bytes,3,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was read under the present one. An earlier
+	// server does not know that it is asked to: what it answers to has to be refreshed.
+	Compared      bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3965,6 +3968,13 @@ func (x *PrepareResponse) GetLeadership() *Leadership {
 		return x.Leadership
 	}
 	return nil
+}
+
+func (x *PrepareResponse) GetCompared() bool {
+	if x != nil {
+		return x.Compared
+	}
+	return false
 }
 
 // RefreshRequest asks whether what was read is unchanged up to a later timestamp, and keeps it so: nothing will be written at or below
@@ -5415,13 +5425,14 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05reign\x18\x03 \x01(\x04R\x05reign\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"\xb9\x01\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"\xd5\x01\n" +
 	"\x0fPrepareResponse\x125\n" +
 	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
 	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12:\n" +
 	"\n" +
 	"leadership\x18\x03 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
-	"leadership\"\xbd\x01\n" +
+	"leadership\x12\x1a\n" +
+	"\bcompared\x18\x04 \x01(\bR\bcompared\"\xbd\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +

@@ -173,10 +173,10 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	for i := range writes {
 		mutations[i] = writes[i].mutation(known)
 	}
-	compared := &compared{reads: &reads}
+	compared := &compared{reads: &reads, known: known}
 	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, layOptions{compared: compared})
 	if err == nil {
-		reads, err = t.c.without(ctx, known, compared)
+		reads, err = t.c.without(ctx, compared)
 	}
 	if err != nil {
 		return hlc.Timestamp{}, t.fail(writes, err)

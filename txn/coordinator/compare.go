@@ -15,6 +15,8 @@ import (
 // compared is what keys are compared with as they are locked, and where that was done. A nil one is nothing.
 type compared struct {
 	reads *Reads
+	// known are the keys that are compared; those that turn out not to have been are taken out.
+	known map[string]bool
 	// under are the partitions that have confirmed the leadership of what was read under volatile locks there.
 	under map[keys.PartitionID]bool
 }
@@ -85,9 +87,18 @@ func (x *compared) ask(c *chunk, p *kvpb.PrepareRequest) {
 	p.ReadAt, p.Leadership = rpc.ToTimestamp(x.reads.At), x.reads.Leaderships[c.place.Partition]
 }
 
-// landed notes that a chunk was locked.
-func (x *compared) landed(c *chunk) {
-	if x == nil || !c.reads() || x.reads.Leaderships[c.place.Partition] == nil {
+// landed notes that a chunk was locked, and whether its keys were compared.
+func (x *compared) landed(c *chunk, done bool) {
+	if x == nil || !c.reads() {
+		return
+	}
+	if !done {
+		for _, m := range c.mutations {
+			delete(x.known, Key{c.place.Keyspace, m.Key}.mapKey())
+		}
+		return
+	}
+	if x.reads.Leaderships[c.place.Partition] == nil {
 		return
 	}
 	if x.under == nil {
@@ -98,14 +109,14 @@ func (x *compared) landed(c *chunk) {
 
 // without is the reads that are left to be refreshed when the locks have been laid: without the keys that were compared, and without the
 // leaderships under which nothing else was read.
-func (c *Coordinator) without(ctx context.Context, known map[string]bool, x *compared) (Reads, error) {
+func (c *Coordinator) without(ctx context.Context, x *compared) (Reads, error) {
 	rest := *x.reads
-	if len(known) == 0 {
+	if len(x.known) == 0 {
 		return rest, nil
 	}
 	rest.Keys = nil
 	for _, k := range x.reads.Keys {
-		if !known[k.mapKey()] {
+		if !x.known[k.mapKey()] {
 			rest.Keys = append(rest.Keys, k)
 		}
 	}

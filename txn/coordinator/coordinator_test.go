@@ -127,6 +127,31 @@ func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 	}
 }
 
+// What was read and is written is checked once: as it is locked, or by a refresh where the servers are of a version that does not compare.
+func TestWhatServersDoNotCompareIsRefreshed(t *testing.T) {
+	for _, earlier := range []bool{false, true} {
+		for _, changed := range []bool{false, true} {
+			bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+				s.earlier = earlier
+				x := begin(t, ctx, c)
+				reads := Reads{At: s.now(), Keys: []Key{k1("x"), k2("a9")}}
+				if changed {
+					s.mu.Lock()
+					s.writeLocked("2/a9", fakeVersion{at: s.now().Next(), value: "other", txn: "other"})
+					s.mu.Unlock()
+				}
+				_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a9"), "1")}, reads, false)
+				if errors.Is(err, ErrConflict) != changed || (err != nil && !changed) {
+					t.Errorf("earlier servers %t, changed %t: %v", earlier, changed, err)
+				}
+				if refreshed := s.sent()["*kvpb.Request_Refresh"] > 0; refreshed != earlier {
+					t.Errorf("earlier servers %t: refreshed %t", earlier, refreshed)
+				}
+			})
+		}
+	}
+}
+
 func TestCommitTimestampIsTheHighest(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		future := s.now().Add(time.Second)

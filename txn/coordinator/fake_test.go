@@ -50,6 +50,8 @@ type fake struct {
 	counts map[string]int
 	// hide, if set, says why a key cannot be located just now. It is called with mu held.
 	hide func(Key) error
+	// earlier: it knows nothing of keys that are to be compared as they are locked.
+	earlier bool
 	// participants are those of the latest commit.
 	participants []*kvpb.Participant
 	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the others the most there were.
@@ -415,13 +417,13 @@ func (f *fake) settledLocked(k string, l *fakeLock, waiter *kvpb.Transaction, re
 func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareRequest) (*kvpb.Response, error, bool) {
 	t := c.Transaction
 	if at, before := f.done[sequence]; before {
-		return prepared(at, nil), nil, false
+		return prepared(at, nil, false), nil, false
 	}
 	at := hlc.Max(hlc.Max(f.now(), f.floor.Next()), rpc.FromTimestamp(c.AtLeast))
 	for _, m := range c.Mutations {
 		k := internal(place.Keyspace, m.Key)
 		if l := f.locks[k]; l != nil && !bytes.Equal(l.txn.Id, t.Id) {
-			if m.Read && !txn.ID(l.txn.Id).SameTransaction(txn.ID(t.Id)) {
+			if m.Read && !f.earlier && !txn.ID(l.txn.Id).SameTransaction(txn.ID(t.Id)) {
 				return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, l.txn.Id, hlc.Timestamp{}), false
 			}
 			if !f.settledLocked(k, l, t, hlc.Timestamp{}) {
@@ -429,7 +431,7 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 			}
 		}
 		newest := f.newestLocked(k)
-		if m.Read && rpc.FromTimestamp(c.ReadAt).Less(newest.at) {
+		if m.Read && !f.earlier && rpc.FromTimestamp(c.ReadAt).Less(newest.at) {
 			return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, []byte(newest.txn), hlc.Timestamp{}), false
 		}
 		at = hlc.Max(at, newest.at.Next())
@@ -453,7 +455,7 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 			}
 		}
 		f.done[sequence] = at
-		return prepared(at, nil), nil, false
+		return prepared(at, nil, false), nil, false
 	}
 	var values []*kvpb.GetResponse
 	// What was prepared once stays so: a repeated request is told the same, and a late one takes nothing of a later one back.
@@ -484,11 +486,13 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 			values = append(values, got)
 		}
 	}
-	return prepared(at, values), nil, false
+	return prepared(at, values, c.ReadAt != nil && !f.earlier), nil, false
 }
 
-func prepared(at hlc.Timestamp, values []*kvpb.GetResponse) *kvpb.Response {
-	return &kvpb.Response{Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(at), Values: values}}}
+func prepared(at hlc.Timestamp, values []*kvpb.GetResponse, compared bool) *kvpb.Response {
+	return &kvpb.Response{Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{
+		Prepared: rpc.ToTimestamp(at), Values: values, Compared: compared,
+	}}}
 }
 
 func (f *fake) coversLocked(place Place, reads *kvpb.ReadSet, k string) bool {

@@ -113,7 +113,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 			c := chunks[i]
 			prepared, err := t.laid(c, response, err, restInto)
 			if err == nil {
-				o.compared.landed(c)
+				o.compared.landed(c, response.GetPrepare().GetCompared())
 			}
 			if errors.Is(err, ErrMoved) {
 				// What ran of it is done again, to the same effect.
