@@ -16,11 +16,15 @@ func trimmed(text string) string {
 	return b.String()
 }
 
-// The Go code of docs/transactions.md, and what the README has of transactions, is that of the examples, which are compiled and run.
+// The Go code of the documents on transactions, and what the README has of them, is that of the examples, which are compiled and run.
 func TestTheDocumentShowsTheExamples(t *testing.T) {
-	document, err := os.ReadFile("../docs/transactions.md")
-	if err != nil {
-		t.Fatal(err)
+	var document []byte
+	for _, name := range []string{"../docs/transactions.md", "../docs/transactions-reference.md"} {
+		one, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document = append(document, one...)
 	}
 	examples, err := os.ReadFile("example_txn_test.go")
 	if err != nil {
@@ -30,7 +34,7 @@ func TestTheDocumentShowsTheExamples(t *testing.T) {
 	code := regexp.MustCompile("(?s)```go\n(.*?)```")
 	blocks := code.FindAllStringSubmatch(string(document), -1)
 	if len(blocks) < 5 {
-		t.Errorf("the document has %d blocks of code, want one for each way to run a transaction", len(blocks))
+		t.Errorf("the documents have %d blocks of code, want one for each way to run a transaction", len(blocks))
 	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

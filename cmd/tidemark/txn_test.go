@@ -145,9 +145,9 @@ func TestTxnSavepoints(t *testing.T) {
 	b.want("2\n", "count", "txn-save", "-o", "raw")
 }
 
-// The script of docs/transactions.md does what it says.
+// The script of docs/transactions-reference.md does what it says.
 func TestTheScriptOfTheDocument(t *testing.T) {
-	document, err := os.ReadFile("../../docs/transactions.md")
+	document, err := os.ReadFile("../../docs/transactions-reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
