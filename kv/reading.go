@@ -66,6 +66,11 @@ type openScan struct {
 
 func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
 
+// untouched is unread, but for scans that have not got anywhere.
+func (r *reading) untouched() bool {
+	return r.set.empty() && !slices.ContainsFunc(r.open, func(s *openScan) bool { return s.any })
+}
+
 // nodeContext is what reads say to a node as long as nothing changes. It is not changed.
 type nodeContext struct {
 	node    keys.NodeID
@@ -196,7 +201,7 @@ func (r *reading) again(ctx context.Context, err error) error {
 	if at, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN); uncertain && r.at.Less(at) {
 		return r.moveTo(ctx, at)
 	}
-	if _, future := isCode(err, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE); future && r.unread() {
+	if _, future := isCode(err, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE); future && r.untouched() {
 		// The estimate was of no use.
 		at, asked := r.client.askNow(ctx)
 		if asked == nil && at.Less(r.at) {
@@ -213,7 +218,11 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 		return nil
 	}
 	if !r.unread() {
-		if err := r.client.coordinator.Refresh(ctx, r.id, r.begun, r.reads(), to); err != nil {
+		// A lock proves nothing as long as its transaction may have been aborted meanwhile, and its key written by others: what is read at the new
+		// moment has to go together with that, even if nothing is committed in the end.
+		reads := r.reads()
+		reads.Keys, reads.Locked = append(reads.Keys, reads.Locked...), nil
+		if err := r.client.coordinator.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
 			return err
 		}
 	}
@@ -246,6 +255,12 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 	for {
 		get := &kvpb.GetRequest{Key: key, At: toWire(r.at)}
 		movable := r.unread()
+		if !movable { // a scan that failed may still be open, and the first
+			if err := r.begin(ctx); err != nil {
+				return nil, err
+			}
+			get.At = toWire(r.at)
+		}
 		answer, err := r.client.sender.Do(ctx, &route.Call{
 			Keyspace: ks.ID, Key: key, Slack: lockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},

@@ -12,86 +12,110 @@ import (
 
 // txnScan is one running scan of a transaction or View: the rows of the moment, with the transaction's own writes as they were when it
 // began.
+//
+// The moment may move whenever the loop has a pair in hand, by what is read there. Then everything that is covered was refreshed, and everything
+// behind it is of a former moment: so what is taken into account, be it a row, a row that is hidden by an own write, or an own write, is
+// covered at that time, and after a move the scan goes on with rows of the new moment from just there.
 type txnScan struct {
 	reading  *reading
 	keyspace *Keyspace
 	route    *route.Keyspace
 	q        query
 	open     *openScan
+	// rest is what has not been covered, with how many rows of it are needed at most.
+	rest query
 	// moves is reading.moves when the rows in hand were asked for.
 	moves   int
 	yielded int
 	// left: the loop was left, or the limit is reached.
 	left bool
+	// enough: no more rows are needed.
+	enough bool
+	yield  func(Pair, error) bool
+	// own are the next of the transaction's own writes; there says whether there is one.
+	own struct {
+		next  func() ([]byte, ownWrite, bool)
+		key   []byte
+		write ownWrite
+		there bool
+	}
 }
 
 // scan yields a span; own may be nil. Errors are raw; each is the last thing it yields.
 func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query, own *writeBuffer, yield func(Pair, error) bool) {
-	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, open: r.openAt(ks)}
+	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks), yield: yield}
 	defer r.close(s.open)
-	s.run(ctx, own, yield)
+	s.run(ctx, own)
 }
 
 // run merges what was written with the rows.
-func (s *txnScan) run(ctx context.Context, own *writeBuffer, yield func(Pair, error) bool) {
+func (s *txnScan) run(ctx context.Context, own *writeBuffer) {
 	writes := func(func([]byte, ownWrite) bool) {}
-	rows := s.q
 	if own != nil {
 		n, deletions := own.count(s.route.ID, s.q.span)
 		if n > 0 {
 			writes = own.in(s.route.ID, s.q.span, s.q.reverse)
 		}
 		if s.q.limit > 0 {
-			rows.limit += deletions // so many rows may be hidden
+			s.rest.limit += deletions // so many rows may be hidden
 		}
 	}
 	next, stop := iter.Pull2(iter.Seq2[[]byte, ownWrite](writes))
 	defer stop()
-	key, write, there := next()
-	// before yields what was written before a key, and nil is the end; it reports whether the key itself was written.
-	before := func(row []byte) (written bool) {
-		for there && !s.left {
-			if row != nil {
-				c := bytes.Compare(key, row)
-				if s.q.reverse {
-					c = -c
-				}
-				if c > 0 {
-					return false
-				}
-				written = c == 0
-			}
-			if !write.deleted {
-				s.emit(s.pair(key, write), yield)
-			} else if planted.Active == planted.OwnDeletesSeen && written {
-				key, write, there = next()
-				return false
-			}
-			key, write, there = next()
-			if written {
-				return true
-			}
+	s.own.next = next
+	s.advance()
+	for {
+		if err := s.rows(ctx); err != nil {
+			s.yield(Pair{}, err)
+			return
 		}
-		return written
+		s.before(nil)
+		if s.left {
+			return
+		}
+		if s.reading.moves == s.moves {
+			break
+		}
+		// There may be rows now between what was written last, or behind it.
 	}
-	err := s.rows(ctx, rows, func(row Pair) (took bool) {
-		written := before(row.Key)
+	s.open.covered, s.open.any = s.q.span.Clone(), true
+}
+
+// advance goes on to the next own write.
+func (s *txnScan) advance() { s.own.key, s.own.write, s.own.there = s.own.next() }
+
+// before yields what was written before a key, nil is the end, and to it. written says that the key itself was written; goOn is false if the loop
+// was left, or has moved the moment.
+func (s *txnScan) before(row []byte) (written, goOn bool) {
+	for s.own.there && !s.left {
+		if row != nil {
+			c := bytes.Compare(s.own.key, row)
+			if s.q.reverse {
+				c = -c
+			}
+			if c > 0 {
+				return false, true
+			}
+			written = c == 0
+		}
+		key, write := s.own.key, s.own.write
+		s.advance()
 		switch {
-		case written || s.left:
-		case s.reading.moves != s.moves:
-			return false // the loop has moved the moment, by what it did with what was written before the row
+		case !write.deleted:
+			if s.emit(s.pair(key, write)); s.left || s.reading.moves != s.moves {
+				return written, false
+			}
+		case !written:
+		case planted.Active == planted.OwnDeletesSeen:
+			return false, true
 		default:
-			s.emit(row, yield)
+			s.cover(row)
 		}
-		return true
-	})
-	if err != nil {
-		yield(Pair{}, err)
-		return
+		if written {
+			return true, true
+		}
 	}
-	if before(nil); !s.left {
-		s.open.covered, s.open.any = s.q.span.Clone(), true
-	}
+	return false, !s.left
 }
 
 // pair is a pair that the transaction itself has written.
@@ -103,67 +127,67 @@ func (s *txnScan) pair(key []byte, w ownWrite) Pair {
 	return p
 }
 
-// emit yields a pair. Before that it notes that everything up to it was read.
-func (s *txnScan) emit(p Pair, yield func(Pair, error) bool) {
-	o := s.open
+// cover notes that everything up to a key was read.
+func (s *txnScan) cover(key []byte) {
+	o, after := s.open, keys.Next(key)
 	o.any = true
 	if s.q.reverse {
-		o.covered = keys.Span{Start: clone(p.Key), End: s.q.span.End}
+		o.covered = keys.Span{Start: clone(key), End: s.q.span.End}
+		s.rest.span.End = o.covered.Start
 	} else {
-		o.covered = keys.Span{Start: s.q.span.Start, End: keys.Next(p.Key)}
+		o.covered = keys.Span{Start: s.q.span.Start, End: after}
+		s.rest.span.Start = after
 	}
+}
+
+// emit yields a pair.
+func (s *txnScan) emit(p Pair) {
+	s.cover(p.Key)
 	s.yielded++
-	if !yield(p, nil) || (s.q.limit > 0 && s.yielded >= s.q.limit) {
+	if !s.yield(p, nil) || (s.q.limit > 0 && s.yielded >= s.q.limit) {
 		s.left = true
 	}
 }
 
-// rows calls f with the rows of the moment, until the scan is left. When the moment moves, by what is read here or in the loop, the rows
-// that f has not taken yet are read again: those in hand are of the former moment.
-func (s *txnScan) rows(ctx context.Context, q query, f func(Pair) (took bool)) error {
-	for !s.left && !q.empty() {
-		s.moves = s.reading.moves
-		enough := false
-		err := s.page(ctx, &q, func(p Pair) bool {
-			if f(p) {
-				if q.limit > 0 {
-					q.limit--
-					enough = q.limit == 0
-				}
-				if q.reverse {
-					q.span.End = clone(p.Key)
-				} else {
-					q.span.Start = keys.Next(p.Key)
-				}
-			}
-			return !s.left && !enough && s.reading.moves == s.moves
-		})
+// take takes a row into account, after what was written before it; false means that no row in hand is of use any more.
+func (s *txnScan) take(row Pair) bool {
+	written, goOn := s.before(row.Key)
+	if !goOn {
+		return false
+	}
+	if !written {
+		s.emit(row)
+	}
+	if s.rest.limit > 0 {
+		s.rest.limit--
+		s.enough = s.rest.limit == 0
+	}
+	return !s.left && !s.enough && s.reading.moves == s.moves
+}
+
+// rows takes the rows of the rest at the moment, until the scan is left. When the moment moves, by what is read here or in the loop, the rows that
+// were not taken yet are read again: those in hand are of the former moment.
+func (s *txnScan) rows(ctx context.Context) error {
+	for s.moves = s.reading.moves; !s.left && !s.enough && !s.rest.empty(); s.moves = s.reading.moves {
+		ended, err := s.page(ctx)
 		switch {
-		case s.left || enough:
-			return nil
 		case err != nil:
 			if err = s.reading.again(ctx, err); err != nil {
 				return err
 			}
-		case s.reading.moves == s.moves:
+		case ended:
 			return nil
 		}
 	}
 	return nil
 }
 
-// first says that nothing was read before the scan's next page.
-func (s *txnScan) first() bool {
-	r := s.reading
-	return r.set.empty() && len(r.open) == 1 && !s.open.any
-}
-
-// page reads rows as long as f wants more. Nothing of it runs any more when it returns.
-func (s *txnScan) page(ctx context.Context, q *query, f func(Pair) bool) error {
+// page takes rows of the rest as long as they are of use; ended says that there are no more. Nothing of it runs any more when it returns.
+func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
-	shape := *q // f changes q
+	shape := s.rest // which take changes
 	one := &scan{keyspace: s.keyspace, id: s.route.ID, hashed: s.route.Hashed(), q: &shape, total: 1,
-		yield: func(p Pair, _ error) bool { return f(p) }}
+		yield: func(p Pair, _ error) bool { return s.take(p) }}
 	defer one.fetching.Wait()
 	defer cancel()
 	bounded, done := s.reading.client.bound(ctx)
@@ -171,15 +195,15 @@ func (s *txnScan) page(ctx context.Context, q *query, f func(Pair) bool) error {
 	var snap *snapshot
 	if err == nil {
 		// One feed asks one partition, and has its answer before anything is yielded.
-		snap, err = s.reading.snapshot(bounded, (!s.route.Hashed() || len(parts) == 1) && s.first())
+		snap, err = s.reading.snapshot(bounded, (!s.route.Hashed() || len(parts) == 1) && len(s.reading.open) == 1 && s.reading.untouched())
 	}
 	done()
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = one.read(inner, parts, snap)
 	if one.left {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
