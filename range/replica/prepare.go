@@ -323,7 +323,8 @@ func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
 func (p *preparation) response() *kvpb.Response {
 	return &kvpb.Response{Id: p.w.pending.Request.Id, Result: &kvpb.Response_Prepare{
 		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(p.ts), Values: p.values,
-			Compared: p.w.pending.Request.GetPrepare().GetReadAt() != nil}}}
+			// Whoever has laid the locks that are held may have been of a version that does not compare.
+			Compared: p.w.pending.Request.GetPrepare().GetReadAt() != nil && len(p.held) == 0}}}
 }
 
 // tooOld refuses a transaction whose outcome may have been forgotten.

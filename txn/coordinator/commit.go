@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -43,7 +44,7 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, w
 		m.commits.WithLabelValues("none").Inc()
 		return reads.At, nil
 	}
-	t.AnchorAt(writes[0].Key)
+	t.settleAnchor(writes)
 	phases := "one"
 	at, took, err := t.onePhase(ctx, writes, reads, wait)
 	if !took && err == nil {
@@ -132,6 +133,10 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		return nil, false, err
 	}
 	c := chunks[0]
+	if !slices.ContainsFunc(mutations, func(m mutation) bool { return t.anchor.same(Key{m.keyspace, m.Key}) }) {
+		// The first write was taken back when there were locks: their record, if there is one, may be elsewhere.
+		return nil, false, nil
+	}
 	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if the lock is gone.
 	read, err := t.c.readChunks(ctx, append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
 	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {

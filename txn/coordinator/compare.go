@@ -135,7 +135,7 @@ func (c *Coordinator) without(ctx context.Context, x *compared) (Reads, error) {
 	}
 	for p := range x.reads.Leaderships {
 		if rest.Leaderships[p] == nil && !x.under[p] {
-			return Reads{}, x.reads.lost() // the partition is not what it was
+			return Reads{}, errLost() // the partition is not what it was
 		}
 	}
 	return rest, nil

@@ -191,16 +191,12 @@ func (r *Reads) under(chunks []*readChunk) error {
 		}
 	}
 	if len(named) < len(r.Leaderships) {
-		return r.lost()
+		return errLost()
 	}
 	return nil
 }
 
-// lost is the error of reads under volatile locks that are gone.
-func (r *Reads) lost() error {
-	e := &Error{Kind: ErrConflict, LeaderChanged: true}
-	if len(r.Keys) > 0 {
-		e.Key = r.Keys[0]
-	}
-	return e
+// errLost is the error of reads under volatile locks that are gone.
+func errLost() error {
+	return &Error{Kind: ErrConflict, LeaderChanged: true}
 }

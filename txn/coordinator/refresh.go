@@ -51,7 +51,7 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 		}
 		err = c.sender.SendAll(ctx, maxParallel, requests, func(i int, _ *kvpb.Response, err error) error {
 			if errors.Is(err, ErrMoved) && chunks[i].set.Leadership != nil {
-				return reads.lost()
+				return errLost()
 			}
 			if errors.Is(err, ErrMoved) {
 				again := chunks[i].reads()

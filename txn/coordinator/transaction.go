@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,6 +96,14 @@ func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 func (t *Transaction) AnchorAt(k Key) {
 	if len(t.anchor.Key) == 0 {
 		t.anchor = k
+	}
+}
+
+// settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of the keys that are written: the first key that the
+// user wrote may have been taken back.
+func (t *Transaction) settleAnchor(writes []Write) {
+	if len(t.locked) == 0 && !slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
+		t.anchor = writes[0].Key
 	}
 }
 

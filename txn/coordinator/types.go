@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -15,6 +16,10 @@ import (
 type Key struct {
 	Keyspace keys.KeyspaceID
 	Key      []byte
+}
+
+func (k Key) same(other Key) bool {
+	return k.Keyspace == other.Keyspace && bytes.Equal(k.Key, other.Key)
 }
 
 // mapKey is the key as one string.
