@@ -157,7 +157,7 @@ func (s *scenario) command(d *datadriven.TestData) {
 		id, r := replica()
 		var to int
 		d.ScanArgs(s.t, "to", &to)
-		r.group.TransferLeader(keys.ReplicaID(to))
+		r.group.TransferLeader(r.group.Leadership().Term, keys.ReplicaID(to))
 		s.collect(id)
 	case "wake":
 		id, r := replica()

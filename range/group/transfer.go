@@ -11,9 +11,9 @@ import (
 // state machine, which evaluates each command on top of those before it, cannot simply go on either. A leader whose
 // transfer came to nothing (the other was down) therefore tries the next follower, until somebody else leads.
 
-// TransferLeader gives up the lease and the leadership of this term, and asks another replica to take over.
-func (g *Group) TransferLeader(to keys.ReplicaID) {
-	if !g.isLeader || to == g.config.Self {
+// TransferLeader gives up the lease and the leadership of a term, if it is the present one, and asks another replica to take over.
+func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
+	if !g.isLeader || g.term != term || to == g.config.Self {
 		return
 	}
 	g.wakeUp(false)

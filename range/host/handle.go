@@ -185,9 +185,10 @@ func (g *Group) Wake() { g.do(func(g *Group) { g.core.Wake() }) }
 // Campaign makes this replica try to lead.
 func (g *Group) Campaign() { g.do(func(g *Group) { g.core.Campaign() }) }
 
-// TransferLeader gives up the lease and asks another replica to lead. Proposals are refused until that is decided.
-func (g *Group) TransferLeader(to keys.ReplicaID) {
-	g.do(func(g *Group) { g.core.TransferLeader(to) })
+// TransferLeader gives up the lease and the leadership of a term, if that is the present one, and asks another replica to lead. What was proposed before is in the log
+// before; what comes later is refused until it is decided who leads.
+func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
+	g.do(func(g *Group) { g.core.TransferLeader(term, to) })
 }
 
 // do runs op on the shard worker.

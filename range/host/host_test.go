@@ -189,9 +189,9 @@ func TestTransferSpreadsLeaders(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)
 		c.propose(100, "a")
-		n, _ := c.awaitLeader(100)
+		n, term := c.awaitLeader(100)
 		to := n.id%3 + 1
-		n.host.Group(100).TransferLeader(keys.ReplicaID(to))
+		n.host.Group(100).TransferLeader(term, keys.ReplicaID(to))
 		c.await("the transfer", func() bool { l, _ := c.leader(100); return l != nil && l.id == to })
 		c.propose(100, "b")
 	})

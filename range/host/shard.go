@@ -238,6 +238,8 @@ func (s *shard) process(g *Group, tick bool) {
 	for _, m := range messages {
 		g.core.Step(m)
 	}
+	// INVARIANT: what was proposed before a hand-over was asked for is in the log before it: a leader's last entry closes what it has served.
+	g.propose(proposals)
 	for _, op := range ops {
 		op(g)
 		if g.isStopped() {
@@ -247,7 +249,6 @@ func (s *shard) process(g *Group, tick bool) {
 	if len(reads) > 0 {
 		g.startReads(reads)
 	}
-	g.propose(proposals)
 	if tick {
 		g.core.Tick(s.sleepAfter, g.isAway)
 		g.expireReads()

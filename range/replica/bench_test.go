@@ -51,11 +51,11 @@ func (g *instantGroup) deliver() bool {
 	return true
 }
 
-func (g *instantGroup) ReadIndex(done func(error))       { done(nil) }
-func (g *instantGroup) Lease() (uint64, bool)            { return 1, true }
-func (g *instantGroup) Leader() (keys.ReplicaID, uint64) { return 1, 1 }
-func (g *instantGroup) Wake()                            {}
-func (g *instantGroup) TransferLeader(keys.ReplicaID)    {}
+func (g *instantGroup) ReadIndex(done func(error))            { done(nil) }
+func (g *instantGroup) Lease() (uint64, bool)                 { return 1, true }
+func (g *instantGroup) Leader() (keys.ReplicaID, uint64)      { return 1, 1 }
+func (g *instantGroup) Wake()                                 {}
+func (g *instantGroup) TransferLeader(uint64, keys.ReplicaID) {}
 
 func benchReplica(b testing.TB) (*Replica, *instantGroup, func()) {
 	state, err := engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state"})

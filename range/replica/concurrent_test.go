@@ -64,8 +64,8 @@ func (g *busyGroup) Leader() (keys.ReplicaID, uint64) {
 	return 1, g.term
 }
 
-func (g *busyGroup) Wake()                         {}
-func (g *busyGroup) TransferLeader(keys.ReplicaID) {}
+func (g *busyGroup) Wake()                                 {}
+func (g *busyGroup) TransferLeader(uint64, keys.ReplicaID) {}
 
 // run applies what is committed, in random bites, and answers read indexes.
 func (g *busyGroup) run(r *Replica, leader bool, t *testing.T) {

@@ -29,8 +29,9 @@ type Group interface {
 	Leader() (keys.ReplicaID, uint64)
 	// Wake wakes the group if it sleeps.
 	Wake()
-	// TransferLeader gives up the lease and asks another replica to lead.
-	TransferLeader(to keys.ReplicaID)
+	// TransferLeader gives up the lease and the leadership of a term, if this replica leads at it, and asks another replica to lead. What was proposed before is
+	// in the log before.
+	TransferLeader(term uint64, to keys.ReplicaID)
 }
 
 // Config is what New needs. Config itself is not kept.

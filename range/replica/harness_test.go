@@ -238,7 +238,7 @@ func (m *member) Wake() {
 }
 
 // TransferLeader implements Group: it only notes what it is told. The test elects.
-func (m *member) TransferLeader(to keys.ReplicaID) {
+func (m *member) TransferLeader(_ uint64, to keys.ReplicaID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.transfers = append(m.transfers, to)

@@ -15,7 +15,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 	var end ending
 	r.mu.Lock()
 	r.mu.leadership = l
-	r.mu.serving, r.mu.barrier, r.mu.barrierDue, r.mu.successor = false, 0, false, 0
+	r.mu.serving, r.mu.barrier, r.mu.barrierDue, r.mu.successor, r.mu.handingOver = false, 0, false, 0, false
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
 	switch {
@@ -53,6 +53,9 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 // checkServingLocked opens the gate once what earlier leaders, or reigns, left in the log is applied: when an entry of
 // this leadership's term is, all of its predecessors' are.
 func (r *Replica) checkServingLocked() {
+	if r.mu.handingOver {
+		return // what it served now would not be closed
+	}
 	if planted.Active == planted.ServeBeforeOwnEntry {
 		r.mu.serving = r.mu.leadership.IsLeader && r.mu.barrier == 0
 		return
@@ -128,7 +131,7 @@ func (r *Replica) proposeBarrier() {
 		r.node.Logger.Debug("barrier not proposed", "partition", r.id, "error", err)
 	}
 	if successor != 0 {
-		r.group.TransferLeader(successor)
+		r.group.TransferLeader(term, successor)
 	}
 }
 
@@ -143,7 +146,7 @@ func (r *Replica) TransferLeader(to keys.ReplicaID) {
 		r.mu.Unlock()
 		return
 	}
-	r.mu.successor = to
+	r.mu.successor, r.mu.handingOver = to, true
 	r.raiseBarrierLocked()
 	r.mu.Unlock()
 	r.kick(true)

@@ -65,6 +65,8 @@ type Replica struct {
 		barrierDue bool
 		// successor is the replica to hand over to once the barrier is proposed; 0: none.
 		successor keys.ReplicaID
+		// handingOver: it serves nothing more as a leader of this term, which the group gives up in any case.
+		handingOver bool
 		// low is below every timestamp that this leadership gave, and at or above every one that an earlier one gave or
 		// served: what is read at or below it may have been written by another node.
 		low hlc.Timestamp
