@@ -48,6 +48,10 @@ type machine struct {
 	values     []string
 	leadership group.Leadership
 	wasLeader  []uint64
+	// staged and installs count the snapshots that were received, and whose installation began.
+	staged, installs int
+	// onInstall, when set, is called before the nth snapshot (from 1) is installed.
+	onInstall func(n int) error
 }
 
 func (m *machine) Applied() (uint64, uint64) { return m.index, m.term }
@@ -91,6 +95,13 @@ func (m *machine) state() (uint64, []string, group.Leadership) {
 	return m.index, append([]string(nil), m.values...), m.leadership
 }
 
+// snapshots returns how many snapshots were received, and how many of them began to be installed.
+func (m *machine) snapshots() (staged, installs int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.staged, m.installs
+}
+
 type machineSnapshot struct {
 	index, term uint64
 	values      []string
@@ -125,6 +136,9 @@ func (m *machine) StageSnapshot(_ context.Context, index, term uint64, r io.Read
 	for {
 		var size [4]byte
 		if _, err := io.ReadFull(r, size[:]); err == io.EOF {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.staged++
 			return s, nil
 		} else if err != nil {
 			return nil, err
@@ -138,6 +152,15 @@ func (m *machine) StageSnapshot(_ context.Context, index, term uint64, r io.Read
 }
 
 func (s *stagedMachine) Install() error {
+	s.mu.Lock()
+	s.installs++
+	n, on := s.installs, s.onInstall
+	s.mu.Unlock()
+	if on != nil {
+		if err := on(n); err != nil {
+			return err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.machine.index, s.machine.term, s.machine.values = s.index, s.term, s.values

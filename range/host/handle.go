@@ -48,10 +48,11 @@ type Group struct {
 	core  *group.Group
 	awake bool
 	steps struct {
-		installing bool
-		held       []*raftlog.Append // appends that came behind a snapshot that is being installed
-		readSeq    uint64
-		reads      []readBatch // sent to Raft, by ascending sequence
+		// installations are the snapshots that Raft accepted and that are not installed yet, oldest first. All appends since
+		// then wait with them.
+		installations []*installation
+		readSeq       uint64
+		reads         []readBatch // sent to Raft, by ascending sequence
 	}
 
 	inbox   inbox

@@ -330,12 +330,12 @@ func (s *shard) append(g *Group, m *raftpb.Message) {
 	g.work.Add(1)
 	if snap := m.GetSnapshot(); snap.GetMetadata().GetIndex() != 0 {
 		a.Snapshot.Index, a.Snapshot.Term = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetTerm()
-		g.steps.installing = true
 		g.install(a)
 		return
 	}
-	if g.steps.installing {
-		g.steps.held = append(g.steps.held, a)
+	if n := len(g.steps.installations); n > 0 {
+		newest := g.steps.installations[n-1]
+		newest.held = append(newest.held, a)
 		return
 	}
 	s.appends = append(s.appends, a)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -136,9 +137,14 @@ func (g *Group) discardStaged(messages []*peerpb.RaftMessage) {
 }
 
 // installation is a snapshot that Raft accepted, and the append that makes the log follow it.
+//
+// INVARIANT: appends get to the log in the order in which Raft gave them out. An entry behind a snapshot that is not in the log yet
+// would be acknowledged, and then be deleted with all that the snapshot replaces.
 type installation struct {
 	staged group.Staged
 	append *raftlog.Append
+	// held are the appends that came behind the snapshot, and before the next one. Of the shard worker alone.
+	held []*raftlog.Append
 }
 
 // install queues the installation behind everything that is still being applied.
@@ -149,8 +155,10 @@ func (g *Group) install(a *raftlog.Append) {
 		g.fail(fmt.Errorf("raft accepted a snapshot of index %d that was never received", a.Snapshot.Index))
 		return
 	}
+	in := &installation{staged: staged, append: a}
+	g.steps.installations = append(g.steps.installations, in)
 	g.work.Add(1)
-	g.enqueueTask(task{install: &installation{staged, a}})
+	g.enqueueTask(task{install: in})
 }
 
 // runInstall runs on an apply worker. The state is durable before the log lets go of what came before it: after a crash
@@ -171,11 +179,20 @@ func (g *Group) runInstall(in *installation) {
 	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index", a.Snapshot.Index)
 	g.replacing.Add(1)
 	g.setApplied(a.Snapshot.Index, a.Snapshot.Term)
-	if !g.do(func(g *Group) {
-		g.shard.appends = append(g.shard.appends, a)
-		g.shard.appends = append(g.shard.appends, g.steps.held...)
-		g.steps.held, g.steps.installing = nil, false
-	}) {
+	if !g.do(func(g *Group) { g.installed(in) }) {
 		g.work.Done()
 	}
+}
+
+// installed lets the log follow the oldest snapshot, and have what came behind that, up to the next one. It runs on the shard worker.
+// Snapshots are installed in the order in which they were accepted; where one could not be, the group has stopped before it
+// comes to the next.
+func (g *Group) installed(in *installation) {
+	if len(g.steps.installations) == 0 || g.steps.installations[0] != in {
+		g.fail(fmt.Errorf("the snapshot of index %d was installed out of its turn", in.append.Snapshot.Index))
+		return
+	}
+	g.steps.installations = slices.Delete(g.steps.installations, 0, 1)
+	g.shard.appends = append(g.shard.appends, in.append)
+	g.shard.appends = append(g.shard.appends, in.held...)
 }

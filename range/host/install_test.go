@@ -1,0 +1,120 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// laggard is a cluster with one group, a follower of which needs a snapshot.
+type laggard struct {
+	*cluster
+	leader, away, third *node
+	term                uint64
+}
+
+// newLaggard makes the log of group 100 begin behind what one follower has. That one is not running.
+func newLaggard(c *cluster) *laggard {
+	c.create(100)
+	c.propose(100, "a")
+	leader, term := c.awaitLeader(100)
+	l := &laggard{cluster: c, leader: leader, term: term, away: c.hosts[leader.id%3+1]}
+	l.third = c.hosts[l.away.id%3+1]
+	c.crash(l.away.id)
+	l.load()
+	return l
+}
+
+func (l *laggard) propose(value string) {
+	l.t.Helper()
+	if err := l.leader.host.Group(100).Propose(l.term, []byte(value)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// load proposes so much that the log is truncated behind all that was there before.
+func (l *laggard) load() {
+	l.t.Helper()
+	g := l.leader.host.Group(100)
+	_, before, _ := g.storage.Extent()
+	big := strings.Repeat("x", 1000)
+	for i := range 200 {
+		l.propose(fmt.Sprint(i, big))
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.await("the log to be truncated", func() bool { first, _, _ := g.storage.Extent(); return first > before+1 })
+}
+
+// installing starts the follower and waits until it installs its first snapshot.
+func (l *laggard) installing(onInstall func(n int) error) *Group {
+	l.t.Helper()
+	m := l.away.machines[100]
+	m.onInstall = onInstall
+	l.start(l.away.id)
+	l.await("the first installation", func() bool { _, n := m.snapshots(); return n == 1 })
+	return l.away.host.Group(100)
+}
+
+func (l *laggard) applied(n *node, value string) bool {
+	_, values, _ := n.machines[100].state()
+	return slices.Contains(values, value)
+}
+
+// While a follower installs a snapshot, it accepts another one, and entries behind that. They are not in its log, and must not be
+// acknowledged, before the second one is installed too: a log that is replaced then would lose them.
+func TestSecondSnapshotWhileTheFirstIsInstalled(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		gates := []chan struct{}{make(chan struct{}), make(chan struct{})}
+		m := l.away.machines[100]
+		g := l.installing(func(n int) error {
+			if n <= len(gates) {
+				<-gates[n-1]
+			}
+			return nil
+		})
+		// The second one covers all that is committed: an append that begins before that is not taken.
+		c.net.isolate(l.away.id, true)
+		l.load()
+		c.net.isolate(l.away.id, false)
+		l.await("a second snapshot", func() bool { n, _ := m.snapshots(); return n == 2 })
+		c.net.isolate(l.third.id, true)
+		l.propose("acknowledged") // if it is, then by the follower that installs
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if l.applied(l.leader, "acknowledged") {
+			t.Error("an entry was acknowledged while the first of two snapshots before it is being installed")
+		}
+		close(gates[0])
+		l.await("the second installation", func() bool { _, n := m.snapshots(); return n == 2 })
+		time.Sleep(300 * time.Millisecond) // the leader is told of the first one
+		synctest.Wait()
+		if l.applied(l.leader, "acknowledged") {
+			t.Error("an entry was acknowledged while the second of two snapshots before it is being installed")
+		}
+		close(gates[1])
+		l.await("the entry to be applied", func() bool { return l.applied(l.leader, "acknowledged") })
+		if err := g.Failed(); err != nil {
+			t.Fatal(err)
+		}
+		// The follower alone has it but for the leader, which is lost.
+		c.crash(l.leader.id)
+		c.crash(l.away.id)
+		c.start(l.away.id)
+		c.net.isolate(l.third.id, false)
+		c.await("the next leader", func() bool {
+			l.away.host.Group(100).Wake()
+			n, _ := c.leader(100)
+			return n != nil
+		})
+		c.propose(100, "next")
+		for _, n := range []*node{l.away, l.third} {
+			if !l.applied(n, "acknowledged") {
+				t.Errorf("host %d lost an acknowledged entry", n.id)
+			}
+		}
+	})
+}
