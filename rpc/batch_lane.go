@@ -92,7 +92,7 @@ func (l *laneSource) Context() context.Context { return l.ctx }
 func (l *laneSource) RecvMsg(m any) error {
 	message, err := nextMessage(l.reader)
 	if err == nil {
-		if err = unmarshalRequests(message, m.(*kvpb.BatchRequest)); err == nil {
+		if err = unmarshalOwned(message, m.(*kvpb.BatchRequest)); err == nil {
 			return nil
 		}
 	}

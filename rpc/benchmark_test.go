@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -111,6 +113,29 @@ func BenchmarkPeer(b *testing.B) {
 			}
 			group.Wait()
 			report(b, start, cpu)
+		})
+	}
+}
+
+// BenchmarkDecode measures what a server does with the bytes of a message: of a small get, and of a large transaction.
+func BenchmarkDecode(b *testing.B) {
+	large := &kvpb.PrepareRequest{}
+	for range 20_000 {
+		large.Mutations = append(large.Mutations, &kvpb.Mutation{Key: []byte("0123456789"), Value: make([]byte, 100)})
+	}
+	for name, r := range map[string]*kvpb.Request{"get": get("0123456789"), "transaction": {Command: &kvpb.Request_Prepare{Prepare: large}}} {
+		b.Run(name, func(b *testing.B) {
+			message, err := proto.Marshal(&kvpb.BatchRequest{Requests: []*kvpb.Request{r}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			data := mem.BufferSlice{mem.SliceBuffer(message)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := (Codec{}).Unmarshal(data, new(kvpb.BatchRequest)); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

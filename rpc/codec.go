@@ -28,6 +28,7 @@ var _ encoding.CodecV2 = Codec{}
 func (Codec) Name() string { return "proto" }
 
 type generatedMessage interface {
+	proto.Message
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 	UnmarshalVT([]byte) error
@@ -64,16 +65,19 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
 	case *kvpb.BatchRequest:
-		return unmarshalRequests(ownedCopy(data), m)
+		return unmarshalOwned(ownedCopy(data), m)
 	case *kvpb.BatchResponse:
 		return m.UnmarshalVTUnsafe(ownedCopy(data))
 	case *peerpb.MessageBatch:
 		return unmarshalOwned(ownedCopy(data), m)
 	case *peerpb.SnapshotChunk:
-		return m.UnmarshalVTUnsafe(ownedCopy(data))
+		return unmarshalOwned(ownedCopy(data), m)
 	case generatedMessage:
 		b := data.MaterializeToBuffer(buffers)
 		defer b.Free()
+		if err := checkParts(b.ReadOnlyData(), m); err != nil {
+			return err
+		}
 		return m.UnmarshalVT(b.ReadOnlyData())
 	case proto.Message:
 		b := data.MaterializeToBuffer(buffers)
@@ -83,17 +87,15 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return fmt.Errorf("unmarshal %T: not a protobuf message", v)
 }
 
-// unmarshalRequests decodes a batch from bytes that it may alias.
-func unmarshalRequests(b []byte, m *kvpb.BatchRequest) error {
-	if err := checkParts(b, maxRequestParts, 3); err != nil {
-		return err
-	}
-	return m.UnmarshalVTUnsafe(b)
+// aliasing is a message that can be decoded without copying.
+type aliasing interface {
+	proto.Message
+	UnmarshalVTUnsafe([]byte) error
 }
 
-// unmarshalOwned decodes a batch from bytes that it may alias.
-func unmarshalOwned(b []byte, m *peerpb.MessageBatch) error {
-	if err := checkParts(b, maxMessageParts, 2); err != nil {
+// unmarshalOwned decodes what a server is sent from bytes that the message may alias.
+func unmarshalOwned(b []byte, m aliasing) error {
+	if err := checkParts(b, m); err != nil {
 		return err
 	}
 	return m.UnmarshalVTUnsafe(b)

@@ -4,56 +4,131 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // An empty sub-message takes two bytes on the wire and a hundred in memory, so a message that is within its limit of bytes may
 // decode to gigabytes. Large messages are therefore counted before they are decoded. Small ones cannot grow far, and
 // need not pay for it.
+//
+// What is counted follows the descriptors: all sub-messages and all elements of lists, at any depth, of everything that a server can be
+// sent. Bytes of the user's content are never looked into, whatever they look like.
 const (
 	// countedFrom is the size from which a message is counted: 1 MiB grows to some 80 MiB at worst.
 	countedFrom = 1 << 20
-	// maxRequestParts is the limit for requests together with their operations and keys: more than twice the largest transaction.
+	// maxRequestParts is the limit for requests together with their operations, keys and spans. The largest transaction has 100,000 writes, and
+	// as many reads.
 	maxRequestParts = 1 << 18
-	// maxMessageParts is the limit for Raft messages together with their entries.
+	// maxMessageParts is the limit for Raft messages together with their entries, and for all others.
 	maxMessageParts = 1 << 20
 )
 
-// checkParts refuses an encoded message with more than limit sub-messages, strings and byte fields in its first `depth` levels.
-// The levels above the last must not have byte fields of the user's content, which may look like anything.
-func checkParts(b []byte, limit, depth int) error {
+// shape says what is counted of messages of one type.
+type shape struct {
+	// fields are the shapes of the sub-messages and of the elements of lists, by field number; nil for what is not counted. Empty if the
+	// message, or element, has no parts of its own.
+	fields []*shape
+}
+
+// shapes are those of what servers are sent: of the inputs of all methods.
+var shapes = func() map[protoreflect.FullName]*shape {
+	known := make(map[protoreflect.FullName]*shape)
+	inputs := make(map[protoreflect.FullName]*shape)
+	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto, peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				input := methods.Get(j).Input()
+				inputs[input.FullName()] = shapeOf(input, known)
+			}
+		}
+	}
+	return inputs
+}()
+
+// shapeOf makes the shape of a type; known are those that were made before.
+func shapeOf(message protoreflect.MessageDescriptor, known map[protoreflect.FullName]*shape) *shape {
+	if s := known[message.FullName()]; s != nil {
+		return s
+	}
+	s := new(shape)
+	known[message.FullName()] = s
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i)
+		var part *shape
+		switch {
+		case field.Message() != nil:
+			part = shapeOf(field.Message(), known)
+		case field.Cardinality() == protoreflect.Repeated:
+			part = new(shape)
+		default:
+			continue
+		}
+		if missing := int(field.Number()) + 1 - len(s.fields); missing > 0 {
+			s.fields = append(s.fields, make([]*shape, missing)...)
+		}
+		s.fields[field.Number()] = part
+	}
+	return s
+}
+
+// checkParts refuses the encoding of a message that has too many parts. What is small, or not for servers, passes.
+func checkParts(b []byte, m proto.Message) error {
 	if len(b) < countedFrom {
 		return nil
 	}
-	if countParts(b, limit, depth) > limit {
-		return fmt.Errorf("the message has more than %d parts", limit)
+	s := shapes[m.ProtoReflect().Descriptor().FullName()]
+	if s == nil {
+		return nil
 	}
-	return nil
+	limit := maxMessageParts
+	if _, ok := m.(*kvpb.BatchRequest); ok {
+		limit = maxRequestParts
+	}
+	count, err := s.count(b, limit)
+	if err == nil && count > limit {
+		err = fmt.Errorf("the message has more than %d parts", limit)
+	}
+	return err
 }
 
-// countParts counts up to a little more than limit. Where the bytes are no valid encoding it stops: decoding will say so.
-func countParts(b []byte, limit, depth int) (count int) {
+// count counts the parts of an encoded message, up to a little more than limit. What is no valid encoding is refused: decoding takes some of
+// it for valid (field numbers beyond 32 bits, for one), and would go on where counting could not.
+func (s *shape) count(b []byte, limit int) (count int, err error) {
 	for len(b) > 0 && count <= limit {
-		_, kind, n := protowire.ConsumeTag(b)
+		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return count
+			return count, fmt.Errorf("the message is not valid: %w", protowire.ParseError(n))
 		}
 		b = b[n:]
 		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(1, kind, b); n < 0 {
-				return count
+			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+				return count, fmt.Errorf("the message is not valid: %w", protowire.ParseError(n))
 			}
 			b = b[n:]
 			continue
 		}
-		part, n := protowire.ConsumeBytes(b)
+		content, n := protowire.ConsumeBytes(b)
 		if n < 0 {
-			return count
+			return count, fmt.Errorf("the message is not valid: %w", protowire.ParseError(n))
 		}
 		b = b[n:]
+		if int64(number) >= int64(len(s.fields)) || s.fields[number] == nil {
+			continue
+		}
 		count++
-		if depth > 1 {
-			count += countParts(part, limit-count, depth-1)
+		if part := s.fields[number]; len(part.fields) > 0 {
+			inside, err := part.count(content, limit-count)
+			count += inside
+			if err != nil {
+				return count, err
+			}
 		}
 	}
-	return count
+	return count, nil
 }

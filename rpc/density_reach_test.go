@@ -1,0 +1,141 @@
+package rpc
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// reach calls visit for every sub-message and list that a message of a type can hold, with the fields that lead there.
+func reach(t *testing.T, message protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func(path []protoreflect.FieldDescriptor)) {
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i)
+		if field.Message() == nil && !field.IsList() {
+			continue
+		}
+		if slices.Contains(path, field) {
+			continue
+		}
+		to := append(slices.Clone(path), field)
+		visit(to)
+		if field.Message() != nil {
+			reach(t, field.Message(), to, visit)
+		}
+	}
+}
+
+// Whatever of a server's messages can be repeated is counted, at any depth: a field that is added later cannot be forgotten.
+func TestDensityReachesEverything(t *testing.T) {
+	seen, visited := 0, make(map[protoreflect.FullName]bool)
+	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto, peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				input := methods.Get(j).Input()
+				if visited[input.FullName()] {
+					continue
+				}
+				visited[input.FullName()] = true
+				kind, err := protoregistry.GlobalTypes.FindMessageByName(input.FullName())
+				if err != nil {
+					t.Fatal(err)
+				}
+				reach(t, input, nil, func(path []protoreflect.FieldDescriptor) {
+					seen++
+					last := path[len(path)-1]
+					if last.IsPacked() {
+						t.Errorf("%s is a list of numbers in one field, which counting does not look into", last.FullName())
+						return
+					}
+					element := protowire.AppendBytes(protowire.AppendTag(nil, last.Number(), protowire.BytesType), nil)
+					b := bytes.Repeat(element, maxMessageParts+1)
+					for _, outer := range slices.Backward(path[:len(path)-1]) {
+						b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
+					}
+					if err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, kind.New().Interface()); !contains(err, "parts") {
+						var names []string
+						for _, field := range path {
+							names = append(names, string(field.Name()))
+						}
+						t.Errorf("%s.%s: %d of them in %d bytes: %v", input.Name(), strings.Join(names, "."), maxMessageParts+1, len(b), err)
+					}
+				})
+			}
+		}
+	}
+	if seen < 50 {
+		t.Fatalf("looked at %d fields only", seen)
+	}
+}
+
+// What is refused is refused before it is decoded, also if what it begins with is taken for valid by the decoder alone.
+func TestDensityCannotBeDodged(t *testing.T) {
+	inside := func(field protowire.Number, b []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), b)
+	}
+	spans := inside(2, inside(28, inside(2, bytes.Repeat([]byte{3<<3 | 2, 0x00}, 4<<20))))
+	group := func(begin, end protowire.Number) []byte {
+		return protowire.AppendTag(protowire.AppendTag(nil, begin, protowire.StartGroupType), end, protowire.EndGroupType)
+	}
+	for name, before := range map[string][]byte{
+		"nothing":                nil,
+		"a known field":          inside(1, nil),
+		"an unknown field":       inside(99, []byte("x")),
+		"a number":               protowire.AppendVarint(protowire.AppendTag(nil, 98, protowire.VarintType), 7),
+		"a group":                group(97, 97),
+		"a group of two numbers": group(97, 96),
+		"a field beyond 32 bits": protowire.AppendVarint(protowire.AppendVarint(nil, (1<<32+99)<<3), 7),
+		"a number of 70 bits":    append(protowire.AppendTag(nil, 95, protowire.VarintType), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
+	} {
+		b := append(bytes.Clone(before), spans...)
+		if err := unmarshalOwned(b, new(kvpb.BatchRequest)); err == nil {
+			t.Errorf("after %s: %d spans in %d bytes were decoded", name, 4<<20, len(b))
+		}
+	}
+}
+
+// The largest transactions that servers take are not too many parts.
+func TestDensityLetsTransactionsPass(t *testing.T) {
+	const most = 100_000
+	keys, spans := make([][]byte, most), make([]*kvpb.KeySpan, most)
+	mutations, participants := make([]*kvpb.Mutation, most), make([]*kvpb.Participant, most)
+	for i := range most {
+		keys[i], spans[i] = []byte("0123456789"), &kvpb.KeySpan{Start: []byte("begin"), End: []byte("end")}
+		mutations[i], participants[i] = &kvpb.Mutation{Key: keys[i], Value: []byte("value")}, &kvpb.Participant{Key: keys[i]}
+	}
+	resolutions := make([]*kvpb.Resolution, 10_000)
+	for i := range resolutions {
+		resolutions[i] = &kvpb.Resolution{Transaction: make([]byte, 100), Status: &kvpb.TransactionStatus{State: 1, Timestamp: &kvpb.Timestamp{Wall: 1}}}
+	}
+	identity := &kvpb.Transaction{Id: make([]byte, 16), Begun: &kvpb.Timestamp{Wall: 1}, Anchor: keys[0], Started: &kvpb.Timestamp{Wall: 1}}
+	for name, r := range map[string]*kvpb.Request{
+		"prepare": {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: identity, Mutations: mutations,
+			OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: &kvpb.Timestamp{Wall: 1}, Keys: keys[:most/2], Spans: spans[:most/2]}}}}},
+		"refresh of keys":  {Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Reads: &kvpb.ReadSet{Keys: keys}}}},
+		"refresh of spans": {Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Reads: &kvpb.ReadSet{Spans: spans}}}},
+		"end":              {Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{Transaction: identity, Participants: participants}}},
+		"resolve":          {Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: resolutions}}},
+	} {
+		b, err := proto.Marshal(&kvpb.BatchRequest{Requests: []*kvpb.Request{r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) < countedFrom {
+			t.Errorf("%s is of %d bytes and not counted", name, len(b))
+		}
+		if err := unmarshalOwned(b, new(kvpb.BatchRequest)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
