@@ -16,7 +16,7 @@ import (
 const (
 	// endPause comes before a decision is asked for again, when it is not known what became of it.
 	endPause = 100 * time.Millisecond
-	// maxLead is how far into the future a transaction is moved that readers push again and again.
+	// maxLead is how far into the future at most a transaction is moved that readers push again and again.
 	maxLead = 50 * time.Millisecond
 )
 
@@ -239,9 +239,19 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 		at = bound.Next()
 		if d.pushed > 1 {
 			// There are always readers. Let it happen a little later, so that they read below it.
-			at = at.Add(min(maxLead, time.Millisecond<<min(d.pushed, 10)))
+			at = at.Add(t.c.lead(d.pushed))
 		}
 	}
+}
+
+// lead is how far above the latest reader a transaction is moved that was pushed so often: not further than clocks of the cluster may be apart.
+// A reader's clock may be ahead by that already, and what is more than twice as far in the future no server takes.
+func (c *Coordinator) lead(pushed int) time.Duration {
+	d := min(maxLead, time.Millisecond<<min(pushed, 10))
+	if bound := c.sender.MaxClockOffset(); bound > 0 {
+		d = min(d, bound)
+	}
+	return d
 }
 
 // ask asks for the decision until there is one. If the transaction can only commit above a timestamp, bound is that.

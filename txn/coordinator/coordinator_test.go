@@ -205,6 +205,59 @@ func TestPushedTransactionsRefresh(t *testing.T) {
 	})
 }
 
+// A transaction that readers push again and again is moved into the future, but not to where no server's clock can be.
+func TestAPushedTransactionStaysWithinTheClocksBound(t *testing.T) {
+	for _, reads := range []Reads{{}, {Keys: []Key{k2("a7")}}} {
+		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+			const pushes = 12
+			s.longest, s.maxOffset = 2*time.Millisecond, time.Millisecond
+			x := begin(t, ctx, c)
+			reads.At = s.now()
+			// Readers whose clock is ahead by the bound.
+			s.pushes, s.pushAhead = pushes, s.maxOffset
+			_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads, false)
+			if err != nil || s.pushes > pushes-3 || s.tooEarly != 0 {
+				t.Errorf("%d keys were read: %v; %d of %d pushes are left, %d requests were too early", len(reads.Keys), err, s.pushes, pushes, s.tooEarly)
+			}
+		})
+	}
+}
+
+// A server whose clock is too far behind for a refresh catches up.
+func TestARefreshWaitsForTheClock(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
+		s.maxOffset = time.Millisecond
+		x := begin(t, ctx, c)
+		locked, err := x.Lock(ctx, hlc.Timestamp{}, true, k2("a9"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// One of two partitions is of leaders who keep the lock in memory, which the repetition has to name as well.
+		reads := Reads{At: locked[0].At, Keys: []Key{k1("y"), k2("a9")}, Leaderships: map[keys.PartitionID]*kvpb.Leadership{22: {Partition: 22, Term: 1}}}
+		s.pushes, s.pushAhead = 1, 50*time.Millisecond
+		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads, false); err != nil {
+			t.Fatal(err)
+		}
+		if s.tooEarly == 0 {
+			t.Error("no refresh was too early")
+		}
+		for _, r := range s.refreshed {
+			if under := r.Reads.Leadership.GetPartition(); (under == 22) != (string(r.Reads.Keys[0]) == "a9") {
+				t.Errorf("%s was refreshed under the leadership of partition %d", r.Reads.Keys, under)
+			}
+		}
+
+		// If it does not, the transaction ends with its context, and says why.
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		err = c.Refresh(bounded, nil, hlc.Timestamp{}, Reads{At: s.now(), Keys: []Key{k1("y")}}, s.now().Add(time.Hour))
+		var r *route.Error
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &r) || r.Code != kvpb.ErrorCode_TIMESTAMP_IN_FUTURE {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		x := begin(t, ctx, c)

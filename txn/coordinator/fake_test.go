@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -50,8 +52,17 @@ type fake struct {
 	counts map[string]int
 	// hide, if set, says why a key cannot be located just now. It is called with mu held.
 	hide func(Key) error
+	// maxOffset is how far the servers' clocks may be apart; zero lets them take any timestamp. tooEarly are the refreshes and commits that they
+	// have refused because of it.
+	maxOffset time.Duration
+	tooEarly  int
+	// Before each of the next pushes commits a reader reads, whose clock is ahead by pushAhead.
+	pushes    int
+	pushAhead time.Duration
 	// earlier: it knows nothing of keys that are to be compared as they are locked.
 	earlier bool
+	// refreshed are all refreshes that were asked for.
+	refreshed []*kvpb.RefreshRequest
 	// participants are those of the latest commit.
 	participants []*kvpb.Participant
 	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the others the most there were.
@@ -167,6 +178,17 @@ func (f *fake) Overlapping(_ context.Context, s Span) (out []Place, _ error) {
 }
 
 func (f *fake) Now(context.Context) (now, age hlc.Timestamp, err error) { return f.now(), f.now(), nil }
+
+func (f *fake) MaxClockOffset() time.Duration { return f.maxOffset }
+
+// aheadLocked says that a timestamp is further ahead than a clock of the cluster can be.
+func (f *fake) aheadLocked(t hlc.Timestamp) bool {
+	if f.maxOffset == 0 || t.Wall-f.now().Wall <= int64(2*f.maxOffset) {
+		return false
+	}
+	f.tooEarly++
+	return true
+}
 
 func (f *fake) now() hlc.Timestamp { return hlc.FromTime(time.Now()) }
 
@@ -523,7 +545,11 @@ func (f *fake) changedLocked(place Place, reads *kvpb.ReadSet, from, to hlc.Time
 }
 
 func (f *fake) refreshLocked(place Place, c *kvpb.RefreshRequest) (*kvpb.Response, error, bool) {
+	f.refreshed = append(f.refreshed, proto.Clone(c).(*kvpb.RefreshRequest))
 	to := rpc.FromTimestamp(c.To)
+	if f.aheadLocked(to) {
+		return nil, refuse(kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, "", nil, hlc.Timestamp{}), false
+	}
 	for k, l := range f.locks {
 		if !bytes.Equal(l.txn.Id, c.Transaction) && f.coversLocked(place, c.Reads, k) && l.prepared.LessEq(to) && !f.settledLocked(k, l, nil, to) {
 			return nil, nil, true
@@ -539,6 +565,13 @@ func (f *fake) refreshLocked(place Place, c *kvpb.RefreshRequest) (*kvpb.Respons
 func (f *fake) endLocked(c *kvpb.EndTransactionRequest) (*kvpb.Response, error) {
 	r := f.recordLocked(c.Transaction.Id)
 	at := rpc.FromTimestamp(c.CommitTimestamp)
+	if c.Commit && f.aheadLocked(at) {
+		return nil, refuse(kvpb.ErrorCode_CLOCK_SKEW, "", nil, hlc.Timestamp{})
+	}
+	if c.Commit && f.pushes > 0 {
+		f.pushes--
+		r.status.Timestamp = rpc.ToTimestamp(hlc.Max(rpc.FromTimestamp(r.status.Timestamp), f.now().Add(f.pushAhead)))
+	}
 	switch {
 	case r.status.State == kvpb.TransactionState_ABORTED && c.Commit:
 		return nil, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Conflict: &kvpb.Conflict{Reason: r.status.Reason}}

@@ -124,15 +124,20 @@ func (r *readChunk) fits(p Place) bool {
 	return true
 }
 
-// reads is what was read here, in the form that can be grouped anew.
-func (r *readChunk) reads() (out Reads) {
-	for _, k := range r.set.Keys {
-		out.Keys = append(out.Keys, Key{r.place.Keyspace, k})
+// add takes in what a chunk was to refresh, to be grouped anew.
+func (r *Reads) add(c *readChunk) {
+	for _, k := range c.set.Keys {
+		r.Keys = append(r.Keys, Key{c.place.Keyspace, k})
 	}
-	for _, s := range r.set.Spans {
-		out.Spans = append(out.Spans, Span{r.place.Keyspace, r.place.Hash, keys.Span{Start: s.Start, End: s.End}})
+	for _, s := range c.set.Spans {
+		r.Spans = append(r.Spans, Span{c.place.Keyspace, c.place.Hash, keys.Span{Start: s.Start, End: s.End}})
 	}
-	return out
+	if c.set.Leadership != nil {
+		if r.Leaderships == nil {
+			r.Leaderships = make(map[keys.PartitionID]*kvpb.Leadership)
+		}
+		r.Leaderships[c.place.Partition] = c.set.Leadership
+	}
 }
 
 // readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped to it.

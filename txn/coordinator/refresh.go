@@ -3,15 +3,23 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/planted"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
+const (
+	// Before a refresh to a moment that is too far ahead of a server's clock is repeated, comes earlyPause, doubled every time up to maxEarlyPause.
+	earlyPause    = time.Millisecond
+	maxEarlyPause = 50 * time.Millisecond
+)
+
 // Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it is not. id and begun are those of the
-// transaction that has read; both unset for a snapshot.
+// transaction that has read; both unset for a snapshot. A server whose clock is too far behind `to` is asked again until ctx ends.
 func (c *Coordinator) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
 	err := c.refresh(ctx, id, begun, reads, to)
 	outcome := "unchanged"
@@ -30,7 +38,7 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 	if planted.Active == planted.RefreshSkipped {
 		return nil
 	}
-	for !rest.empty() {
+	for pause := earlyPause; !rest.empty(); {
 		chunks, err := c.readChunks(ctx, rest.Keys, rest.Spans)
 		if err == nil {
 			err = rest.under(chunks)
@@ -49,17 +57,30 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 				}}},
 			}
 		}
+		var early *route.Error
 		err = c.sender.SendAll(ctx, maxParallel, requests, func(i int, _ *kvpb.Response, err error) error {
+			if r, answered := codeOf(err); answered && r.Code == kvpb.ErrorCode_TIMESTAMP_IN_FUTURE {
+				early = r
+				rest.add(chunks[i])
+				return nil
+			}
 			if errors.Is(err, ErrMoved) && chunks[i].set.Leadership != nil {
 				return errLost()
 			}
 			if errors.Is(err, ErrMoved) {
-				again := chunks[i].reads()
-				rest.Keys, rest.Spans = append(rest.Keys, again.Keys...), append(rest.Spans, again.Spans...)
+				rest.add(chunks[i])
 				return nil
 			}
 			return classify(chunks[i].place.Keyspace, err)
 		})
+		if err == nil && early != nil {
+			if err = c.pause(ctx, pause); err != nil {
+				ended := *early
+				ended.Cause = err
+				err = &ended
+			}
+			pause = min(2*pause, maxEarlyPause)
+		}
 		if err != nil {
 			return err
 		}

@@ -114,4 +114,6 @@ type Sender interface {
 	// Now is the cluster's time as far as is known, at or above everything that this client has seen. age is an estimate that is closer, and
 	// may be below: by it transactions of several clients are compared.
 	Now(ctx context.Context) (now, age hlc.Timestamp, err error)
+	// MaxClockOffset is how far the clocks of the cluster may be apart; zero if that is not known.
+	MaxClockOffset() time.Duration
 }
