@@ -24,6 +24,8 @@ type taskQueue struct {
 	mu      sync.Mutex
 	tasks   []task
 	running bool
+	// broken: a task failed, and none must run after it. Of the worker that runs the tasks.
+	broken bool
 }
 
 // enqueueTask appends a task; the caller has counted it in g.work.
@@ -141,10 +143,13 @@ func (g *Group) dropTasks() {
 func (g *Group) runTask(t *task, scratch []group.Entry) []group.Entry {
 	defer func() {
 		if p := recover(); p != nil {
-			g.failFrom(panicked("applying", p))
+			g.failTask(panicked("applying", p))
 		}
 	}()
-	if g.Failed() != nil && t.install == nil {
+	if g.tasks.broken || g.Failed() != nil {
+		if t.install != nil {
+			t.install.staged.Discard()
+		}
 		return scratch
 	}
 	switch {
@@ -156,6 +161,13 @@ func (g *Group) runTask(t *task, scratch []group.Entry) []group.Entry {
 		t.run()
 	}
 	return scratch
+}
+
+// failTask marks the group failed on the apply worker: what is queued behind the failed task is not run, even before the shard worker
+// hears of it.
+func (g *Group) failTask(err error) {
+	g.tasks.broken = true
+	g.failFrom(err)
 }
 
 // applyEntries applies what one MsgStorageApply carries and answers it.
@@ -170,7 +182,7 @@ func (g *Group) applyEntries(m *raftpb.Message, scratch []group.Entry) []group.E
 	}
 	start := time.Now()
 	if err := g.machine.Apply(scratch); err != nil {
-		g.failFrom(fmt.Errorf("applying entries %d to %d: %w", scratch[0].Index, scratch[len(scratch)-1].Index, err))
+		g.failTask(fmt.Errorf("applying entries %d to %d: %w", scratch[0].Index, scratch[len(scratch)-1].Index, err))
 		clear(scratch)
 		return scratch
 	}

@@ -58,8 +58,11 @@ type Group struct {
 	inbox   inbox
 	tasks   taskQueue
 	waiting readWaiters
-	// work counts appends and tasks in flight.
+	// work counts appends and tasks in flight. An append that waits for an installation is given back by whoever ends that: installed
+	// submits it, shutDown drops it.
 	work sync.WaitGroup
+	// stopped is closed at the end of shutDown.
+	stopped chan struct{}
 }
 
 type proposal struct {
@@ -213,21 +216,15 @@ func (g *Group) Followers(report func(map[keys.ReplicaID]group.Progress)) {
 	}
 }
 
-// stopAndWait lets nothing more in and waits for what is in flight.
+// stopAndWait lets nothing more in and waits for what is in flight. Its op may be dropped by a failure that stops the group before it.
 func (g *Group) stopAndWait() {
-	stopped := make(chan struct{})
-	if !g.do(func(g *Group) {
-		g.shutDown()
-		close(stopped)
-	}) {
-		g.work.Wait()
-		return
-	}
-	<-stopped
+	g.do((*Group).shutDown)
+	<-g.stopped
 	g.work.Wait()
 }
 
-// shutDown empties the inbox for good. It runs on the shard worker, or after that has stopped.
+// shutDown empties the inbox for good, and gives back the appends that wait for an installation: nobody submits them any more. It
+// runs on the shard worker, or after that has stopped; nothing is added to the group's work after it.
 func (g *Group) shutDown() {
 	g.inbox.mu.Lock()
 	already := g.inbox.stopped
@@ -238,9 +235,14 @@ func (g *Group) shutDown() {
 	if already {
 		return
 	}
+	defer close(g.stopped)
 	if staged != nil {
 		staged.Discard()
 	}
+	for _, in := range g.steps.installations {
+		g.work.Add(-1 - len(in.held))
+	}
+	g.steps.installations = nil
 	for _, done := range reads {
 		done(ErrStopped)
 	}

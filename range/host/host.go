@@ -293,7 +293,7 @@ type GroupConfig struct {
 // Open opens a group whose identity Log().Create has written. It starts asleep.
 func (h *Host) Open(c GroupConfig) (*Group, error) {
 	id := c.Identity.Group
-	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity, hosts: c.Hosts}
+	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity, hosts: c.Hosts, stopped: make(chan struct{})}
 	g.restarted = !c.New && len(c.Identity.Voters) > 1
 	for _, v := range c.Identity.Voters {
 		if c.Hosts[v] == 0 {

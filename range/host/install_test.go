@@ -1,9 +1,11 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,5 +118,91 @@ func TestSecondSnapshotWhileTheFirstIsInstalled(t *testing.T) {
 				t.Errorf("host %d lost an acknowledged entry", n.id)
 			}
 		}
+	})
+}
+
+// removed removes the group of the follower; it fails the test if that does not end.
+func (l *laggard) removed(g *Group, meanwhile func()) {
+	l.t.Helper()
+	var done atomic.Bool
+	go func() {
+		l.away.host.Remove(g)
+		done.Store(true)
+	}()
+	synctest.Wait()
+	meanwhile()
+	l.await("Remove to return", done.Load)
+	if n := len(g.steps.installations); n != 0 {
+		l.t.Errorf("%d installations are left", n)
+	}
+}
+
+// A replica can be removed at any moment of an installation, with appends that wait for it: nothing of it is in flight afterwards, and
+// whoever waits for that does not wait for ever.
+func TestRemoveWhileASnapshotIsInstalled(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		gate := make(chan struct{})
+		g := l.installing(func(int) error { <-gate; return nil })
+		l.awaitHeld(g)
+		l.removed(g, func() { close(gate) })
+	})
+}
+
+// awaitHeld waits for appends that wait for an installation.
+func (l *laggard) awaitHeld(g *Group) {
+	l.t.Helper()
+	l.propose("held")
+	var held atomic.Int64
+	l.await("appends behind the snapshot", func() bool {
+		g.do(func(g *Group) {
+			n := 0
+			for _, in := range g.steps.installations {
+				n += len(in.held)
+			}
+			held.Store(int64(n))
+		})
+		synctest.Wait()
+		return held.Load() > 0
+	})
+}
+
+func TestRemoveAfterASnapshotCouldNotBeInstalled(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("no space") },
+		"panic": func() error { panic("no space") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, c *cluster) {
+				l := newLaggard(c)
+				gate := make(chan struct{})
+				m := l.away.machines[100]
+				g := l.installing(func(int) error { <-gate; return fail() })
+				l.load()
+				l.await("a second snapshot", func() bool { n, _ := m.snapshots(); return n == 2 })
+				l.awaitHeld(g)
+				close(gate)
+				l.await("the replica to fail", func() bool { return g.Failed() != nil })
+				if _, n := m.snapshots(); n != 1 {
+					t.Errorf("%d snapshots were installed after one could not be", n-1)
+				}
+				l.removed(g, func() {})
+			})
+		})
+	}
+}
+
+// The replica fails while it is asked to stop, and while a snapshot is reported as installed: both are dropped.
+func TestRemoveOfAReplicaThatFailsAtTheSameMoment(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		gate, pass := make(chan struct{}), make(chan struct{})
+		g := l.installing(func(int) error { <-gate; return nil })
+		l.awaitHeld(g)
+		g.do(func(*Group) { <-pass })
+		synctest.Wait()
+		g.do(func(g *Group) { g.fail(errors.New("broken")) })
+		close(gate)
+		l.removed(g, func() { close(pass) })
 	})
 }

@@ -309,8 +309,8 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	for _, m := range out.Snapshots {
 		s.host.sendSnapshot(g, m)
 	}
-	if m := out.Append; m != nil {
-		s.append(g, m)
+	if m := out.Append; m != nil && !s.append(g, m) {
+		return
 	}
 	if m := out.Apply; m != nil {
 		g.work.Add(1)
@@ -321,24 +321,24 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	}
 }
 
-// append turns a MsgStorageAppend into an append of the log.
-func (s *shard) append(g *Group, m *raftpb.Message) {
+// append turns a MsgStorageAppend into an append of the log; false if the group failed over it.
+func (s *shard) append(g *Group, m *raftpb.Message) bool {
 	a := &raftlog.Append{Group: g.storage, Entries: m.Entries, Context: &appended{group: g, responses: m.Responses}}
 	if m.Term != nil {
 		a.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 	}
-	g.work.Add(1)
 	if snap := m.GetSnapshot(); snap.GetMetadata().GetIndex() != 0 {
 		a.Snapshot.Index, a.Snapshot.Term = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetTerm()
-		g.install(a)
-		return
+		return g.install(a)
 	}
+	g.work.Add(1)
 	if n := len(g.steps.installations); n > 0 {
 		newest := g.steps.installations[n-1]
 		newest.held = append(newest.held, a)
-		return
+		return true
 	}
 	s.appends = append(s.appends, a)
+	return true
 }
 
 // sends collects messages by host and class.

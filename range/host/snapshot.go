@@ -147,41 +147,33 @@ type installation struct {
 	held []*raftlog.Append
 }
 
-// install queues the installation behind everything that is still being applied.
-func (g *Group) install(a *raftlog.Append) {
+// install queues the installation behind everything that is still being applied; false if there is nothing to install, and the group failed.
+func (g *Group) install(a *raftlog.Append) bool {
 	staged := g.takeStaged(a.Snapshot.Index)
 	if staged == nil {
-		g.work.Done()
 		g.fail(fmt.Errorf("raft accepted a snapshot of index %d that was never received", a.Snapshot.Index))
-		return
+		return false
 	}
 	in := &installation{staged: staged, append: a}
 	g.steps.installations = append(g.steps.installations, in)
-	g.work.Add(1)
+	g.work.Add(2) // the append and the task
 	g.enqueueTask(task{install: in})
+	return true
 }
 
 // runInstall runs on an apply worker. The state is durable before the log lets go of what came before it: after a crash
 // between the two, opening the log finds a state that is ahead, and follows it.
 func (g *Group) runInstall(in *installation) {
 	a := in.append
-	if g.Failed() != nil {
-		in.staged.Discard()
-		g.work.Done()
-		return
-	}
 	if err := in.staged.Install(); err != nil {
-		g.work.Done()
-		g.failFrom(fmt.Errorf("installing the snapshot of index %d: %w", a.Snapshot.Index, err))
+		g.failTask(fmt.Errorf("installing the snapshot of index %d: %w", a.Snapshot.Index, err))
 		return
 	}
 	g.host.metrics.snapshotsInstalled.Inc()
 	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index", a.Snapshot.Index)
 	g.replacing.Add(1)
 	g.setApplied(a.Snapshot.Index, a.Snapshot.Term)
-	if !g.do(func(g *Group) { g.installed(in) }) {
-		g.work.Done()
-	}
+	g.do(func(g *Group) { g.installed(in) })
 }
 
 // installed lets the log follow the oldest snapshot, and have what came behind that, up to the next one. It runs on the shard worker.
