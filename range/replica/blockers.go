@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -29,6 +30,8 @@ type waits struct {
 	// order numbers writes that were parked, and bytes is how large those are that still are.
 	order uint64
 	bytes int
+	// attempts are those that have waited and are not finished (attempts.go), by request.
+	attempts map[mvcc.RequestID]*transactional
 	// pushes numbers the pushes that were sent.
 	pushes uint64
 	// clearings are of the transactions whose locks are being ended because their outcome is known.
@@ -373,6 +376,7 @@ func (r *Replica) expireLocked(now time.Time, todo *lockWork) {
 		expired := r.mu.locks.TakeWaiters(func(p *parked) bool { return over(&p.pending) })
 		for _, p := range expired {
 			r.leftLocked(p)
+			r.attemptEndsLocked(&p.write)
 		}
 		todo.expiredWrites = append(todo.expiredWrites, expired...)
 	}
@@ -458,7 +462,7 @@ func (r *Replica) giveUpWaitsLocked(end *ending) {
 	for _, c := range w.clearings {
 		c.stopLocked()
 	}
-	*w = waits{order: w.order, pushes: w.pushes}
+	*w = waits{order: w.order, pushes: w.pushes, attempts: w.attempts}
 	r.mu.locks.DropInFlight()
 	r.locksChangedLocked()
 	clear(r.mu.records)

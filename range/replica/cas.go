@@ -30,7 +30,7 @@ func (e *evaluation) compareAndSwap(w *write, c *kvpb.CompareAndSwapRequest) err
 		if m.Found {
 			m.Current, m.CurrentVersion = bytes.Clone(p.Value), rpc.ToTimestamp(p.Timestamp)
 		}
-		e.answerRead(w, &kvpb.Response{Id: id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}}, p.sequence)
+		e.answerNothingDone(w, &kvpb.Response{Id: id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}}, p.sequence)
 		return nil
 	}
 	ts, ok, err := e.write(w, effect{userKey: c.Key, value: c.NewValue, tombstone: c.Delete, wasLive: p.live(), priorTimestamp: p.Timestamp})

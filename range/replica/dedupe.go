@@ -22,7 +22,9 @@ import (
 // older than the collection window. (Clients avoid that by asking for Now first.)
 //
 // An attempt that is late, and comes when a later one has been answered, meets the other rules: the term it names is over,
-// or it finds the version; or the stream that it came on was superseded before it was read (Hello.stream).
+// or it finds the version; or the stream that it came on was superseded before it was read (Hello.stream). One that was read before, and has
+// waited for a lock since, finds no version if the later one was answered that there was nothing to do: that one has ended it (attempts.go). In the
+// queue the earlier one comes first, and what it has in flight is found in the overlay.
 
 // ownVersion is the version that an earlier attempt of a request wrote.
 type ownVersion struct {

@@ -60,7 +60,7 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	if len(effects) == 0 {
 		// What makes it so may have been deleted with commit wait.
 		e.holdFor(true, result.Waits)
-		e.answerRead(w, deleteRangeResponse(q.Id, done), 0)
+		e.answerNothingDone(w, deleteRangeResponse(q.Id, done), 0)
 		return nil
 	}
 	ts, ok, err := e.write(w, effects...)

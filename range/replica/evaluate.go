@@ -269,6 +269,9 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	q := w.pending.Request
 	e.hold, e.waits = hlc.Timestamp{}, r.commitWait.Load()
 	switch {
+	case e.superseded(w):
+		e.refuse(w, r.supersededError(q))
+		return
 	case q.Term != e.term:
 		e.refuse(w, r.notLeader(q))
 		return

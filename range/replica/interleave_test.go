@@ -103,3 +103,55 @@ func TestRetryWhileFirstAttemptIsApplied(t *testing.T) {
 		}
 	}
 }
+
+// A retry that is evaluated while the lock goes that its first attempt waits for is answered that nothing was swapped, and so it stays:
+// even if the reign ends at that moment, in which the queue outlives it.
+func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
+	for _, reignEnds := range []bool{false, true} {
+		i := newInterleaving(t)
+		i.s.transactions = map[string]*kvpb.Transaction{
+			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
+		i.submit("prepare T1 k=held seq=201")
+		i.step()
+		i.submit("put k free client=8 seq=1")
+		i.submit("cas k value=free mine client=7 seq=71 session=1000")
+		i.submit("resolve T1 commit=1004")
+		i.submit("put another v client=8 seq=2")
+		evaluated := 0
+		i.leader.node.hooks.evaluate = func() {
+			if evaluated++; evaluated != 2 {
+				return
+			}
+			i.leader.commit(1)
+			i.leader.catchUp(-1)
+			if reignEnds {
+				i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
+			}
+		}
+		retried := i.submit("put third v client=8 seq=3", "cas k value=free mine client=7 seq=71 session=1000")
+		retry := i.s.id
+		i.leader.node.hooks.evaluate = nil
+		all := append(retried, i.step()...)
+		all = append(append(all, i.step()...), i.step()...)
+		answered := false
+		for _, response := range all {
+			if response.Id != retry {
+				continue
+			}
+			answered = true
+			if c := response.GetCompareAndSwap(); c == nil || c.Swapped || string(c.Current) != "held" {
+				t.Fatalf("the retry: %s", describe(response))
+			}
+		}
+		if !answered {
+			t.Fatal("the retry was not answered")
+		}
+		got := i.submit("get k")
+		if len(got) != 1 || string(got[0].GetGet().GetValue()) != "free" {
+			t.Fatalf("reign ends %t: afterwards %v", reignEnds, got)
+		}
+		if n := len(i.leader.replica.mu.waits.attempts); n != 0 {
+			t.Fatalf("%d attempts are still known", n)
+		}
+	}
+}

@@ -39,6 +39,8 @@ type transactional struct {
 	push *txn.Push
 	// one is set when a one-phase commit is about to be written.
 	one *onePhase
+	// superseded: a later attempt of the request was evaluated while it waited.
+	superseded bool
 	// aborted: its transaction was aborted here while it waited.
 	aborted bool
 	// conflict is what it waited for last.
@@ -111,6 +113,7 @@ func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	w.x.conflict = &kvpb.Conflict{Key: []byte(l.Key), Transaction: l.Transaction.ID.Bytes()}
 	r.mu.waits.order++
 	r.mu.waits.bytes += w.size
+	r.attemptWaitsLocked(w)
 	r.mu.locks.Wait(l, &parked{write: *w, until: until, order: r.mu.waits.order, since: e.now}, until)
 	e.tend = true
 	r.mu.Unlock()
@@ -145,6 +148,7 @@ func (r *Replica) drainParkedLocked() (writes []write) {
 	for _, p := range released {
 		writes = append(writes, p.write)
 		r.leftLocked(p)
+		r.attemptEndsLocked(&p.write)
 	}
 	return writes
 }

@@ -98,6 +98,9 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 // refuseQueueLocked empties the queue.
 func (r *Replica) refuseQueueLocked(end *ending) {
 	queued := r.mu.queue.drain()
+	for i := range queued {
+		r.attemptEndsLocked(&queued[i])
+	}
 	end.refusedWrites = append(end.refusedWrites, queued...)
 	r.node.Metrics.queued.Sub(float64(len(queued)))
 }

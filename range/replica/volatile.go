@@ -146,6 +146,9 @@ func (e *evaluation) handOver(internal *payload) {
 			r.mu.Unlock()
 			continue
 		}
+		for _, p := range released {
+			r.attemptEndsLocked(&p.write)
+		}
 		r.mu.Unlock()
 		for _, p := range released {
 			e.refuse(&p.write, r.notLeader(p.pending.Request))
