@@ -54,6 +54,10 @@ type Group struct {
 	abdicated bool
 	// stored is what the storage has, or has been given to store.
 	stored struct{ term, vote uint64 }
+	// appended is the last entry that the storage was given; it may not have it yet.
+	appended uint64
+	// reads is how many read requests Raft has not answered, on a leader.
+	reads int
 	// tell: the next Output tells of the leadership.
 	tell bool
 	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask it for what was lost.
@@ -229,10 +233,12 @@ func (g *Group) Propose(term uint64, data [][]byte) error {
 	return err
 }
 
-// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a change of leader).
+// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a change of leader). No two requests
+// in one term may be the same.
 func (g *Group) ReadIndex(request []byte) {
 	g.Wake()
 	g.sleep.idle = 0
+	g.reads++
 	g.node.ReadIndex(request)
 }
 

@@ -46,6 +46,9 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
+			if n := len(m.Entries); n > 0 {
+				g.appended = m.Entries[n-1].GetIndex()
+			}
 			if !g.commitAlone(m) {
 				out.Append = m
 			}
@@ -60,6 +63,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	for _, r := range rd.ReadStates {
 		if string(r.RequestCtx) != string(wakeRequest) {
 			out.Reads = append(out.Reads, r)
+			g.reads = max(0, g.reads-1)
 		}
 	}
 	return true
@@ -89,6 +93,9 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	}
 	if g.isLeader != wasLeader || g.term != oldTerm || g.leader != oldLeader {
 		g.tell = true
+	}
+	if !g.isLeader || g.term != oldTerm {
+		g.reads = 0 // Raft forgets them with the leadership
 	}
 	g.tellLeadership(out)
 }

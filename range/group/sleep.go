@@ -71,7 +71,8 @@ func (g *Group) wakeUp(active bool) {
 var wakeRequest = []byte("wake-up")
 
 // maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks: all followers are there and have,
-// committed and applied, all there is. A follower that is away, as the host knows, is not waited for; the host wakes the
+// committed and applied, all there is, and nobody waits for an answer. What is under way to a disk is not there yet, and is not in the
+// storage's last index either; nothing would repeat it, or give it up, in a group that sleeps. A follower that is away, as the host knows, is not waited for; the host wakes the
 // group when it is back.
 func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool {
 	if !g.isLeader || after == 0 {
@@ -83,7 +84,7 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	}
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()
-	if err != nil || status.HardState.GetCommit() != last || status.Applied != last || status.LeadTransferee != 0 || g.node.HasReady() {
+	if err != nil || g.appended > last || g.reads > 0 || status.HardState.GetCommit() != last || status.Applied != last || status.LeadTransferee != 0 || g.node.HasReady() {
 		return false
 	}
 	ready := true
