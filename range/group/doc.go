@@ -17,6 +17,8 @@
 // longer. (Gray and Cheriton, Leases, SOSP 1989; Ongaro's thesis, section 6.4.1.)
 //
 // INVARIANT: at most one replica of a group holds a lease at any true time (DESIGN invariant 3). What it takes:
+//   - The follower keeps its promise by the clock (promise.go), whatever happens to Raft's ticks: they are skipped when the host of a
+//     sleeping leader is gone, and a replica may be told to campaign.
 //   - A follower that restarted has forgotten its promise. Until it has been up for one election timeout the host keeps
 //     it from voting (WithholdVotes). Votes of a leadership transfer are let through, because:
 //   - A leader that starts a transfer gives its lease up first and for the rest of its term: the message that makes the

@@ -26,6 +26,9 @@ type Config struct {
 	// LeaseDuration is how long a quorum's answer is good for, from the sending of the question. It must be less than
 	// ElectionTicks-1 tick intervals by the margin for clock drift.
 	LeaseDuration time.Duration
+	// PromiseDuration is how long a replica that has answered a heartbeat neither votes nor campaigns: LeaseDuration and the margin for
+	// clock drift. Default LeaseDuration.
+	PromiseDuration time.Duration
 	// MaxEntryBytes bounds the entries in one message and what is applied in one go. Default 1 MiB.
 	MaxEntryBytes uint64
 	// MaxInflightBytes bounds the entries sent to a follower and not acknowledged. Default 8 MiB.
@@ -44,9 +47,10 @@ type Group struct {
 	leader   keys.ReplicaID
 	isLeader bool
 
-	lease leaseTracker
-	echo  map[keys.ReplicaID]uint64
-	sleep sleeper
+	lease   leaseTracker
+	promise promise
+	echo    map[keys.ReplicaID]uint64
+	sleep   sleeper
 
 	withholdVotes bool
 	reluctance    reluctance
@@ -82,6 +86,7 @@ func New(c Config) (*Group, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	g := &Group{config: c}
+	g.promise.duration = max(c.PromiseDuration, c.LeaseDuration)
 	var err error
 	g.node, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(c.Self),
@@ -149,7 +154,8 @@ func (g *Group) Step(m *peerpb.RaftMessage) {
 		return // a local message or a proposal from the network: nobody honest sends it
 	}
 	from := keys.ReplicaID(m.GetFrom())
-	if g.withholdVotes && (kind == raftpb.MsgVote || kind == raftpb.MsgPreVote) && string(m.GetContext()) != campaignTransfer {
+	vote := asksForVote(kind, m.GetContext())
+	if vote && g.withholdVotes {
 		return
 	}
 	if kind != raftpb.MsgHeartbeatResp && !m.GetSleep() {
@@ -176,11 +182,19 @@ func (g *Group) Step(m *peerpb.RaftMessage) {
 	if msg == nil {
 		return
 	}
-	if err := g.node.Step(msg); err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrStepPeerNotFound) {
-		g.config.Logger.Debug("raft message refused", "group", g.config.ID, "type", kind.String(), "error", err)
+	if vote && g.promise.until != 0 {
+		g.promise.votes = append(g.promise.votes, msg)
+		return
 	}
+	g.step(msg)
 	if m.GetSleep() && kind == raftpb.MsgHeartbeat {
 		g.maybeFollowToSleep(m)
+	}
+}
+
+func (g *Group) step(m *raftpb.Message) {
+	if err := g.node.Step(m); err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrStepPeerNotFound) {
+		g.config.Logger.Debug("raft message refused", "group", g.config.ID, "type", m.GetType().String(), "error", err)
 	}
 }
 

@@ -30,6 +30,7 @@ type Output struct {
 func (g *Group) Ready(now int64, out *Output) bool {
 	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
 	out.Append, out.Apply, out.Leadership = nil, nil, nil
+	g.considerVotes(now)
 	if len(g.sleep.farewell) > 0 {
 		out.Messages = append(out.Messages, g.sleep.farewell...)
 		clear(g.sleep.farewell)
@@ -114,7 +115,7 @@ func (g *Group) tellLeadership(out *Output) bool {
 func (g *Group) Outgoing(m *raftpb.Message) *peerpb.RaftMessage { return outbound(g.config.ID, m) }
 
 func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
-	if g.onlyCommit(m) || g.reluctance.holdsBack(m, g.config.ElectionTicks) {
+	if g.onlyCommit(m) || g.reluctance.holdsBack(m, g.config.ElectionTicks) || g.promise.holdsBack(m, now) {
 		return
 	}
 	p := outbound(g.config.ID, m)
@@ -122,7 +123,9 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	case raftpb.MsgHeartbeat:
 		p.Sent = uint64(now)
 	case raftpb.MsgHeartbeatResp:
-		p.Sent = g.echo[keys.ReplicaID(m.GetTo())]
+		if p.Sent = g.echo[keys.ReplicaID(m.GetTo())]; p.Sent != 0 {
+			g.promise.give(now)
+		}
 	case raftpb.MsgSnap:
 		out.Snapshots = append(out.Snapshots, p)
 		return

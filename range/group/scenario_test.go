@@ -17,7 +17,8 @@ import (
 )
 
 // A scenario drives three replicas of one group by hand: nothing happens that the file does not say. Its clock is in
-// milliseconds, a tick is 100, and the lease is good for 800 from the sending of the heartbeat.
+// milliseconds, a tick is 100, and the lease is good for 800 from the sending of the heartbeat, the promise
+// for 900 from its answer.
 type scenario struct {
 	t        *testing.T
 	now      int64
@@ -57,7 +58,7 @@ func (s *scenario) printf(format string, args ...any) { fmt.Fprintf(&s.trace, fo
 func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica, voters []uint64) {
 	var err error
 	r.group, err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
-		LeaseDuration: 800 * time.Millisecond})
+		LeaseDuration: 800 * time.Millisecond, PromiseDuration: 900 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -124,10 +124,12 @@ func (c *Config) ensureDefaults() error {
 	return nil
 }
 
-// leaseDuration is the election timeout less one tick (a follower's first tick may come right after the heartbeat) and
-// less the margin for clocks that run at different speeds.
+// promiseDuration is the election timeout less one tick: a follower's first tick may come right after the heartbeat.
+func (c *Config) promiseDuration() time.Duration { return time.Duration(c.ElectionTicks-1) * c.Tick }
+
+// leaseDuration is what followers promise, less the margin for clocks that run at different speeds.
 func (c *Config) leaseDuration() time.Duration {
-	return time.Duration(float64(time.Duration(c.ElectionTicks-1)*c.Tick) * (1 - c.DriftMargin))
+	return time.Duration(float64(c.promiseDuration()) * (1 - c.DriftMargin))
 }
 
 // reading is the clock that leases and ticks are measured with.
@@ -313,7 +315,8 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	}
 	g.core, err = group.New(group.Config{
 		ID: id, Self: g.self, Storage: g.storage, Applied: index,
-		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(), Logger: h.config.Logger,
+		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(), PromiseDuration: h.config.promiseDuration(),
+		Logger: h.config.Logger,
 	})
 	if err != nil {
 		h.log.CloseGroup(g.storage)

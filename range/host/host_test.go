@@ -253,6 +253,59 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 	})
 }
 
+// Waking is portioned, so a group's turn may come when the host for whose silence it is to be woken has long been back, and leads.
+func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		leader, term := c.awaitLeader(100)
+		asleep := func() bool {
+			for _, n := range c.hosts {
+				if n.host.Awake() > 0 {
+					return false
+				}
+			}
+			return true
+		}
+		c.await("the group to sleep", asleep)
+		// Four seconds' worth of others come first.
+		woken := 0
+		for _, n := range c.hosts {
+			if n == leader {
+				continue
+			}
+			others := make([]waking, 40*wakesPerTick)
+			for i := range others {
+				others[i] = waking{n.host.Group(100), func(*Group) {}}
+			}
+			n.host.wakes.mu.Lock()
+			n.host.wakes.queue = append(n.host.wakes.queue, others...)
+			n.host.wakes.mu.Unlock()
+		}
+		c.net.isolate(leader.id, true)
+		time.Sleep(1500 * time.Millisecond)
+		for _, n := range c.hosts {
+			n.host.wakes.mu.Lock()
+			if q := n.host.wakes.queue; len(q)%wakesPerTick == 1 {
+				woken++
+			}
+			n.host.wakes.mu.Unlock()
+		}
+		if woken != 2 {
+			t.Fatalf("%d hosts have the group in their queues", woken)
+		}
+		c.net.isolate(leader.id, false)
+		if err := readIndex(leader.host.Group(100)); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the group to sleep again", asleep)
+		time.Sleep(10 * time.Second)
+		if l, now := leader.host.Group(100).Leader(); l != leader.host.Group(100).Self() || now != term || !asleep() {
+			t.Errorf("replica %s leads in term %d, asleep: %v", l, now, asleep())
+		}
+	})
+}
+
 func TestFailedReplicaDoesNotTakeOthersDown(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100, 101)

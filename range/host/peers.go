@@ -156,7 +156,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 		h.peers.said(from, p.GetReluctant())
 		if restarted {
 			// A new process knows nothing of the groups that slept under its leadership.
-			h.wakeFollowersOf(from)
+			h.wakeFollowersOf(from, true)
 		}
 		if restarted || back {
 			h.wakeLeadersWithout(from)
@@ -248,24 +248,37 @@ func (h *Host) HandleUnreachable(host uint64) {
 	}
 }
 
-// wakeFollowersOf wakes the groups that sleep under a leader on a host that is gone, or that know no leader.
-func (h *Host) wakeFollowersOf(host uint64) {
+// wakeFollowersOf wakes the groups that sleep under a leader on a host that is silent, or has restarted, or that know no leader. Their
+// turns may come late: by then the host may be back, and lead as before, or the group be led anew.
+func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 	ticks := h.config.ElectionTicks
-	h.wakeLater(func(g *Group) bool {
-		l := g.leadership.Load()
+	h.wakeLater(func(g *Group) func(*Group) {
+		then := g.leadership.Load()
 		_, member := g.onHost(host)
-		return member && !l.IsLeader && (l.Leader == 0 || g.hosts[l.Leader] == host)
-	}, func(g *Group) { g.core.WakeLeaderGone(ticks) })
+		if !member || then.IsLeader || (then.Leader != 0 && g.hosts[then.Leader] != host) {
+			return nil
+		}
+		return func(g *Group) {
+			l := g.core.Leadership()
+			ledAnew := l.Leader != 0 && (g.hosts[l.Leader] != host || l.Term != then.Term)
+			if !ledAnew && (restarted || h.PeerDown(host)) {
+				g.core.WakeLeaderGone(ticks)
+			}
+		}
+	})
 }
 
 // wakeLeadersWithout wakes the groups led here that fell asleep while a host was away that is back now.
 func (h *Host) wakeLeadersWithout(host uint64) {
-	h.wakeLater(func(g *Group) bool {
-		_, member := g.onHost(host)
-		return member && g.leadership.Load().IsLeader
-	}, func(g *Group) {
-		if id, _ := g.onHost(host); g.core.SleepsWithout(id) {
-			g.core.Wake()
+	h.wakeLater(func(g *Group) func(*Group) {
+		id, member := g.onHost(host)
+		if !member || !g.leadership.Load().IsLeader {
+			return nil
+		}
+		return func(g *Group) {
+			if g.core.SleepsWithout(id) {
+				g.core.Wake()
+			}
 		}
 	})
 }
@@ -279,12 +292,12 @@ type waking struct {
 // wakesPerTick bounds how many groups are woken at a time: thousands of elections at once would keep each other from ending.
 const wakesPerTick = 500
 
-// wakeLater has the ticker wake the groups that match, in the order of their ids, so that the hosts of a group wake it at
-// about the same time.
-func (h *Host) wakeLater(match func(*Group) bool, wake func(*Group)) {
+// wakeLater has the ticker wake the groups for which there is something to call, in the order of their ids, so that the hosts of a
+// group wake it at about the same time.
+func (h *Host) wakeLater(match func(*Group) (wake func(*Group))) {
 	var found []waking
 	h.Groups(func(g *Group) {
-		if match(g) {
+		if wake := match(g); wake != nil {
 			found = append(found, waking{g, wake})
 		}
 	})

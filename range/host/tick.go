@@ -56,7 +56,7 @@ func (h *Host) pingPeers(now int64) {
 	}
 	for _, host := range silent {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
-		h.wakeFollowersOf(host)
+		h.wakeFollowersOf(host, false)
 	}
 }
 
