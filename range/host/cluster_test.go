@@ -48,8 +48,8 @@ type machine struct {
 	values     []string
 	leadership group.Leadership
 	wasLeader  []uint64
-	// staged and installs count the snapshots that were received, and whose installation began.
-	staged, installs int
+	// staged, installs and discarded count the snapshots that were received, whose installation began, and that nobody wanted.
+	staged, installs, discarded int
 	// onInstall, when set, is called before the nth snapshot (from 1) is installed.
 	onInstall func(n int) error
 }
@@ -167,7 +167,17 @@ func (s *stagedMachine) Install() error {
 	return nil
 }
 
-func (s *stagedMachine) Discard() {}
+func (s *stagedMachine) Discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.discarded++
+}
+
+func (m *machine) discards() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.discarded
+}
 
 // network delivers in order per pair of hosts, asynchronously.
 type network struct {

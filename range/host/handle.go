@@ -79,9 +79,12 @@ type inbox struct {
 	proposals []proposal
 	reads     []func(error)
 	ops       []func(*Group)
-	staged    group.Staged
-	queued    bool
-	stopped   bool
+	// staged are the snapshots whose messages are among messages, or in the pass under way; installing is how many more there are that
+	// Raft accepted and that are not installed yet.
+	staged     []stagedWith
+	installing int
+	queued     bool
+	stopped    bool
 }
 
 // ID returns the group's id.
@@ -236,8 +239,8 @@ func (g *Group) shutDown() {
 		return
 	}
 	defer close(g.stopped)
-	if staged != nil {
-		staged.Discard()
+	for _, s := range staged {
+		s.Discard()
 	}
 	for _, in := range g.steps.installations {
 		g.work.Add(-1 - len(in.held))

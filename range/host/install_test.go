@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // laggard is a cluster with one group, a follower of which needs a snapshot.
@@ -204,5 +210,105 @@ func TestRemoveOfAReplicaThatFailsAtTheSameMoment(t *testing.T) {
 		g.do(func(g *Group) { g.fail(errors.New("broken")) })
 		close(gate)
 		l.removed(g, func() { close(pass) })
+	})
+}
+
+// stream gives the follower a snapshot of an index as a leader would.
+func (l *laggard) stream(index uint64) error {
+	snap, err := l.leader.machines[100].Snapshot()
+	if err != nil {
+		return err
+	}
+	var content bytes.Buffer
+	if err := snap.Write(l.t.Context(), &content); err != nil {
+		return err
+	}
+	conf, err := proto.Marshal(&raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	if err != nil {
+		return err
+	}
+	m := &peerpb.RaftMessage{Group: 100, Type: uint32(raftpb.MsgSnap), To: l.away.id, From: l.leader.id, Term: l.term,
+		Snapshot: &peerpb.SnapshotMeta{Index: index, Term: snap.Term(), ConfState: conf}}
+	return l.away.host.HandleSnapshot(l.t.Context(), l.leader.id, &peerpb.SnapshotHeader{Message: m}, &content)
+}
+
+// inOnePass streams snapshots so that the follower steps their messages in the same pass. It returns how many it did not refuse.
+func (l *laggard) inOnePass(g *Group, indexes ...uint64) (taken int) {
+	done := make(chan struct{})
+	g.do(func(*Group) {
+		defer close(done)
+		for _, index := range indexes {
+			if err := l.stream(index); err != nil {
+				l.t.Log(err)
+				continue
+			}
+			taken++
+		}
+	})
+	<-done
+	synctest.Wait()
+	return taken
+}
+
+// A stream that was overtaken, of a former leader for one, ends just behind the one that counts: that one is still there when Raft
+// accepts it. The other order is as good.
+func TestSnapshotsAtTheSameMoment(t *testing.T) {
+	for name, older := range map[string][2]uint64{"older last": {0, 5}, "older first": {5, 0}, "equal": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, c *cluster) {
+				l := newLaggard(c)
+				c.net.isolate(l.away.id, true)
+				c.start(l.away.id)
+				g := l.away.host.Group(100)
+				_, last, _ := l.leader.host.Group(100).storage.Extent()
+				if n := l.inOnePass(g, last-older[0], last-older[1]); n != 2 {
+					t.Fatalf("%d of 2 snapshots were taken", n)
+				}
+				if err := g.Failed(); err != nil {
+					t.Fatal(err)
+				}
+				m := l.away.machines[100]
+				if index, _, _ := m.state(); index != last {
+					t.Errorf("the follower is at %d, not at %d", index, last)
+				}
+				if _, n := m.snapshots(); n != 1 {
+					t.Errorf("%d snapshots were installed", n)
+				}
+				if n := m.discards(); n != 1 {
+					t.Errorf("%d snapshots were discarded", n)
+				}
+				c.net.isolate(l.away.id, false)
+				c.propose(100, "after")
+			})
+		})
+	}
+}
+
+// Each snapshot that is kept takes the space of a partition.
+func TestSnapshotsThatWaitAreBounded(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		gate := make(chan struct{})
+		g := l.installing(func(int) error { <-gate; return nil })
+		index, _, _ := l.leader.machines[100].state()
+		var indexes []uint64
+		for i := range uint64(maxStaged) {
+			indexes = append(indexes, index+1+i)
+		}
+		if n := l.inOnePass(g, indexes...); n != maxStaged-1 {
+			t.Errorf("%d snapshots were taken beside the one that is installed, want %d", n, maxStaged-1)
+		}
+		// All but the newest are gone with that pass.
+		if n := l.inOnePass(g, index-1, index-2); n != maxStaged-2 {
+			t.Errorf("%d snapshots were taken beside the two that are to be installed, want %d", n, maxStaged-2)
+		}
+		close(gate)
+		synctest.Wait()
+		if staged, installs := l.away.machines[100].snapshots(); installs != 2 || staged != installs+l.away.machines[100].discards() {
+			t.Errorf("%d snapshots were staged, %d installed, %d discarded", staged, installs, l.away.machines[100].discards())
+		}
+		if n := l.inOnePass(g, index-1, index-2, index-3, index-4); n != maxStaged {
+			t.Errorf("%d snapshots were taken after all were installed, want %d", n, maxStaged)
+		}
 	})
 }

@@ -18,6 +18,10 @@ import (
 // maxSnapshots bounds the snapshots that a host sends at a time: each keeps old data from being collected.
 const maxSnapshots = 4
 
+// maxStaged bounds the snapshots that a group keeps until they are installed or refused: each takes the space of a partition. There
+// is one that is being installed, one that follows it, and one of a former leader.
+const maxStaged = 3
+
 // sendSnapshot streams the state to a follower, together with the message by which Raft offers it. What Raft put into
 // the message is corrected to the index that the state really has.
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
@@ -82,6 +86,12 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 	if !g.addressed(from, m) {
 		return fmt.Errorf("partition %s: the snapshot is not for this replica, or not from one of its peers", g.id)
 	}
+	g.inbox.mu.Lock()
+	full := g.inbox.fullOfSnapshots()
+	g.inbox.mu.Unlock()
+	if full {
+		return errTooManySnapshots(g.id)
+	}
 	staged, err := g.machine.StageSnapshot(ctx, m.GetSnapshot().GetIndex(), m.GetSnapshot().GetTerm(), r)
 	if err != nil {
 		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
@@ -91,46 +101,70 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 		staged.Discard()
 		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.id, n, errors.Join(err, io.ErrUnexpectedEOF))
 	}
-	var old group.Staged
 	if !g.put(func(in *inbox) {
-		old, in.staged = in.staged, &stagedAt{staged, m.GetSnapshot().GetIndex()}
+		if full = in.fullOfSnapshots(); full {
+			return
+		}
+		in.staged = append(in.staged, stagedWith{staged, m})
 		in.messages = append(in.messages, m)
 	}) {
 		staged.Discard()
 		return ErrStopped
 	}
-	if old != nil {
-		old.Discard()
+	if full {
+		staged.Discard()
+		return errTooManySnapshots(g.id)
 	}
 	h.metrics.snapshotsReceived.Inc()
 	return nil
 }
 
-// stagedAt remembers the index a staged snapshot is of.
-type stagedAt struct {
-	group.Staged
-	index uint64
+func errTooManySnapshots(id keys.PartitionID) error {
+	return fmt.Errorf("partition %s: there are %d snapshots already that are not installed yet", id, maxStaged)
 }
 
-// takeStaged hands over the staged snapshot of an index, if it is there.
-func (g *Group) takeStaged(index uint64) group.Staged {
+// fullOfSnapshots says whether the group can keep no further snapshot.
+func (in *inbox) fullOfSnapshots() bool { return len(in.staged)+in.installing >= maxStaged }
+
+// stagedWith remembers the message that a staged snapshot came with. It stays until Raft has had that message: another
+// stream for the same group, of a former leader for one, may end at any moment.
+type stagedWith struct {
+	group.Staged
+	message *peerpb.RaftMessage
+}
+
+// takeStaged hands over a staged snapshot that fits, if there is one.
+func (in *inbox) takeStaged(fits func(*peerpb.RaftMessage) bool) group.Staged {
+	for i, s := range in.staged {
+		if fits(s.message) {
+			in.staged = slices.Delete(in.staged, i, i+1)
+			return s.Staged
+		}
+	}
+	return nil
+}
+
+// takeForInstall hands over the staged snapshot of an index, nil if it is not there. It counts until it is installed.
+func (g *Group) takeForInstall(index uint64) group.Staged {
 	g.inbox.mu.Lock()
 	defer g.inbox.mu.Unlock()
-	s, ok := g.inbox.staged.(*stagedAt)
-	if !ok || s.index != index {
-		return nil
+	s := g.inbox.takeStaged(func(m *peerpb.RaftMessage) bool { return m.GetSnapshot().GetIndex() == index })
+	if s != nil {
+		g.inbox.installing++
 	}
-	g.inbox.staged = nil
-	return s.Staged
+	return s
 }
 
-// discardStaged drops a staged snapshot that Raft did not want: it had its message in this pass.
+// discardStaged drops the staged snapshots that Raft did not want: they had their messages in this pass.
 func (g *Group) discardStaged(messages []*peerpb.RaftMessage) {
 	for _, m := range messages {
 		if raftpb.MessageType(m.GetType()) != raftpb.MsgSnap {
 			continue
 		}
-		if s := g.takeStaged(m.GetSnapshot().GetIndex()); s != nil {
+		g.inbox.mu.Lock()
+		s := g.inbox.takeStaged(func(other *peerpb.RaftMessage) bool { return other == m })
+		g.inbox.mu.Unlock()
+		if s != nil {
 			s.Discard()
 		}
 	}
@@ -149,7 +183,7 @@ type installation struct {
 
 // install queues the installation behind everything that is still being applied; false if there is nothing to install, and the group failed.
 func (g *Group) install(a *raftlog.Append) bool {
-	staged := g.takeStaged(a.Snapshot.Index)
+	staged := g.takeForInstall(a.Snapshot.Index)
 	if staged == nil {
 		g.fail(fmt.Errorf("raft accepted a snapshot of index %d that was never received", a.Snapshot.Index))
 		return false
@@ -169,6 +203,9 @@ func (g *Group) runInstall(in *installation) {
 		g.failTask(fmt.Errorf("installing the snapshot of index %d: %w", a.Snapshot.Index, err))
 		return
 	}
+	g.inbox.mu.Lock()
+	g.inbox.installing--
+	g.inbox.mu.Unlock()
 	g.host.metrics.snapshotsInstalled.Inc()
 	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index", a.Snapshot.Index)
 	g.replacing.Add(1)
