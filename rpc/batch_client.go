@@ -19,6 +19,9 @@ var ErrClosed = errors.New("rpc: connection is closed")
 // ErrMessageTooLarge is what a request that no message can hold gets. It was not sent.
 var ErrMessageTooLarge = errors.New("rpc: request is too large")
 
+// ErrNotSent is in the chain of the error of a request that certainly never left this process.
+var ErrNotSent = errors.New("rpc: request was not sent")
+
 // ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as *ErrStreamBroken.
 type ErrStreamBroken struct {
 	// Sent is false if the request certainly never left this process. If true, it may or may not have reached the node.
@@ -98,14 +101,14 @@ func NewBatchConn(c BatchConfig) *BatchConn {
 // Do sends a request and waits for its response. It assigns r.Id. The errors:
 //
 //   - *ErrStreamBroken: the stream ended first; its Sent says whether the node can have seen the request.
-//   - the context's error: returned at once. The request may have been sent, and may yet take effect.
-//   - ErrMessageTooLarge, ErrClosed: it was not sent.
+//   - the context's error, returned at once. The request may have been sent, and may yet take effect; unless ErrNotSent is in the chain.
+//   - ErrMessageTooLarge, ErrClosed, and others with ErrNotSent in the chain: it was not sent.
 //
 // An error of the request itself comes in the response. r must not be changed while Do runs; it is not kept. The response
 // belongs to the caller, and its byte slices alias the message that brought it: copy what is kept for long.
 func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, notSentBecause(err)
 	}
 	r.Id = 0
 	size := r.SizeVT()
@@ -121,7 +124,7 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 		}
 		room, err := s.submit(c, r, size)
 		if err != nil {
-			return nil, err // c is not reused: the stream may have failed meanwhile, and told it so.
+			return nil, notSentBecause(err) // c is not reused: the stream may have failed meanwhile, and told it so.
 		}
 		if room == nil {
 			return s.await(ctx, c)
@@ -130,10 +133,13 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 		case <-room:
 		case <-ctx.Done():
 			b.calls.Put(c)
-			return nil, ctx.Err()
+			return nil, notSentBecause(ctx.Err())
 		}
 	}
 }
+
+// notSentBecause is the error of a request that was not sent.
+func notSentBecause(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
 // Close ends the stream. Outstanding requests fail with *ErrStreamBroken, later ones with ErrClosed. It waits for the goroutines.
 func (b *BatchConn) Close() {
@@ -414,6 +420,7 @@ func (s *clientStream) fail(cause error) {
 		s.slots[i] = slot{}
 	}
 	s.out.closeLocked()
+	s.makeRoomLocked() // the outbox, if it was closed before, says nothing
 	s.out.mu.Unlock()
 	for _, c := range failed {
 		c.done <- c.number

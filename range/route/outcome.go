@@ -28,12 +28,18 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 		return Answer{}, a.ended(nil), nil
 	}
 	if !errors.As(err, &broken) {
-		// The context ended while the request was on its way, or the request itself is impossible.
-		a.maybe = a.maybe || executable
+		// The context ended while the request was on its way, or waited for that, or the request itself is impossible.
+		doing := "waiting for the answer of node %s"
+		if errors.Is(err, rpc.ErrNotSent) {
+			doing = "waiting to send to node %s"
+			a.sent--
+		} else {
+			a.maybe = a.maybe || executable
+		}
 		if cause := ctx.Err(); cause != nil {
 			err = cause
 			if !a.explained() {
-				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for the answer of node %s", l.node.id), p.ID, l.node.id)
+				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf(doing, l.node.id), p.ID, l.node.id)
 			}
 		}
 		return Answer{}, a.ended(err), nil

@@ -1,0 +1,76 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+// Who comes between the end of a stream's sending half and that of its receiving half, and waits for room, goes on when the stream has failed.
+func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{memnet.New()}
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 2 })
+		w := new(wire)
+		s := newClientStream(conn)
+		s.out.attach(w)
+		conn.current.Store(s)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		failed := make(chan error, 3)
+		do := func(key string) {
+			go func() {
+				_, err := conn.Do(ctx, get(key))
+				failed <- err
+			}()
+			synctest.Wait()
+		}
+		do("a")
+		w.writeAll()
+		w.mu.Lock()
+		w.err = errors.New("the stream is ending")
+		w.mu.Unlock()
+		do("b") // it finds the sending half broken
+		do("c") // it waits for room
+		if len(failed) > 0 {
+			t.Fatalf("over before the stream: %v", <-failed)
+		}
+		s.fail(status.Error(codes.Unavailable, "the node went away"))
+		var broken *ErrStreamBroken
+		for range 3 {
+			if err := <-failed; !errors.As(err, &broken) {
+				t.Fatalf("%v", err)
+			}
+		}
+	})
+}
+
+// A request whose context ends before it was sent says so; one that was sent does not.
+func TestBatchSaysWhatWasNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{memnet.New()}
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := conn.Do(ctx, put("sent", nil)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotSent) {
+			t.Fatal(err)
+		}
+		if _, err := conn.Do(ctx, put("over", nil)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := conn.Do(ctx, put("without room", nil)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+			t.Fatal(err)
+		}
+	})
+}
