@@ -101,11 +101,12 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	}
 	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.clock, hlc.Max(atLeast, w.session.Next()))}
-	if duplicate := p.duplicate(c.GetMutations()); duplicate && !c.GetVolatile() {
+	duplicate := p.duplicate(c.GetMutations())
+	if good, err := p.readValues(c.GetMutations()); !good || err != nil {
+		return err
+	}
+	if duplicate && !c.GetVolatile() {
 		r.node.Metrics.duplicates.Inc()
-		if err := p.readValues(c.GetMutations()); err != nil {
-			return err
-		}
 		e.answerRead(w, p.response(), 0)
 		return nil
 	}
@@ -214,10 +215,10 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	return all
 }
 
-// look finds what the mutations have to be above, and the values; or a key that was written since the transaction has read it.
+// look finds what the mutations have to be above, or a key that was written since the transaction has read it.
 func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 	if p.returnValues {
-		return nil, p.readValues(c.GetMutations())
+		return nil, nil // readValues has looked
 	}
 	readAt := rpc.FromTimestamp(c.GetReadAt())
 	for _, m := range c.GetMutations() {
@@ -236,15 +237,24 @@ func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 	return nil, nil
 }
 
-// readValues reads the keys as they are.
-func (p *preparation) readValues(mutations []*kvpb.Mutation) error {
+// readValues reads the keys as they are, if they are to be returned. If they are too much, it refuses the request, and returns false.
+func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 	if !p.returnValues {
-		return nil
+		return true, nil
 	}
-	for _, m := range mutations {
+	size := 0
+	for i, m := range mutations {
 		prior, err := p.e.prior(m.Key)
 		if err != nil {
-			return err
+			return false, err
+		}
+		if prior.live() {
+			size += len(prior.Value)
+		}
+		if size > maxBatchBytes {
+			p.e.refuse(p.w, invalid("a prepare returns values of at most %d bytes, the first %d of its %d keys have more; lock fewer keys at a time",
+				maxBatchBytes, i+1, len(mutations)).response(p.e.r, p.w.pending.Request))
+			return false, nil
 		}
 		p.e.holdSeen(&prior)
 		value := &kvpb.GetResponse{}
@@ -254,7 +264,7 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) error {
 		p.values = append(p.values, value)
 		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
 	}
-	return nil
+	return true, nil
 }
 
 // lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the reign is over.

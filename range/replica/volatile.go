@@ -63,12 +63,9 @@ func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
 	return l.Partition == uint64(r.id) && l.Term == r.mu.leadership.Term && l.Reign == r.mu.reign
 }
 
-// hold lays volatile locks, and answers with what is below them.
+// hold lays volatile locks, and answers with what is below them, which has been read.
 func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 	e, r := p.e, p.e.r
-	if err := p.readValues(mutations); err != nil {
-		return err
-	}
 	laid := r.node.Clock.Physical()
 	r.mu.Lock()
 	if r.mu.reign != e.reign {

@@ -3566,7 +3566,7 @@ type PrepareRequest struct {
 	AtLeast *Timestamp `protobuf:"bytes,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
 	// All of the transaction is in this request: validate the reads and commit, in one consensus round and without intents.
 	OnePhase *OnePhase `protobuf:"bytes,4,opt,name=one_phase,json=onePhase,proto3" json:"one_phase,omitempty"`
-	// Return the values of the keys as they are under the lock. Only with LOCK mutations.
+	// Return the values of the keys as they are under the lock, 64 MiB at most; with more it is refused. Only with LOCK mutations.
 	ReturnValues bool `protobuf:"varint,5,opt,name=return_values,json=returnValues,proto3" json:"return_values,omitempty"`
 	// Keep the locks in the leader's memory only: they end with its leadership, and promise nothing. The values may be of writes that are
 	// still on their way. What was read counts only if it is validated, with the leadership that the answer names. Only with return_values.
