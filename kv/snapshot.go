@@ -22,15 +22,15 @@ import (
 // pinned, and the partition's first page must be answered by just that leader: as it still leads after the clocks were
 // asked, nobody else had led before. Then the partition is proved. If another leader turns up first, the read begins anew.
 //
-// What is left is writes of still earlier leaders, which can lie above the pinned leader's clock if that leads since less than
-// twice the maximum offset: their clocks may have been one ahead of its own, and the first timestamps of a leader are one ahead
-// of its clock. A read carries the uncertainty interval (T, T + twice the maximum offset]; the leader knows up to where
-// earlier leaders can have written, looks no further, and refuses with UNCERTAIN if it meets a version there. The read then
-// begins anew, above that version.
+// What is left is what the pinned leader has not given itself. Earlier leaders' writes can lie above its clock if that leads since
+// less than twice the maximum offset: their clocks may have been one ahead of its own, and the first timestamps of a leader are one ahead
+// of its clock. And at any time a transaction's commit timestamp can, for that comes from whichever of its partitions was at the highest:
+// it may have been acknowledged before this one has heard of it. A read carries the uncertainty interval (T, T + twice the
+// maximum offset]; the leader knows up to where others can have given timestamps, looks no further, and refuses with UNCERTAIN if it
+// meets a version there. The read then begins anew, above that version.
 //
 // Once a partition is proved, a later leader may answer its further pages. It cannot tell what the pinned leader wrote
-// after the read began from what was acknowledged before. So it is asked to read exactly at T, provided that the
-// pinned leader had been known for twice the maximum offset already: nothing of still earlier leaders lies above T then.
+// after the read began from what was acknowledged before, so to it all of the interval is uncertain.
 //
 // A merge over hash partitions has all first pages before it yields anything, so it can always begin anew. A scan of a range
 // keyspace proves the partitions beforehand, the nearest maxProved of them.
@@ -67,22 +67,15 @@ type snapshot struct {
 
 	mu struct {
 		sync.Mutex
-		proved map[keys.PartitionID]proof
+		// proved are the partitions that were led by their pinned leaders after the clocks were asked. That holds for the span, in
+		// internal keys, whatever partitions it is split into later.
+		proved map[keys.PartitionID]keys.Span
 	}
-}
-
-// proof is that a partition was led by its pinned leader after the clocks were asked. It holds for the span, whatever partitions
-// that is split into later.
-type proof struct {
-	span keys.Span // internal keys
-	old  bool
 }
 
 type pin struct {
 	node keys.NodeID
 	term uint64
-	// old: it had been known for twice the maximum offset when its clock was asked.
-	old bool
 }
 
 // exactly is a snapshot at a moment that needs no proof.
@@ -94,16 +87,8 @@ func (s *snapshot) prepare(p *route.Partition, l route.Leader) (*kvpb.Timestamp,
 	if s.exact {
 		return nil, nil
 	}
-	pin, known := s.pins[p.ID]
-	if known && pin.node == l.Node && pin.term == l.Term {
-		return toWire(s.limit), nil
-	}
-	proved, ok := s.proofOf(p)
-	switch {
-	case !ok:
+	if !s.holds(p, l) && !s.isProved(p) {
 		return nil, errUnpinned
-	case proved.old:
-		return nil, nil
 	}
 	return toWire(s.limit), nil
 }
@@ -126,25 +111,25 @@ func (s *snapshot) answeredBy(partitions []*route.Partition) {
 	defer s.mu.Unlock()
 	for _, p := range partitions {
 		if _, before := s.mu.proved[p.ID]; !before {
-			s.mu.proved[p.ID] = proof{span: keys.PartitionSpan(p.Descriptor), old: s.pins[p.ID].old}
+			s.mu.proved[p.ID] = keys.PartitionSpan(p.Descriptor)
 		}
 	}
 }
 
-// proofOf finds what proves the partition: a page of its own, or of the partition that it was split off.
-func (s *snapshot) proofOf(p *route.Partition) (proof, bool) {
+// isProved says that the partition is proved: by a page of its own, or of the partition that it was split off.
+func (s *snapshot) isProved(p *route.Partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	span := keys.PartitionSpan(p.Descriptor)
-	if proved, ok := s.mu.proved[p.ID]; ok && proved.span.ContainsSpan(span) {
-		return proved, true
+	if proved, ok := s.mu.proved[p.ID]; ok && proved.ContainsSpan(span) {
+		return true
 	}
 	for _, proved := range s.mu.proved {
-		if proved.span.ContainsSpan(span) {
-			return proved, true
+		if proved.ContainsSpan(span) {
+			return true
 		}
 	}
-	return proof{}, false
+	return false
 }
 
 // context is what the transaction that reads says to leader l of a partition; nil if there is none.
@@ -173,7 +158,7 @@ func (s *snapshot) answered(a route.Answer, at Timestamp) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if _, before := s.mu.proved[a.Partition.ID]; !before { // an earlier one holds for no less
-			s.mu.proved[a.Partition.ID] = proof{span: keys.PartitionSpan(a.Partition.Descriptor), old: pin.old}
+			s.mu.proved[a.Partition.ID] = keys.PartitionSpan(a.Partition.Descriptor)
 		}
 	}
 	return nil
@@ -186,11 +171,10 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 		if err := k.findLeaders(ctx, id, parts); err != nil {
 			return nil, err
 		}
-		began := time.Now()
 		pins := make(map[keys.PartitionID]pin, len(parts))
 		for _, p := range parts {
 			if l, ok := p.Leader(); ok && l.Term != 0 {
-				pins[p.ID] = pin{node: l.Node, term: l.Term, old: began.Sub(l.Since) >= ahead}
+				pins[p.ID] = pin{node: l.Node, term: l.Term}
 			}
 		}
 		clock, answered := s.Clocks(ctx, parts, clockWait)
@@ -210,7 +194,7 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 		}
 		at := hlc.Max(hlc.Max(clock, floor), s.Session())
 		snap := &snapshot{at: at, limit: at.Add(ahead), pins: pins}
-		snap.mu.proved = make(map[keys.PartitionID]proof, len(parts))
+		snap.mu.proved = make(map[keys.PartitionID]keys.Span, len(parts))
 		return snap, nil
 	}
 }

@@ -41,7 +41,7 @@ func (s *Sender) Bundles(partitions []*Partition, fit func(*Partition, Leader) b
 	var open []*Bundle
 	for _, p := range partitions {
 		l := p.cell.leader.Load()
-		if !l.usable() || l.term == 0 || !fit(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}) {
+		if !l.usable() || l.term == 0 || !fit(p, Leader{Node: l.node.id, Term: l.term}) {
 			rest = append(rest, p)
 			continue
 		}

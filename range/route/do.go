@@ -206,7 +206,7 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	if call.Certain && l.term == 0 {
 		r = probe(p)
 	} else if call.Prepare != nil {
-		if err := call.Prepare.Prepare(p, Leader{Node: l.node.id, Term: l.term, Since: l.since}); err != nil {
+		if err := call.Prepare.Prepare(p, Leader{Node: l.node.id, Term: l.term}); err != nil {
 			return nil, a.ended(err)
 		}
 	}

@@ -16,8 +16,6 @@ type leader struct {
 	term uint64
 	// incarnation is the node's at the time of the hint: when the node's connection broke since, the hint is void.
 	incarnation uint64
-	// since is when this sender first heard of this node leading in this term.
-	since time.Time
 	// denied is the node of a hint that proved wrong, when node is nil. Until deniedUntil, others who say that it leads
 	// in this term are not believed: they have not heard yet.
 	denied      *node
@@ -57,16 +55,13 @@ func (c *cell) learn(n *node, term uint64, from *node, now time.Time) {
 	incarnation := n.incarnation.Load()
 	for {
 		old := c.leader.Load()
-		next := &leader{node: n, term: term, incarnation: incarnation, since: now}
+		next := &leader{node: n, term: term, incarnation: incarnation}
 		if old != nil {
 			if term < old.term {
 				return
 			}
-			if old.node == n && old.term == term {
-				if old.incarnation == incarnation {
-					return
-				}
-				next.since = old.since
+			if old.node == n && old.term == term && old.incarnation == incarnation {
+				return
 			}
 			if old.denied == n && old.term == term && from != n && now.Before(old.deniedUntil) {
 				return
@@ -133,8 +128,6 @@ func (c *cell) nextReplica(p *Partition) *node {
 type Leader struct {
 	Node keys.NodeID
 	Term uint64
-	// Since is when the sender first heard of it.
-	Since time.Time
 }
 
 // Leader returns the partition's leader hint; ok is false when there is no usable one.
@@ -143,5 +136,5 @@ func (p *Partition) Leader() (Leader, bool) {
 	if !l.usable() {
 		return Leader{}, false
 	}
-	return Leader{Node: l.node.id, Term: l.term, Since: l.since}, true
+	return Leader{Node: l.node.id, Term: l.term}, true
 }
