@@ -188,6 +188,16 @@ type network struct {
 	done     chan struct{}
 	running  sync.WaitGroup
 	messages int
+	// onStream, when set, is called several times while the nth snapshot (from 1) is sent.
+	onStream func(ctx context.Context, n int) error
+	streams  int
+}
+
+// streamed returns how many snapshots began to be sent.
+func (n *network) streamed() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.streams
 }
 
 func newNetwork() *network {
@@ -268,7 +278,14 @@ func (p port) Ping(to uint64, ping *peerpb.HostPing) {
 }
 
 func (p port) SendSnapshot(ctx context.Context, to uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error {
-	var b bytes.Buffer
+	p.net.mu.Lock()
+	p.net.streams++
+	n, on := p.net.streams, p.net.onStream
+	p.net.mu.Unlock()
+	b := streamBuffer{between: func() error { return nil }}
+	if on != nil {
+		b.between = func() error { return on(ctx, n) }
+	}
 	if err := write(&b); err != nil {
 		return err
 	}
@@ -276,7 +293,23 @@ func (p port) SendSnapshot(ctx context.Context, to uint64, header *peerpb.Snapsh
 	if h == nil {
 		return fmt.Errorf("no way to host %d", to)
 	}
-	return h.HandleSnapshot(ctx, p.self, header, &b)
+	return h.HandleSnapshot(ctx, p.self, header, &b.Buffer)
+}
+
+// streamBuffer calls between at every 50th write.
+type streamBuffer struct {
+	bytes.Buffer
+	writes  int
+	between func() error
+}
+
+func (b *streamBuffer) Write(p []byte) (int, error) {
+	if b.writes++; b.writes%50 == 1 {
+		if err := b.between(); err != nil {
+			return 0, err
+		}
+	}
+	return b.Buffer.Write(p)
 }
 
 func newCluster(t *testing.T) *cluster {

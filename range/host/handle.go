@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -63,6 +64,9 @@ type Group struct {
 	work sync.WaitGroup
 	// stopped is closed at the end of shutDown.
 	stopped chan struct{}
+	// ctx is of snapshots on their way to followers; shutDown cancels it.
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 type proposal struct {
@@ -239,6 +243,7 @@ func (g *Group) shutDown() {
 		return
 	}
 	defer close(g.stopped)
+	g.cancel()
 	for _, s := range staged {
 		s.Discard()
 	}

@@ -167,7 +167,7 @@ type Host struct {
 		queue []waking
 	}
 
-	ctx    context.Context // of snapshot sends
+	ctx    context.Context // of the ticker, and of the groups' snapshot sends
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // ticker and snapshot sends
 
@@ -335,6 +335,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	if h.mu.groups[id] != nil {
 		return nil, fmt.Errorf("group %s is open already", id)
 	}
+	g.ctx, g.cancel = context.WithCancel(h.ctx)
 	g.shard = h.shards[h.mu.next%len(h.shards)]
 	h.mu.next++
 	h.mu.groups[id] = g

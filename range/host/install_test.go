@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -309,6 +310,53 @@ func TestSnapshotsThatWaitAreBounded(t *testing.T) {
 		}
 		if n := l.inOnePass(g, index-1, index-2, index-3, index-4); n != maxStaged {
 			t.Errorf("%d snapshots were taken after all were installed, want %d", n, maxStaged)
+		}
+	})
+}
+
+// Removing a group does not wait for a follower that takes nothing of its snapshot.
+func TestRemoveWhileASnapshotIsSent(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		c.net.onStream = func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c.start(l.away.id)
+		c.await("the snapshot to be sent", func() bool { return c.net.streamed() == 1 })
+		var done atomic.Bool
+		begun := time.Now()
+		go func() {
+			l.leader.host.Remove(l.leader.host.Group(100))
+			done.Store(true)
+		}()
+		c.await("Remove to return", done.Load)
+		if d := time.Since(begun); d >= snapshotStall {
+			t.Errorf("Remove waited for the stream to be given up, %s of virtual time", d)
+		}
+	})
+}
+
+// A stream that gets no further is given up, so that others have its slot, and is tried again. One that is slow is not.
+func TestStalledSnapshotIsTriedAgain(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		c.net.onStream = func(ctx context.Context, n int) error {
+			if n == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(snapshotStall / 2)
+			return ctx.Err()
+		}
+		c.start(l.away.id)
+		c.await("the snapshot to be sent", func() bool { return c.net.streamed() == 1 })
+		time.Sleep(snapshotStall)
+		c.await("the snapshot to be sent again", func() bool { return c.net.streamed() == 2 })
+		time.Sleep(10 * snapshotStall)
+		synctest.Wait()
+		if _, n := l.away.machines[100].snapshots(); n != 1 || c.net.streamed() != 2 {
+			t.Errorf("%d snapshots were installed, after %d streams", n, c.net.streamed())
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -22,13 +23,19 @@ const maxSnapshots = 4
 // is one that is being installed, one that follows it, and one of a former leader.
 const maxStaged = 3
 
+// snapshotStall is how long the peer may take nothing of a snapshot before its stream is given up. It then is tried again; others have
+// its slot meanwhile.
+const snapshotStall = time.Minute
+
+var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapshotStall)
+
 // sendSnapshot streams the state to a follower, together with the message by which Raft offers it. What Raft put into
 // the message is corrected to the index that the state really has.
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 	to := replicaID(m.GetTo())
 	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
 	target := g.hosts[to]
-	if target == 0 || h.ctx.Err() != nil {
+	if target == 0 || g.ctx.Err() != nil {
 		report(false)
 		return
 	}
@@ -46,7 +53,7 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 		defer g.work.Done()
 		defer func() { <-h.snapshotSlots }()
 		err := h.streamSnapshot(g, target, m)
-		if err != nil && h.ctx.Err() == nil {
+		if err != nil && g.ctx.Err() == nil {
 			h.metrics.snapshotsFailed.Inc()
 			h.config.Logger.Warn("sending a snapshot failed; it will be tried again", "partition", g.id, "to", target, "error", err)
 		}
@@ -64,13 +71,35 @@ func (h *Host) streamSnapshot(g *Group, target uint64, m *peerpb.RaftMessage) er
 		return fmt.Errorf("the snapshot of partition %s is of index %d, older than %d", g.id, snap.Index(), m.GetSnapshot().GetIndex())
 	}
 	m.Snapshot.Index, m.Snapshot.Term = snap.Index(), snap.Term()
-	err = h.transport.SendSnapshot(h.ctx, target, &peerpb.SnapshotHeader{Message: m}, func(w io.Writer) error {
-		return snap.Write(h.ctx, w)
+	ctx, cancel := context.WithCancelCause(g.ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(snapshotStall, func() { cancel(errSnapshotStalled) })
+	defer stalled.Stop()
+	err = h.transport.SendSnapshot(ctx, target, &peerpb.SnapshotHeader{Message: m}, func(w io.Writer) error {
+		return snap.Write(ctx, progressWriter{w, stalled})
 	})
-	if err == nil {
-		h.metrics.snapshotsSent.Inc()
+	if err != nil {
+		if context.Cause(ctx) == errSnapshotStalled {
+			return fmt.Errorf("%w: %w", errSnapshotStalled, err)
+		}
+		return err
 	}
-	return err
+	h.metrics.snapshotsSent.Inc()
+	return nil
+}
+
+// progressWriter puts a timer off whenever something was taken.
+type progressWriter struct {
+	io.Writer
+	stalled *time.Timer
+}
+
+func (w progressWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err == nil {
+		w.stalled.Reset(snapshotStall)
+	}
+	return n, err
 }
 
 // HandleSnapshot receives a snapshot: it is staged, and then Raft decides whether it wants it.
