@@ -3,7 +3,6 @@ package rpc
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc/mem"
@@ -18,7 +17,7 @@ import (
 )
 
 // reach calls visit for every sub-message and list that a message of a type can hold, with the fields that lead there.
-func reach(t *testing.T, message protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func(path []protoreflect.FieldDescriptor)) {
+func reach(message protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func(path []protoreflect.FieldDescriptor)) {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)
 		if field.Message() == nil && !field.IsList() {
@@ -30,7 +29,7 @@ func reach(t *testing.T, message protoreflect.MessageDescriptor, path []protoref
 		to := append(slices.Clone(path), field)
 		visit(to)
 		if field.Message() != nil {
-			reach(t, field.Message(), to, visit)
+			reach(field.Message(), to, visit)
 		}
 	}
 }
@@ -47,28 +46,39 @@ func TestDensityReachesEverything(t *testing.T) {
 					continue
 				}
 				visited[input.FullName()] = true
+				if shapes[input.FullName()] == nil {
+					t.Fatalf("%s is not counted", input.FullName())
+				}
 				kind, err := protoregistry.GlobalTypes.FindMessageByName(input.FullName())
 				if err != nil {
 					t.Fatal(err)
 				}
-				reach(t, input, nil, func(path []protoreflect.FieldDescriptor) {
+				refused := false
+				reach(input, nil, func(path []protoreflect.FieldDescriptor) {
 					seen++
 					last := path[len(path)-1]
 					if last.IsPacked() {
 						t.Errorf("%s is a list of numbers in one field, which counting does not look into", last.FullName())
 						return
 					}
-					element := protowire.AppendBytes(protowire.AppendTag(nil, last.Number(), protowire.BytesType), nil)
-					b := bytes.Repeat(element, maxMessageParts+1)
-					for _, outer := range slices.Backward(path[:len(path)-1]) {
-						b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
-					}
-					if err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, kind.New().Interface()); !contains(err, "parts") {
-						var names []string
-						for _, field := range path {
-							names = append(names, string(field.Name()))
+					repeated := func(n int) []byte {
+						b := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, last.Number(), protowire.BytesType), nil), n)
+						for _, outer := range slices.Backward(path[:len(path)-1]) {
+							b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
 						}
-						t.Errorf("%s.%s: %d of them in %d bytes: %v", input.Name(), strings.Join(names, "."), maxMessageParts+1, len(b), err)
+						return b
+					}
+					const some = 5
+					if count, err := shapes[input.FullName()].count(repeated(some), 100); err != nil || count != len(path)-1+some {
+						t.Errorf("%s in %s: %d parts counted, %v", last.FullName(), input.Name(), count, err)
+					}
+					if refused {
+						return
+					}
+					refused = true
+					err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(repeated(maxMessageParts + 1))}, kind.New().Interface())
+					if !contains(err, "parts") {
+						t.Errorf("%d of %s in %s: %v", maxMessageParts+1, last.FullName(), input.Name(), err)
 					}
 				})
 			}
