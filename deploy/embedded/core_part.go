@@ -60,7 +60,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		}
 	}()
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"}, s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil, registerer, s.diskFailed); err != nil {
+	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil, registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		return nil, err
 	}
 	p.store, err = store.New(store.Config{
@@ -74,7 +74,9 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
 		Monotonic: s.config.Monotonic,
 		OnFailed: func(_ keys.PartitionID, err error) {
-			s.failed(fmt.Errorf("the consistent core's member failed: %w", err))
+			if s.ctx.Err() == nil { // on a full disk it ends like this when the server is closed
+				s.failed(fmt.Errorf("the consistent core's member failed: %w", err))
+			}
 		},
 	})
 	if err != nil {

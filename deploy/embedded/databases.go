@@ -16,10 +16,12 @@ type databases struct {
 	state *engine.State
 }
 
-// openDatabases opens the stores below a directory of the server. onFailure is told when a disk fails.
-func openDatabases(c *ServerConfig, d *directory, part string, memTable uint64, cache *pebble.Cache, registerer prometheus.Registerer, onFailure func(error)) (*databases, error) {
+// openDatabases opens the stores below a directory of the server. onFailure is told when a disk fails. Once leaving is closed nothing
+// waits for room on a full disk, so that all who use the stores can be stopped.
+func openDatabases(c *ServerConfig, d *directory, part string, memTable uint64, cache *pebble.Cache, registerer prometheus.Registerer, onFailure func(error), leaving <-chan struct{}) (*databases, error) {
 	dbs := &databases{}
-	options := engine.Options{FS: c.FS, Logger: c.Logger.With("part", part), Registerer: registerer, OnFailure: onFailure, MinFreeBytes: c.MinFreeBytes}
+	options := engine.Options{FS: c.FS, Logger: c.Logger.With("part", part), Registerer: registerer, OnFailure: onFailure, MinFreeBytes: c.MinFreeBytes,
+		Leaving: leaving}
 	options.Dir, options.MemTableBytes = d.sub(part, "log"), c.LogMemTableBytes
 	var err error
 	if dbs.log, err = engine.OpenLog(options); err != nil {

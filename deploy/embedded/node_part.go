@@ -59,7 +59,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
 	var err error
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"}, s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "node", s.config.MemTableBytes, p.cache, registerer, s.diskFailed); err != nil {
+	if p.databases, err = openDatabases(&s.config, s.directory, "node", s.config.MemTableBytes, p.cache, registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		p.cache.Unref()
 		return nil, err
 	}

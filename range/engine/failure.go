@@ -54,6 +54,8 @@ type guard struct {
 
 	walSyncSeconds prometheus.Histogram
 
+	// leaving is Options.Leaving.
+	leaving <-chan struct{}
 	// closing is closed when Close begins: from then on nothing waits for room.
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -68,6 +70,7 @@ func newGuard(o Options, k kind) *guard {
 		fillWAL: fillSize(o, k),
 		minFree: o.MinFreeBytes,
 		failed:  make(chan struct{}),
+		leaving: o.Leaving,
 		closing: make(chan struct{}),
 
 		walSyncSeconds: newWALSyncSeconds(k),
@@ -88,12 +91,19 @@ func (g *guard) fail(err error) {
 	if !g.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	g.logger.Error("disk failed", "error", err)
+	if errors.Is(err, errNoRoomAtClose) {
+		g.logger.Warn("closed with a full disk: what waited for room was neither written nor acknowledged", "dir", g.dir)
+	} else {
+		g.logger.Error("disk failed", "error", err)
+	}
 	close(g.failed)
 }
 
 // full reports whether writes should be refused.
 func (g *guard) full() bool { return g.low.Load() || g.waiting.Load() > 0 }
+
+// errNoRoomAtClose is the failure of an engine that had no room when its owner began to close it. It is no failure of the disk.
+var errNoRoomAtClose = errors.New("closed while the disk was full")
 
 // beginClose lets go of everything that waits.
 func (g *guard) beginClose() { g.closeOnce.Do(func() { close(g.closing) }) }
@@ -110,7 +120,8 @@ func (g *guard) pause(d time.Duration) bool {
 	}
 }
 
-// awaitRoom is called with an error of a write. It returns true when the write should be tried again.
+// awaitRoom is called with an error of a write. It returns true when the write should be tried again. Once the owner has begun to close,
+// the first one without room is the end of the engine, so that whoever waits for what comes after it is let go too.
 func (g *guard) awaitRoom(err error) bool {
 	if !isNoSpace(err) {
 		return false
@@ -119,7 +130,20 @@ func (g *guard) awaitRoom(err error) bool {
 		g.logger.Warn("disk full: writes wait for room", "dir", g.dir)
 	}
 	defer g.waiting.Add(-1)
-	return g.pause(roomPeriod)
+	select {
+	case <-g.leaving:
+	default:
+		t := time.NewTimer(roomPeriod)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-g.leaving:
+		case <-g.closing:
+		}
+	}
+	g.fail(fmt.Errorf("%w: %w", errNoRoomAtClose, err))
+	return false
 }
 
 // refuse is what a write of a failed engine gets.

@@ -49,6 +49,11 @@ type Options struct {
 
 	// OnFailure is called once if the disk fails, from the engine's event goroutine. It must not call Close from there.
 	OnFailure func(error)
+	// Leaving, if not nil, is closed when the owner is about to close the engine, or to give up opening it, and has to wait for its users
+	// first: from then on nothing waits for room on the disk. As long as there is room all goes on as before. The first write that finds
+	// none fails the engine, as if the process had been killed at that moment, but OnFailure is not told: all calls return
+	// ErrFailed, and nothing is acknowledged any more.
+	Leaving <-chan struct{}
 	// FlushEnd is called after a flush has made more of the engine durable, from the event goroutine: one call at a time,
 	// and several flushes may share one. It may read the engine, and must not call Close from there.
 	FlushEnd func()

@@ -174,8 +174,8 @@ func (s *store) events(o Options) {
 			}
 		case <-failed:
 			failed = nil
-			if o.OnFailure != nil {
-				o.OnFailure(s.g.err())
+			if err := s.g.err(); o.OnFailure != nil && !errors.Is(err, errNoRoomAtClose) {
+				o.OnFailure(err)
 			}
 		case <-s.stop:
 			return
