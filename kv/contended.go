@@ -1,57 +1,85 @@
 package kv
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
 )
 
 const (
 	// maxContended bounds the keys that one transaction locks because of earlier attempts.
 	maxContended = 1000
-	// maxAhead is up to how many of them an attempt locks before its function runs.
+	// maxNoted is how many keys an attempt may have read and written for all of them to be taken for contended. Of a larger one it is those that
+	// attempts have failed over.
+	maxNoted = 100
+	// maxAhead is how many of them an attempt locks before its function runs.
 	maxAhead = 16
+	// lockTogether is how many keys one request of them locks: their values come in one answer, and may be large.
+	lockTogether = (64 << 20) / keys.MaxValueSize
 )
 
 // contention is what earlier attempts of a transaction have failed over. A transaction that has to run again probably reads and writes the
-// same keys again. So they are locked before they are read: it waits for its turn first, and then runs with what nobody else changes. If
-// they are few, all of them are locked before the function runs, in their order, so that of two transactions that do so neither has
-// what the other one waits for. The zero contention is none.
+// same keys again. So they are locked before they are read: it waits for its turn first, and then runs with what nobody else changes. The
+// first of them, in the order of the keys, are locked before the function runs, one after the other, so that of two transactions that do so
+// neither has what the other one waits for. (What is locked later is above all of these.) The zero contention is none.
 type contention struct {
-	keys map[string]bufferKey
+	keys map[string]*contended
+}
+
+// contended is a key, and the latest attempt that has read or written it, or failed over it.
+type contended struct {
+	bufferKey
+	attempt int
 }
 
 func contendedKey(ks keys.KeyspaceID, key []byte) string { return ks.String() + "/" + string(key) }
 
-func (c *contention) has(ks keys.KeyspaceID, key []byte) bool {
+// meets says, of a key that an attempt reads, whether it is one of them.
+func (c *contention) meets(ks keys.KeyspaceID, key []byte, attempt int) bool {
 	if len(c.keys) == 0 {
 		return false
 	}
-	_, there := c.keys[contendedKey(ks, key)]
-	return there
+	k := c.keys[contendedKey(ks, key)]
+	if k != nil {
+		k.attempt = attempt
+	}
+	return k != nil
 }
 
 // add takes in a key.
-func (c *contention) add(ks keys.KeyspaceID, key []byte) {
-	if len(c.keys) >= maxContended {
-		return
-	}
-	if c.keys == nil {
-		c.keys = make(map[string]bufferKey)
-	}
-	if m := contendedKey(ks, key); c.keys[m].key == nil {
-		c.keys[m] = bufferKey{ks, clone(key)}
+func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
+	m := contendedKey(ks, key)
+	switch k := c.keys[m]; {
+	case k != nil:
+		k.attempt = attempt
+	case len(c.keys) < maxContended:
+		if c.keys == nil {
+			c.keys = make(map[string]*contended)
+		}
+		c.keys[m] = &contended{bufferKey{ks, clone(key)}, attempt}
 	}
 }
 
 // noteContended remembers what an attempt that failed has read and written, if that is not too much; otherwise the key over which it has
-// failed, if it has written that.
+// failed, if it has written that. If it had come to its end it forgets what the attempt has neither read nor written: a transaction that takes
+// the first element of a queue does not want those back that others have taken.
 func (t *Txn) noteContended(err error) {
+	if t.ended && !t.rolledBack {
+		maps.DeleteFunc(t.contended.keys, func(_ string, k *contended) bool {
+			_, written := t.writes.get(k.keyspace, k.key)
+			return !written && k.attempt < t.attempt
+		})
+	}
 	if t.writes.tree.Len() <= maxContended {
-		if known := t.transaction.Known(t.writes.writes(), t.reads()); len(known) <= maxAhead {
+		if known := t.transaction.Known(t.writes.writes(), t.reads()); len(known) <= maxNoted {
 			for _, k := range known {
-				t.contended.add(k.Keyspace, k.Key)
+				t.contended.add(k.Keyspace, k.Key, t.attempt)
 			}
 		}
 	}
@@ -64,23 +92,24 @@ func (t *Txn) noteContended(err error) {
 		return
 	}
 	if _, written := t.writes.get(ks.ID, e.Key); written {
-		t.contended.add(ks.ID, e.Key)
+		t.contended.add(ks.ID, e.Key, t.attempt)
 	}
 }
 
-// lockAhead locks what earlier attempts have failed over, if it is not too much.
-func (t *Txn) lockAhead(ctx context.Context) error {
-	all := t.contended.keys
-	if len(all) == 0 || len(all) > maxAhead {
-		return nil
+// lockAhead locks what earlier attempts have failed over, or the first of it. again says that it failed over a keyspace that was dropped, of
+// which it locks nothing the next time: whether that matters is for the function to say.
+func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
+	if len(t.contended.keys) == 0 {
+		return nil, false
 	}
 	ctx, cancel := t.client.bound(ctx)
 	defer cancel()
-	sorted := make([]bufferKey, 0, len(all))
-	for _, k := range all {
-		sorted = append(sorted, k)
+	sorted := make([]bufferKey, 0, len(t.contended.keys))
+	for _, k := range t.contended.keys {
+		sorted = append(sorted, k.bufferKey)
 	}
 	slices.SortFunc(sorted, compareBufferKeys)
+	sorted = sorted[:min(len(sorted), maxAhead)]
 	t.ahead = make(map[string]Pair, len(sorted))
 	for _, k := range sorted {
 		ks := t.client.sender.Table().KeyspaceByID(k.keyspace)
@@ -89,9 +118,62 @@ func (t *Txn) lockAhead(ctx context.Context) error {
 		}
 		p, err := t.lock(ctx, ks, k.key)
 		if err != nil {
-			return t.fail("update", ks.Info.Name, k.key, err)
+			err = t.fail("update", ks.Info.Name, k.key, err)
+			if again = errors.Is(err, ErrKeyspaceNotFound); again {
+				maps.DeleteFunc(t.contended.keys, func(_ string, of *contended) bool { return of.keyspace == k.keyspace })
+			}
+			return err, again
 		}
 		t.ahead[contendedKey(k.keyspace, k.key)] = p
 	}
-	return nil
+	return nil, false
+}
+
+// lockContended locks those of several keys that earlier attempts have failed over, partition by partition, and returns their pairs, and those of
+// keys that were locked ahead.
+func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys [][]byte) (map[string]Pair, error) {
+	var pairs map[string]Pair
+	type placed struct {
+		partition keys.PartitionID // 0: not known
+		key       []byte
+	}
+	var wanted []placed
+	for _, key := range userKeys {
+		if !t.contended.meets(ks.ID, key, t.attempt) {
+			continue
+		}
+		if _, written := t.writes.get(ks.ID, key); written {
+			continue
+		}
+		if pairs == nil {
+			pairs = make(map[string]Pair)
+		}
+		if p, known := t.ahead[contendedKey(ks.ID, key)]; known {
+			pairs[string(key)] = p
+		} else if !t.set.isLocked(ks.ID, key) {
+			p := placed{key: key}
+			if of := ks.ByKey(key); of != nil {
+				p.partition = of.ID
+			}
+			wanted = append(wanted, p)
+		}
+	}
+	slices.SortFunc(wanted, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.partition, b.partition), bytes.Compare(a.key, b.key))
+	})
+	wanted = slices.CompactFunc(wanted, func(a, b placed) bool { return bytes.Equal(a.key, b.key) })
+	for len(wanted) > 0 {
+		first, together := wanted[0], [][]byte(nil)
+		for len(wanted) > 0 && len(together) < lockTogether && wanted[0].partition == first.partition && (len(together) == 0 || first.partition != 0) {
+			together, wanted = append(together, wanted[0].key), wanted[1:]
+		}
+		locked, err := t.lockAll(ctx, ks, together...)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range locked {
+			pairs[string(p.Key)] = p
+		}
+	}
+	return pairs, nil
 }

@@ -61,10 +61,13 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 // run makes one attempt; again says that another one is to follow.
 func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err error, again bool) {
 	defer t.Rollback() // of what has not ended, if f panics
-	if err = t.lockAhead(ctx); err == nil {
+	var dropped bool
+	if err, dropped = t.lockAhead(ctx); err == nil {
 		err = f(t)
 	}
 	switch {
+	case dropped:
+		return Timestamp{}, err, true
 	case t.ended && err == nil:
 		return Timestamp{}, &Error{Op: "update", wraps: []error{ErrTransactionEnded, ErrInvalidArgument},
 			Message: "the function has ended the transaction itself; Update commits when it returns nil, and rolls back when it returns an error"}, false

@@ -371,7 +371,7 @@ func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 		older, younger := cluster.Client(t), cluster.Client(t)
 		ks := older.Keyspace("k")
 		var many [][]byte
-		for i := range 40 { // more than an attempt locks beforehand
+		for i := range 150 { // more than an attempt locks because the one before has read and written them
 			many = append(many, []byte{byte(i)})
 		}
 		transfer := func(tx *kv.Txn, keys [][]byte) error {
@@ -397,17 +397,22 @@ func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 			}
 			return tx
 		}
-		attempts := 0
-		bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
-		defer cancel()
-		_, err := older.Update(bounded, func(tx *kv.Txn) error {
-			attempts++
-			defer sit(many[attempts%len(many)])
-			return transfer(tx, many)
-		})
-		if err != nil || attempts > 2 {
-			t.Errorf("update: %d attempts: %v", attempts, err)
+		update := func(keys [][]byte, sits func(attempt int) bool) {
+			attempts := 0
+			bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			_, err := older.Update(bounded, func(tx *kv.Txn) error {
+				if attempts++; sits(attempts) {
+					defer sit(keys[len(keys)/2+attempts])
+				}
+				return transfer(tx, keys)
+			})
+			if err != nil || attempts > 2 {
+				t.Errorf("update of %d keys: %d attempts: %v", len(keys), attempts, err)
+			}
 		}
+		update(many, func(int) bool { return true })
+		update(many[:40], func(attempt int) bool { return attempt == 1 }) // of which the second attempt locks all
 
 		tx, err := older.Begin(ctx)
 		if err != nil {
