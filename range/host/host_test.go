@@ -323,6 +323,31 @@ func TestFailedReplicaDoesNotTakeOthersDown(t *testing.T) {
 	})
 }
 
+// A read that was taken in by the very pass in which the replica fails is answered.
+func TestReadOfAReplicaThatFailsInTheSamePass(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		c.propose(100, "a")
+		n, _ := c.awaitLeader(100)
+		g := n.host.Group(100)
+		pass := make(chan struct{})
+		g.do(func(*Group) { <-pass })
+		synctest.Wait()
+		g.do(func(g *Group) { g.fail(errors.New("broken")) })
+		answer := make(chan error, 1)
+		g.ReadIndex(func(err error) { answer <- err })
+		close(pass)
+		select {
+		case err := <-answer:
+			if !errors.Is(err, ErrStopped) {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the read is not answered")
+		}
+	})
+}
+
 func TestRemove(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)

@@ -203,16 +203,21 @@ func (s *shard) flush() {
 
 // process takes in what a group's inbox holds, and collects what the group wants.
 func (s *shard) process(g *Group, tick bool) {
+	var reads []func(error) // not begun yet
 	defer func() {
 		// Raft panics when an invariant is broken or its storage returns an error. That is the end of this replica, not
 		// of the process with its thousand others.
 		if p := recover(); p != nil {
 			g.fail(panicked("raft", p))
 		}
+		for _, done := range reads {
+			done(ErrStopped)
+		}
 	}()
 	in := &g.inbox
 	in.mu.Lock()
-	messages, local, proposals, reads, ops := in.messages, in.local, in.proposals, in.reads, in.ops
+	messages, local, proposals, ops := in.messages, in.local, in.proposals, in.ops
+	reads = in.reads
 	in.messages, in.local, in.proposals, in.reads, in.ops, in.bytes = nil, nil, nil, nil, nil, 0
 	if !tick || in.queued {
 		in.queued = false
@@ -246,8 +251,9 @@ func (s *shard) process(g *Group, tick bool) {
 			return
 		}
 	}
-	if len(reads) > 0 {
-		g.startReads(reads)
+	if begun := reads; len(begun) > 0 {
+		reads = nil
+		g.startReads(begun)
 	}
 	if tick {
 		g.core.Tick(s.sleepAfter, g.isAway)
