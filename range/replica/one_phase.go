@@ -29,6 +29,8 @@ type onePhase struct {
 	floor hlc.Timestamp
 	// held are the transaction's own locks that go.
 	held []*lock
+	// unheld: it is to end a lock that the transaction does not have. The request for that may wait yet.
+	unheld bool
 	// wait: with commit wait.
 	wait bool
 }
@@ -117,6 +119,9 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	stored := o.storedLocks()
 	ts, ok, err := e.write(w, effects...)
 	if err == nil && ok {
+		if o.unheld {
+			e.endWaitOfCommitted(of.ID)
+		}
 		err = e.endLocks(o, stored, record, ts)
 		r.node.Metrics.onePhase.Inc()
 	}
@@ -186,12 +191,16 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 	}
 	for _, m := range c.GetMutations() {
 		l := r.mu.locks.Get(text(m.Key))
+		if m.Kind == kvpb.Mutation_UNLOCK && (l == nil || l.Transaction.ID != of.ID) {
+			o.unheld = true
+			continue
+		}
 		switch {
 		case l == nil:
 		case l.Transaction.ID != of.ID:
 			// Also if the key was read. That the other one will write it does not say for ever that no attempt of this request takes effect:
 			// should it not, an earlier attempt that waits somewhere would commit.
-			if m.Kind != kvpb.Mutation_UNLOCK && planted.Active != planted.OnePhaseOverLock {
+			if planted.Active != planted.OnePhaseOverLock {
 				e.parkLocked(w, l, locks.UntilGone)
 				return false
 			}

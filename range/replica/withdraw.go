@@ -7,7 +7,8 @@ import (
 
 // An attempt of a transaction that was aborted may still wait for locks. Nobody wants these any more: if it got one, others would wait for it until
 // they have found out, and while it waits it has younger ones aborted, for nothing. So its requests are answered as soon as the partition
-// hears of the abort: when it is the coordinator and decides so, or when the attempt's locks are ended here.
+// hears of the abort: when it is the coordinator and decides so, or when the attempt's locks are ended here. So are those of one that goes on without
+// what it has asked for, and commits in one phase.
 
 // endWaitOf has requests of a transaction that was just aborted here wait for locks no longer. They find the record.
 func (e *evaluation) endWaitOf(of txn.ID) {
@@ -35,6 +36,30 @@ func (e *evaluation) refusedAborted(w *write) (bool, error) {
 	}
 	e.answerRead(w, &kvpb.Response{Id: w.pending.Request.Id, Error: e.r.abortedError(w.transaction(), record)}, sequence)
 	return true, nil
+}
+
+// endWaitOfCommitted has requests of a transaction that has just committed here in one phase wait for locks no longer. Its client does not wait
+// for them any more: it has cancelled them, of which nobody here was told. The transaction leaves no record, so a lock that one of them got
+// would stand until the transaction is taken for abandoned.
+func (e *evaluation) endWaitOfCommitted(of txn.ID) {
+	r := e.r
+	r.mu.Lock()
+	if r.mu.reign != e.reign || r.mu.locks.Waiters() == 0 {
+		r.mu.Unlock()
+		return
+	}
+	late := r.mu.locks.TakeWaiters(func(p *parked) bool {
+		prepare := p.pending.Request.GetPrepare()
+		return prepare != nil && prepare.OnePhase == nil && p.transaction().ID == of
+	})
+	for _, p := range late {
+		r.leftLocked(p)
+	}
+	r.mu.Unlock()
+	for _, p := range late {
+		e.refuse(&p.write, invalid("transaction %s commits without this request, which waits for a lock; it did not run", of).response(r, p.pending.Request))
+		e.tend = true
+	}
 }
 
 // withdraw answers requests of transactions that wait for locks and of which it was said that they are aborted. (A commit in one phase
