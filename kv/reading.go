@@ -18,11 +18,11 @@ import (
 // How a transaction, or a View, finds the moment that it reads.
 //
 // If its first read is in one partition, the leader chooses the moment, and the answer says which. Otherwise the client takes its estimate of
-// the cluster's time. Everything else is read at that moment too.
+// the cluster's time, the lower end of that. Everything else is read at that moment too.
 //
-// What was acknowledged before the first read lies at or below the moment plus twice the maximum clock offset (a leader's clock may be one
-// ahead of what the moment came from, and the first timestamps of a new leader another one ahead of its clock): the uncertainty
-// limit, fixed at the first read. A version between the moment and the limit may have been acknowledged before. A node tells these apart
+// What was acknowledged before the first read lies at or below the moment, plus what the estimate may be too low by, plus twice the maximum
+// clock offset (a leader's clock may be one ahead of what the moment came from, and the first timestamps of a new leader another one ahead of
+// its clock): the uncertainty limit, fixed at the first read. A version between the moment and the limit may have been acknowledged before. A node tells these apart
 // as well as it can by its own clock, as the transaction first saw it; what stays uncertain it refuses. Then the moment is moved up
 // to that version, provided that all that was read so far is the same there (Coordinator.Refresh). If it is not, the
 // transaction has to run again.
@@ -158,22 +158,22 @@ func (r *reading) begin(ctx context.Context) error {
 	if !r.at.IsZero() {
 		return nil
 	}
-	at, short, ok := r.client.sender.Present()
+	at, latest, short, ok := r.client.sender.Present()
 	if !ok || short > maxShort {
 		var err error
 		if at, err = r.client.askNow(ctx); err != nil {
 			return err
 		}
-		short = 0
+		latest, short = at, 0
 	}
-	r.start(at, short)
+	r.start(at, latest.Add(short))
 	return nil
 }
 
-// start sets the moment for the first time. The clock that it came from may have been ahead by as much as short.
-func (r *reading) start(at Timestamp, short time.Duration) {
+// start sets the moment for the first time. The clock that it came from showed no more than latest.
+func (r *reading) start(at, latest Timestamp) {
 	r.at = at
-	r.limitTo(at.Add(2*r.client.maxClockOffset() + short))
+	r.limitTo(latest.Add(2 * r.client.maxClockOffset()))
 }
 
 const (
@@ -205,7 +205,7 @@ func (r *reading) again(ctx context.Context, err error) error {
 		// The estimate was of no use.
 		at, asked := r.client.askNow(ctx)
 		if asked == nil && at.Less(r.at) {
-			r.start(at, 0)
+			r.start(at, at)
 			return nil
 		}
 	}
@@ -291,7 +291,7 @@ func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error 
 	case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
 		return &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: "the node read at another moment than it was asked to"}
 	case r.at.IsZero():
-		r.start(at, 0)
+		r.start(at, at)
 	case r.at.Less(at):
 		r.at = at
 		r.limitAbove(at)

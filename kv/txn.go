@@ -284,7 +284,7 @@ func (t *Txn) lockAll(ctx context.Context, ks *route.Keyspace, userKeys ...[]byt
 		move = move || !value.GetFound() || t.at.Less(version)
 	}
 	if t.at.IsZero() {
-		t.start(at, 0)
+		t.start(at, at)
 	} else if move {
 		if err := t.moveTo(ctx, at); err != nil {
 			return nil, err

@@ -79,15 +79,21 @@ func (c *clockSample) estimate(moment time.Time) (at hlc.Timestamp, short time.D
 	return hlc.Timestamp{Wall: c.now.Wall, Logical: c.now.Logical}.Add(passed), time.Duration(float64(passed) * clockDrift), true
 }
 
-// Present estimates the cluster's time without asking for it: some node's clock stands at or below at + short. It is not below the
-// session. ok is false if nothing is known, as long as no answer has come quickly.
-func (s *Sender) Present() (at hlc.Timestamp, short time.Duration, ok bool) {
+// Present estimates the cluster's time without asking for it: some node's clock stands between earliest, but for the drift of this machine's
+// clock, and latest + short. Neither is below the session. ok is false if nothing is known, as long as no answer has come quickly.
+//
+// What is to be read goes by the earliest: a server whose clock is behind the timestamp of a read brings it up to that. If that timestamp were more than
+// another clock shows, all of them would get ahead of the time, and so would what is estimated by them next, again and again.
+func (s *Sender) Present() (earliest, latest hlc.Timestamp, short time.Duration, ok bool) {
+	session := s.Session()
 	sample := s.present.newest.Load()
 	if sample == nil {
-		return s.Session(), 0, false
+		return session, session, 0, false
 	}
-	at, short, ok = sample.estimate(time.Now())
-	return hlc.Max(at, s.Session()), short, ok
+	now := time.Now()
+	latest, short, ok = sample.estimate(now)
+	earliest, _ = sample.earliest(now)
+	return hlc.Max(earliest, session), hlc.Max(latest, session), short, ok
 }
 
 // Earliest estimates the cluster's time from below: some node's clock stands at it or above, but for the drift of this machine's clock. It is

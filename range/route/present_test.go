@@ -23,6 +23,17 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 	if at, ok := p.newest.Load().earliest(start.Add(1000 * ms)); !ok || at != clock(997*ms) {
 		t.Error(at)
 	}
+	// As time goes on, the sender's estimate has both as its ends, and none of them below the session.
+	s := &Sender{}
+	s.present.newest.Store(&clockSample{now: clock(2 * ms), since: time.Now().Add(-1000 * ms), received: time.Now().Add(-995 * ms)})
+	earliest, latest, short, ok := s.Present()
+	if width := latest.Wall - earliest.Wall; !ok || short < ms || earliest.Less(clock(997*ms)) || width < int64(5*ms)-int64(ms/10) || width > int64(5*ms)+int64(ms/10) {
+		t.Error(earliest, latest, short, ok)
+	}
+	s.RaiseSession(clock(time.Hour))
+	if earliest, latest, _, _ := s.Present(); earliest != clock(time.Hour) || latest != earliest {
+		t.Error(earliest, latest)
+	}
 	// A slower one says no better, and one that took too long says nothing.
 	p.observe(clock(1008*ms), start.Add(1000*ms), start.Add(1016*ms))
 	p.observe(clock(900*ms), start.Add(800*ms), start.Add(1000*ms))

@@ -100,7 +100,7 @@ func (q *Request) call() *route.Call {
 // Now implements Sender.
 func (r *routed) Now(ctx context.Context) (now, age hlc.Timestamp, err error) {
 	for {
-		if at, _, ok := r.Present(); ok {
+		if _, at, _, ok := r.Present(); ok {
 			if age, ok = r.Earliest(); !ok {
 				age = at
 			}
