@@ -8,7 +8,7 @@ const DefaultMaxOffset = 250 * time.Millisecond
 // BoundSource says how far the physical clock may be from true time.
 type BoundSource interface {
 	// MaxError is the greatest distance in nanoseconds between the physical clock and true time, now. ok is false when
-	// the source cannot vouch for a number; the clock then falls back on its maximum offset.
+	// the source cannot vouch for a number; the clock then falls back on its maximum offset, and so it does if the number is higher.
 	MaxError() (ns int64, ok bool)
 }
 
@@ -17,7 +17,8 @@ type offsetLimiter interface {
 	maxOffset() time.Duration
 }
 
-// FixedBound is the operator's promise that the clock is never off by more than d. Zero or less means DefaultMaxOffset.
+// FixedBound is the operator's promise that no two clocks of the cluster, true time counting as one of them, are ever further apart than d:
+// when one clock is d beyond a moment, all of them are beyond it. Zero or less means DefaultMaxOffset.
 func FixedBound(d time.Duration) BoundSource {
 	if d <= 0 {
 		d = DefaultMaxOffset
@@ -32,7 +33,8 @@ func (b fixedBound) maxOffset() time.Duration { return time.Duration(b) }
 
 // KernelBound takes the kernel's own estimate (adjtimex's maxerror) while the kernel says that the clock is synchronised.
 // Otherwise, on systems that have no such call, and whenever the kernel's estimate is wider than the fallback, the
-// fallback holds: it is the operator's promise, and with it the greatest offset that the cluster tolerates.
+// fallback holds: it is the operator's promise, and with it the greatest offset that the cluster tolerates. What the kernel says is of this
+// clock and true time; of other clocks it says nothing (Clock.WaitFloor). All servers have one, or none has.
 // Zero or less means DefaultMaxOffset. Use it with System only: it says nothing about any other physical clock.
 func KernelBound(fallback time.Duration) BoundSource {
 	if fallback <= 0 {

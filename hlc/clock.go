@@ -15,6 +15,8 @@ type Clock struct {
 	physical Physical
 	bound    BoundSource
 	offset   time.Duration
+	// ahead is MaxAhead.
+	ahead time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -36,6 +38,10 @@ func NewClock(physical Physical, bound BoundSource) *Clock {
 	if l, ok := bound.(offsetLimiter); ok {
 		c.offset = l.maxOffset()
 	}
+	c.ahead = c.offset
+	if !c.pairwise() {
+		c.ahead = 2 * c.offset
+	}
 	return c
 }
 
@@ -54,10 +60,10 @@ func (c *Clock) Now() Timestamp {
 	return c.mu.last
 }
 
-// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than twice MaxOffset
+// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than twice MaxAhead
 // ahead of the physical clock is refused with ErrTooFarAhead and leaves the clock unchanged, unless this clock has
 // already been that far (its physical clock jumped back since), in which case there is nothing to merge. Twice, because a
-// leader's first timestamps are up to one MaxOffset ahead of its own physical clock, and that may be one ahead of this one.
+// leader's first timestamps are one MaxAhead ahead of its own physical clock, and that may be one MaxOffset ahead of this one.
 func (c *Clock) Update(t Timestamp) error {
 	wall := c.physical.Now()
 	c.mu.Lock()
@@ -66,7 +72,7 @@ func (c *Clock) Update(t Timestamp) error {
 		return nil
 	}
 	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
-	if ahead, allowed := t.Wall-wall, 2*c.offset; ahead > int64(allowed) {
+	if ahead, allowed := t.Wall-wall, 2*c.ahead; ahead > int64(allowed) {
 		return fmt.Errorf("%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server and of the sender",
 			ErrTooFarAhead, t, time.Duration(ahead), allowed)
 	}
@@ -110,14 +116,41 @@ func (c *Clock) Bounds() (earliest, latest int64) {
 	return now - int64(width), now + int64(width)
 }
 
-// MaxError is how far the physical clock may be from true time, now: the bound source's number if it has one, else
-// MaxOffset.
+// MaxError is how far the physical clock may be from true time, now: the bound source's number if it has one that is not above
+// MaxOffset, else MaxOffset.
 func (c *Clock) MaxError() time.Duration {
 	if ns, ok := c.bound.MaxError(); ok {
-		return time.Duration(ns)
+		return min(time.Duration(ns), c.offset)
 	}
 	return c.offset
 }
 
 // MaxOffset is the configured maximum offset between the clocks of a cluster. It does not change.
 func (c *Clock) MaxOffset() time.Duration { return c.offset }
+
+// pairwise says that the bound is one on the distance between any two clocks.
+func (c *Clock) pairwise() bool {
+	_, fixed := c.bound.(fixedBound)
+	return fixed
+}
+
+// WaitFloor is what the timestamp of a commit that waits for the clocks (until the earliest of Bounds is above the timestamp) must not be
+// below, if such commits are to be ordered as in real time; zero if the wait by itself is enough, as with a FixedBound. It is asked when
+// the commit has been requested, on any server that takes part in choosing the timestamp.
+//
+// With a bound on the distance to true time, only that is sure to have passed the timestamp when the wait is over, but not every
+// clock: another one may be further behind. The next commit that waits gets a timestamp of at least the latest that true time can be, by
+// whichever clock, and so above. (To wait until all clocks have passed the timestamp would take MaxOffset longer, however exact
+// they are.)
+func (c *Clock) WaitFloor() Timestamp {
+	if c.pairwise() {
+		return Timestamp{}
+	}
+	_, latest := c.Bounds()
+	return Timestamp{Wall: latest}
+}
+
+// MaxAhead is how far the timestamps that other servers give can be ahead of this physical clock: MaxOffset, because their clocks can be
+// ahead by that, and with a bound that has a WaitFloor another MaxOffset, because that is ahead of their clocks by up to that. Only a new
+// leader's first timestamps can be further ahead: it starts one MaxAhead above its physical clock. It does not change.
+func (c *Clock) MaxAhead() time.Duration { return c.ahead }

@@ -6,7 +6,9 @@
 // A Clock is built from two things that come from outside: a Physical (the operating system's clock, or a Manual one in
 // tests) and a BoundSource (how far the physical clock may be from true time). Now gives strictly increasing
 // timestamps; Update merges a timestamp that came in with a message, so that whatever follows the message gets a later
-// timestamp; Bounds gives an interval that contains true time as long as the bound source tells the truth.
+// timestamp; Bounds gives an interval that contains true time as long as the bound source tells the truth. Who waits for the
+// clocks before anybody hears of a commit waits until the interval lies above its timestamp, and does not give that below WaitFloor: then
+// such commits are ordered as in real time.
 //
 // A Steady stands between a Clock and a Physical that may jump: it notices jumps by a monotonic clock, and leaves them out until somebody
 // has found out which time is right.
@@ -14,7 +16,7 @@
 // INVARIANT: Now never returns a timestamp at or below one that it returned, or that Update accepted, before, even if the
 // physical clock jumps back.
 //
-// INVARIANT: Update never lets a message carry the clock further ahead of the physical clock than MaxOffset: one broken
+// INVARIANT: Update never lets a message carry the clock further ahead of the physical clock than twice MaxAhead: one broken
 // clock in a cluster is refused by the others instead of infecting them.
 //
 // The package imports only the standard library, starts no goroutines and never sleeps.

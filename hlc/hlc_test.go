@@ -269,6 +269,58 @@ func TestBounds(t *testing.T) {
 	check("unreadable", 250*time.Millisecond)
 }
 
+// TestWaitsKeepTheOrderOfRealTime: clocks that know how far each of them is from true time, and are no further apart than promised. Of two
+// commits that wait the one that is requested when the other is known gets the later timestamp; what one server gives is no further
+// ahead of another's clock than MaxAhead; and that takes in what it gives when it begins to lead.
+func TestWaitsKeepTheOrderOfRealTime(t *testing.T) {
+	const offset = 1000 // microseconds, as all that is drawn
+	rapid.Check(t, func(t *rapid.T) {
+		slowest := rapid.Int64Range(-offset, 0).Draw(t, "slowest")
+		var physical [3]*Manual
+		var clocks [3]*Clock
+		for i := range clocks {
+			off := rapid.Int64Range(slowest, slowest+offset).Draw(t, "off")
+			reading := kernelReading{maxErrorMicros: rapid.Int64Range(max(off, -off), 2*offset).Draw(t, "error"), synchronised: rapid.Bool().Draw(t, "synchronised")}
+			physical[i] = NewManual(1e9 + off*1e3)
+			clocks[i] = NewClock(physical[i], &kernelBound{fallback: offset * time.Microsecond, read: func() (kernelReading, bool) { return reading, true }})
+		}
+		pass := func(d time.Duration) {
+			for _, p := range physical {
+				p.Advance(d)
+			}
+		}
+		first, second, third := clocks[0], clocks[1], clocks[2]
+
+		at := Max(first.Now(), first.WaitFloor())
+		if ahead := time.Duration(at.Wall - second.Physical()); ahead > second.MaxAhead() {
+			t.Fatalf("the first one's timestamp is %s ahead of the second clock, which counts on %s", ahead, second.MaxAhead())
+		}
+		low := Timestamp{Wall: second.Physical() + int64(second.MaxAhead())}
+		if err := third.Update(low); err != nil {
+			t.Fatal("a leader's first timestamp:", err)
+		}
+
+		earliest, _ := first.Bounds()
+		pass(max(0, time.Duration(at.Wall-earliest)) + 1)
+		if then := Max(Timestamp{Wall: second.Physical()}, second.WaitFloor()); then.LessEq(at) {
+			t.Fatalf("the first one, at %s, was waited for, and then the second one is at %s", at, then)
+		}
+	})
+	if c := NewClock(nil, wideBound{}); c.MaxError() != DefaultMaxOffset || c.MaxAhead() != 2*DefaultMaxOffset {
+		t.Errorf("a bound that is wider than the maximum offset: error %s, %s ahead", c.MaxError(), c.MaxAhead())
+	}
+	if c := NewClock(nil, FixedBound(time.Second)); !c.WaitFloor().IsZero() || c.MaxAhead() != time.Second {
+		t.Errorf("a bound on the distance between clocks: floor %s, %s ahead", c.WaitFloor(), c.MaxAhead())
+	}
+	if c := NewClock(nil, KernelBound(time.Second)); c.WaitFloor().IsZero() || c.MaxAhead() != 2*time.Second {
+		t.Errorf("a bound on the distance to true time: floor %s, %s ahead", c.WaitFloor(), c.MaxAhead())
+	}
+}
+
+type wideBound struct{}
+
+func (wideBound) MaxError() (int64, bool) { return int64(time.Hour), true }
+
 // TestKernelBound asks the real kernel, whose answer depends on the machine.
 func TestKernelBound(t *testing.T) {
 	ns, ok := KernelBound(time.Second).MaxError()

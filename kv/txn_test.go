@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -478,14 +479,17 @@ func TestRequestsOfTransactions(t *testing.T) {
 }
 
 // A transaction has commit wait if it asks for it, or if a keyspace has it to which it writes; what it reads, or has taken back, does not matter.
+// Every partition is told as it is prepared.
 func TestCommitWaitOfKeyspaces(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		var waits []bool
+		var waits, prepared []bool
 		c.set(func() {
 			c.script = func(_ *fakeNode, r *kvpb.Request) fault {
 				switch {
 				case r.GetPrepare().GetOnePhase() != nil:
 					waits = append(waits, r.GetPrepare().GetOnePhase().GetCommitWait())
+				case r.GetPrepare() != nil:
+					prepared = append(prepared, r.GetPrepare().GetCommitWait())
 				case r.GetEndTransaction() != nil:
 					waits = append(waits, r.GetEndTransaction().GetCommitWait())
 				}
@@ -527,13 +531,17 @@ func TestCommitWaitOfKeyspaces(t *testing.T) {
 				return errors.Join(tx.Put(strict, key, key), tx.RollbackTo(s), tx.Put(before, key, key))
 			}, nil, false},
 		} {
-			c.set(func() { waits = nil })
+			c.set(func() { waits, prepared = nil, nil })
 			if _, err := client.Update(ctx, test.write, test.options...); err != nil {
 				t.Fatal(name, err)
 			}
 			c.set(func() {
 				if len(waits) != 1 || waits[0] != test.want {
 					t.Errorf("%s: commit wait %v, want %v", name, waits, test.want)
+				}
+				both := strings.HasPrefix(name, "two ") || strings.HasPrefix(name, "with and ")
+				if both != (len(prepared) == 2) || slices.Contains(prepared, !test.want) {
+					t.Errorf("%s: prepared with commit wait %v, want %v", name, prepared, test.want)
 				}
 			})
 		}

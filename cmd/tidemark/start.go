@@ -80,7 +80,7 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.maxOffset, "max-offset", 0, "how far the clocks of the cluster may be apart; the same on all servers (default 250ms)")
-	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false, "believe the kernel's estimate of the clock's error while it says that the clock is synchronised")
+	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false, "believe the kernel's estimate of the clock's error while it says that the clock is synchronised; the same on all servers")
 	flags.StringVar(&f.clockOffsetFile, "clock-offset-file", "", "for fault tests: set this server's clock off by the duration that stands in the file, read again and again")
 	_ = flags.MarkHidden("clock-offset-file")
 	flags.DurationVar(&f.tick, "tick", 0, "interval of Raft heartbeats; the same on all servers (default 100ms)")

@@ -48,7 +48,7 @@ type ServerConfig struct {
 
 	// MaxOffset bounds how far the clocks of the cluster may be apart. Default 250 ms.
 	MaxOffset time.Duration
-	// KernelBound takes the clock's bound from the kernel while that says it is synchronised.
+	// KernelBound takes the clock's bound from the kernel while that says it is synchronised. The same on all servers.
 	KernelBound bool
 	// Tick is the interval of heartbeats, ElectionTicks the shortest election timeout in ticks. Defaults 100 ms and 10.
 	Tick          time.Duration

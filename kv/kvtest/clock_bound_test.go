@@ -1,11 +1,17 @@
 package kvtest_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // TestClientsAreToldTheClockBound: in a cluster that is configured for clocks that are further apart than usual, a client that was told nothing of it finds what
@@ -44,4 +50,30 @@ func TestClientsAreToldTheClockBound(t *testing.T) {
 			t.Errorf("the reader saw %q, %v", saw, err)
 		}
 	})
+}
+
+// TestServersSayHowFarAheadTimestampsMayBe: with the kernel's bound the timestamps of commits that wait are ahead of the clocks, and that is part of
+// what a server tells its clients.
+func TestServersSayHowFarAheadTimestampsMayBe(t *testing.T) {
+	for kernel, want := range map[bool]time.Duration{false: bound, true: 2 * bound} {
+		bubble(t, func(t *testing.T) {
+			c := kvtest.Start(t, kvtest.Options{Nodes: 1, Configure: func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset, sc.KernelBound = bound, kernel }})
+			connection, err := grpc.NewClient("passthrough:///"+c.Endpoints()[0], grpc.WithContextDialer(c.Dialer("client")),
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer connection.Close()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			table, err := clusterpb.NewClusterClient(connection).WatchTable(ctx, &clusterpb.WatchTableRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := table.Recv()
+			if got := time.Duration(first.GetMaxClockOffsetMicros()) * time.Microsecond; err != nil || got != want {
+				t.Errorf("kernel's bound %t: told %s, %v, want %s", kernel, got, err, want)
+			}
+		})
+	}
 }

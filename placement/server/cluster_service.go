@@ -31,7 +31,7 @@ type ClusterConfig struct {
 	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version, core_trouble. It makes a new value
 	// every time.
 	Status func() *clusterpb.StatusResponse
-	// MaxClockOffset is how far the clocks of the cluster may be apart; clients are told. Zero: they are not.
+	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
 	MaxClockOffset time.Duration
 }
 

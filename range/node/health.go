@@ -85,7 +85,7 @@ func (n *Node) checkHealth() {
 			"check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
 	case n.doubt != nil:
 		r = n.doubt.refusal(n)
-	case n.clockAhead() > 2*n.config.Clock.MaxOffset():
+	case n.clockAhead() > 2*n.config.Clock.MaxAhead():
 		r = n.rewind()
 	}
 	n.health.refusal.Store(r)
@@ -93,7 +93,7 @@ func (n *Node) checkHealth() {
 }
 
 // clockAhead is how far the hybrid clock is ahead of the physical one. Peers and two right readings of the physical clock bring it
-// to twice the maximum offset at most, which is what the other nodes accept; more comes of a physical clock that was wrong, and
+// to twice Clock.MaxAhead at most, which is what the other nodes accept; more comes of a physical clock that was wrong, and
 // stays when that is right again.
 func (n *Node) clockAhead() time.Duration {
 	return time.Duration(n.config.Clock.Now().Wall - n.config.Clock.Physical())

@@ -19,6 +19,10 @@ import (
 //
 // In a keyspace with commit wait every write that is evaluated in one partition is like a one-phase commit that asked for it.
 //
+// Where clocks are bounded by their distance from true time (hlc.KernelBound), only that has passed the timestamp when the wait is over, and
+// not every clock. So what waits gets, besides, a timestamp that true time cannot have passed when the commit was requested
+// (hlc.Clock.WaitFloor): whatever waits later is above. Of a transaction of two phases each Prepare says that it will wait.
+//
 // Blind writes over such a version do not wait, nor does what tells only that something has changed.
 
 // commitWaits are what is held back. They are guarded by the replica's lock.
@@ -47,7 +51,7 @@ type heldRead struct {
 // heldMost is how many answers a partition holds back at most; more are told that their outcome is unknown.
 const heldMost = 16 << 10
 
-// passed says that every clock has passed a timestamp.
+// passed says that every clock has passed a timestamp, or true time has, if that is what is known (hlc.Clock.WaitFloor).
 func (n *Node) passed(ts hlc.Timestamp) bool {
 	earliest, latest := n.Clock.Bounds()
 	if planted.Active == planted.WaitForLatest {

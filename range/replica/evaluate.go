@@ -397,6 +397,9 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 	if w.x != nil && w.x.one != nil {
 		ts = hlc.Max(ts, w.x.one.floor)
 	}
+	if e.waits {
+		ts = hlc.Max(ts, r.node.Clock.WaitFloor())
+	}
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
 	first := e.takeBoxes(len(effects))
 	r.mu.Lock()

@@ -25,8 +25,8 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		r.raiseBarrierLocked()
 	default:
 		r.mu.ledTerm = l.Term
-		// Its timestamps start above everything that any earlier leader can have served or written: those came from clocks,
-		// which are never more than the maximum offset ahead of this one, and were taken before this moment, since no
+		// Its timestamps start above everything that any earlier leader can have served or written: those came from clocks
+		// (hlc.Clock.MaxAhead, which counts the timestamps of commits that wait), and were taken before this moment, since no
 		// earlier leader held its lease any more when this one was elected.
 		//
 		// The timestamps that it gives itself for the first moments are ahead of all clocks, and so are hybrid clocks that
@@ -35,7 +35,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
 		clock := r.node.Clock
 		r.mu.ledSince = clock.Physical()
-		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxOffset())}
+		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())}
 		if planted.Active == planted.CacheNotRaised {
 			r.mu.low = hlc.Timestamp{Wall: 1}
 		}

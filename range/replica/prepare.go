@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -101,6 +102,9 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	}
 	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.clock, hlc.Max(atLeast, w.session.Next()))}
+	if c.GetCommitWait() || e.waits && slices.ContainsFunc(c.GetMutations(), writes) {
+		p.ts = hlc.Max(p.ts, r.node.Clock.WaitFloor())
+	}
 	duplicate := p.duplicate(c.GetMutations())
 	if good, err := p.readValues(c.GetMutations()); !good || err != nil {
 		return err
@@ -121,6 +125,11 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	}
 	ok, err := p.lay(c.GetMutations())
 	return e.wrote(w, ok, err, p.response)
+}
+
+// writes says that a mutation is a write, and so of a transaction that commits.
+func writes(m *kvpb.Mutation) bool {
+	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
 // free says that no lock is in the way of a transaction's mutations; otherwise the write is parked, or refused.

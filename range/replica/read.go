@@ -26,7 +26,7 @@ import (
 // not above T, because the highest applied timestamp is not.
 //
 // Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under the same lock. By a later one: its
-// timestamps begin above its clock plus the maximum offset, read after t, so above `chosen`, and above everything applied.
+// timestamps begin above its clock plus MaxAhead, read after t, so above `chosen`, and above everything applied.
 // So what is read is the state at T for ever, and it is at least as new as the state at t, which lies between the request and its answer.
 //
 // After 5 the garbage collection threshold is compared with T: it is published before anything below it is removed.

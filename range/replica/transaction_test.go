@@ -297,7 +297,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 	reads.Leadership = s.leadership(options)
 	switch words[0] {
 	case "prepare":
-		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"), Volatile: has("volatile")}
+		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"), Volatile: has("volatile"),
+			CommitWait: has("wait") && !has("one-phase")}
 		for _, mutation := range strings.Split(words[2], ",") {
 			key, value, _ := strings.Cut(mutation, "=")
 			value, read := strings.CutSuffix(value, "?")

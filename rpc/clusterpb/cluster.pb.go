@@ -1083,7 +1083,7 @@ type TableUpdate struct {
 	// What follows is everything anew: forget what is not sent again (after a compaction).
 	Reset_  bool   `protobuf:"varint,10,opt,name=reset,proto3" json:"reset,omitempty"`
 	Cluster uint64 `protobuf:"fixed64,11,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// How far the clocks of the cluster may be apart, as the server is configured. It is in the first message of WatchTable, which has nothing else, if that is asked
+	// How far the clocks of the cluster may be apart, and what commit wait adds to that (Clock.MaxAhead), as the server is configured. It is in the first message of WatchTable, which has nothing else, if that is asked
 	// for all keyspaces.
 	MaxClockOffsetMicros uint64 `protobuf:"varint,12,opt,name=max_clock_offset_micros,json=maxClockOffsetMicros,proto3" json:"max_clock_offset_micros,omitempty"`
 	unknownFields        protoimpl.UnknownFields

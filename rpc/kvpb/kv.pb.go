@@ -3576,7 +3576,10 @@ type PrepareRequest struct {
 	// stays what was read for as long as the lock stands. Unset: nothing is compared.
 	ReadAt *Timestamp `protobuf:"bytes,7,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
 	// The leadership under which the keys were read under volatile locks. In another one the answer is TRANSACTION_CONFLICT. Only with read_at.
-	Leadership    *Leadership `protobuf:"bytes,8,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership *Leadership `protobuf:"bytes,8,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// The transaction's end will ask for commit wait, of which the prepared timestamp is part: where clocks are bounded by their distance from
+	// true time, it is not below the latest that this can be. Without one_phase, which says so itself, and not needed where the keyspace waits.
+	CommitWait    bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3665,6 +3668,13 @@ func (x *PrepareRequest) GetLeadership() *Leadership {
 		return x.Leadership
 	}
 	return nil
+}
+
+func (x *PrepareRequest) GetCommitWait() bool {
+	if x != nil {
+		return x.CommitWait
+	}
+	return false
 }
 
 type OnePhase struct {
@@ -5395,7 +5405,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06DELETE\x10\x01\x12\b\n" +
 	"\x04LOCK\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNLOCK\x10\x03\"\xa5\x03\n" +
+	"\x06UNLOCK\x10\x03\"\xc6\x03\n" +
 	"\x0ePrepareRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
 	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
@@ -5406,7 +5416,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\aread_at\x18\a \x01(\v2\x19.tidemark.kv.v1.TimestampR\x06readAt\x12:\n" +
 	"\n" +
 	"leadership\x18\b \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
-	"leadership\"Z\n" +
+	"leadership\x12\x1f\n" +
+	"\vcommit_wait\x18\t \x01(\bR\n" +
+	"commitWait\"Z\n" +
 	"\bOnePhase\x12-\n" +
 	"\x05reads\x18\x01 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12\x1f\n" +
 	"\vcommit_wait\x18\x02 \x01(\bR\n" +

@@ -179,7 +179,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 		mutations[i] = writes[i].mutation(known)
 	}
 	compared := &compared{reads: &reads, known: known}
-	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, layOptions{compared: compared})
+	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, layOptions{compared: compared, wait: wait})
 	if err == nil {
 		reads, err = t.c.without(ctx, compared)
 	}

@@ -62,6 +62,8 @@ type layOptions struct {
 	volatile bool
 	// compared is what the keys are compared with as they are locked; nil: with nothing.
 	compared *compared
+	// wait: they are laid by a commit that waits for the clocks.
+	wait bool
 }
 
 // lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
@@ -148,6 +150,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o layOptions) *Request {
 	p := &kvpb.PrepareRequest{
 		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: o.volatile,
+		CommitWait: o.wait,
 	}
 	o.compared.ask(c, p)
 	return &Request{
