@@ -64,6 +64,7 @@ func (c *Clock) Now() Timestamp {
 // ahead of the physical clock is refused with ErrTooFarAhead and leaves the clock unchanged, unless this clock has
 // already been that far (its physical clock jumped back since), in which case there is nothing to merge. Twice, because a
 // leader's first timestamps are one MaxAhead ahead of its own physical clock, and that may be one MaxOffset ahead of this one.
+// What somebody merely names waits first (see Delay).
 func (c *Clock) Update(t Timestamp) error {
 	wall := c.physical.Now()
 	c.mu.Lock()
@@ -78,6 +79,23 @@ func (c *Clock) Update(t Timestamp) error {
 	}
 	c.mu.last = t
 	return nil
+}
+
+// Delay is how long a timestamp that somebody names has to wait before it may be merged: until it is no more than MaxAhead ahead of the physical
+// clock. It is 0 if that is so already, if this clock is above it anyway, and if Update refuses it. What is in the state does not wait; see the
+// package's invariants.
+func (c *Clock) Delay(t Timestamp) time.Duration {
+	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
+	ahead := t.Wall - c.physical.Now()
+	if ahead <= int64(c.ahead) || ahead > 2*int64(c.ahead) {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.LessEq(c.mu.last) {
+		return 0
+	}
+	return time.Duration(ahead) - c.ahead
 }
 
 // Rewind takes the clock back to the physical one, as a restart of the process does, and is a no-op if it is not ahead of that.

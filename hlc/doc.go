@@ -16,6 +16,14 @@
 // INVARIANT: Now never returns a timestamp at or below one that it returned, or that Update accepted, before, even if the
 // physical clock jumps back.
 //
+// INVARIANT: no timestamp is ever more than one MaxAhead ahead of the fastest physical clock of the cluster, and so, since the physical clocks are no
+// further apart than MaxOffset, none is more than two MaxAhead ahead of any. Timestamps come from physical clocks and WaitFloor; from the beginning of a
+// leadership, when they are one MaxAhead ahead of the leader's clock; and from whoever names one in a request. The last are taken in only when they
+// are no more than one MaxAhead ahead of the physical clock of the node that takes them in (Delay), and clients read at none that they merely
+// expect some clock to show. What the state holds is taken in at once: it was given by one of the others. So what is acknowledged
+// before a read begins has a timestamp at or below any node's physical clock at that time plus twice MaxAhead, which is a client's
+// limit of uncertainty.
+//
 // INVARIANT: Update never lets a message carry the clock further ahead of the physical clock than twice MaxAhead: one broken
 // clock in a cluster is refused by the others instead of infecting them.
 //

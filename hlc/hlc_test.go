@@ -176,6 +176,16 @@ func TestClockBesideModel(t *testing.T) {
 					highest = Max(highest, in)
 				}
 			},
+			"ahead": func(t *rapid.T) {
+				in := Timestamp{Wall: max(0, manual.Now()+rapid.Int64Range(-3*offset, 3*offset).Draw(t, "ahead"))}
+				ahead, want := in.Wall-manual.Now(), time.Duration(0)
+				if ahead > offset && ahead <= 2*offset && highest.Less(in) {
+					want = time.Duration(ahead - offset)
+				}
+				if got := c.Delay(in); got != want {
+					t.Fatalf("%s has to wait %v at %d, highest %s; want %v", in, got, manual.Now(), highest, want)
+				}
+			},
 			"bounds": func(t *rapid.T) {
 				earliest, latest := c.Bounds()
 				if earliest != manual.Now()-offset || latest != manual.Now()+offset || c.Physical() != manual.Now() {

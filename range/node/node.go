@@ -45,6 +45,7 @@ type Node struct {
 	doubt      *doubt // nil: the clock is as right as is known
 	health     health
 	disk       disk
+	ahead      ahead
 
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -154,6 +155,7 @@ func (n *Node) Close() {
 		n.cancel()
 	}
 	n.tasks.Wait()
+	n.ahead.close(n)
 	n.host.Close()
 	for _, h := range n.replicas.all() {
 		h.replica.Close()

@@ -14,14 +14,25 @@ import (
 // Take takes over a batch of requests of one client; it is rpc.BatchServerConfig.Take. The requests belong to the node from here
 // on, the slice stays the caller's. Each request is answered once, from any goroutine, possibly before Take returns. The writes of
 // a batch reach their partitions in their order, and before Take returns; what may wait for the disk is in the Work that it returns.
+// Requests that name timestamps which this node's clock cannot take in yet are put aside (see ahead).
 func (n *Node) Take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
+	now := time.Now()
+	if n.health.refusal.Load() == nil {
+		if batch = n.putAside(client, batch, reply, now); len(batch) == 0 {
+			return nil
+		}
+	}
+	return n.take(client, batch, reply, now)
+}
+
+// take is Take without that; now is when the requests arrived.
+func (n *Node) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response), now time.Time) rpc.Work {
 	if r := n.health.refusal.Load(); r != nil {
 		for _, q := range batch {
 			n.refuse(q, r.code, r.message, reply)
 		}
 		return nil
 	}
-	now := time.Now()
 	s := sortings.Get().(*sorting)
 	if len(batch) == 1 {
 		if h, own := n.route(client, batch[0], now, reply); h != nil || own {

@@ -1,0 +1,167 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Requests from the future.
+//
+// A request names timestamps: the session's, the one that it reads at, those of a transaction. Whoever serves it brings the clock up to
+// those. That must not carry clocks, and with them what is written next, further ahead than the limits of uncertain reads and the first
+// timestamps of new leaders allow for (see package hlc). A caller is free to name any, and even one that a new leader has given may be more than
+// hlc.Clock.MaxAhead ahead of this node's physical clock, if that is behind the leader's. So such a request is put aside until it is not.
+//
+// Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of the clock of whoever gave it.
+
+// aheadMost is how many requests wait at most; more are refused.
+const aheadMost = 4096
+
+// ahead are the requests that wait for the physical clock.
+type ahead struct {
+	mu struct {
+		sync.Mutex
+		closed bool
+		held   map[*aheadRequest]struct{}
+	}
+	// running are those whose wait is over, and which are being handed on.
+	running sync.WaitGroup
+}
+
+type aheadRequest struct {
+	request replica.Pending
+	at      hlc.Timestamp
+	timer   *time.Timer
+}
+
+// putAside takes the requests out of a batch that have to wait, and returns the others. The batch is not changed.
+func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response), arrived time.Time) []*kvpb.Request {
+	clock := n.config.Clock
+	horizon := clock.Physical() + int64(clock.MaxAhead())
+	for i, q := range batch {
+		if latestNamed(q) <= horizon {
+			continue
+		}
+		rest := append(make([]*kvpb.Request, 0, len(batch)), batch[:i]...)
+		for _, q := range batch[i:] {
+			at := hlc.Timestamp{Wall: latestNamed(q)}
+			if wait := clock.Delay(at); wait > 0 {
+				n.ahead.hold(n, &aheadRequest{request: replica.Pending{Client: client, Request: q, Reply: reply, Arrived: arrived}, at: at}, wait)
+				continue
+			}
+			rest = append(rest, q)
+		}
+		return rest
+	}
+	return batch
+}
+
+// hold puts a request aside.
+func (a *ahead) hold(n *Node, h *aheadRequest, wait time.Duration) {
+	a.mu.Lock()
+	if a.mu.closed || len(a.mu.held) >= aheadMost {
+		closed := a.mu.closed
+		a.mu.Unlock()
+		if closed {
+			n.refuseAhead(h)
+			return
+		}
+		n.refuse(h.request.Request, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("node %s: too many requests name timestamps that are ahead of its clock; "+
+			"check the time synchronisation of the servers", n.config.ID), h.request.Reply)
+		return
+	}
+	if a.mu.held == nil {
+		a.mu.held = make(map[*aheadRequest]struct{})
+	}
+	a.mu.held[h] = struct{}{}
+	n.metrics.ahead.Inc()
+	h.timer = time.AfterFunc(wait, func() { a.resume(n, h) })
+	a.mu.Unlock()
+}
+
+// resume hands a request on, if its time has come.
+func (a *ahead) resume(n *Node, h *aheadRequest) {
+	a.mu.Lock()
+	if _, still := a.mu.held[h]; !still {
+		a.mu.Unlock()
+		return
+	}
+	if wait := n.config.Clock.Delay(h.at); wait > 0 {
+		h.timer.Reset(max(wait, minAheadWait)) // timers run by another clock
+		a.mu.Unlock()
+		return
+	}
+	delete(a.mu.held, h)
+	a.running.Add(1)
+	a.mu.Unlock()
+	defer a.running.Done()
+	if work := n.take(h.request.Client, []*kvpb.Request{h.request.Request}, h.request.Reply, h.request.Arrived); work != nil {
+		work.Run()
+		work.Done()
+	}
+}
+
+// minAheadWait comes before another look at the clock.
+const minAheadWait = 100 * time.Microsecond
+
+// close refuses what waits, and from now on all that would. It returns when what was being handed on has been.
+func (a *ahead) close(n *Node) {
+	a.mu.Lock()
+	a.mu.closed = true
+	held := a.mu.held
+	a.mu.held = nil
+	for h := range held {
+		h.timer.Stop()
+	}
+	a.mu.Unlock()
+	for h := range held {
+		n.refuseAhead(h)
+	}
+	a.running.Wait()
+}
+
+// refuseAhead answers a request that does not run because the node is closing.
+func (n *Node) refuseAhead(h *aheadRequest) {
+	r := n.health.refusal.Load()
+	n.refuse(h.request.Request, r.code, r.message, h.request.Reply)
+}
+
+// latestNamed is the wall time of the highest timestamp up to which a request would bring the clock.
+func latestNamed(q *kvpb.Request) int64 {
+	latest := wall(q.Session)
+	switch c := q.Command.(type) {
+	case *kvpb.Request_Get:
+		latest = max(latest, wall(c.Get.GetAt()))
+	case *kvpb.Request_BatchGet:
+		latest = max(latest, wall(c.BatchGet.GetAt()))
+	case *kvpb.Request_Scan:
+		latest = max(latest, wall(c.Scan.GetAt()))
+	case *kvpb.Request_Count:
+		latest = max(latest, wall(c.Count.GetAt()))
+	case *kvpb.Request_MergeScan:
+		latest = max(latest, wall(c.MergeScan.GetAt()))
+	case *kvpb.Request_MultiGet:
+		latest = max(latest, wall(c.MultiGet.GetAt()))
+	case *kvpb.Request_Refresh:
+		latest = max(latest, wall(c.Refresh.GetTo()))
+	case *kvpb.Request_Prepare:
+		latest = max(latest, wall(c.Prepare.GetAtLeast()), wall(c.Prepare.GetOnePhase().GetReads().GetAt()))
+	case *kvpb.Request_EndTransaction:
+		latest = max(latest, wall(c.EndTransaction.GetCommitTimestamp()))
+	case *kvpb.Request_Push:
+		latest = max(latest, wall(c.Push.GetAbove()))
+	case *kvpb.Request_Resolve:
+		for _, x := range c.Resolve.GetResolutions() {
+			latest = max(latest, wall(x.GetStatus().GetTimestamp()))
+		}
+	}
+	return latest
+}
+
+func wall(ts *kvpb.Timestamp) int64 { return rpc.FromTimestamp(ts).Wall }
