@@ -13,7 +13,7 @@ import (
 type Present struct {
 	// Physical is its physical clock, in nanoseconds since the epoch.
 	Physical int64
-	// Since is when, by that clock, it began to lead: who was silent before cannot have been heard by it. 0 is long ago.
+	// Since is since when, by that clock, signs of life have been heard without a break: who was silent before may not have been heard. 0 is long ago.
 	Since int64
 	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the clock refuses is refused before
 	// there is anything to decide, so that no record outlives its time or keeps its transaction from ever committing.)

@@ -209,6 +209,9 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
 	var done []*proposal
 	r.mu.Lock()
+	if r.mu.applied.closed.Less(applied.closed) {
+		r.mu.handedOver.term, r.mu.handedOver.at = applied.commandTerm, r.node.Clock.Physical()
+	}
 	r.mu.applied = applied
 	if len(c.locks) > 0 {
 		r.changeLocksLocked(c.locks)

@@ -134,7 +134,7 @@ func (r *Replica) forgetRecordsLocked(p *proposal) {
 // present is what the rules are told of time. It is after the request's timestamps were merged into the clock.
 func (e *evaluation) present() txn.Present {
 	clock := e.r.node.Clock
-	return txn.Present{Physical: clock.Physical(), Since: e.ledSince, Now: clock.Now(), Threshold: *e.r.threshold.Load()}
+	return txn.Present{Physical: clock.Physical(), Since: e.hearsSince, Now: clock.Now(), Threshold: *e.r.threshold.Load()}
 }
 
 func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) error {

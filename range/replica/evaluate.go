@@ -32,8 +32,8 @@ type evaluation struct {
 	proposal   *proposal
 	descriptor *clusterpb.Partition
 	low        hlc.Timestamp
-	// ledSince is when this leadership began, by the physical clock.
-	ledSince int64
+	// hearsSince is the replica's.
+	hearsSince int64
 
 	now time.Time
 	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
@@ -180,7 +180,7 @@ func (e *evaluation) take() step {
 		e.over = false
 	}
 	e.low = r.mu.low
-	e.ledSince = r.mu.ledSince
+	e.hearsSince = r.mu.hearsSince
 	e.leased = leased && leaseTerm == e.term
 	return stepEvaluate
 }

@@ -34,7 +34,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
 		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
 		clock := r.node.Clock
-		r.mu.ledSince = clock.Physical()
+		r.mu.hearsSince = clock.Physical()
 		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())}
 		if planted.Active == planted.CacheNotRaised {
 			r.mu.low = hlc.Timestamp{Wall: 1}
@@ -73,7 +73,17 @@ func (r *Replica) checkServingLocked() {
 	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
 	r.mu.cache.raise(r.mu.low)
 	r.mu.serving = true
+	// A leader that dies takes along the time of the latest signs of life, or clients found nobody to send them to. One that hands over has put
+	// all that it has heard into the log, and is replaced at once: nobody is silent for a second longer because of that.
+	h := &r.mu.handedOver
+	if h.term != 0 && h.term == r.mu.applied.commandTerm && r.mu.hearsSince-h.at < int64(handOverTime) {
+		r.mu.hearsSince = 0
+	}
 }
+
+// handOverTime is the longest time between a leader's last entry and its successor's leadership that transactions' clients need not be given
+// time for: they send a sign of life every second, and count as silent after three.
+const handOverTime = time.Second
 
 // beyond is above every timestamp of the same wall time: reads and writes of a leader whose hybrid clock is ahead of all
 // physical ones differ in the logical counter only.

@@ -57,8 +57,13 @@ type Replica struct {
 		firstTerm uint64
 		// ledTerm is the latest term in which this replica led.
 		ledTerm uint64
-		// ledSince is when it began to, in nanoseconds since the epoch by the physical clock.
-		ledSince int64
+		// handedOver is when the entry by which a leader of a term hands over was applied here, in nanoseconds since the epoch by the physical clock.
+		handedOver struct {
+			term uint64
+			at   int64
+		}
+		// hearsSince is since when transactions' signs of life have been heard, by the same clock; 0: they always have, by this leader or one that handed over to it.
+		hearsSince int64
 		// barrier is the sequence of the proposal that ends the wait for what an earlier reign of the same term left in the log;
 		// 0: there is nothing to wait for. It is to be proposed if barrierDue is set.
 		barrier    uint64
