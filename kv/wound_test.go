@@ -256,8 +256,13 @@ func TestErrorsCountAttempts(t *testing.T) {
 		})
 		check(err, 3, "a", "is locked by transaction "+all[0].ID())
 		check(err, 3, "a", "(attempt 3 of the transaction, partition ")
-		// There is always somebody in the way.
-		runs, err := update(func(_ context.Context, tx *kv.Txn, _ int) error { return conflict(tx) })
+		// There is always somebody in the way. It finds out before it commits: if the time were up in the middle of a commit, nobody would know.
+		runs, err := update(func(_ context.Context, tx *kv.Txn, _ int) error {
+			if err := conflict(tx); err != nil {
+				return err
+			}
+			return lockFor(ctx, tx, ks, "b")
+		})
 		check(err, runs, "b", "; give it more time, or lock the key with GetForUpdate")
 		// The time is up in the middle of an attempt.
 		runs, err = update(func(ctx context.Context, tx *kv.Txn, run int) error {
