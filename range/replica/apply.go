@@ -210,7 +210,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var done []*proposal
 	r.mu.Lock()
 	if r.mu.applied.closed.Less(applied.closed) {
-		r.mu.handedOver.term, r.mu.handedOver.at = applied.commandTerm, r.node.Clock.Physical()
+		r.mu.handedOver.term, r.mu.handedOver.at = applied.commandTerm, applied.highest.Wall
 	}
 	r.mu.applied = applied
 	if len(c.locks) > 0 {

@@ -76,13 +76,13 @@ func (r *Replica) checkServingLocked() {
 	// A leader that dies takes along the time of the latest signs of life, or clients found nobody to send them to. One that hands over has put
 	// all that it has heard into the log, and is replaced at once: nobody is silent for a second longer because of that.
 	h := &r.mu.handedOver
-	if h.term != 0 && h.term == r.mu.applied.commandTerm && r.mu.hearsSince-h.at < int64(handOverTime) {
+	if h.term != 0 && h.term == r.mu.applied.commandTerm && r.node.Clock.Physical()-h.at < int64(handOverTime) {
 		r.mu.hearsSince = 0
 	}
 }
 
-// handOverTime is the longest time between a leader's last entry and its successor's leadership that transactions' clients need not be given
-// time for: they send a sign of life every second, and count as silent after three.
+// handOverTime is the longest time between a leader's last entry and when its successor serves that transactions' clients need not be given
+// time for: they send a sign of life every second, and count as silent after three, so there is a second left for clocks that differ.
 const handOverTime = time.Second
 
 // beyond is above every timestamp of the same wall time: reads and writes of a leader whose hybrid clock is ahead of all
@@ -132,6 +132,7 @@ func (r *Replica) proposeBarrier() {
 	p := payload{kind: kindWrite, proposer: r.self, sequence: r.mu.barrier, base: r.baseLocked()}
 	if successor != 0 {
 		p.closed = r.mu.cache.max
+		p.highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.
 	r.mu.inFlight = append(r.mu.inFlight, &proposal{sequence: p.sequence, term: term, at: time.Now()})

@@ -57,7 +57,8 @@ type Replica struct {
 		firstTerm uint64
 		// ledTerm is the latest term in which this replica led.
 		ledTerm uint64
-		// handedOver is when the entry by which a leader of a term hands over was applied here, in nanoseconds since the epoch by the physical clock.
+		// handedOver is when a leader of a term has handed over, in nanoseconds since the epoch by its clock, or somewhat later: the entry by which it
+		// closes what it has served tells. It may be applied here much later.
 		handedOver struct {
 			term uint64
 			at   int64
