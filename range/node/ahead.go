@@ -18,6 +18,9 @@ import (
 // timestamps of new leaders allow for (see package hlc). A caller is free to name any, and even one that a new leader has given may be more than
 // hlc.Clock.MaxAhead ahead of this node's physical clock, if that is behind the leader's. So such a request is put aside until it is not.
 //
+// Writes are not: an attempt that waited here could run after its retry was answered that nothing was done, and undo what others have
+// written since (see package replica, attempts.go). They are refused, did not run, and clients send them again.
+//
 // Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of the clock of whoever gave it.
 
 // aheadMost is how many requests wait at most; more are refused.
@@ -51,7 +54,13 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 		rest := append(make([]*kvpb.Request, 0, len(batch)), batch[:i]...)
 		for _, q := range batch[i:] {
 			at := hlc.Timestamp{Wall: latestNamed(q)}
-			if wait := clock.Delay(at); wait > 0 {
+			switch wait := clock.Delay(at); {
+			case wait > 0 && !mayWait(q):
+				n.metrics.ahead.Inc()
+				n.refuse(q, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("node %s: a write names a timestamp that is ahead of this node's clock by more than clocks may differ; "+
+					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
+				continue
+			case wait > 0:
 				n.ahead.hold(n, &aheadRequest{request: replica.Pending{Client: client, Request: q, Reply: reply, Arrived: arrived}, at: at}, wait)
 				continue
 			}
@@ -60,6 +69,16 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 		return rest
 	}
 	return batch
+}
+
+// mayWait says that a request has no effect that others can see, whenever it runs.
+func mayWait(q *kvpb.Request) bool {
+	switch q.Command.(type) {
+	case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count, *kvpb.Request_MergeScan, *kvpb.Request_MultiGet,
+		*kvpb.Request_Refresh:
+		return true
+	}
+	return false
 }
 
 // hold puts a request aside.
@@ -128,8 +147,7 @@ func (a *ahead) close(n *Node) {
 
 // refuseAhead answers a request that does not run because the node is closing.
 func (n *Node) refuseAhead(h *aheadRequest) {
-	r := n.health.refusal.Load()
-	n.refuse(h.request.Request, r.code, r.message, h.request.Reply)
+	n.refuse(h.request.Request, kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is closing", n.config.ID), h.request.Reply)
 }
 
 // latestNamed is the wall time of the highest timestamp up to which a request would bring the clock.

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -13,6 +14,9 @@ import (
 var namings = map[string]func(ts *kvpb.Timestamp) *kvpb.Request{
 	"session": func(ts *kvpb.Timestamp) *kvpb.Request {
 		return &kvpb.Request{Session: ts, Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{}}}
+	},
+	"session of a read": func(ts *kvpb.Timestamp) *kvpb.Request {
+		return &kvpb.Request{Session: ts, Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{}}}
 	},
 	"get": func(ts *kvpb.Timestamp) *kvpb.Request {
 		return &kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{At: ts}}}
@@ -54,10 +58,13 @@ var namings = map[string]func(ts *kvpb.Timestamp) *kvpb.Request{
 	},
 }
 
-// A request that names a timestamp more than MaxAhead ahead of the physical clock waits until it is not, unless it is so far ahead that it is
+// A read that names a timestamp more than MaxAhead ahead of the physical clock waits until it is not, unless it is so far ahead that it is
 // refused; in the same message others do not. What still waits when the node is closed is refused, and does not run.
 func TestRequestsFromTheFutureWait(t *testing.T) {
 	for name, request := range namings {
+		if !mayWait(request(nil)) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 1, nil)
@@ -126,5 +133,45 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A write that names such a timestamp is refused at once, and did not run; when the clock is near it is taken like others.
+func TestWritesFromTheFutureAreRefused(t *testing.T) {
+	refused := 0
+	for name, request := range namings {
+		if mayWait(request(nil)) {
+			continue
+		}
+		refused++
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1, nil)
+				m := c.nodes[1]
+				c.awaitServing(m)
+				clock := m.config.Clock
+				offset := clock.MaxAhead()
+				ts := hlc.Timestamp{Wall: clock.Physical() + int64(offset+offset/2)}
+				ask := func(id uint64) kvpb.ErrorCode {
+					q := request(rpc.ToTimestamp(ts))
+					q.Id, q.Sequence, q.Partition = id, id, 1<<40
+					var answer *kvpb.Response
+					m.Node.Handle(1, []*kvpb.Request{q}, func(r *kvpb.Response) { answer = r })
+					synctest.Wait()
+					return answer.GetError().GetCode()
+				}
+				if code := ask(1); code != kvpb.ErrorCode_OVERLOADED {
+					t.Errorf("answered %s", code)
+				}
+				time.Sleep(offset / 2)
+				if code := ask(1); code == kvpb.ErrorCode_OVERLOADED {
+					t.Errorf("answered %s when the clock was near", code)
+				}
+				m.stop()
+			})
+		})
+	}
+	if refused < 5 {
+		t.Errorf("only %d kinds of writes", refused)
 	}
 }
