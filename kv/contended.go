@@ -2,7 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -20,8 +19,6 @@ const (
 	maxNoted = 100
 	// maxAhead is how many of them an attempt locks before its function runs.
 	maxAhead = 16
-	// lockTogether is how many keys one request of them locks: their values come in one answer, and may be large.
-	lockTogether = (64 << 20) / keys.MaxValueSize
 )
 
 // contention is what earlier attempts of a transaction have failed over. A transaction that has to run again probably reads and writes the
@@ -129,15 +126,12 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	return nil, false
 }
 
-// lockContended locks those of several keys that earlier attempts have failed over, partition by partition, and returns their pairs, and those of
-// keys that were locked ahead.
+// lockContended locks those of several keys that earlier attempts have failed over, one after the other in their order, and returns their pairs, and those of
+// keys that were locked ahead. One request for several keys would lay all of its locks at once or none: it would wait until all of them are free at
+// one moment, which under load may never come.
 func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys [][]byte) (map[string]Pair, error) {
 	var pairs map[string]Pair
-	type placed struct {
-		partition keys.PartitionID // 0: not known
-		key       []byte
-	}
-	var wanted []placed
+	var wanted [][]byte
 	for _, key := range userKeys {
 		if !t.contended.meets(ks.ID, key, t.attempt) {
 			continue
@@ -151,29 +145,16 @@ func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys []
 		if p, known := t.ahead[contendedKey(ks.ID, key)]; known {
 			pairs[string(key)] = p
 		} else if !t.set.isLocked(ks.ID, key) {
-			p := placed{key: key}
-			if of := ks.ByKey(key); of != nil {
-				p.partition = of.ID
-			}
-			wanted = append(wanted, p)
+			wanted = append(wanted, key)
 		}
 	}
-	slices.SortFunc(wanted, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.partition, b.partition), bytes.Compare(a.key, b.key))
-	})
-	wanted = slices.CompactFunc(wanted, func(a, b placed) bool { return bytes.Equal(a.key, b.key) })
-	for len(wanted) > 0 {
-		first, together := wanted[0], [][]byte(nil)
-		for len(wanted) > 0 && len(together) < lockTogether && wanted[0].partition == first.partition && (len(together) == 0 || first.partition != 0) {
-			together, wanted = append(together, wanted[0].key), wanted[1:]
-		}
-		locked, err := t.lockAll(ctx, ks, together...)
+	slices.SortFunc(wanted, bytes.Compare)
+	for _, key := range slices.CompactFunc(wanted, bytes.Equal) {
+		p, err := t.lock(ctx, ks, key)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range locked {
-			pairs[string(p.Key)] = p
-		}
+		pairs[string(key)] = p
 	}
 	return pairs, nil
 }

@@ -244,57 +244,37 @@ func (p Pair) copied() Pair {
 	return Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version}
 }
 
-// lock locks a key and reads it under the lock.
+// lock locks a key and reads it under the lock. The value is that of the present, so everything else read is brought there.
 func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
-	pairs, err := t.lockAll(ctx, ks, key)
+	if t.set.locks() >= maxTransactionKeys {
+		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
+	}
+	got, err := t.transaction.Lock(ctx, t.at, t.volatile, coordinator.Key{Keyspace: ks.ID, Key: clone(key)})
 	if err != nil {
 		return Pair{}, err
 	}
-	return pairs[0], nil
-}
-
-// lockAll locks keys of one partition, which are distinct and no more than lockTogether, and reads them under the locks. The values are those of
-// the present, so everything else read is brought there.
-func (t *Txn) lockAll(ctx context.Context, ks *route.Keyspace, userKeys ...[]byte) ([]Pair, error) {
-	if t.set.locks()+len(userKeys) > maxTransactionKeys {
-		return nil, tooLarge("get-for-update", ks.Info.Name, userKeys[0], "with this key the transaction holds more than 100,000 locks; split it into several")
+	value, at := got[0].Value, got[0].At
+	version := fromWire(value.GetVersion())
+	if earlier, seen := t.set.seen(ks, key); seen && earlier != version {
+		return Pair{}, &coordinator.Error{Kind: coordinator.ErrConflict, Key: coordinator.Key{Keyspace: ks.ID, Key: key}}
 	}
-	wanted := make([]coordinator.Key, len(userKeys))
-	for i, key := range userKeys {
-		wanted[i] = coordinator.Key{Keyspace: ks.ID, Key: clone(key)}
-	}
-	got, err := t.transaction.Lock(ctx, t.at, t.volatile, wanted...)
-	if err != nil {
-		return nil, err
-	}
-	at, move := got[0].At, false
-	pairs := make([]Pair, len(userKeys))
-	for i, key := range userKeys {
-		value := got[i].Value
-		version := fromWire(value.GetVersion())
-		// If the partition was split meanwhile, and they were locked at several moments, they are not read together.
-		if earlier, seen := t.set.seen(ks, key); seen && earlier != version || got[i].At != at {
-			return nil, &coordinator.Error{Kind: coordinator.ErrConflict, Key: coordinator.Key{Keyspace: ks.ID, Key: key}}
-		}
-		pairs[i].Key = clone(key)
-		if value.GetFound() {
-			pairs[i].Value, pairs[i].Version = owned(value.Value), version
-		}
-		// Otherwise it is the same at the moment of the other reads.
-		move = move || !value.GetFound() || t.at.Less(version)
-	}
-	if t.at.IsZero() {
+	switch {
+	case t.at.IsZero():
 		t.start(at, at)
-	} else if move {
+	case value.GetFound() && version.LessEq(t.at):
+		// It is the same at the moment of the other reads.
+	default:
 		if err := t.moveTo(ctx, at); err != nil {
-			return nil, err
+			return Pair{}, err
 		}
 	}
-	for _, key := range userKeys {
-		t.set.lock(ks, key)
-	}
+	t.set.lock(ks, key)
 	t.lockedUnder(t.transaction.Leaderships())
-	return pairs, nil
+	p := Pair{Key: clone(key)}
+	if value.GetFound() {
+		p.Value, p.Version = owned(value.Value), version
+	}
+	return p, nil
 }
 
 // BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys; those without a value have a pair for
