@@ -3404,7 +3404,7 @@ func (x *NowResponse) GetNode() uint64 {
 	return 0
 }
 
-// Transaction says whose a request is. docs/transactions.md describes the protocol.
+// Transaction says whose a request is. docs/architecture.md describes the protocol.
 type Transaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 16 bytes: 12 random ones, the same in all attempts of the transaction, and a number, most significant byte first, which is lower in
