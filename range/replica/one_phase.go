@@ -92,10 +92,19 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.answerRead(w, r.leadershipError(q, reads), 0)
 		return nil
 	}
+	if w.x != nil && w.x.conflict != nil {
+		// It has waited, and is about to wait for the next lock. What it has read may have been written meanwhile.
+		if refusal, err := e.validate(q, reads, at, true); refusal != nil || err != nil {
+			if refusal != nil {
+				e.answerRead(w, refusal, 0)
+			}
+			return err
+		}
+	}
 	if !e.onePhaseFree(w, c, o) {
 		return nil
 	}
-	if refusal, err := e.validate(q, reads, at); refusal != nil || err != nil {
+	if refusal, err := e.validate(q, reads, at, false); refusal != nil || err != nil {
 		if refusal != nil {
 			// A conflict that turns out to be none, because what is in flight never comes, costs another attempt, and nothing else. But it says that
 			// no earlier attempt of this request took effect: nobody else may lead, and have committed one that is not seen here.
@@ -251,7 +260,10 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 }
 
 // validate says why the reads are not good any more; nil if they are. With spans it is evaluated with nothing in flight (write.alone).
-func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp) (*kvpb.Response, error) {
+//
+// settled: only what is applied counts. That is for a request that meets locks: an earlier attempt of it may wait for them too, and must not
+// commit after this one was told that nobody will, because what was in flight never came.
+func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp, settled bool) (*kvpb.Response, error) {
 	r := e.r
 	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 || planted.Active == planted.OnePhaseUnchecked {
 		return nil, nil
@@ -264,7 +276,7 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 		if err != nil {
 			return nil, err
 		}
-		if p.found && at.Less(p.Timestamp) {
+		if p.found && at.Less(p.Timestamp) && (!settled || p.sequence == 0) {
 			return r.conflictError(q, key, at), nil
 		}
 	}
