@@ -26,6 +26,9 @@ func (l *Lease) Valid(now int64) (term uint64, ok bool) {
 	return term, l.term.Load() == term
 }
 
+// Left is how much longer the lease stands after now; not positive if it does not stand.
+func (l *Lease) Left(now int64) time.Duration { return time.Duration(l.expiry.Load() - now) }
+
 type ack struct {
 	replica keys.ReplicaID
 	sent    int64

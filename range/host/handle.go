@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -111,6 +112,9 @@ func (g *Group) Leader() (keys.ReplicaID, uint64) {
 
 // Lease says whether this replica leads and its lease stands at this moment.
 func (g *Group) Lease() (term uint64, ok bool) { return g.lease.Valid(g.host.now()) }
+
+// LeaseLeft is how much longer the lease stands; not positive if it does not stand.
+func (g *Group) LeaseLeft() time.Duration { return g.lease.Left(g.host.now()) }
 
 // Awake says whether the group does anything at present, but sleep.
 func (g *Group) Awake() bool { return g.stirring.Load() }

@@ -58,6 +58,13 @@ func (g *busyGroup) Lease() (uint64, bool) {
 	return g.term, g.leads && g.leased
 }
 
+func (g *busyGroup) LeaseLeft() time.Duration {
+	if _, leased := g.Lease(); !leased {
+		return 0
+	}
+	return time.Hour
+}
+
 func (g *busyGroup) Leader() (keys.ReplicaID, uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -25,6 +25,8 @@ type Group interface {
 	ReadIndex(done func(error))
 	// Lease reports whether this replica leads at term and holds the leader lease at this moment. It takes no lock.
 	Lease() (term uint64, ok bool)
+	// LeaseLeft is how much longer the lease stands, if it stands. Nobody else leads before. It takes no lock.
+	LeaseLeft() time.Duration
 	// Leader is who leads, 0 if unknown, and at which term.
 	Leader() (keys.ReplicaID, uint64)
 	// Wake wakes the group if it sleeps.

@@ -63,6 +63,8 @@ type testCluster struct {
 	term uint64
 	// lease says whether the leader holds its lease.
 	lease bool
+	// leaseLeft is for how long, while it does.
+	leaseLeft time.Duration
 	// waited is by how much the time by which waiting is measured is ahead.
 	waited time.Duration
 	// auto commits and applies on the leader what is proposed, at once.
@@ -99,7 +101,7 @@ type member struct {
 var _ Group = (*member)(nil)
 
 func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
-	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true}
+	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true, leaseLeft: time.Hour}
 	for i := range replicas {
 		m := &member{cluster: c, id: keys.ReplicaID(i + 1), fs: vfs.NewCrashableMem(), dir: "state"}
 		m.pusher = &testPusher{}
@@ -220,6 +222,15 @@ func (m *member) Lease() (uint64, bool) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	return l.Term, l.IsLeader && m.cluster.lease && !m.deposed
+}
+
+func (m *member) LeaseLeft() time.Duration {
+	if _, leased := m.Lease(); !leased {
+		return 0
+	}
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	return m.cluster.leaseLeft
 }
 
 // Replica implements Finder.

@@ -132,6 +132,7 @@ type Metrics struct {
 	readsReadIndex  prometheus.Counter
 	readsWaited     prometheus.Counter
 	readsRestarted  prometheus.Counter
+	readsEarly      prometheus.Counter
 	proposals       prometheus.Gauge
 	queued          prometheus.Gauge
 	overlayVersions prometheus.Gauge
@@ -186,6 +187,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	collectors = append(collectors, reads)
 	m.readsLease, m.readsReadIndex = reads.WithLabelValues("lease"), reads.WithLabelValues("read_index")
 	m.readsWaited = counter("reads_waited_total", "Reads that waited for a write in flight.")
+	m.readsEarly = counter("reads_early_total", "Reads refused because they were further ahead of the clock than the leader's lease lasted; clients send them again.")
 	m.readsRestarted = counter("uncertainty_restarts_total", "Reads moved up to the timestamp of a version from a faster clock.")
 	m.proposals = gauge("proposals_in_flight", "Entries proposed and not yet applied.")
 	m.queued = gauge("queued_writes", "Writes that wait for evaluation.")

@@ -26,7 +26,8 @@ import (
 // not above T, because the highest applied timestamp is not.
 //
 // Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under the same lock. By a later one: its
-// timestamps begin above its clock plus MaxAhead, read after t, so above `chosen`, and above everything applied.
+// timestamps begin above its clock plus MaxAhead, read after t, and above everything applied. That is above T too, for if T is ahead of this
+// server's physical clock it is served only as long before the end of the lease (early.go).
 // So what is read is the state at T for ever, and it is at least as new as the state at t, which lies between the request and its answer.
 //
 // After 5 the garbage collection threshold is compared with T: it is published before anything below it is removed.
@@ -257,6 +258,12 @@ func (r *Replica) confirmed(reads []*read, err error) {
 
 // registerLocked gives the read its timestamp, and serves it, or has it wait for transactions, or for what is in flight. It unlocks.
 func (r *Replica) registerLocked(rd *read) {
+	rd.timestamp = r.chooseLocked(rd)
+	if early := r.earlyLocked(rd.timestamp); early > 0 {
+		r.mu.Unlock()
+		r.endRead(rd, r.earlyError(rd.pending.Request, rd.timestamp, early))
+		return
+	}
 	wait := r.placeLocked(rd)
 	if r.mu.locks.Len() != 0 && r.waitForLocksLocked(rd) {
 		return
@@ -282,8 +289,8 @@ func (r *Replica) registerLocked(rd *read) {
 	r.node.Metrics.readsWaited.Inc()
 }
 
-// placeLocked chooses the read's timestamp, remembers it in the timestamp cache, and returns the proposal that it has to wait for.
-func (r *Replica) placeLocked(rd *read) *proposal {
+// chooseLocked chooses the read's timestamp.
+func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 	T := rd.at
 	if T.IsZero() {
 		T = hlc.Max(rd.settled, rd.committed)
@@ -296,7 +303,12 @@ func (r *Replica) placeLocked(rd *read) *proposal {
 			r.node.Metrics.readsRestarted.Inc()
 		}
 	}
-	rd.timestamp = T
+	return T
+}
+
+// placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that it has to wait for.
+func (r *Replica) placeLocked(rd *read) *proposal {
+	T := rd.timestamp
 	// What was written by this leadership is above low, and its clock has been seen by whoever chose `at`. So only what
 	// earlier leaders wrote can have been acknowledged before the scan began and yet be above `at`.
 	// And what a transaction put above the timestamp at which it was prepared here.

@@ -152,6 +152,10 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "lease":
 		s.c.mu.Lock()
 		s.c.lease = d.CmdArgs[0].Key == "on"
+		s.c.leaseLeft = time.Hour
+		if d.HasArg("left") {
+			s.c.leaseLeft = time.Duration(option(s.t, d, "left", 0)) * time.Millisecond
+		}
 		s.c.mu.Unlock()
 	case "read-index":
 		var err error
@@ -164,6 +168,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.member(d, "").failReads(err)
 	case "clock":
 		s.c.physical.Advance(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
+	case "skew":
+		s.member(d, "").skew = time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "disk":
 		s.c.full = d.CmdArgs[0].Key == "full"
 	case "flush":
