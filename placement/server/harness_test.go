@@ -217,13 +217,6 @@ func (m *member) Lease() (uint64, bool) {
 	return m.core.term, m.core.leader == m
 }
 
-func (m *member) LeaseLeft() time.Duration {
-	if _, leased := m.Lease(); !leased {
-		return 0
-	}
-	return time.Hour
-}
-
 // register makes a node, and keeps it alive until the function that it returns is called.
 func (c *core) register(client *Client, n int, locality string) (id uint64, stop func()) {
 	c.t.Helper()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -180,13 +179,6 @@ func (m *member) Lease() (uint64, bool) {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
 	return m.core.term, m.core.leader == m && !m.core.cut
-}
-
-func (m *member) LeaseLeft() time.Duration {
-	if _, leased := m.Lease(); !leased {
-		return 0
-	}
-	return time.Hour
 }
 
 // one is a core of one member that leads.
