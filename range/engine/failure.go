@@ -38,6 +38,11 @@ type guard struct {
 	fillWAL int64
 	minFree uint64
 
+	// opening: Pebble opens the database. It flushes what it finds in the WAL, repeats that for ever if it fails, and hears of nothing meanwhile; and if
+	// something fails after that, it forgets what it has set going in the background. So a file or name that cannot be made is a failure then, and
+	// after a failure everything seems to succeed, though nothing reaches the disk: the database opens, and is closed at once.
+	opening atomic.Bool
+
 	failure atomic.Pointer[error]
 	// failed is closed after failure was set.
 	failed chan struct{}
@@ -144,6 +149,14 @@ func (g *guard) awaitRoom(err error) bool {
 	}
 	g.fail(fmt.Errorf("%w: %w", errNoRoomAtClose, err))
 	return false
+}
+
+// unlessOpening is nil while the engine is opened, else the error.
+func (g *guard) unlessOpening(err error) error {
+	if g.opening.Load() {
+		return nil
+	}
+	return err
 }
 
 // refuse is what a write of a failed engine gets.

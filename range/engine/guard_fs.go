@@ -20,26 +20,33 @@ var _ vfs.FS = guardFS{}
 // Unwrap is for vfs.Root.
 func (s guardFS) Unwrap() vfs.FS { return s.FS }
 
-// change runs one operation on names, waiting for room if there is none. It never marks the engine failed: Pebble
+// change runs one operation on names, waiting for room if there is none. It marks the engine failed only while that is opened: afterwards Pebble
 // knows what to do when a name cannot be changed.
 func (s guardFS) change(op func() error) error {
 	for {
 		if err := s.g.err(); err != nil {
-			return err
+			return s.g.unlessOpening(err)
 		}
 		err := op()
-		if err == nil || !s.g.awaitRoom(err) {
+		switch {
+		case err == nil:
+			return nil
+		case s.g.awaitRoom(err):
+		case s.g.opening.Load():
+			s.g.fail(err)
+			return nil
+		default:
 			return err
 		}
 	}
 }
 
-// create makes a file to write to. The WAL of a failed log is a file that swallows everything.
+// create makes a file to write to. The WAL of a failed log is a file that swallows everything, and so is every file of a database that failed while it was opened.
 func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (vfs.File, error)) (vfs.File, error) {
 	hide := s.g.hideWAL && category == walCategory
 	for {
 		if err := s.g.err(); err != nil {
-			if hide {
+			if hide || s.g.opening.Load() {
 				return newDiscardFile(name)
 			}
 			return nil, s.g.refuse(err)
@@ -53,7 +60,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 			}
 			return file, nil
 		case s.g.awaitRoom(err):
-		case hide:
+		case hide || s.g.opening.Load():
 			s.g.fail(fmt.Errorf("create %s: %w", name, err))
 		default:
 			// Pebble repeats a flush at once; keep it from doing nothing else.
@@ -107,14 +114,14 @@ func (s guardFS) MkdirAll(dir string, perm os.FileMode) error {
 // Remove frees space, so it does not wait for it.
 func (s guardFS) Remove(name string) error {
 	if err := s.g.err(); err != nil {
-		return err
+		return s.g.unlessOpening(err)
 	}
 	return s.FS.Remove(name)
 }
 
 func (s guardFS) RemoveAll(name string) error {
 	if err := s.g.err(); err != nil {
-		return err
+		return s.g.unlessOpening(err)
 	}
 	return s.FS.RemoveAll(name)
 }
@@ -132,10 +139,12 @@ type guardFile struct {
 	piece *piece
 }
 
+func (f *guardFile) hides() bool { return f.hide || f.g.opening.Load() }
+
 // failed marks the engine failed and returns what the caller of the operation sees.
 func (f *guardFile) failed(op string, err error) error {
 	f.g.fail(fmt.Errorf("%s %s: %w", op, f.name, err))
-	if f.hide {
+	if f.hides() {
 		return nil
 	}
 	return f.g.err()
@@ -143,7 +152,7 @@ func (f *guardFile) failed(op string, err error) error {
 
 // refused is what an operation gets after the engine has failed.
 func (f *guardFile) refused(err error) error {
-	if f.hide {
+	if f.hides() {
 		return nil
 	}
 	if f.isDir {
@@ -230,7 +239,7 @@ func (f *guardFile) SyncTo(length int64) (fullSync bool, err error) {
 
 func (f *guardFile) Close() error {
 	err := f.File.Close()
-	if err != nil && f.hide && f.g.err() != nil {
+	if err != nil && f.hides() && f.g.err() != nil {
 		return nil
 	}
 	return err

@@ -95,11 +95,14 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	if err := verify(s.fs, o.Dir, k); err != nil {
 		return nil, openError(o.Dir, k, err)
 	}
-	if s.db, err = pebble.Open(o.Dir, p); err != nil {
-		return nil, openError(o.Dir, k, err)
+	s.g.opening.Store(true)
+	s.db, err = pebble.Open(o.Dir, p)
+	if failure := s.g.err(); failure != nil {
+		return nil, fmt.Errorf("open the %s database: %w", k, failure)
 	}
-	if err := s.g.err(); err != nil {
-		return nil, fmt.Errorf("open %s engine: %w", k, err)
+	s.g.opening.Store(false)
+	if err != nil {
+		return nil, openError(o.Dir, k, err)
 	}
 	if o.Registerer != nil {
 		s.metrics = newCollector(s, o.Registerer)
@@ -287,8 +290,11 @@ func (s *store) release() error {
 		s.metrics.close()
 	}
 	var err error
-	if s.db != nil {
+	switch {
+	case s.db != nil:
 		err = s.db.Close()
+	case s.compactions != nil:
+		s.compactions.Unregister() // Pebble does that for a database that it has opened.
 	}
 	if s.lock != nil {
 		if lockErr := s.lock.Close(); err == nil {
