@@ -467,6 +467,12 @@ func (c *cluster) leaderOf(id uint64) (uint64, uint64) {
 	return 0, 0
 }
 
+// leaseLasts says that the lease of a node that leads a partition stands for some time yet.
+func (c *cluster) leaseLasts(node, id uint64, d time.Duration) bool {
+	h := c.nodes[node].replicas.get(keys.PartitionID(id))
+	return h != nil && h.group.LeaseLeft() > d
+}
+
 // believedLeader is the node that leads a partition, whether its lease stands or not: that of a sleeping group does not.
 func (c *cluster) believedLeader(id uint64) (node, term uint64) {
 	for _, m := range c.nodes {

@@ -15,8 +15,8 @@ import (
 // before the end of this leader's lease.
 //
 // A hybrid clock may be further ahead: it has merged what somebody has named, or what another partition's new leader has written. A read at such
-// a timestamp is served if the lease lasts until the physical clock has come that far. Otherwise it is refused, and clients send it again;
-// by then there is a longer lease, or the clock is there. In a healthy cluster leases last for longer than clocks are apart.
+// a timestamp is served if the lease lasts until the physical clock has come that far. Otherwise a quorum is asked first, which makes the lease as long as it gets.
+// If that is not long enough the read is refused, and clients send it again. In a healthy cluster leases last for longer than clocks are apart.
 
 // earlyLocked is by how much a read at a timestamp is too early to be served.
 func (r *Replica) earlyLocked(t hlc.Timestamp) time.Duration {

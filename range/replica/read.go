@@ -186,7 +186,7 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.leadershipError(q, nil))
 		return
-	case proved && provedTerm == l.Term && r.mu.serving:
+	case proved && provedTerm == l.Term && r.mu.serving && (rd.term != 0 || r.earlyLocked(r.chooseLocked(rd)) <= 0):
 		rd.descriptor, rd.reign = d, r.mu.reign
 		r.registerLocked(rd)
 		return
@@ -259,6 +259,9 @@ func (r *Replica) confirmed(reads []*read, err error) {
 // registerLocked gives the read its timestamp, and serves it, or has it wait for transactions, or for what is in flight. It unlocks.
 func (r *Replica) registerLocked(rd *read) {
 	rd.timestamp = r.chooseLocked(rd)
+	if rd.latest() && rd.settled.IsZero() && rd.committed.IsZero() && rd.chosen.Less(rd.timestamp) {
+		r.node.Metrics.readsRestarted.Inc()
+	}
 	if early := r.earlyLocked(rd.timestamp); early > 0 {
 		r.mu.Unlock()
 		r.endRead(rd, r.earlyError(rd.pending.Request, rd.timestamp, early))
@@ -300,7 +303,6 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 		if T.Less(r.mu.applied.highest) {
 			// A version of a faster clock than this one: everything acknowledged must be visible.
 			T = r.mu.applied.highest
-			r.node.Metrics.readsRestarted.Inc()
 		}
 	}
 	return T
