@@ -94,9 +94,9 @@ func (s guardFS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Pebble syncs the directory when it rotates the WAL. To hide a failure there is safe for other files too: what
-	// makes them count is the manifest, and that is not hidden.
-	return &guardFile{File: f, g: s.g, name: name, hide: s.g.hideWAL, isDir: true}, nil
+	// Pebble syncs the directory when it rotates the WAL, and panics if it cannot after having made another manifest. To hide a failure there is
+	// safe for other files too: what makes them count is the manifest, and writes to that are not hidden.
+	return &guardFile{File: f, g: s.g, name: name, hide: true, isDir: true}, nil
 }
 
 func (s guardFS) Link(oldname, newname string) error {

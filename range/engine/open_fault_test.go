@@ -89,3 +89,52 @@ func TestOpenOnABrokenDiskEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestNewManifestOnABrokenDirectory: Pebble panics if it is told that the directory cannot be synced when it has made another manifest, which it does when
+// a database is opened, and when the manifest has become long.
+func TestNewManifestOnABrokenDirectory(t *testing.T) {
+	inBubble(t, func(t *testing.T, fs *faultFS, _ *vfs.MemFS) {
+		s := openTestState(t, Options{FS: fs})
+		k := version("k", 1)
+		if err := errors.Join(apply(s, k, []byte("old")), s.Flush(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		marked, met := false, false
+		fs.set(func(op, name string, n int) (int, error) {
+			base := path.Base(name)
+			marked = marked || op == "create" && strings.HasPrefix(base, "marker.manifest")
+			if marked && op == "sync" && base == "state" {
+				met = true
+				return 0, syscall.EIO
+			}
+			return n, nil
+		})
+		s, err := OpenState(Options{FS: fs, Dir: "/data/state"})
+		if err == nil {
+			err = errors.Join(apply(s, k, []byte("new")), s.Flush())
+			_ = s.Close()
+		}
+		if !met || !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("a flush that needs another manifest: %v (met the fault: %t)", err, met)
+		}
+		fs.set(nil)
+		s = openTestState(t, Options{FS: fs})
+		if got := get(t, s, k); got != "old" && got != "new" {
+			t.Errorf("after the next start: %q", got)
+		}
+		d, err := s.fs.OpenDir("/data/state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs.set(func(op, _ string, n int) (int, error) {
+			if op == "sync" {
+				return 0, syscall.EIO
+			}
+			return n, nil
+		})
+		if err := d.Sync(); err != nil || !errors.Is(s.Err(), ErrFailed) {
+			t.Errorf("Pebble hears of it: %v; the engine's failure: %v", err, s.Err())
+		}
+		_ = d.Close()
+	})
+}
