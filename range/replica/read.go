@@ -186,7 +186,7 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.leadershipError(q, nil))
 		return
-	case proved && provedTerm == l.Term && r.mu.serving && (rd.term != 0 || r.earlyLocked(r.chooseLocked(rd)) <= 0):
+	case proved && provedTerm == l.Term && r.mu.serving:
 		rd.descriptor, rd.reign = d, r.mu.reign
 		r.registerLocked(rd)
 		return
@@ -195,16 +195,23 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.notLeader(q))
 		return
+	}
+	r.proveLocked(rd)
+}
+
+// proveLocked has a read wait for a quorum's word that this replica leads, after which it is admitted once more. It unlocks.
+func (r *Replica) proveLocked(rd *read) {
+	switch {
 	case rd.part != nil && !rd.part.waits():
 		r.mu.Unlock()
 		r.exit()
 		return
 	case r.mu.waitingReads >= r.node.MaxWaitingReads:
 		r.mu.Unlock()
-		r.endRead(rd, r.overloaded(q, "reads wait for a confirmation of its leadership"))
+		r.endRead(rd, r.overloaded(rd.pending.Request, "reads wait for a confirmation of its leadership"))
 		return
 	}
-	rd.term = l.Term
+	rd.term = r.mu.leadership.Term
 	r.mu.waitingReads++
 	r.mu.next = append(r.mu.next, rd)
 	start := !r.mu.confirming
@@ -263,6 +270,10 @@ func (r *Replica) registerLocked(rd *read) {
 		r.node.Metrics.readsRestarted.Inc()
 	}
 	if early := r.earlyLocked(rd.timestamp); early > 0 {
+		if rd.term == 0 {
+			r.proveLocked(rd) // which makes the lease longer
+			return
+		}
 		r.mu.Unlock()
 		r.endRead(rd, r.earlyError(rd.pending.Request, rd.timestamp, early))
 		return
