@@ -33,6 +33,7 @@ func (n *Node) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Respo
 		}
 		return nil
 	}
+	n.shared.Asked(batch, now)
 	s := sortings.Get().(*sorting)
 	if len(batch) == 1 {
 		if h, own := n.route(client, batch[0], now, reply); h != nil || own {

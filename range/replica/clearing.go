@@ -28,9 +28,10 @@ type clearing struct {
 }
 
 const (
-	// restTimes is how much longer than an entry the rest after it is; it is no longer than maxRest.
-	restTimes = 2
-	maxRest   = 50 * time.Millisecond
+	// restTimes is how much longer than an entry the rest after it is, crowdedTimes if the node is crowded; it is no longer than maxRest.
+	restTimes    = 2
+	crowdedTimes = 8
+	maxRest      = 50 * time.Millisecond
 	// urgentBytes is up to what size a write that waits for locks is in a hurry.
 	urgentBytes = 16 << 10
 )
@@ -76,14 +77,19 @@ func (c *clearing) urgentLocked(r *Replica, x *locks.Transaction[*parked]) bool 
 	if c.urgent || r.node.hooks.lockTime != nil {
 		return true
 	}
+	c.urgent = r.wantedLocked(x)
+	return c.urgent
+}
+
+// wantedLocked says whether somebody waits for a transaction's locks for whom there is to be no rest.
+func (r *Replica) wantedLocked(x *locks.Transaction[*parked]) (wanted bool) {
 	if b := r.mu.waits.blockers[x.ID]; b != nil && len(b.reads)+len(b.asked) > 0 {
-		c.urgent = true
 		return true
 	}
 	x.EachWaiter(func(_ string, p *parked) {
-		c.urgent = c.urgent || p.command != commandResolve && p.size <= urgentBytes
+		wanted = wanted || p.command != commandResolve && p.size <= urgentBytes
 	})
-	return c.urgent
+	return wanted
 }
 
 // clear ends what an entry holds of the transaction's locks. The clearing does not rest.
@@ -137,9 +143,12 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		r.clear(id, c, reign)
 		return
 	}
-	now := time.Now()
+	now, times := time.Now(), time.Duration(restTimes)
+	if r.node.crowded(now) {
+		times = crowdedTimes
+	}
 	c.rests = true
-	c.timer = time.AfterFunc(r.node.pace.rest(now, now.Sub(c.began)), func() {
+	c.timer = time.AfterFunc(r.node.pace.rest(now, times*now.Sub(c.began)), func() {
 		if !r.enter() {
 			return
 		}
@@ -162,13 +171,13 @@ type pace struct {
 	next time.Time
 }
 
-// rest is how long to rest now, after an entry that took so long.
-func (p *pace) rest(now time.Time, took time.Duration) time.Duration {
+// rest is how long to rest now, by turns, for a rest of so long.
+func (p *pace) rest(now time.Time, long time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next.Before(now) {
 		p.next = now
 	}
-	p.next = p.next.Add(min(maxRest, restTimes*took))
+	p.next = p.next.Add(min(maxRest, long))
 	return p.next.Sub(now)
 }

@@ -78,6 +78,7 @@ type Node struct {
 	recent recentBudget
 	merges mergeQueue
 	pace   pace
+	crowd  crowd
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
 		// evaluate runs before each write is evaluated.
@@ -161,6 +162,7 @@ func (n *Node) Prepare() error {
 	n.EnsureDefaults()
 	n.recent.limit = int64(n.TotalRecentSlots)
 	n.merges.node = n
+	n.crowd.epoch = time.Now()
 	return nil
 }
 

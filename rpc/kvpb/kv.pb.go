@@ -3579,7 +3579,9 @@ type PrepareRequest struct {
 	Leadership *Leadership `protobuf:"bytes,8,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	// The transaction's end will ask for commit wait, of which the prepared timestamp is part: where clocks are bounded by their distance from
 	// true time, it is not below the latest that this can be. Without one_phase, which says so itself, and not needed where the keyspace waits.
-	CommitWait    bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	// It is one of many requests of a large transaction, which rests between them: it is not among those for whom others make way.
+	Patient       bool `protobuf:"varint,10,opt,name=patient,proto3" json:"patient,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3673,6 +3675,13 @@ func (x *PrepareRequest) GetLeadership() *Leadership {
 func (x *PrepareRequest) GetCommitWait() bool {
 	if x != nil {
 		return x.CommitWait
+	}
+	return false
+}
+
+func (x *PrepareRequest) GetPatient() bool {
+	if x != nil {
+		return x.Patient
 	}
 	return false
 }
@@ -3924,7 +3933,9 @@ type PrepareResponse struct {
 	Leadership *Leadership `protobuf:"bytes,3,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was read under the present one. An earlier
 	// server does not know that it is asked to: what it answers to has to be refreshed.
-	Compared      bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
+	Compared bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
+	// With patient: the node serves others as well, and nobody waits for the transaction's locks here: it may rest longer before its next request.
+	Crowded       bool `protobuf:"varint,5,opt,name=crowded,proto3" json:"crowded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3983,6 +3994,13 @@ func (x *PrepareResponse) GetLeadership() *Leadership {
 func (x *PrepareResponse) GetCompared() bool {
 	if x != nil {
 		return x.Compared
+	}
+	return false
+}
+
+func (x *PrepareResponse) GetCrowded() bool {
+	if x != nil {
+		return x.Crowded
 	}
 	return false
 }
@@ -5405,7 +5423,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06DELETE\x10\x01\x12\b\n" +
 	"\x04LOCK\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNLOCK\x10\x03\"\xc6\x03\n" +
+	"\x06UNLOCK\x10\x03\"\xe0\x03\n" +
 	"\x0ePrepareRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
 	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
@@ -5418,7 +5436,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"leadership\x18\b \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
 	"leadership\x12\x1f\n" +
 	"\vcommit_wait\x18\t \x01(\bR\n" +
-	"commitWait\"Z\n" +
+	"commitWait\x12\x18\n" +
+	"\apatient\x18\n" +
+	" \x01(\bR\apatient\"Z\n" +
 	"\bOnePhase\x12-\n" +
 	"\x05reads\x18\x01 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12\x1f\n" +
 	"\vcommit_wait\x18\x02 \x01(\bR\n" +
@@ -5437,14 +5457,15 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05reign\x18\x03 \x01(\x04R\x05reign\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"\xd5\x01\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"\xef\x01\n" +
 	"\x0fPrepareResponse\x125\n" +
 	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
 	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12:\n" +
 	"\n" +
 	"leadership\x18\x03 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
 	"leadership\x12\x1a\n" +
-	"\bcompared\x18\x04 \x01(\bR\bcompared\"\xbd\x01\n" +
+	"\bcompared\x18\x04 \x01(\bR\bcompared\x12\x18\n" +
+	"\acrowded\x18\x05 \x01(\bR\acrowded\"\xbd\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +

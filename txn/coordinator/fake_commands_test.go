@@ -225,7 +225,9 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 			values = append(values, got)
 		}
 	}
-	return prepared(at, values, c.ReadAt != nil && !f.earlier), nil, false
+	answer := prepared(at, values, c.ReadAt != nil && !f.earlier)
+	answer.GetPrepare().Crowded = f.crowded && c.Patient
+	return answer, nil, false
 }
 
 func prepared(at hlc.Timestamp, values []*kvpb.GetResponse, compared bool) *kvpb.Response {

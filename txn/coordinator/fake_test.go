@@ -54,6 +54,8 @@ type fake struct {
 	pushAhead time.Duration
 	// earlier: it knows nothing of keys that are to be compared as they are locked.
 	earlier bool
+	// crowded: others use the nodes.
+	crowded bool
 	// refreshed are all refreshes that were asked for.
 	refreshed []*kvpb.RefreshRequest
 	// participants are those of the latest commit.

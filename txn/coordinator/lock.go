@@ -108,10 +108,11 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		requests := make([]*Request, len(chunks))
 		for i, c := range chunks {
 			requests[i] = t.prepare(c, atLeast, into != nil, o)
+			requests[i].Command.GetPrepare().Patient = pace.slow
 		}
 		pace.begin(len(chunks))
 		err = t.c.sender.SendAll(ctx, pace.abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
-			pace.rest(ctx)
+			pace.rest(ctx, response.GetPrepare())
 			c := chunks[i]
 			prepared, err := t.laid(c, response, err, restInto)
 			if err == nil {

@@ -16,6 +16,7 @@ type metrics struct {
 	restarts  *prometheus.CounterVec
 	pushed    prometheus.Counter
 	refreshes *prometheus.CounterVec
+	rested    prometheus.Counter
 
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -43,12 +44,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_client_transaction_refreshes_total",
 			Help: "Times that the reads of a transaction were moved to a later timestamp, by outcome.",
 		}, []string{"outcome"}),
+		rested: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_rest_seconds_total",
+			Help: "How long large transactions have rested between their requests, to make way for others.",
+		}),
 	}
 	if r == nil {
 		return m, nil
 	}
 	m.registerer = r
-	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes} {
+	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes, m.rested} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			return nil, err
