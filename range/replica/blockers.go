@@ -36,6 +36,8 @@ type waits struct {
 	pushes uint64
 	// clearings are of the transactions whose locks are being ended because their outcome is known.
 	clearings map[txn.ID]*clearing
+	// wanted are transactions of this partition's for whose locks somebody waits, or did, somewhere.
+	wanted map[txn.ID]struct{}
 	// timer runs at the time `at`, if that is not zero.
 	timer *time.Timer
 	at    time.Time
@@ -231,10 +233,12 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 	}
 	var oldest *parked
 	var wanted string
+	awaited := false
 	b.of.EachWaiter(func(key string, p *parked) {
 		if p.until != locks.UntilGone {
 			return // its own transaction's: it waits for an entry
 		}
+		awaited = awaited || p.hurried()
 		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
 			oldest, wanted = p, key
 		}
@@ -256,7 +260,7 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 		}
 		return again
 	}
-	q := &kvpb.PushRequest{Kind: kvpb.PushRequest_ABORT}
+	q := &kvpb.PushRequest{Kind: kvpb.PushRequest_ABORT, Awaited: awaited}
 	if of.ID.IsZero() {
 		q.Kind = kvpb.PushRequest_STATUS
 	} else if len(wanted) <= txn.MaxWantedKey {

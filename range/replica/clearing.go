@@ -14,7 +14,7 @@ import (
 // a partition, and to turn all of them into versions as fast as can be would keep processors and disks from everybody else. So if
 // nobody waits for it, the entries are small, and after each comes a rest that is longer than the entry took; and the
 // clearings of a node rest by turns, so that it does not matter how many there are. Whoever comes to wait ends that for good: he may meet
-// other locks next. Only large writes do not: they are what is held back, and not those for whom it is.
+// other locks next. Only large transactions do not: they are what is held back, and not those for whom it is; the rests become shorter for them.
 type clearing struct {
 	// urgent: somebody has waited for it.
 	urgent bool
@@ -32,8 +32,8 @@ const (
 	restTimes    = 2
 	crowdedTimes = 8
 	maxRest      = 50 * time.Millisecond
-	// urgentBytes is up to what size a write that waits for locks is in a hurry.
-	urgentBytes = 16 << 10
+	// A partition with more locks than this part of what it may have makes way no more than need be: locks must not pile up.
+	crowdedLocks = 8
 )
 
 // stopLocked ends a rest for good.
@@ -87,9 +87,20 @@ func (r *Replica) wantedLocked(x *locks.Transaction[*parked]) (wanted bool) {
 		return true
 	}
 	x.EachWaiter(func(_ string, p *parked) {
-		wanted = wanted || p.command != commandResolve && p.size <= urgentBytes
+		wanted = wanted || p.hurried()
 	})
 	return wanted
+}
+
+// awaited says whether any write waits for a transaction's locks.
+func awaited(x *locks.Transaction[*parked]) (any bool) {
+	x.EachWaiter(func(_ string, p *parked) { any = any || p.command != commandResolve })
+	return any
+}
+
+// hurried says that for a write that waits there is to be no rest. Large transactions are patient, and a Resolve is what ends the locks.
+func (p *parked) hurried() bool {
+	return p.command != commandResolve && !p.pending.Request.GetPrepare().GetPatient()
 }
 
 // clear ends what an entry holds of the transaction's locks. The clearing does not rest.
@@ -144,7 +155,7 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		return
 	}
 	now, times := time.Now(), time.Duration(restTimes)
-	if r.node.crowded(now) {
+	if r.node.crowded(now) && r.mu.locks.Len() <= r.node.MaxLocks/crowdedLocks && !awaited(x) {
 		times = crowdedTimes
 	}
 	c.rests = true

@@ -13,16 +13,17 @@ import (
 // TestClearingsRest: the locks of a large transaction that nobody waits for become versions at leisure, the more so if others use the node, and
 // those that somebody waits for without delay. Either way the answer to a Resolve comes when none is left.
 func TestClearingsRest(t *testing.T) {
-	for name, x := range map[string]struct{ wanted, crowded bool }{
+	for name, x := range map[string]struct{ wanted, crowded, write bool }{
 		"nobody waits": {}, "nobody waits, others use the node": {crowded: true}, "a read waits": {wanted: true, crowded: true},
+		"a large write waits": {wanted: true, crowded: true, write: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { clearingsRest(t, x.wanted, x.crowded) })
+			synctest.Test(t, func(t *testing.T) { clearingsRest(t, x.wanted, x.crowded, x.write) })
 		})
 	}
 }
 
-func clearingsRest(t *testing.T, wanted, crowded bool) {
+func clearingsRest(t *testing.T, wanted, crowded, write bool) {
 	const n = 5000
 	l := newManyLocks(t, n)
 	defer l.c.close()
@@ -31,7 +32,11 @@ func clearingsRest(t *testing.T, wanted, crowded bool) {
 	before, began, expected := len(l.c.log), time.Now(), 1
 	if wanted {
 		expected++
-		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
+		q := &kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}}
+		if write {
+			q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("k002500"), Value: make([]byte, 100<<10)}}
+		}
+		l.send(q)
 	}
 	l.send(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{
 		Transaction: l.of.Id, Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,

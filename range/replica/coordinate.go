@@ -153,7 +153,7 @@ func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) err
 	})
 }
 
-func (e *evaluation) push(w *write, _ *kvpb.PushRequest) error {
+func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 	r, q, push := e.r, w.pending.Request, w.x.push
 	if !r.checkAhead(push.Above, e.clock) {
 		e.refuse(w, r.fromTheFuture(q, push.Above))
@@ -163,6 +163,11 @@ func (e *evaluation) push(w *write, _ *kvpb.PushRequest) error {
 	if err != nil {
 		return err
 	}
+	if c.GetAwaited() && !record.Decided() {
+		r.mu.Lock()
+		r.mu.waits.want(push.Pushee.ID)
+		r.mu.Unlock()
+	}
 	d := txn.DecidePush(record, push, e.present())
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: s}}}
@@ -170,15 +175,32 @@ func (e *evaluation) push(w *write, _ *kvpb.PushRequest) error {
 }
 
 func (e *evaluation) heartbeat(w *write) error {
-	of, q := w.transaction(), w.pending.Request
+	r, of, q := e.r, w.transaction(), w.pending.Request
 	record, sequence, err := e.record(of)
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	_, wanted := r.mu.waits.wanted[of.ID]
+	r.mu.Unlock()
 	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, &of, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{
-			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s}}}
+			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s, Wanted: wanted}}}
 	})
+}
+
+// maxWanted bounds how many wanted transactions are remembered: beyond that all are forgotten, and asked for again soon.
+const maxWanted = 1024
+
+// want notes that somebody waits for a transaction's locks.
+func (w *waits) want(id txn.ID) {
+	if _, known := w.wanted[id]; !known && len(w.wanted) >= maxWanted {
+		w.wanted = nil
+	}
+	if w.wanted == nil {
+		w.wanted = make(map[txn.ID]struct{})
+	}
+	w.wanted[id] = struct{}{}
 }
 
 // decide does what was decided, and answers when that is applied. before is the record on which it was decided, and sequence of the

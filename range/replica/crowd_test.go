@@ -5,16 +5,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestOnlyOthersAreACrowd: a large transaction is told to rest if others use the node, as long as nobody waits for its locks, and what it does
+// TestOnlyOthersAreACrowd: a large transaction is told that others use the node, and that somebody waits for its locks, and what it does
 // itself does not count.
 func TestOnlyOthersAreACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newManyLocks(t, 1000)
 		defer l.c.close()
-		keys := 0
+		keys, wanted := 0, false
 		lay := func(patient bool) bool {
 			keys++
 			q := &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: l.of, Patient: patient,
@@ -25,6 +27,7 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 			if len(answers) != 1 || answers[0].Error != nil {
 				t.Fatalf("%v", answers)
 			}
+			wanted = answers[0].GetPrepare().Wanted
 			return answers[0].GetPrepare().Crowded
 		}
 		time.Sleep(time.Millisecond)
@@ -50,10 +53,63 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 		if lay(false) || !lay(true) {
 			t.Error("a small transaction was told to rest, or is no crowd")
 		}
+		if wanted {
+			t.Error("nobody waits for its locks")
+		}
 		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
 		l.c.settle()
-		if lay(true) {
-			t.Error("it was told to rest while a read waited for its locks")
+		if lay(true); !wanted {
+			t.Error("it was not told that a read waits for its locks")
+		}
+	})
+}
+
+// TestTheAnchorTellsWhoIsWanted: a transaction hears with its heartbeats that somebody waits for locks of its, in whatever partition, but not of the
+// large transactions that do.
+func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newManyLocks(t, 1000)
+		defer l.c.close()
+		ask := func(q *kvpb.Request) *kvpb.Response {
+			l.submit(q)
+			answers := l.answers()
+			if len(answers) != 1 || answers[0].Error != nil {
+				t.Fatalf("%v", answers)
+			}
+			return answers[0]
+		}
+		beat := func() bool {
+			return ask(&kvpb.Request{Command: &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{
+				Transaction: l.of}}}).GetHeartbeatTransaction().Wanted
+		}
+		push := func(awaited bool) {
+			ask(&kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{Pushee: l.of, Seen: l.of.Begun, Kind: kvpb.PushRequest_STATUS, Awaited: awaited}}})
+		}
+		if beat() {
+			t.Error("wanted before anybody asked")
+		}
+		if push(false); beat() {
+			t.Error("wanted by who does not wait")
+		}
+		if push(true); !beat() {
+			t.Error("not wanted")
+		}
+		for patient, awaited := range map[bool]bool{true: false, false: true} {
+			late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
+			other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"), Begun: late, Started: late}
+			l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: other, Patient: patient,
+				Mutations: []*kvpb.Mutation{{Key: []byte("k000007"), Value: []byte("v")}}}}})
+			l.c.settle()
+			asked := l.m.pusher.take("")
+			if len(asked) == 0 || asked[len(asked)-1].request.Awaited != awaited {
+				t.Errorf("patient %t: asked with %v", patient, asked)
+			}
+			for _, a := range asked {
+				a.done(&kvpb.TransactionStatus{State: kvpb.TransactionState_PENDING}, nil)
+			}
+			l.c.settle()
+			time.Sleep(time.Second)
+			l.c.physical.Advance(time.Second)
 		}
 	})
 }

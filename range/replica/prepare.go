@@ -341,23 +341,22 @@ func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
 }
 
 func (p *preparation) response() *kvpb.Response {
+	patient := p.w.pending.Request.GetPrepare().GetPatient()
 	return &kvpb.Response{Id: p.w.pending.Request.Id, Result: &kvpb.Response_Prepare{
 		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(p.ts), Values: p.values,
 			// Whoever has laid the locks that are held may have been of a version that does not compare.
 			Compared: p.w.pending.Request.GetPrepare().GetReadAt() != nil && len(p.held) == 0,
-			Crowded:  p.w.pending.Request.GetPrepare().GetPatient() && p.mayRest()}}}
+			Crowded:  patient && p.e.r.node.crowded(time.Now()),
+			Wanted:   patient && p.wanted()}}}
 }
 
-// mayRest says whether the transaction had better rest before its next request: others use the node, and nobody waits for its locks here.
-func (p *preparation) mayRest() bool {
+// wanted says whether somebody waits for the transaction's locks here who should not.
+func (p *preparation) wanted() bool {
 	r := p.e.r
-	if !r.node.crowded(time.Now()) {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.mu.locks.Transaction(p.of.ID)
-	return x == nil || !r.wantedLocked(x)
+	return x != nil && r.wantedLocked(x)
 }
 
 // tooOld refuses a transaction whose outcome may have been forgotten.

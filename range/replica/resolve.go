@@ -28,7 +28,7 @@ import (
 const (
 	resolveLocks = 1000
 	resolveBytes = 256 << 10
-	restfulBytes = 32 << 10
+	restfulBytes = 64 << 10
 )
 
 // maxResolutions bounds a Resolve.

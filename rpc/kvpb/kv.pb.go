@@ -3934,8 +3934,10 @@ type PrepareResponse struct {
 	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was read under the present one. An earlier
 	// server does not know that it is asked to: what it answers to has to be refreshed.
 	Compared bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
-	// With patient: the node serves others as well, and nobody waits for the transaction's locks here: it may rest longer before its next request.
-	Crowded       bool `protobuf:"varint,5,opt,name=crowded,proto3" json:"crowded,omitempty"`
+	// With patient: the node serves others as well, so the transaction had better rest before its next request.
+	Crowded bool `protobuf:"varint,5,opt,name=crowded,proto3" json:"crowded,omitempty"`
+	// With patient: somebody waits for the transaction's locks here for whom it should not rest.
+	Wanted        bool `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4001,6 +4003,13 @@ func (x *PrepareResponse) GetCompared() bool {
 func (x *PrepareResponse) GetCrowded() bool {
 	if x != nil {
 		return x.Crowded
+	}
+	return false
+}
+
+func (x *PrepareResponse) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
 	}
 	return false
 }
@@ -4389,8 +4398,10 @@ type PushRequest struct {
 	// key of more than 1 KiB is left out.
 	WantedKey      []byte `protobuf:"bytes,7,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
 	WantedKeyspace uint32 `protobuf:"varint,8,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Somebody waits for the pushee's locks, and is not patient (PrepareRequest).
+	Awaited       bool `protobuf:"varint,9,opt,name=awaited,proto3" json:"awaited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PushRequest) Reset() {
@@ -4477,6 +4488,13 @@ func (x *PushRequest) GetWantedKeyspace() uint32 {
 		return x.WantedKeyspace
 	}
 	return 0
+}
+
+func (x *PushRequest) GetAwaited() bool {
+	if x != nil {
+		return x.Awaited
+	}
+	return false
 }
 
 type PushResponse struct {
@@ -4569,8 +4587,10 @@ func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
 }
 
 type HeartbeatTransactionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// Somebody waits, or has waited, for the transaction's locks in some partition. It is known to whoever has led this one since then.
+	Wanted        bool `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4610,6 +4630,13 @@ func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
 		return x.Status
 	}
 	return nil
+}
+
+func (x *HeartbeatTransactionResponse) GetWanted() bool {
+	if x != nil {
+		return x.Wanted
+	}
+	return false
 }
 
 // ResolveRequest ends the intents of decided transactions in one partition.
@@ -5457,7 +5484,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05reign\x18\x03 \x01(\x04R\x05reign\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"\xef\x01\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"\x87\x02\n" +
 	"\x0fPrepareResponse\x125\n" +
 	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
 	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12:\n" +
@@ -5465,7 +5492,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"leadership\x18\x03 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
 	"leadership\x12\x1a\n" +
 	"\bcompared\x18\x04 \x01(\bR\bcompared\x12\x18\n" +
-	"\acrowded\x18\x05 \x01(\bR\acrowded\"\xbd\x01\n" +
+	"\acrowded\x18\x05 \x01(\bR\acrowded\x12\x16\n" +
+	"\x06wanted\x18\x06 \x01(\bR\x06wanted\"\xbd\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +
@@ -5491,7 +5519,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\awounder\x18\x04 \x01(\fR\awounder\x12\x1d\n" +
 	"\n" +
 	"wanted_key\x18\x05 \x01(\fR\twantedKey\x12'\n" +
-	"\x0fwanted_keyspace\x18\x06 \x01(\rR\x0ewantedKeyspace\"\xa4\x03\n" +
+	"\x0fwanted_keyspace\x18\x06 \x01(\rR\x0ewantedKeyspace\"\xbe\x03\n" +
 	"\vPushRequest\x123\n" +
 	"\x06pushee\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\x06pushee\x12-\n" +
 	"\x04seen\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x04seen\x124\n" +
@@ -5501,7 +5529,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06pusher\x18\x06 \x01(\fR\x06pusher\x12\x1d\n" +
 	"\n" +
 	"wanted_key\x18\a \x01(\fR\twantedKey\x12'\n" +
-	"\x0fwanted_keyspace\x18\b \x01(\rR\x0ewantedKeyspace\",\n" +
+	"\x0fwanted_keyspace\x18\b \x01(\rR\x0ewantedKeyspace\x12\x18\n" +
+	"\aawaited\x18\t \x01(\bR\aawaited\",\n" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06STATUS\x10\x00\x12\r\n" +
@@ -5510,9 +5539,10 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\fPushResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\\\n" +
 	"\x1bHeartbeatTransactionRequest\x12=\n" +
-	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\"Y\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\"q\n" +
 	"\x1cHeartbeatTransactionResponse\x129\n" +
-	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"N\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\bR\x06wanted\"N\n" +
 	"\x0eResolveRequest\x12<\n" +
 	"\vresolutions\x18\x01 \x03(\v2\x1a.tidemark.kv.v1.ResolutionR\vresolutions\"i\n" +
 	"\n" +

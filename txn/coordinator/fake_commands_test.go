@@ -62,7 +62,7 @@ func (f *fake) executeLocked(place Place, sequence uint64, q *Request) (response
 	case *kvpb.Request_HeartbeatTransaction:
 		r := f.recordLocked(c.HeartbeatTransaction.Transaction.Id)
 		r.heard = time.Now()
-		return &kvpb.Response{Result: &kvpb.Response_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: r.copy()}}}, nil, false
+		return &kvpb.Response{Result: &kvpb.Response_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: r.copy(), Wanted: f.wantedLater}}}, nil, false
 	case *kvpb.Request_Resolve:
 		for _, r := range c.Resolve.Resolutions {
 			for k, l := range f.locks {
@@ -226,7 +226,7 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 		}
 	}
 	answer := prepared(at, values, c.ReadAt != nil && !f.earlier)
-	answer.GetPrepare().Crowded = f.crowded && c.Patient
+	answer.GetPrepare().Crowded, answer.GetPrepare().Wanted = f.crowded && c.Patient, f.wanted && c.Patient
 	return answer, nil, false
 }
 

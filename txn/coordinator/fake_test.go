@@ -54,8 +54,8 @@ type fake struct {
 	pushAhead time.Duration
 	// earlier: it knows nothing of keys that are to be compared as they are locked.
 	earlier bool
-	// crowded: others use the nodes.
-	crowded bool
+	// crowded: others use the nodes. wanted: somebody waits for locks where they are laid; wantedLater: elsewhere.
+	crowded, wanted, wantedLater bool
 	// refreshed are all refreshes that were asked for.
 	refreshed []*kvpb.RefreshRequest
 	// participants are those of the latest commit.

@@ -18,11 +18,11 @@ const (
 	maxParallel = 32
 	maxBytes    = 2 << 20
 	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them. To lay that many, or more than
-	// maxBytes, the requests are as small as this, one is on its way at a time, and there may be rests in between (see tempo).
+	// maxBytes, the requests are as small as this, only fewParallel are on their way, or one, and there may be rests in between (see tempo).
 	manyLocks   = 10_000
 	fewParallel = 2
 	fewKeys     = 250
-	fewBytes    = 32 << 10
+	fewBytes    = 64 << 10
 )
 
 // mutation is a mutation and where it belongs.

@@ -93,6 +93,7 @@ func (t *Transaction) heartbeat(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.beating = false
+	t.mu.wanted = t.mu.wanted || r.GetHeartbeatTransaction().GetWanted()
 	switch {
 	case err != nil:
 		if e, ok := classify(t.anchor.Keyspace, err).(*Error); ok {

@@ -97,7 +97,7 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 
 func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
-	pace := t.c.tempo(all)
+	pace := t.tempo(ctx, all)
 	for {
 		chunks, err := t.c.chunks(ctx, rest, pace.keys, pace.bytes)
 		if err != nil {
@@ -105,31 +105,36 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		}
 		var moved []mutation
 		var movedInto []int
-		requests := make([]*Request, len(chunks))
-		for i, c := range chunks {
-			requests[i] = t.prepare(c, atLeast, into != nil, o)
-			requests[i].Command.GetPrepare().Patient = pace.slow
-		}
 		pace.begin(len(chunks))
-		err = t.c.sender.SendAll(ctx, pace.abreast(chunks), requests, func(i int, response *kvpb.Response, err error) error {
-			pace.rest(ctx, response.GetPrepare())
-			c := chunks[i]
-			prepared, err := t.laid(c, response, err, restInto)
-			if err == nil {
-				o.compared.landed(c, response.GetPrepare().GetCompared())
+		for begin := 0; begin < len(chunks) && err == nil; {
+			count, abreast := pace.next(ctx, chunks[begin:])
+			some := chunks[begin : begin+count]
+			begin += count
+			requests := make([]*Request, len(some))
+			for i, c := range some {
+				requests[i] = t.prepare(c, atLeast, into != nil, o)
+				requests[i].Command.GetPrepare().Patient = pace.slow
 			}
-			if errors.Is(err, ErrMoved) {
-				// What ran of it is done again, to the same effect.
-				for _, place := range c.places {
-					moved, movedInto = append(moved, rest[place]), append(movedInto, place)
+			err = t.c.sender.SendAll(ctx, abreast, requests, func(i int, response *kvpb.Response, err error) error {
+				pace.rest(ctx, response.GetPrepare())
+				c := some[i]
+				prepared, err := t.laid(c, response, err, restInto)
+				if err == nil {
+					o.compared.landed(c, response.GetPrepare().GetCompared())
 				}
-				return nil
-			}
-			if highest = hlc.Max(highest, prepared); planted.Active == planted.CommitBelowPrepare {
-				highest = prepared
-			}
-			return err
-		})
+				if errors.Is(err, ErrMoved) {
+					// What ran of it is done again, to the same effect.
+					for _, place := range c.places {
+						moved, movedInto = append(moved, rest[place]), append(movedInto, place)
+					}
+					return nil
+				}
+				if highest = hlc.Max(highest, prepared); planted.Active == planted.CommitBelowPrepare {
+					highest = prepared
+				}
+				return err
+			})
+		}
 		if err != nil || len(moved) == 0 {
 			return highest, err
 		}

@@ -8,11 +8,12 @@ import (
 )
 
 // tempo is how fast a transaction lays its locks. A small one does it at once. A large one would keep the processors, the disks and the
-// network from everybody else for seconds, so its requests are small, and one is on its way at a time. As long as the answers say that others use
-// the nodes as well, a rest that is several times as long as it took to be answered comes before the next: even on a small machine, where each request
-// keeps every processor busy for a moment, because there are three replicas of what is laid, others nearly always find one idle then.
+// network from everybody else for seconds, so its requests are small, and few are on their way at a time. As long as the answers say that others use
+// the nodes as well, it is one, and a rest that is several times as long as it took to be answered comes before the next: even on a small machine, where
+// each request keeps every processor busy for a moment, because there are three replicas of what is laid, others nearly always find one idle then. But
+// as soon as somebody waits for one of its locks, or it might miss its deadline, it makes haste.
 type tempo struct {
-	c *Coordinator
+	t *Transaction
 	// keys and bytes bound a request.
 	keys, bytes int
 	slow        bool
@@ -20,6 +21,8 @@ type tempo struct {
 	left, done int
 	worked     time.Duration
 	since      time.Time
+	// reserve is how much of the time that there is is not for rests; zero: there is no deadline.
+	reserve time.Duration
 	// crowded is when a node has last said that others use it; zero: never.
 	crowded time.Time
 }
@@ -30,58 +33,103 @@ const (
 	longestRest = 50 * time.Millisecond
 	// crowdedFor is for how long what one node has said holds for all.
 	crowdedFor = time.Second
+	// round is after how many requests of a large transaction is decided anew how many are on their way at a time: lateParallel if it is late.
+	round        = 32
+	lateParallel = 8
 )
 
 // tempo is how fast mutations are to be laid.
-func (c *Coordinator) tempo(all []mutation) *tempo {
+func (t *Transaction) tempo(ctx context.Context, all []mutation) *tempo {
 	bytes := 0
 	for _, m := range all {
 		bytes += m.size()
 	}
-	if bytes > maxBytes || len(all) >= manyLocks {
-		return &tempo{c: c, keys: fewKeys, bytes: fewBytes, slow: true}
+	if bytes <= maxBytes && len(all) < manyLocks {
+		return &tempo{t: t, keys: chunkKeys, bytes: chunkBytes}
 	}
-	return &tempo{c: c, keys: chunkKeys, bytes: chunkBytes}
+	p := &tempo{t: t, keys: fewKeys, bytes: fewBytes, slow: true}
+	if deadline, ok := ctx.Deadline(); ok {
+		p.reserve = max(1, time.Until(deadline)/2)
+	}
+	return p
 }
 
-// abreast is how many of the chunks are on their way at a time.
-func (t *tempo) abreast(chunks []*chunk) int {
-	if t.slow {
-		return 1
+// next is how many of the chunks are to be sent now, and how many of them are on their way at a time.
+func (p *tempo) next(ctx context.Context, chunks []*chunk) (count, abreast int) {
+	count = len(chunks)
+	if p.slow {
+		count = min(count, round)
 	}
-	largest := 0
-	for _, c := range chunks {
+	largest := 1
+	for _, c := range chunks[:count] {
 		largest = max(largest, c.bytes)
 	}
-	return max(1, min(maxParallel, maxBytes/max(1, largest)))
+	switch {
+	case !p.slow:
+		abreast = maxParallel
+	case p.late(ctx):
+		abreast = lateParallel
+	case p.rests(time.Now()):
+		abreast = 1
+	default:
+		abreast = fewParallel
+	}
+	return count, max(1, min(abreast, maxBytes/largest))
 }
 
 // begin notes that so many requests are about to be sent.
-func (t *tempo) begin(n int) { t.left, t.since = n, time.Now() }
+func (p *tempo) begin(n int) { p.left, p.since = n, time.Now() }
 
-// rest is called when a request was answered, before the next is sent, and takes a rest if one is due: of the time that ctx leaves, all together take half of
-// what is not needed for requests, even if these take twice as long as so far. answer is nil if the request failed.
-func (t *tempo) rest(ctx context.Context, answer *kvpb.PrepareResponse) {
-	t.left--
-	if !t.slow || t.left <= 0 {
+// late says that the requests that are left would take most of the time that is left, if they went on as so far.
+func (p *tempo) late(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && p.done > 0 && p.worked/time.Duration(p.done)*time.Duration(p.left) > time.Until(deadline)/2
+}
+
+// rests says that there are rests.
+func (p *tempo) rests(now time.Time) bool {
+	return now.Sub(p.crowded) < crowdedFor && !p.t.isWanted()
+}
+
+// rest is called when a request was answered, before the next is sent, and takes a rest if one is due. With a deadline, half of the time is reserved for
+// what is no rest, and so is what all requests that are left would take, if they went on as so far. answer is nil if the request failed.
+func (p *tempo) rest(ctx context.Context, answer *kvpb.PrepareResponse) {
+	p.left--
+	if !p.slow || p.left <= 0 {
 		return
 	}
 	now := time.Now()
 	if answer.GetCrowded() {
-		t.crowded = now
+		p.crowded = now
 	}
-	took := now.Sub(t.since)
-	t.since, t.done, t.worked = now, t.done+1, t.worked+took
-	if now.Sub(t.crowded) >= crowdedFor {
+	if answer.GetWanted() {
+		p.t.want()
+	}
+	took := now.Sub(p.since)
+	p.since, p.done, p.worked = now, p.done+1, p.worked+took
+	if !p.rests(now) {
 		return
 	}
 	d := min(restTimes*took, longestRest)
 	if deadline, ok := ctx.Deadline(); ok {
-		d = min(d, deadline.Sub(now)/time.Duration(2*t.left)-t.worked/time.Duration(t.done))
+		d = min(d, (deadline.Sub(now)-p.reserve)/time.Duration(p.left)-p.worked/time.Duration(p.done))
 	}
 	if d > 0 {
-		_ = t.c.pause(ctx, d) // if ctx has ended, the requests find out
+		_ = p.t.c.pause(ctx, d) // if ctx has ended, the requests find out
 	}
-	t.since = time.Now()
-	t.c.metrics.rested.Add(t.since.Sub(now).Seconds())
+	p.since = time.Now()
+	p.t.c.metrics.rested.Add(p.since.Sub(now).Seconds())
+}
+
+// want notes that somebody waits for the transaction's locks for whom it is not to rest.
+func (t *Transaction) want() {
+	t.mu.Lock()
+	t.mu.wanted = true
+	t.mu.Unlock()
+}
+
+func (t *Transaction) isWanted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.wanted
 }

@@ -43,6 +43,8 @@ type Transaction struct {
 		// beaten is when the last heartbeat was sent, or the first lock asked for.
 		beaten  time.Time
 		beating bool
+		// wanted: somebody waits, or has waited, for its locks for whom it is not to rest.
+		wanted bool
 		// long: at least one heartbeat was due.
 		long bool
 		// aborted says that the transaction cannot be committed any more.
