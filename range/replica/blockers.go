@@ -238,7 +238,7 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 		if p.until != locks.UntilGone {
 			return // its own transaction's: it waits for an entry
 		}
-		awaited = awaited || p.hurried()
+		awaited = awaited || p.presses()
 		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
 			oldest, wanted = p, key
 		}

@@ -87,7 +87,7 @@ func (r *Replica) wantedLocked(x *locks.Transaction[*parked]) (wanted bool) {
 		return true
 	}
 	x.EachWaiter(func(_ string, p *parked) {
-		wanted = wanted || p.hurried()
+		wanted = wanted || p.presses()
 	})
 	return wanted
 }
@@ -98,8 +98,8 @@ func awaited(x *locks.Transaction[*parked]) (any bool) {
 	return any
 }
 
-// hurried says that for a write that waits there is to be no rest. Large transactions are patient, and a Resolve is what ends the locks.
-func (p *parked) hurried() bool {
+// presses says that for a write that waits there is to be no rest. Large transactions are patient, and a Resolve is what ends the locks.
+func (p *parked) presses() bool {
 	return p.command != commandResolve && !p.pending.Request.GetPrepare().GetPatient()
 }
 
