@@ -140,7 +140,7 @@ func (e *evaluation) take() step {
 		case r.mu.reign != e.reign || r.mu.barrierDue || !r.mu.serving:
 			return stepPropose
 		case r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()):
-		case len(r.mu.inFlight) < r.node.MaxInFlight:
+		case !r.waitsLocked(e):
 			return stepPropose
 		default:
 			r.mu.open, r.mu.evaluating = e, false
@@ -174,7 +174,7 @@ func (e *evaluation) take() step {
 	if fresh {
 		r.mu.sequence++
 		e.reign, e.term = r.mu.reign, r.mu.leadership.Term
-		e.proposal = &proposal{sequence: r.mu.sequence, term: e.term}
+		e.proposal = &proposal{sequence: r.mu.sequence, term: e.term, gathering: gathering{opened: time.Now()}}
 		e.kind, e.delta, e.highest, e.internal = kindWrite, statsDelta{}, hlc.Timestamp{}, payload{}
 		r.mu.building = e.proposal
 		e.over = false
@@ -212,7 +212,7 @@ func (e *evaluation) run() {
 	e.finish()
 }
 
-// staysOpen says that there is no room for the proposal yet.
+// staysOpen says that there is no room for the proposal yet, or that it gathers.
 func (e *evaluation) staysOpen() bool {
 	r := e.r
 	if e.over || len(e.again) > 0 || (len(e.proposal.answers) == 0 && len(e.proposal.flights) == 0 && !e.proposal.effects) {
@@ -220,7 +220,7 @@ func (e *evaluation) staysOpen() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.reign == e.reign && len(r.mu.inFlight) >= r.node.MaxInFlight
+	return r.mu.reign == e.reign && r.waitsLocked(e)
 }
 
 // answerReady answers what waits for nothing.
@@ -255,6 +255,7 @@ func (e *evaluation) finish() {
 // evaluate evaluates one write: it adds to the proposal, or to ready.
 func (e *evaluation) evaluate(w *write, internal *payload) {
 	r := e.r
+	e.proposal.plain = e.proposal.plain || w.internal != nil || w.command < commandPrepare
 	if w.internal != nil {
 		propose, err := w.internal.evaluate(e, internal)
 		switch {

@@ -27,6 +27,7 @@ type proposal struct {
 	lets []*lock
 	// effects: it is proposed even if nobody waits for it.
 	effects bool
+	gathering
 }
 
 // answer is a response that is ready, and may not be sent yet.

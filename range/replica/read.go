@@ -299,8 +299,13 @@ func (r *Replica) registerLocked(rd *read) {
 	}
 	r.mu.waitingReads++
 	wait.waiters = append(wait.waiters, rd)
+	gathers := r.mu.open != nil && r.mu.open.proposal == wait
 	r.mu.Unlock()
 	r.node.Metrics.readsWaited.Inc()
+	if gathers && r.enter() { // the read may have ended by now, and leave nobody in the replica
+		r.kick(true) // who gathers does not let others wait
+		r.exit()
+	}
 }
 
 // chooseLocked chooses the read's timestamp.

@@ -184,7 +184,7 @@ func (r *Replica) readyLocked() bool {
 	}
 	room := len(r.mu.inFlight) < r.node.MaxInFlight
 	if e := r.mu.open; e != nil {
-		return room || (r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()))
+		return !r.waitsLocked(e) || (r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()))
 	}
 	return r.mu.queue.len() > 0 && (room || r.mu.queue.first().hurried()) &&
 		(len(r.mu.inFlight) == 0 || !r.mu.queue.first().alone())

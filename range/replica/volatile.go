@@ -131,6 +131,7 @@ func (e *evaluation) handOver(internal *payload) {
 			}
 			r.mu.Unlock()
 			r.node.Metrics.lockWaits.Observe(since(first.since))
+			e.proposal.line = max(e.proposal.line, len(released))
 			e.evaluate(&first.write, internal)
 			if released = e.waitAgain(released[1:]); len(released) > 0 {
 				e.released = append(e.released, released...)
