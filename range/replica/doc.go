@@ -6,7 +6,8 @@
 // Submit puts writes into the partition's queue. If nobody is evaluating, the caller does: it takes what is queued (about
 // one MiB at most), evaluates it in order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight
 // proposals are on their way; then the queue waits, and the completion of an entry sets off the next evaluation. So a lone
-// client waits for nobody, and many share entries: the slower replication is, the more of them.
+// client waits for nobody, and many share entries: the slower replication is, the more of them. Only the commits of those who stand in
+// a long line for a lock wait for each other although there is room (gather.go).
 //
 // Evaluation sees the engine, and on top of it the overlay: the versions that are proposed and not yet applied. What it
 // produces is the batch of versions to write; followers apply bytes. Responses are sent when the entry has been applied here.
