@@ -28,11 +28,11 @@ type gathering struct {
 }
 
 // left is for how long the proposal is still to gather. Half of a line is enough: the rest have to wait for these.
-func (p *proposal) left(now time.Time) time.Duration {
+func (p *proposal) left() time.Duration {
 	if p.line < gatherLine || p.plain || len(p.answers) >= p.line/2 || len(p.waiters) > 0 {
 		return 0
 	}
-	return gatherMost - now.Sub(p.opened)
+	return gatherMost - time.Since(p.opened)
 }
 
 // waitsLocked says that the open proposal is not to be proposed yet: there is no room for it, or it gathers. Then the evaluator is called when that is
@@ -45,7 +45,7 @@ func (r *Replica) waitsLocked(e *evaluation) bool {
 	if r.mu.queue.len() > 0 && !e.takesLocked(r.mu.queue.first()) {
 		return false // that would have to wait
 	}
-	left := p.left(time.Now())
+	left := p.left()
 	if left <= 0 {
 		return false
 	}

@@ -21,7 +21,7 @@ type tempo struct {
 	left, done int
 	worked     time.Duration
 	since      time.Time
-	// reserve is how much of the time that there is is not for rests; zero: there is no deadline.
+	// reserve is how much of the time that there is is not for rests, if there is a deadline.
 	reserve time.Duration
 	// crowded is when a node has last said that others use it; zero: never.
 	crowded time.Time
@@ -49,7 +49,7 @@ func (t *Transaction) tempo(ctx context.Context, all []mutation) *tempo {
 	}
 	p := &tempo{t: t, keys: fewKeys, bytes: fewBytes, slow: true}
 	if deadline, ok := ctx.Deadline(); ok {
-		p.reserve = max(1, time.Until(deadline)/2)
+		p.reserve = time.Until(deadline) / 2
 	}
 	return p
 }
