@@ -53,8 +53,8 @@ func (f clockDrift) Begin(w *World) (string, func() string) {
 	}
 }
 
-// clockWrong sets a server's wall clock off beyond the bound. Nothing that involves timestamps is promised then; single keys stay
-// linearisable all the same, so only seeds with workloads of single keys have this fault.
+// clockWrong sets a server's wall clock off beyond the bound. That server has to stop serving, so that everything that is promised about
+// transactions still holds, and single keys stay linearisable. Workloads that depend on other orders of timestamps do not run beside it.
 type clockWrong struct {
 	Server Target
 	Offset time.Duration
