@@ -37,7 +37,7 @@ bench: build ## run the standard workloads against a cluster of three nodes on t
 bench-compare: build ## measure Tidemark side by side with a three-member etcd (COMPARE_FLAGS)
 	bench/compare/run.sh $(COMPARE_FLAGS)
 
-bench-txn: ## measure what transactions cost: beside single reads and writes, with commit wait, and when they are large (TXN_FLAGS)
+bench-txn: ## measure what transactions cost: beside single reads and writes, with commit wait, under contention, and when they are large (TXN_FLAGS)
 	$(GO) run ./bench/txncost $(TXN_FLAGS)
 
 faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")

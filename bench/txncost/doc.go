@@ -4,6 +4,8 @@
 //     does besides, and what an operation leaves to be cleared up, falls on all of them alike. What is compared are medians.
 //   - wait: commits over two partitions, with commit wait and without, in turns, on a cluster whose clocks are at most a
 //     millisecond off.
+//   - contention: how many increments of one counter 64 clients commit, beside how many puts to one key, in turns; and how they fare when they move
+//     money between 100 accounts in 8 partitions. Servers and clients are a process each.
 //   - large: what point reads of other keys take while transactions of 64 MiB and 100,000 keys commit, beside what they take on an
 //     idle cluster; and the memory of it. Servers, writer and reader are a process each. For comparison, what the reads take beside
 //     goroutines that just compute for as much processor time, in the servers and elsewhere.

@@ -22,12 +22,13 @@ type config struct {
 	pause, trip    time.Duration
 	only           *regexp.Regexp
 	dir, endpoint  string
+	contention     contentionConfig
 	large          largeConfig
 }
 
 func main() {
 	var c config
-	what := flag.String("what", "cost,wait,large", "what to measure")
+	what := flag.String("what", "cost,wait,contention,large", "what to measure")
 	flag.IntVar(&c.rounds, "rounds", 1000, "how often each kind of operation is done")
 	flag.IntVar(&c.warmUp, "warm-up", 200, "how often before that")
 	flag.DurationVar(&c.pause, "pause", 5*time.Millisecond, "how long to wait before each operation")
@@ -35,6 +36,8 @@ func main() {
 	only := flag.String("only", "", "cost: measure only the operations whose names match this `pattern`")
 	flag.StringVar(&c.dir, "dir", "", "where the servers' data goes (default: the system's temporary directory)")
 	flag.StringVar(&c.endpoint, "endpoint", "", "cost: measure the cluster at this `address` instead of one of its own")
+	flag.IntVar(&c.contention.turns, "turns", 4, "contention: how many turns of puts and increments")
+	flag.DurationVar(&c.contention.turn, "turn", 6*time.Second, "contention: how long a turn of each, and of the bank, is")
 	flag.IntVar(&c.large.transactions, "transactions", 3, "large: how many transactions")
 	flag.DurationVar(&c.large.idle, "idle", 10*time.Second, "large: how long to read while nothing else happens")
 	flag.Parse()
@@ -65,10 +68,12 @@ func run(ctx context.Context, out io.Writer, c *config, what []string) error {
 			err = measure(ctx, out, c, 0, costs)
 		case "wait":
 			err = measure(ctx, out, c, time.Millisecond, waits)
+		case "contention":
+			err = contention(ctx, out, c)
 		case "large":
 			err = large(ctx, out, c)
 		default:
-			err = fmt.Errorf("-what %s: cost, wait and large are known", w)
+			err = fmt.Errorf("-what %s: cost, wait, contention and large are known", w)
 		}
 		if err != nil {
 			return err
