@@ -94,7 +94,9 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 		if push(true); !beat() {
 			t.Error("not wanted")
 		}
-		for patient, awaited := range map[bool]bool{true: false, false: true} {
+		// In this order: the first goes on waiting.
+		for _, patient := range []bool{true, false} {
+			awaited := !patient
 			late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
 			other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"), Begun: late, Started: late}
 			l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: other, Patient: patient,

@@ -132,9 +132,10 @@ const openAnswers = 1024
 // take takes writes from the queue, or ends the evaluator's work.
 func (e *evaluation) take() step {
 	r := e.r
-	leaseTerm, leased := r.group.Lease()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Under the lock under which writes are taken: a lease that was held before a write came proves nothing for it.
+	leaseTerm, leased := r.group.Lease()
 	if e.proposal != nil {
 		switch {
 		case r.mu.reign != e.reign || r.mu.barrierDue || !r.mu.serving:
@@ -343,8 +344,9 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
-	case sequence == 0 || sequence == e.proposal.sequence:
-		// If an entry of this term is committed now, nobody else led when it was evaluated.
+	case sequence == 0 || sequence == e.proposal.sequence || !e.leased:
+		// If an entry of this term that is proposed now is committed, nobody else led when it was evaluated. One that is on its way already proves
+		// nothing: it may have been acknowledged before the question, and its acknowledgements come late. If this one has an effect, then that one has.
 		e.proposal.answers = append(e.proposal.answers, a)
 	default:
 		e.answerWith(a, sequence)

@@ -65,6 +65,8 @@ type testCluster struct {
 	lease bool
 	// leaseLeft is for how long, while it does.
 	leaseLeft time.Duration
+	// leaseAsked is called after the lease has been looked at, if it is set.
+	leaseAsked func()
 	// waited is by how much the time by which waiting is measured is ahead.
 	waited time.Duration
 	// auto commits and applies on the leader what is proposed, at once.
@@ -220,8 +222,13 @@ func (m *member) Lease() (uint64, bool) {
 	l := m.leadership
 	m.mu.Unlock()
 	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	return l.Term, l.IsLeader && m.cluster.lease && !m.deposed
+	leased := l.IsLeader && m.cluster.lease && !m.deposed
+	asked := m.cluster.leaseAsked
+	m.cluster.mu.Unlock()
+	if asked != nil {
+		asked()
+	}
+	return l.Term, leased
 }
 
 func (m *member) LeaseLeft() time.Duration {

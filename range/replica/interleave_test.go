@@ -155,3 +155,39 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		}
 	}
 }
+
+// A lease that was held before a write came proves nothing for it: somebody else may have written since. So what the write has found is told
+// when its entry is applied.
+func TestLeaseOlderThanTheWrite(t *testing.T) {
+	i := newInterleaving(t)
+	i.submit("put k v1")
+	i.step()
+	var between []*kvpb.Response
+	submitted := false
+	i.s.c.leaseAsked = func() {
+		i.s.c.leaseAsked = nil
+		i.s.c.mu.Lock()
+		i.s.c.lease = false
+		i.s.c.mu.Unlock()
+		// Can a write get in between the look at the lease and the taking of writes?
+		if mu := &i.leader.replica.mu; mu.TryLock() {
+			mu.Unlock()
+			i.leader.replica.Submit([]Pending{i.s.parseRequest("cas k value=nope v2")})
+			submitted = true
+		}
+	}
+	between = i.submit("put other v")
+	if i.s.c.leaseAsked != nil {
+		t.Fatal("the lease was not looked at")
+	}
+	if !submitted {
+		between = append(between, i.submit("cas k value=nope v2")...)
+	}
+	if len(between) != 0 {
+		t.Fatalf("answered before its entry was applied: %v", between)
+	}
+	after := append(i.step(), i.step()...)
+	if len(after) != 2 || after[1].GetCompareAndSwap() == nil || after[1].GetCompareAndSwap().Swapped {
+		t.Fatalf("afterwards: %v", after)
+	}
+}
