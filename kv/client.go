@@ -98,8 +98,12 @@ func (c *Client) Close() error {
 func (c *Client) Timestamp() Timestamp { return c.sender.Session() }
 
 // Observe makes sure that what the client does from now on happens after ts: a message from another client that carries its
-// Timestamp can be relied on.
-func (c *Client) Observe(ts Timestamp) { c.sender.RaiseSession(ts) }
+// Timestamp can be relied on. Uncommitted, the version of what an open transaction has written, says nothing and is left alone.
+func (c *Client) Observe(ts Timestamp) {
+	if ts != Uncommitted {
+		c.sender.RaiseSession(ts)
+	}
+}
 
 // Cluster is the cluster's id.
 func (c *Client) Cluster() uint64 { return c.sender.Table().Cluster }

@@ -130,6 +130,10 @@ func knownRoute(err error) error {
 	}
 	known := *r
 	known.OutcomeUnknown = false
+	if known.Code == kvpb.ErrorCode_OUTCOME_UNKNOWN {
+		// A request that lays a lock may have done so or not; the transaction is not committed either way.
+		known.Code = kvpb.ErrorCode_UNKNOWN_ERROR
+	}
 	return &known
 }
 

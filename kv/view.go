@@ -10,8 +10,9 @@ import (
 // A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function has returned. One of SnapshotAt may
 // be used by several goroutines and needs no end.
 type Snapshot struct {
-	// past is the moment of a SnapshotAt; the rest is not used then.
-	past Timestamp
+	// past is the moment of a SnapshotAt, whatever it is, if isPast; the rest is not used then.
+	past   Timestamp
+	isPast bool
 	reading
 	// attempt counts the runs of a View's function from 1.
 	attempt int
@@ -50,15 +51,15 @@ func (s *Snapshot) run(f func(*Snapshot) error) error {
 }
 
 // SnapshotAt reads the past as of ts: the versions at or below it, whatever was acknowledged when. It reaches as far back as the GC
-// windows of the keyspaces.
+// windows of the keyspaces. Nothing can be read at the zero timestamp: ErrInvalidArgument.
 func (c *Client) SnapshotAt(ts Timestamp) *Snapshot {
-	return &Snapshot{past: ts, reading: reading{client: c}}
+	return &Snapshot{past: ts, isPast: true, reading: reading{client: c}}
 }
 
 // Timestamp is the moment; zero in a View that has not read yet. That of a View can move up while it runs, as long as what was read is
 // the same there.
 func (s *Snapshot) Timestamp() Timestamp {
-	if !s.past.IsZero() {
+	if s.isPast {
 		return s.past
 	}
 	return s.at
@@ -88,7 +89,7 @@ func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
 // Get returns the value of a key. ErrNotFound if there is none.
 func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	const op = "get"
-	if !s.past.IsZero() {
+	if s.isPast {
 		return ks.Get(ctx, key, At(s.past))
 	}
 	if err := s.check(op, key); err != nil {
@@ -117,7 +118,7 @@ func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, err
 // which Exists is false.
 func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
-	if !s.past.IsZero() {
+	if s.isPast {
 		return ks.BatchGet(ctx, userKeys, At(s.past))
 	}
 	if err := s.check(op, nil); err != nil {
@@ -157,7 +158,7 @@ func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption
 		switch {
 		case err != nil:
 			yield(Pair{}, err)
-		case !s.past.IsZero():
+		case s.isPast:
 			ks.Scan(ctx, append(options[:len(options):len(options)], At(s.past))...)(yield)
 		case !q.empty():
 			s.scan(ctx, ks, id, q, nil, func(p Pair, err error) bool { return yield(p, s.fail(op, ks.name, nil, err)) })
@@ -179,7 +180,7 @@ func (s *Snapshot) Count(ctx context.Context, ks *Keyspace, options ...CountOpti
 	if err != nil || q.empty() {
 		return 0, err
 	}
-	if !s.past.IsZero() {
+	if s.isPast {
 		return ks.Count(ctx, append(options[:len(options):len(options)], At(s.past))...)
 	}
 	ctx, cancel := s.client.bound(ctx)

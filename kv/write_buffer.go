@@ -36,6 +36,8 @@ func compareBufferKeys(a, b bufferKey) int {
 type ownWrite struct {
 	value   []byte
 	deleted bool
+	// made is how many savepoints there had ever been.
+	made uint64
 }
 
 // writeBuffer holds the writes of a transaction, by key. Savepoints are copies of it that share what is the same.
@@ -67,8 +69,8 @@ func (b *writeBuffer) write(id keys.KeyspaceID, key, value []byte, deleted bool)
 	if there {
 		gone := len(key) + len(old.value)
 		size -= gone
-		if len(b.savepoints) > 0 {
-			replaced += gone
+		if n := len(b.savepoints); n > 0 && old.made < b.savepoints[n-1].number {
+			replaced += gone // the savepoint keeps it
 		}
 	}
 	switch {
@@ -81,7 +83,7 @@ func (b *writeBuffer) write(id keys.KeyspaceID, key, value []byte, deleted bool)
 	if !deleted {
 		value = owned(value)
 	}
-	b.tree.ReplaceOrInsert(at, ownWrite{value, deleted})
+	b.tree.ReplaceOrInsert(at, ownWrite{value, deleted, b.made})
 	b.bytes, b.replaced = size, replaced
 	return ""
 }

@@ -56,7 +56,7 @@ func TestParseMoment(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "-", "-30", "yesterday", "2999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "30s", "--30s", "2025-11-20"} {
+	for _, text := range []string{"", "-", "-30", "yesterday", "2999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "30s", "--30s", "-500000h", "-2000000h", "2025-11-20"} {
 		if _, err := parseMoment(text, now); err == nil {
 			t.Errorf("%q: want an error", text)
 		}

@@ -16,7 +16,10 @@ func parseMoment(text string, now time.Time) (hlc.Timestamp, error) {
 		if err != nil {
 			return hlc.Timestamp{}, usagef("%q is not a time ago: use for instance -30s, -5m or -1h30m", text)
 		}
-		return hlc.FromTime(now.Add(ago)), nil
+		if then := now.Add(ago); then.Year() > 1970 {
+			return hlc.FromTime(then), nil
+		}
+		return hlc.Timestamp{}, usagef("%q is before 1971: there is no such timestamp", text)
 	}
 	if ts, err := hlc.Parse(text); err == nil && !ts.IsZero() {
 		return ts, nil
