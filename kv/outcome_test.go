@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,48 +12,58 @@ import (
 )
 
 // Who has heard nothing of a commit until his time was up, and asks later, learns what became of it: whether it had taken effect or
-// takes effect now, or cannot any more; also when others have written the key since.
+// takes effect now, or cannot any more; also when others have written the key since. When nobody knows any more, he hears that at once.
 func TestOutcome(t *testing.T) {
-	for _, c := range []struct {
-		phases           int
-		ran, overwritten bool
-		want             error
-	}{
-		{1, true, false, nil}, {1, true, true, nil}, {1, false, false, nil}, {1, false, true, ErrConflict},
-		{2, true, false, nil}, {2, true, true, nil}, {2, false, false, nil},
+	for _, o := range []outcomeCase{
+		{phases: 1, ran: true}, {phases: 1, ran: true, overwritten: true}, {phases: 1}, {phases: 1, overwritten: true, want: ErrConflict},
+		{phases: 2, ran: true}, {phases: 2, ran: true, overwritten: true}, {phases: 2},
+		{phases: 1, ran: true, forgotten: true, want: ErrOutcomeUnknown}, {phases: 1, forgotten: true, want: ErrOutcomeUnknown},
+		{phases: 2, ran: true, forgotten: true, want: ErrOutcomeUnknown}, {phases: 2, forgotten: true, want: ErrOutcomeUnknown},
 	} {
-		t.Run(fmt.Sprintf("phases=%d/ran=%v/overwritten=%v", c.phases, c.ran, c.overwritten), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, cluster *fakeCluster) {
-				askOutcome(t, cluster, c.phases, c.ran, c.overwritten, c.want)
-			})
+		t.Run(fmt.Sprintf("phases=%d/ran=%v/overwritten=%v/forgotten=%v", o.phases, o.ran, o.overwritten, o.forgotten), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, cluster *fakeCluster) { askOutcome(t, cluster, o) })
 		})
 	}
 }
 
-func askOutcome(t *testing.T, c *fakeCluster, phases int, ran, overwritten bool, want error) {
+// outcomeCase is a commit whose outcome is asked for.
+type outcomeCase struct {
+	phases int
+	// ran: it had taken effect. overwritten: another has written the first key since. forgotten: the GC window is over.
+	ran, overwritten, forgotten bool
+	want                        error
+}
+
+func askOutcome(t *testing.T, c *fakeCluster, o outcomeCase) {
 	ctx := t.Context()
 	c.addKeyspace("hash", 8)
 	client, other := c.open(), c.open()
 	defer client.Close()
 	defer other.Close()
 	ks := client.Keyspace("hash")
-	c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-		if r.GetEndTransaction().GetCommit() || r.GetPrepare().GetOnePhase() != nil {
-			return fault{unknown: ran, swallow: !ran}
-		}
-		return fault{}
-	})
+	asked := 0
+	commits := func(f fault) {
+		c.set(func() { asked = 0 })
+		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+			if r.GetEndTransaction().GetCommit() || r.GetPrepare().GetOnePhase() != nil {
+				asked++
+				return f
+			}
+			return fault{}
+		})
+	}
+	commits(fault{unknown: o.ran, swallow: !o.ran})
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := client.Update(short, func(tx *Txn) error {
-		for _, key := range []string{"a", "b"}[:phases] {
+		for _, key := range []string{"a", "b"}[:o.phases] {
 			if err := increment(short, ks, key)(tx); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if !errors.Is(err, ErrOutcomeUnknown) {
+	if !errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), "ask kv.Outcome") {
 		t.Fatal(err)
 	}
 	over, end := context.WithCancel(ctx)
@@ -60,26 +71,39 @@ func askOutcome(t *testing.T, c *fakeCluster, phases int, ran, overwritten bool,
 	if _, err := Outcome(over, err); !errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("asked without time: %v", err)
 	}
-	c.play(func(*fakeNode, *kvpb.Request) fault { return fault{} })
-	if overwritten {
+	later := fault{}
+	if o.forgotten {
+		later.code = kvpb.ErrorCode_TRANSACTION_TOO_OLD
+	}
+	commits(later)
+	if o.overwritten {
 		if _, err := other.Keyspace("hash").Put(ctx, []byte("a"), []byte("7")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 2 { // it stays so
 		at, err := Outcome(ctx, fmt.Errorf("passed on: %w", err))
-		if !errors.Is(err, want) || (err == nil) == at.IsZero() || (want == nil && err != nil) {
-			t.Errorf("%v, %v, not %v", at, err, want)
+		if !errors.Is(err, o.want) || (err == nil) == at.IsZero() || (o.want == nil && err != nil) {
+			t.Errorf("%v, %v, not %v", at, err, o.want)
+		}
+		if o.forgotten && (strings.Contains(err.Error(), "kv.Outcome") || !strings.Contains(err.Error(), "read what it has written")) {
+			t.Errorf("nobody knows any more: %v", err)
 		}
 	}
+	// The client asks once more by itself, in the background.
+	c.set(func() {
+		if o.forgotten && asked > 3 {
+			t.Errorf("asked %d times for what is forgotten", asked)
+		}
+	})
 	for i, key := range []string{"a", "b"} {
 		p, err := ks.Get(ctx, []byte(key))
 		switch {
-		case i == 0 && overwritten:
+		case i == 0 && o.overwritten:
 			if err != nil || string(p.Value) != "7" {
 				t.Errorf("%s: %s, %v", key, p.Value, err)
 			}
-		case i >= phases:
+		case i >= o.phases, o.forgotten && !o.ran:
 			if !errors.Is(err, ErrNotFound) {
 				t.Errorf("%s: %s, %v", key, p.Value, err)
 			}

@@ -92,7 +92,10 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		e.Message = "the transaction began longer ago than versions are kept; make it shorter, or give the keyspace a longer GC window"
 	case coordinator.ErrOutcomeUnknown:
 		e.wraps = []error{ErrOutcomeUnknown}
-		e.Message = "the transaction may or may not be committed, or may be yet; read what it has written to find out"
+		e.Message = "the transaction may or may not be committed, or may be yet; ask kv.Outcome, or read what it has written, to find out"
+		if _, forgotten := isCode(of.Cause, kvpb.ErrorCode_TRANSACTION_TOO_OLD); forgotten {
+			e.Message = "the transaction may or may not be committed, and those who knew have forgotten it; read what it has written to find out"
+		}
 	default:
 		e.Message = of.Kind.Error()
 	}
