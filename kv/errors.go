@@ -81,7 +81,8 @@ type Error struct {
 	// Partition and Node are where it happened; 0 if it did not get that far.
 	Partition uint64
 	Node      uint64
-	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there was none, or it is not known.
+	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there was none, or it is not known: that of
+	// one that has committed already is not.
 	Transaction string
 	// Attempts is how often Update or View had run its function, or a transaction had been begun with Begin and Again: 1 in the first
 	// attempt. It is 0 where that does not apply.

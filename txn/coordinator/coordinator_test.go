@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -169,6 +170,7 @@ func TestCommitTimestampIsTheHighest(t *testing.T) {
 	})
 }
 
+// Who has read what another has changed hears which key it was, and by whom as long as that one has it locked; afterwards nobody knows.
 func TestChangedReadsConflict(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		read := s.now()
@@ -176,14 +178,28 @@ func TestChangedReadsConflict(t *testing.T) {
 		if _, err := begin(t, ctx, c).Commit(ctx, []Write{put(k2("a1"), "1")}, Reads{}, false); err != nil {
 			t.Fatal(err)
 		}
-		for name, writes := range map[string][]Write{"one phase": {put(k2("a0"), "2")}, "two phases": {put(k2("a0"), "2"), put(k1("x"), "2")}} {
-			_, err := begin(t, ctx, c).Commit(ctx, writes, Reads{At: read, Keys: []Key{k2("a1")}}, false)
+		open := begin(t, ctx, c)
+		if _, err := open.Lock(ctx, hlc.Timestamp{}, false, k2("a2")); err != nil {
+			t.Fatal(err)
+		}
+		for name, test := range map[string]struct {
+			read   Key
+			writes []Write
+			other  []byte
+		}{
+			"one phase":  {k2("a1"), []Write{put(k2("a0"), "2")}, nil},
+			"two phases": {k2("a1"), []Write{put(k2("a0"), "2"), put(k1("x"), "2")}, nil},
+			"written":    {k2("a1"), []Write{put(k2("a1"), "2"), put(k1("x"), "2")}, nil},
+			"locked":     {k2("a2"), []Write{put(k2("a2"), "2"), put(k1("x"), "2")}, open.ID()},
+		} {
+			_, err := begin(t, ctx, c).Commit(ctx, test.writes, Reads{At: read, Keys: []Key{test.read}}, false)
 			var e *Error
-			if !errors.Is(err, ErrConflict) || !Retryable(err) || !errors.As(err, &e) || string(e.Key.Key) != "a1" || len(e.Other) != 16 {
-				t.Errorf("%s: %v", name, err)
+			if !errors.Is(err, ErrConflict) || !Retryable(err) || !errors.As(err, &e) || !e.Key.same(test.read) || !bytes.Equal(e.Other, test.other) {
+				t.Errorf("%s: %v, %+v", name, err, e)
 			}
 		}
-		if n := s.locksLeft(c); n != 0 || len(s.versions["1/x"])+len(s.versions["2/a0"]) != 0 {
+		open.Abort()
+		if n := s.locksLeft(c); n != 0 || len(s.versions["1/x"])+len(s.versions["2/a0"])+len(s.versions["2/a2"]) != 0 || len(s.versions["2/a1"]) != 1 {
 			t.Errorf("%d locks, %v", n, s.versions)
 		}
 	})

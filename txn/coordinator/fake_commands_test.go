@@ -163,7 +163,7 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 		k := internal(place.Keyspace, m.Key)
 		if l := f.locks[k]; l != nil && !bytes.Equal(l.txn.Id, t.Id) {
 			if m.Read && !f.earlier && !txn.ID(l.txn.Id).SameTransaction(txn.ID(t.Id)) {
-				return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, l.txn.Id, hlc.Timestamp{}), false
+				return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, string(m.Key), l.txn.Id, hlc.Timestamp{}), false
 			}
 			if !f.settledLocked(k, l, t, hlc.Timestamp{}) {
 				return nil, nil, true
@@ -171,7 +171,7 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 		}
 		newest := f.newestLocked(k)
 		if m.Read && !f.earlier && rpc.FromTimestamp(c.ReadAt).Less(newest.at) {
-			return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, []byte(newest.txn), hlc.Timestamp{}), false
+			return nil, changed(string(m.Key)), false
 		}
 		at = hlc.Max(at, newest.at.Next())
 	}
@@ -182,8 +182,8 @@ func (f *fake) prepareLocked(place Place, sequence uint64, c *kvpb.PrepareReques
 				return nil, nil, true
 			}
 		}
-		for k, other := range f.changedLocked(place, one.Reads, rpc.FromTimestamp(one.Reads.GetAt()), hlc.MaxTimestamp, t.Id) {
-			return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, []byte(other), hlc.Timestamp{}), false
+		if key, found := f.changedLocked(place, one.Reads, rpc.FromTimestamp(one.Reads.GetAt()), hlc.MaxTimestamp, t.Id); found {
+			return nil, changed(key), false
 		}
 		f.floor = hlc.Max(f.floor, at)
 		for _, m := range c.Mutations {
@@ -250,17 +250,21 @@ func (f *fake) coversLocked(place Place, reads *kvpb.ReadSet, k string) bool {
 	return false
 }
 
-// changedLocked are the keys that were read here and written in (from, to] by somebody else.
-func (f *fake) changedLocked(place Place, reads *kvpb.ReadSet, from, to hlc.Timestamp, id []byte) map[string]string {
-	out := make(map[string]string)
+// changedLocked finds a key that was read here and written in (from, to] by somebody else.
+func (f *fake) changedLocked(place Place, reads *kvpb.ReadSet, from, to hlc.Timestamp, id []byte) (key string, found bool) {
 	for k, all := range f.versions {
 		for _, v := range all {
 			if from.Less(v.at) && v.at.LessEq(to) && v.txn != string(id) && f.coversLocked(place, reads, k) {
-				out[k[2:]] = v.txn
+				return k[2:], true
 			}
 		}
 	}
-	return out
+	return "", false
+}
+
+// changed says that a key was written since it was read. Servers do not know by whom: a version does not say.
+func changed(key string) error {
+	return refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, key, nil, hlc.Timestamp{})
 }
 
 func (f *fake) refreshLocked(place Place, c *kvpb.RefreshRequest) (*kvpb.Response, error, bool) {
@@ -274,8 +278,8 @@ func (f *fake) refreshLocked(place Place, c *kvpb.RefreshRequest) (*kvpb.Respons
 			return nil, nil, true
 		}
 	}
-	for k, other := range f.changedLocked(place, c.Reads, rpc.FromTimestamp(c.Reads.At), to, c.Transaction) {
-		return nil, refuse(kvpb.ErrorCode_TRANSACTION_CONFLICT, k, []byte(other), hlc.Timestamp{}), false
+	if key, found := f.changedLocked(place, c.Reads, rpc.FromTimestamp(c.Reads.At), to, c.Transaction); found {
+		return nil, changed(key), false
 	}
 	f.floor = hlc.Max(f.floor, to)
 	return &kvpb.Response{}, nil, false
