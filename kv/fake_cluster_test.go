@@ -42,6 +42,8 @@ type fakeCluster struct {
 	changed    chan struct{}
 	// script is asked about every request of a partition before it is served; nil lets all pass.
 	script func(n *fakeNode, r *kvpb.Request) fault
+	// heard is told of every answer, without the lock held; nil tells nobody. It is set before there are requests.
+	heard func(n *fakeNode, r *kvpb.Request, answer *kvpb.Response)
 	// waitingFor keeps new keyspaces in state CREATING.
 	waitingFor string
 	// noLeaders keeps leaders out of the table.

@@ -28,6 +28,9 @@ func (n *fakeNode) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb
 	for _, r := range batch {
 		if response := n.serve(client, r); response != nil {
 			response.Id = r.Id
+			if n.cluster.heard != nil {
+				n.cluster.heard(n, r, response)
+			}
 			reply(response)
 		}
 	}
