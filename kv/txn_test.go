@@ -34,7 +34,7 @@ func TestTxnBesideModel(t *testing.T) {
 		ctx := t.Context()
 		spaces := []*Keyspace{client.Keyspace("hash"), client.Keyspace("range")}
 		rapid.Check(undated{t}, func(t *rapid.T) {
-			start := []map[string]string{{}, {}}
+			start, versions := []map[string]string{{}, {}}, []map[string]Timestamp{{}, {}}
 			for i, ks := range spaces {
 				if _, err := ks.DeleteRange(ctx, All()); err != nil {
 					t.Fatal(err)
@@ -42,7 +42,8 @@ func TestTxnBesideModel(t *testing.T) {
 				for _, k := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 6).Draw(t, "start") {
 					key := fmt.Sprintf("k%d", k)
 					start[i][key] = "old" + key
-					if _, err := ks.Put(ctx, []byte(key), []byte("old"+key)); err != nil {
+					var err error
+					if versions[i][key], err = ks.Put(ctx, []byte(key), []byte("old"+key)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -50,7 +51,7 @@ func TestTxnBesideModel(t *testing.T) {
 			var want []map[string]string
 			at, err := client.Update(ctx, func(tx *Txn) error {
 				want = []map[string]string{maps.Clone(start[0]), maps.Clone(start[1])}
-				return steps(t, ctx, tx, spaces, want)
+				return steps(t, ctx, tx, spaces, want, versions)
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -122,8 +123,8 @@ func snapshotIs(t *rapid.T, ctx context.Context, s *Snapshot, spaces []*Keyspace
 }
 
 // steps does random things with a transaction and a model. A lock that an earlier transaction is just giving up is a conflict, which is
-// returned.
-func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string) error {
+// returned. versions are those of what was there before, which is what begins with "old".
+func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string, versions []map[string]Timestamp) error {
 	type saved struct {
 		point Savepoint
 		state []map[string]string
@@ -168,13 +169,10 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 			must(tx.Delete(ks, []byte(k)))
 			delete(model[i], k)
 		case "swap":
-			swap, err := tx.CompareAndSwap(ctx, ks, []byte(k), ExpectValue([]byte("new"+k)), Set([]byte("swapped")))
-			must(err)
-			if swap.Swapped != (model[i][k] == "new"+k) {
-				t.Fatalf("swap %s: %+v", k, swap)
-			}
-			if swap.Swapped {
-				model[i][k] = "swapped"
+			for range rapid.IntRange(1, 3).Draw(t, "swaps") { // the later ones find what the first has written
+				if err := swapBesideModel(t, ctx, tx, ks, k, model[i], versions[i]); err != nil {
+					return err
+				}
 			}
 		case "scan", "count", "clear":
 			from, to := k, key.Draw(t, "to")
@@ -239,6 +237,58 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 			points = points[:n+1]
 			model[0], model[1] = maps.Clone(points[n].state[0]), maps.Clone(points[n].state[1])
 		}
+	}
+	return nil
+}
+
+// swapBesideModel swaps a key as a random expectation says, or finds that it is otherwise. It returns a conflict.
+func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k string, model map[string]string, versions map[string]Timestamp) error {
+	value, there := model[k]
+	var version Timestamp
+	if there {
+		if version = Uncommitted; strings.HasPrefix(value, "old") {
+			version = versions[k]
+		}
+	}
+	type expectation struct {
+		name   string
+		expect Expectation
+		holds  bool
+	}
+	ofVersion := func(name string, v Timestamp) expectation { return expectation{name, ExpectVersion(v), version == v} }
+	all := []expectation{
+		{"absence", ExpectAbsent(), !there},
+		{"new value", ExpectValue([]byte("new" + k)), value == "new"+k},
+		{"old value", ExpectValue([]byte("old" + k)), value == "old"+k},
+		ofVersion("old version", hlc.Max(versions[k], Timestamp{Wall: 1})), // any, if there was none
+		ofVersion("later version", versions[k].Next()),
+		ofVersion("own version", Uncommitted),
+	}
+	if rapid.Bool().Draw(t, "likely") {
+		all = slices.DeleteFunc(all, func(e expectation) bool { return !e.holds && e.name != "old value" })
+	}
+	e := all[rapid.IntRange(0, len(all)-1).Draw(t, "expectation")]
+	replacement, deletes := Set([]byte("swapped")), rapid.Bool().Draw(t, "deletes")
+	if deletes {
+		replacement = DeleteIt
+	}
+	swap, err := tx.CompareAndSwap(ctx, ks, []byte(k), e.expect, replacement)
+	if runAgain(err) {
+		return err
+	}
+	switch {
+	case err != nil || swap.Swapped != e.holds:
+		t.Fatalf("swap %s, expecting its %s, of %q at %s: %+v, %v", k, e.name, value, version, swap, err)
+	case !e.holds:
+		if c := swap.Current; string(c.Key) != k || c.Exists() != there || string(c.Value) != value || c.Version != version {
+			t.Fatalf("swap %s: it found %v, want %q at %s", k, c, value, version)
+		}
+	case swap.Version != Uncommitted || swap.Current.Exists():
+		t.Fatalf("swap %s: %+v", k, swap)
+	case deletes:
+		delete(model, k)
+	default:
+		model[k] = "swapped"
 	}
 	return nil
 }
