@@ -441,6 +441,60 @@ func TestTxnErrors(t *testing.T) {
 	})
 }
 
+// A transaction takes no more than 100,000 keys. What is refused changes nothing, keys that it has already may be written again, and what is
+// taken back makes room.
+func TestATransactionHoldsSoManyKeys(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.addKeyspace("range", 0)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("range")
+		tx := must[*Txn](t)(client.Begin(ctx))
+		defer tx.Rollback()
+		key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+		put := func(i int) {
+			if err := tx.Put(ks, key(i), []byte("1")); err != nil {
+				t.Fatal(i, err)
+			}
+		}
+		const most = 100_000
+		put(0)
+		before := tx.Savepoint()
+		for i := 1; i < most; i++ {
+			put(i)
+		}
+		size := tx.Bytes()
+		for name, err := range map[string]error{"put": tx.Put(ks, key(most), []byte("1")), "delete": tx.Delete(ks, key(most))} {
+			var e *Error
+			if !errors.Is(err, ErrTransactionTooLarge) || !errors.Is(err, ErrInvalidArgument) || runAgain(err) || !errors.As(err, &e) ||
+				e.Op != name || e.Keyspace != "range" || !bytes.Equal(e.Key, key(most)) || !strings.Contains(err.Error(), "100,000 keys") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if tx.Len() != most || tx.Bytes() != size {
+			t.Errorf("it holds %d keys and %d bytes, not %d and %d, after what was refused", tx.Len(), tx.Bytes(), most, size)
+		}
+		if _, err := tx.Get(ctx, ks, key(most)); !errors.Is(err, ErrNotFound) {
+			t.Errorf("what was refused: %v", err)
+		}
+		put(most - 1)
+		if err := tx.Delete(ks, key(1)); err != nil {
+			t.Error(err)
+		}
+		if err := tx.RollbackTo(before); err != nil {
+			t.Fatal(err)
+		}
+		put(most)
+		if _, err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := ks.Count(ctx); err != nil || n != 2 {
+			t.Errorf("%d keys were committed, %v", n, err)
+		}
+	})
+}
+
 // A View reads all at one moment, even if that has to be moved when it has read something already.
 func TestViewMovesOverUncertainVersions(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
