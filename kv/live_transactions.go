@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -45,7 +47,8 @@ type LockWaiter struct {
 // LiveTransactions shows the transactions that have locks at present, the ones with the oldest locks first and at most `most` of them, and who waits
 // for them; of a keyspace, or with an empty name of all. A transaction that has locks in several partitions is listed for each of
 // them. It is for people: the leaders are asked at different moments, and nothing is certain any more when the answer arrives. The second
-// result says that there are more.
+// result says that there are more. If partitions do not answer, the error wraps an UnansweredError, and what the others say is returned
+// with it.
 func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int) ([]LiveTransaction, bool, error) {
 	const op = "live transactions"
 	if most < 1 {
@@ -73,13 +76,59 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int
 		}
 	}
 	found := &liveTransactions{most: most}
-	for _, ks := range keyspaces {
-		if err := c.liveTransactions(ctx, ks, found); err != nil {
-			return nil, false, wrap(op, ks.Info.Name, nil, err)
+	var asked []inspection
+	for i, ks := range keyspaces {
+		inner, cancel := share(ctx, len(keyspaces)-i+1)
+		parts, err := c.sender.PartitionsOf(inner, ks.ID, keys.Span{})
+		cancel()
+		if err != nil {
+			found.failed(inspection{keyspace: ks}, err)
+		}
+		for _, p := range parts {
+			asked = append(asked, inspection{ks, p})
 		}
 	}
+	rounds := (len(asked) + parallelRequests - 1) / parallelRequests
+	_ = inParallel(ctx, len(asked), parallelRequests, func(ctx context.Context, i int) error {
+		inner, cancel := share(ctx, rounds-i/parallelRequests)
+		defer cancel()
+		c.inspect(inner, asked[i], found)
+		return nil // that one does not answer is no reason not to hear the others
+	})
 	found.cut()
-	return found.all, found.more, nil
+	return found.all, found.more, found.err(op, keyspace)
+}
+
+// share bounds ctx to one of so many equal parts of the time that is left; without a deadline it has no bound.
+func share(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
+	deadline, has := ctx.Deadline()
+	if !has {
+		return ctx, noCancel
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
+}
+
+// UnansweredError says that partitions did not answer that were asked by LiveTransactions.
+type UnansweredError struct {
+	// Partitions are why, at least one, by Keyspace and Partition; that is 0 if it did not come to light which partitions a keyspace has.
+	Partitions []*Error
+}
+
+// Error is how many they are, and why the first did not answer.
+func (e *UnansweredError) Error() string {
+	if len(e.Partitions) == 1 {
+		return fmt.Sprintf("a partition did not answer: %v", e.Partitions[0])
+	}
+	return fmt.Sprintf("%d partitions did not answer; the first: %v", len(e.Partitions), e.Partitions[0])
+}
+
+// Unwrap makes errors.Is and errors.As find the Partitions.
+func (e *UnansweredError) Unwrap() []error {
+	all := make([]error, len(e.Partitions))
+	for i, p := range e.Partitions {
+		all[i] = p
+	}
+	return all
 }
 
 // liveTransactions are those with the oldest locks of what was found so far.
@@ -88,6 +137,38 @@ type liveTransactions struct {
 	mu   sync.Mutex
 	all  []LiveTransaction
 	more bool
+	// unanswered are the partitions that did not answer.
+	unanswered []*Error
+}
+
+// inspection is a partition that is asked. It has none if it is not known which the keyspace has.
+type inspection struct {
+	keyspace  *route.Keyspace
+	partition *route.Partition
+}
+
+// failed notes why a partition did not answer.
+func (f *liveTransactions) failed(at inspection, err error) {
+	var e *Error
+	errors.As(wrap("live transactions", at.keyspace.Info.Name, nil, err), &e)
+	if at.partition != nil {
+		e.Partition = cmp.Or(e.Partition, uint64(at.partition.ID))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unanswered = append(f.unanswered, e)
+}
+
+// err is nil if all have answered.
+func (f *liveTransactions) err(op, keyspace string) error {
+	if len(f.unanswered) == 0 {
+		return nil
+	}
+	slices.SortFunc(f.unanswered, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Partition, b.Partition))
+	})
+	e := &UnansweredError{Partitions: f.unanswered}
+	return &Error{Op: op, Keyspace: keyspace, Message: e.Error(), wraps: []error{e}}
 }
 
 func (f *liveTransactions) add(keyspace string, partition keys.PartitionID, found *kvpb.InspectTransactionsResponse) {
@@ -113,25 +194,20 @@ func (f *liveTransactions) cut() {
 	}
 }
 
-// liveTransactions asks the partitions of one keyspace.
-func (c *Client) liveTransactions(ctx context.Context, ks *route.Keyspace, found *liveTransactions) error {
-	parts, err := c.sender.PartitionsOf(ctx, ks.ID, keys.Span{})
-	if err != nil {
-		return err
+// inspect asks one partition.
+func (c *Client) inspect(ctx context.Context, at inspection, found *liveTransactions) {
+	ks, p := at.keyspace, at.partition
+	call := &route.Call{Keyspace: ks.ID, Key: p.Span.Start, Request: &kvpb.Request{
+		Command: &kvpb.Request_InspectTransactions{InspectTransactions: &kvpb.InspectTransactionsRequest{Max: uint32(min(found.most, maxInspected))}}}}
+	if ks.Hashed() {
+		call.By, call.Hash = route.ByHash, p.Hash
 	}
-	return inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) error {
-		p := parts[i]
-		call := &route.Call{Keyspace: ks.ID, Key: p.Span.Start, Request: &kvpb.Request{
-			Command: &kvpb.Request_InspectTransactions{InspectTransactions: &kvpb.InspectTransactionsRequest{Max: uint32(min(found.most, maxInspected))}}}}
-		if ks.Hashed() {
-			call.By, call.Hash = route.ByHash, p.Hash
-		}
-		answer, err := c.sender.Do(ctx, call)
-		if err == nil {
-			found.add(ks.Info.Name, answer.Partition.ID, answer.GetInspectTransactions())
-		}
-		return err
-	})
+	answer, err := c.sender.Do(ctx, call)
+	if err != nil {
+		found.failed(at, err)
+		return
+	}
+	found.add(ks.Info.Name, answer.Partition.ID, answer.GetInspectTransactions())
 }
 
 // maxInspected is the most that one partition is asked for.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,8 @@ Of a transaction that holds locks the row has one of its keys, for how long that
 when it began (the older of two wins), and, if the partition decides about it and has a record of it, the state of that. Of what
 waits the row has the key that it wants, for how long, and whom it waits for; a wait that is no transaction's has no id.
 
-The leaders of the partitions are asked at different moments, so the rows need not fit together.`,
+The leaders of the partitions are asked at different moments, so the rows need not fit together. Of partitions that do not answer until --timeout is
+over, it says on stderr which they are, and why; what the others know is listed all the same, and the exit code is not 0.`,
 		Example: `  tidemark debug txns
   tidemark debug txns fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),
@@ -56,9 +58,28 @@ The leaders of the partitions are asked at different moments, so the rows need n
 
 func (a *app) debugTxns(ctx context.Context, client *kv.Client, keyspace string, most, waiters int) error {
 	found, more, err := client.LiveTransactions(ctx, keyspace, most)
-	if err != nil {
+	return a.printFound(found, more, waiters, err)
+}
+
+// printFound prints what was found, and complains about the partitions that did not answer.
+func (a *app) printFound(found []kv.LiveTransaction, more bool, waiters int, failed error) error {
+	var unanswered *kv.UnansweredError
+	if failed != nil && !errors.As(failed, &unanswered) {
+		return failed
+	}
+	if err := a.printTxns(found, more, waiters); err != nil {
 		return err
 	}
+	if failed == nil {
+		return nil
+	}
+	for _, partition := range unanswered.Partitions {
+		a.say("tidemark: %s", message(partition))
+	}
+	return silent(exitCodeOfClient(failed))
+}
+
+func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) error {
 	list := output.NewList(a.out, a.format,
 		output.Column{Name: "transaction"}, output.Column{Name: "does"}, output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
 		output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true}, output.Column{Name: "locks", Number: true},

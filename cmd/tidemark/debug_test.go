@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -81,4 +84,38 @@ func TestDebugTxns(t *testing.T) {
 	}
 	b.want("", "debug", "txns", "debug-quiet", "-o", "json")
 	b.fails(exitNotFound, "no-such-keyspace", "debug", "txns", "no-such-keyspace")
+}
+
+// What is known is printed, and so is which partitions did not answer; anything else that goes wrong is the error.
+func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
+	unanswered := &kv.UnansweredError{Partitions: []*kv.Error{
+		{Op: "live transactions", Keyspace: "fruit", Partition: 7, Message: "gave up at the deadline"},
+		{Op: "live transactions", Keyspace: "fruit", Partition: 9, Message: "no leader is known"},
+	}}
+	found := []kv.LiveTransaction{{ID: "00ff", Keyspace: "fruit", Partition: 8, Key: []byte("apple"), Locks: 1}}
+	for _, c := range []struct {
+		err  error
+		code int
+		rows bool
+		says []string
+	}{
+		{nil, exitOK, true, nil},
+		{errors.Join(kv.ErrUnavailable, unanswered), exitUnavailable, true, []string{"partition p7", "gave up at the deadline", "partition p9", "no leader is known"}},
+		{kv.ErrNoQuorum, exitUnavailable, false, nil},
+	} {
+		var out, said bytes.Buffer
+		a := &app{streams: streams{out: &out, err: &said}, format: output.TSV}
+		err := a.printFound(found, false, 10, c.err)
+		if code := exitCode(t.Context(), err); code != c.code || strings.Contains(out.String(), "apple") != c.rows {
+			t.Errorf("%v: exit code %d, printed %q", c.err, code, out.String())
+		}
+		for _, word := range c.says {
+			if !strings.Contains(said.String(), word) {
+				t.Errorf("%v: said %q, and nothing of %q", c.err, said.String(), word)
+			}
+		}
+		if len(c.says) == 0 && said.Len() > 0 {
+			t.Errorf("%v: said %q", c.err, said.String())
+		}
+	}
 }
