@@ -31,7 +31,8 @@ func (a *app) debugTxnsCommand() *cobra.Command {
 each what waits for it, in the order in which it came. A transaction with locks in several partitions has a row for each of them.
 
 Of a transaction that holds locks the row has one of its keys, for how long that has been locked, how many keys of the partition it has locked,
-when it began (the older of two wins), and, if the partition decides about it and has a record of it, the state of that. Of what
+when it began (the older of two wins), and, if the partition decides about it and has a record of it, the state of that. A record is shown only
+beside locks in its own partition: not, for instance, that of a commit of which only locks elsewhere are left. Of what
 waits the row has the key that it wants, for how long, and whom it waits for; a wait that is no transaction's has no id.
 
 The leaders of the partitions are asked at different moments, so the rows need not fit together. Of partitions that do not answer until --timeout is

@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// One transaction holds a lock, another and a plain write wait for it, and a reader does not: that is what is shown.
+// One transaction holds a lock, another and a plain write wait for it, and a later one holds a lock for which nobody waits: that is what is shown,
+// the oldest lock first.
 func TestDebugTxns(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "debug-txns", "--partitions", "hash:2")
@@ -29,6 +30,15 @@ func TestDebugTxns(t *testing.T) {
 	}
 	defer holder.Rollback()
 	if _, err := holder.GetForUpdate(t.Context(), ks, []byte("apple")); err == nil {
+		t.Fatal("a value without a write")
+	}
+	// In the same partition: the ages of locks elsewhere are of another moment.
+	later, err := client.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Rollback()
+	if _, err := later.GetForUpdate(t.Context(), ks, []byte("quince")); err == nil {
 		t.Fatal("a value without a write")
 	}
 	// Begun later, so it waits.
@@ -50,31 +60,45 @@ func TestDebugTxns(t *testing.T) {
 		WaitsFor                                string `json:"waits_for"`
 		Locks, Partition                        int
 	}
-	var rows []row
-	for len(rows) < 3 {
-		rows = nil
-		for line := range strings.Lines(b.ok("debug", "txns", "debug-txns", "-o", "json")) {
+	list := func(flags ...string) (rows []row, says string) {
+		got := b.run("", exitOK, append([]string{"debug", "txns", "debug-txns", "-o", "json"}, flags...)...)
+		for line := range strings.Lines(got.out) {
 			var r row
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 			rows = append(rows, r)
 		}
+		return rows, got.err
 	}
-	if r := rows[0]; r.Does != "lock" || r.Key != "apple" || r.Keyspace != "debug-txns" || r.Locks != 1 || r.Partition == 0 || len(r.Transaction) != 32 || r.WaitsFor != "" {
+	// Both have a record when their client was heard of after a while.
+	rows, _ := list()
+	for len(rows) < 4 || rows[0].State == "" || rows[3].State == "" {
+		rows, _ = list()
+	}
+	if r := rows[0]; r.Does != "lock" || r.Key != "apple" || r.Keyspace != "debug-txns" || r.Locks != 1 || r.State != "pending" || r.Partition == 0 || len(r.Transaction) != 32 || r.WaitsFor != "" {
 		t.Errorf("the holder: %+v", r)
 	}
+	if r := rows[3]; r.Does != "lock" || r.Key != "quince" || r.Partition != rows[0].Partition || r.Locks != 1 || r.State != "pending" || len(r.Transaction) != 32 || r.Transaction == rows[0].Transaction {
+		t.Errorf("the later holder: %+v", r)
+	}
 	transactions := 0
-	for _, r := range rows[1:] {
-		if r.Does != "wait to write" || r.Key != "apple" || r.WaitsFor != rows[0].Transaction {
+	for _, r := range rows[1:3] {
+		if r.State != "" || r.Does != "wait to write" || r.Key != "apple" || r.WaitsFor != rows[0].Transaction {
 			t.Errorf("a waiter: %+v", r)
 		}
 		if r.Transaction != "" {
 			transactions++
 		}
 	}
-	if len(rows) != 3 || transactions != 1 {
+	if len(rows) != 4 || transactions != 1 {
 		t.Errorf("%d rows, %d transactions wait: %+v", len(rows), transactions, rows)
+	}
+	if first, says := list("--max", "1"); len(first) != 3 || first[0].Transaction != rows[0].Transaction || !strings.Contains(says, "there are more transactions; --max") {
+		t.Errorf("one transaction at most: %+v, and said %q", first, says)
+	}
+	if _, says := list("--max", "2"); says != "" {
+		t.Errorf("two transactions at most, of two: said %q", says)
 	}
 	if all := b.ok("debug", "txns"); !strings.Contains(all, rows[0].Transaction) || !strings.Contains(all, "TRANSACTION") {
 		t.Errorf("of all keyspaces:\n%s", all)
