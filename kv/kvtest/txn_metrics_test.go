@@ -137,6 +137,26 @@ func TestTransactionsAreMeasured(t *testing.T) {
 				}
 			})
 		})
+		// A commit in one partition is seen by a scan before its time: both wait.
+		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()*3/2, func() {
+			rises(servers, "tidemark_txn_reads_held_total", "", 1, func() {
+				var writing sync.WaitGroup
+				writing.Go(func() {
+					if _, err := client.Update(ctx, func(tx *kv.Txn) error { return tx.Put(ks, []byte("f"), nil) }, kv.WithCommitWait()); err != nil {
+						t.Error(err)
+					}
+				})
+				for found := false; !found; {
+					for p, err := range ks.Scan(ctx, kv.Prefix([]byte("f"))) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						found = found || string(p.Key) == "f"
+					}
+				}
+				writing.Wait()
+			})
+		})
 		// Readers meet the locks of a commit that is decided, and that nobody is to hear of yet.
 		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()/2, func() {
 			rises(servers, "tidemark_txn_lock_waits_total", "read", 1, func() {

@@ -63,10 +63,12 @@ func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
 	}
 	q.mu.held++
 	q.node.Metrics.readsHeld.Inc()
+	held := time.Now()
 	time.AfterFunc(q.node.until(until), func() {
 		q.mu.Lock()
 		q.mu.held--
 		q.mu.Unlock()
+		q.node.Metrics.commitWaits.Observe(since(held))
 		q.add(m)
 	})
 	return true
