@@ -281,6 +281,7 @@ func (k *Keyspace) consistent(ctx context.Context, id keys.KeyspaceID, span keys
 			return &Error{Op: "scan", Keyspace: k.name, wraps: []error{ErrSnapshotUncertain, err}, Message: "the leader of a partition " +
 				"changed while the scan ran, so its next rows could miss writes from before the scan began; scan again, or go on with a new scan"}
 		}
+		k.client.sender.ReadRestarted(uncertain)
 		floor = hlc.Max(floor, ts)
 		var stop *route.Error
 		if errors.As(k.client.pause(beginning, restartPause), &stop) {

@@ -3,6 +3,7 @@ package kvtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -157,26 +158,36 @@ func TestTransactionsAreMeasured(t *testing.T) {
 				writing.Wait()
 			})
 		})
-		// Readers meet the locks of a commit that is decided, and that nobody is to hear of yet.
+		// Readers meet the locks of a commit that is decided, and that nobody is to hear of yet. Its timestamp is of a clock that is ahead of those of
+		// other leaders, whose readers have to move up to it.
+		c.Clock(1).SetOffset(hlc.DefaultMaxOffset / 2)
+		defer c.Clock(1).SetOffset(0)
+		reader := c.Client(t).Keyspace("here")
 		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()/2, func() {
 			rises(servers, "tidemark_txn_lock_waits_total", "read", 1, func() {
 				rises(servers, "tidemark_txn_pushes_total", "timestamp", 1, func() {
-					var writing sync.WaitGroup
-					writing.Go(func() {
-						if _, err := client.Update(ctx, func(tx *kv.Txn) error {
-							var errs []error
-							for _, key := range []string{"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"} {
-								errs = append(errs, tx.Put(ks, []byte(key), nil))
+					rises(servers, "tidemark_txn_read_restarts_total", "commit", 1, func() {
+						var writing sync.WaitGroup
+						writing.Go(func() {
+							if _, err := client.Update(ctx, func(tx *kv.Txn) error {
+								var errs []error
+								for _, key := range []string{"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"} {
+									errs = append(errs, tx.Put(ks, []byte(key), nil))
+								}
+								return errors.Join(errs...)
+							}, kv.WithCommitWait()); err != nil {
+								t.Error(err)
 							}
-							return errors.Join(errs...)
-						}, kv.WithCommitWait()); err != nil {
-							t.Error(err)
+						})
+						for i := range 8 {
+							writing.Go(func() {
+								for err := kv.ErrNotFound; errors.Is(err, kv.ErrNotFound); {
+									_, err = reader.Get(ctx, fmt.Appendf(nil, "d%d", i))
+								}
+							})
 						}
+						writing.Wait()
 					})
-					for err := kv.ErrNotFound; errors.Is(err, kv.ErrNotFound); {
-						_, err = ks.Get(ctx, []byte("d0"))
-					}
-					writing.Wait()
 				})
 			})
 		})

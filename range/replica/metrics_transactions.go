@@ -19,8 +19,8 @@ type transactionMetrics struct {
 	lockWaits    prometheus.Histogram
 	writesParked prometheus.Counter
 	readsParked  prometheus.Counter
-	// readsMoved is by why a transaction's read was served at a later timestamp.
-	readsMovedUncertain, readsMovedCommit prometheus.Counter
+	// readsMoved is by why a read was served at a later timestamp.
+	readsMovedUncertain, readsMovedCommit, readsMovedCollected prometheus.Counter
 	// aborts is by AbortReason, counted at the coordinator.
 	aborts                                  [4]prometheus.Counter
 	onePhase, twoPhase                      prometheus.Counter
@@ -62,6 +62,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.writesParked, m.readsParked = waits.WithLabelValues("write"), waits.WithLabelValues("read")
 	moved := vector("read_restarts_total", "why", "Reads that the server itself moved to a later timestamp.")
 	m.readsMovedUncertain, m.readsMovedCommit = moved.WithLabelValues("uncertain"), moved.WithLabelValues("commit")
+	m.readsMovedCollected = moved.WithLabelValues("collected")
 	aborts := vector("aborts_total", "reason", "Transactions aborted here as their coordinator.")
 	for r := range m.aborts {
 		m.aborts[r] = aborts.WithLabelValues(strings.ToLower(kvpb.AbortReason(r).String()))

@@ -546,6 +546,7 @@ const maxRestarts = 3
 // restart begins a read anew, with a later timestamp.
 func (r *Replica) restart(rd *read) {
 	rd.restarts++
+	r.node.Metrics.readsMovedCollected.Inc()
 	rd.term = 0
 	if rd.lockedReading != &plainReading {
 		rd.settled, rd.committed = hlc.Timestamp{}, hlc.Timestamp{}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -29,6 +31,7 @@ import (
 //	apply N [n=K] [chunk=K]       replica N applies what is committed, K entries at most
 //	step N                        commit N, apply N
 //	transfer N to=M               replica N is asked to hand over; prints what it asked of its group
+//	restarts N                    how many reads replica N has moved to a later timestamp, by why
 //	lease on|off
 //	read-index N [error=E]        answers what waits for a read index
 //	clock MS                      advances the physical clock
@@ -215,6 +218,15 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "commit-wait":
 		for _, m := range s.c.members {
 			m.replica.SetCommitWait(d.HasArg("on"))
+		}
+	case "restarts":
+		m := s.member(d, "").node.Metrics
+		for why, counter := range []prometheus.Counter{m.readsMovedUncertain, m.readsMovedCommit, m.readsMovedCollected} {
+			var counted dto.Metric
+			if err := counter.Write(&counted); err != nil {
+				return err.Error()
+			}
+			fmt.Fprintf(&out, "%s %v\n", []string{"uncertain", "commit", "collected"}[why], counted.GetCounter().GetValue())
 		}
 	case "state":
 		r := s.member(d, "").replica

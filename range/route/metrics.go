@@ -11,6 +11,7 @@ type metrics struct {
 	retries   map[string]prometheus.Counter // by Backoff.Name
 	suspected prometheus.Gauge
 	tables    prometheus.Counter
+	restarts  *prometheus.CounterVec
 
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -31,6 +32,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_client_table_streams_total",
 			Help: "Streams of the partition table that were opened.",
 		}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_client_read_restarts_total",
+			Help: "Scans and counts over several partitions, outside of transactions, that began anew at another moment, by why.",
+		}, []string{"why"}),
 	}
 	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff, overloadedBackoff, waitedBackoff, quorumBackoff,
 		unhealthyBackoff, unknownBackoff} {
@@ -40,7 +45,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	m.registerer = r
-	for _, c := range []prometheus.Collector{retries, m.suspected, m.tables} {
+	for _, c := range []prometheus.Collector{retries, m.suspected, m.tables, m.restarts} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			var twice prometheus.AlreadyRegisteredError
@@ -53,6 +58,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		m.collectors = append(m.collectors, c)
 	}
 	return m, nil
+}
+
+// ReadRestarted counts that a read over several partitions begins anew: what it met may have been acknowledged before it began (uncertain), or
+// a partition's leader is another one than was thought.
+func (s *Sender) ReadRestarted(uncertain bool) {
+	why := "leader"
+	if uncertain {
+		why = "uncertain"
+	}
+	s.metrics.restarts.WithLabelValues(why).Inc()
 }
 
 func (m *metrics) unregister() {
