@@ -82,7 +82,7 @@ type Error struct {
 	Partition uint64
 	Node      uint64
 	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there was none, or it is not known: that of
-	// one that has committed already is not.
+	// one that has committed is not, once its locks are gone.
 	Transaction string
 	// Attempts is how often Update or View had run its function, or a transaction had been begun with Begin and Again: 1 in the first
 	// attempt. It is 0 where that does not apply.

@@ -35,8 +35,8 @@ when it began (the older of two wins), and, if the partition decides about it an
 beside locks in its own partition: not, for instance, that of a commit of which only locks elsewhere are left. Of what
 waits the row has the key that it wants, for how long, and whom it waits for; a wait that is no transaction's has no id.
 
-The leaders of the partitions are asked at different moments, so the rows need not fit together. Of partitions that do not answer until --timeout is
-over, it says on stderr which they are, and why; what the others know is listed all the same, and the exit code is not 0.`,
+The leaders of the partitions are asked at different moments, so the rows need not fit together. Of partitions that do not answer within their
+share of --timeout, it says on stderr which they are, and why; what the others know is listed all the same, and the exit code is not 0.`,
 		Example: `  tidemark debug txns
   tidemark debug txns fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),

@@ -19,6 +19,7 @@ var wrappings = []struct {
 	{regexp.MustCompile(`connection error: desc = "transport: Error while dialing: ([^"]*)"`), "$1"},
 	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "}, // the address stands before it already
 	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
+	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"}, // that is for programs
 }
 
 // message is the error as it is read aloud. The SDK's errors begin with its name; run says it once, in front.

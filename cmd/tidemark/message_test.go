@@ -16,6 +16,7 @@ func TestMessagesAreReadAloud(t *testing.T) {
 		`open: no server could be reached: 127.0.0.1:7777: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:7777: connect: connection refused"`: `open: no server could be reached: 127.0.0.1:7777: connection refused`,
 		`no.such:7: connection error: desc = "transport: Error while dialing: dial tcp: lookup no.such on 10.0.0.53:53: no such host"`:                                      `no.such:7: no.such: no such host`,
 		`the last error was: rpc error: code = Unavailable desc = this server is starting`:                                                                                  `the last error was: this server is starting`,
+		`tidemark: commit: the transaction may be committed; ask kv.Outcome, or read what it has written, to find out`:                                                      `commit: the transaction may be committed; read what it has written to find out`,
 		"joining: file 000010: checksum mismatch\n<corruption detail carrier>\nfile 000010: checksum mismatch\nclosing: busy":                                               `joining: file 000010: checksum mismatch; closing: busy`,
 	} {
 		if got := message(errors.New(text)); got != want {
