@@ -182,8 +182,12 @@ func (g *Group) Step(m *peerpb.RaftMessage) {
 	if msg == nil {
 		return
 	}
-	if vote && g.promise.until != 0 {
+	switch {
+	case vote && g.promise.until != 0:
 		g.promise.votes = append(g.promise.votes, msg)
+		return
+	case vote:
+		g.considerVote(msg)
 		return
 	}
 	g.step(msg)

@@ -33,10 +33,16 @@ func (g *Group) considerVotes(now int64) {
 	for i, m := range g.promise.votes {
 		g.promise.votes[i] = nil
 		if !g.promise.stands(now) {
-			g.step(m)
+			g.considerVote(m)
 		}
 	}
 	g.promise.votes = g.promise.votes[:0]
+}
+
+// considerVote lets Raft see a request for a vote.
+func (g *Group) considerVote(m *raftpb.Message) {
+	g.reluctance.asked(m, g.config.Storage, g.config.ElectionTicks)
+	g.step(m)
 }
 
 // holdsBack says whether a message begins a campaign that breaks the promise. It is dropped then: nobody has a higher term because of

@@ -1,14 +1,19 @@
 package group
 
 import (
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // reluctantTicks is for how many election timeouts without a leader a reluctant replica leaves the lead to others: they elect one in two,
-// unless this replica's log has what theirs lack.
-const reluctantTicks = 5
+// unless this replica's log has what theirs lack. If it is asked for its vote by one that lacks something, it waits for neededTicks, in which
+// any other that lacks nothing has had its chance.
+const (
+	reluctantTicks = 5
+	neededTicks    = 1
+)
 
 // SetReluctant keeps this replica from campaigning as long as another one may do so: it would lead badly (its disk stands still, or is
 // full). It votes, it takes over what is handed to it, and in a group that has known no leader for reluctantTicks election timeouts it
@@ -19,10 +24,29 @@ type reluctance struct {
 	on bool
 	// alone counts ticks without a leader.
 	alone int
+	// needed is above 0 if somebody wanted to lead whose log lacks what this one's has: for how many more ticks that counts.
+	needed int
+}
+
+// asked is told of requests for votes that no promise stands against.
+func (r *reluctance) asked(m *raftpb.Message, storage raft.Storage, electionTicks int) {
+	if !r.on || m.GetType() != raftpb.MsgPreVote {
+		return
+	}
+	// What the disk does not have yet is left out: then it takes longer.
+	last, err := storage.LastIndex()
+	if err != nil {
+		return
+	}
+	term, err := storage.Term(last)
+	if err == nil && (term > m.GetLogTerm() || term == m.GetLogTerm() && last > m.GetIndex()) {
+		r.needed = reluctantTicks * electionTicks
+	}
 }
 
 // tick follows for how long nobody has led.
 func (r *reluctance) tick(leader keys.ReplicaID) {
+	r.needed = max(0, r.needed-1)
 	if leader != 0 {
 		r.alone = 0
 	} else if r.alone < 1<<30 {
@@ -33,5 +57,9 @@ func (r *reluctance) tick(leader keys.ReplicaID) {
 // holdsBack says whether a message begins a campaign that is left to others. It is dropped then, which PreVote makes harmless: this
 // replica has no higher term than the others, and follows whoever leads.
 func (r *reluctance) holdsBack(m *raftpb.Message, electionTicks int) bool {
-	return r.on && m.GetType() == raftpb.MsgPreVote && r.alone < reluctantTicks*electionTicks
+	timeouts := reluctantTicks
+	if r.needed > 0 {
+		timeouts = neededTicks
+	}
+	return r.on && m.GetType() == raftpb.MsgPreVote && r.alone < timeouts*electionTicks
 }
