@@ -78,12 +78,12 @@ func (p *peers) said(host uint64, reluctant bool) {
 	}
 }
 
-// willing says whether there is a host that would lead.
-func (p *peers) willing() bool {
+// willing says whether one of these hosts would lead, as far as they are peers.
+func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, x := range p.hosts {
-		if !x.down && !x.reluctant {
+	for _, host := range among {
+		if x := p.hosts[host]; x != nil && !x.down && !x.reluctant {
 			return true
 		}
 	}

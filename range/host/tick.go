@@ -46,7 +46,6 @@ func (h *Host) pingPeers(now int64) {
 	if len(all) == 0 {
 		return
 	}
-	h.holdBack.Store(h.reluctant.Load() && h.peers.willing())
 	ts := h.config.Clock.Now()
 	for _, host := range all {
 		h.transport.Ping(host, &peerpb.HostPing{
