@@ -35,15 +35,11 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 	if c.contention.turns < 1 || c.contention.turn <= 0 {
 		return fmt.Errorf("-turns %d -turn %v: there has to be a turn", c.contention.turns, c.contention.turn)
 	}
-	servers, err := begin(ctx, roleServers, c.dir)
+	servers, endpoint, err := serve(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer servers.end()
-	endpoint, err := servers.line()
-	if err != nil {
-		return err
-	}
 	registry := prometheus.NewRegistry()
 	client, err := kv.Open(ctx, []string{endpoint}, kv.WithMetrics(registry))
 	if err != nil {

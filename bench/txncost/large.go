@@ -36,15 +36,11 @@ const (
 
 // large reads single keys beside large transactions.
 func large(ctx context.Context, out io.Writer, c *config) error {
-	servers, err := begin(ctx, roleServers, c.dir)
+	servers, endpoint, err := serve(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer servers.end()
-	endpoint, err := servers.line()
-	if err != nil {
-		return err
-	}
 	client, err := kv.Open(ctx, []string{endpoint})
 	if err != nil {
 		return err

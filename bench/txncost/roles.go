@@ -64,6 +64,18 @@ func begin(ctx context.Context, role string, arguments ...string) (*actor, error
 	return a, a.command.Start()
 }
 
+// serve starts servers in a process of their own, and says where they are.
+func serve(ctx context.Context, c *config) (servers *actor, endpoint string, err error) {
+	if servers, err = begin(ctx, roleServers, c.dir); err != nil {
+		return nil, "", err
+	}
+	if endpoint, err = servers.line(); err != nil {
+		servers.end()
+		return nil, "", err
+	}
+	return servers, endpoint, nil
+}
+
 // line is the next that it prints.
 func (a *actor) line() (string, error) {
 	s, err := a.out.ReadString('\n')
