@@ -20,6 +20,7 @@ import (
 type config struct {
 	rounds, warmUp int
 	pause, trip    time.Duration
+	bound          time.Duration
 	only           *regexp.Regexp
 	dir, endpoint  string
 	contention     contentionConfig
@@ -33,6 +34,7 @@ func main() {
 	flag.IntVar(&c.warmUp, "warm-up", 200, "how often before that")
 	flag.DurationVar(&c.pause, "pause", 5*time.Millisecond, "how long to wait before each operation")
 	flag.DurationVar(&c.trip, "rtt", 500*time.Microsecond, "cost: how much longer a message and its answer take between the far client and the nodes (0: no far client)")
+	flag.DurationVar(&c.bound, "bound", goalBound, "wait: how far clocks are apart at most")
 	only := flag.String("only", "", "cost: measure only the operations whose names match this `pattern`")
 	flag.StringVar(&c.dir, "dir", "", "where the servers' data goes (default: the system's temporary directory)")
 	flag.StringVar(&c.endpoint, "endpoint", "", "cost: measure the cluster at this `address` instead of one of its own")
@@ -67,7 +69,7 @@ func run(ctx context.Context, out io.Writer, c *config, what []string) error {
 		case "cost":
 			err = measure(ctx, out, c, 0, costs)
 		case "wait":
-			err = measure(ctx, out, c, time.Millisecond, waits)
+			err = measure(ctx, out, c, c.bound, waits(c.bound))
 		case "contention":
 			err = contention(ctx, out, c)
 		case "large":

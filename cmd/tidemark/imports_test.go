@@ -26,6 +26,7 @@ var may = []struct {
 	{"hlc", nil},
 	// Constants that say which mistake a build makes on purpose; none, in every proper build.
 	{"range/planted", nil},
+	{"range/alarm", nil},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
 	{"rpc/...", []string{"hlc", "rpc/...", "range/keys"}},
@@ -62,7 +63,7 @@ var may = []struct {
 }
 
 var ground = []string{
-	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/planted",
+	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/planted", "range/alarm",
 }
 
 func matches(pattern, path string) bool {

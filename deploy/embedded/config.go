@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
 )
 
 // The roles of a server.
@@ -71,9 +72,12 @@ type ServerConfig struct {
 	GCInterval time.Duration
 
 	// For tests and embedding: where the outside world comes in.
-	FS          vfs.FS
-	Physical    hlc.Physical
-	Monotonic   hlc.Monotonic
+	FS        vfs.FS
+	Physical  hlc.Physical
+	Monotonic hlc.Monotonic
+	// AfterFunc calls functions when a time has passed, for what waits for clocks. Default: timers as exact as the system's are (package
+	// alarm) for a server on the system's network, whose Dial is nil; else time.AfterFunc, which knows virtual time too.
+	AfterFunc   func(d time.Duration, f func()) alarm.Timer
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
@@ -147,6 +151,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.Monotonic == nil {
 		c.Monotonic = hlc.SystemMonotonic()
+	}
+	if c.AfterFunc == nil && c.Dial != nil {
+		c.AfterFunc = alarm.Plain
 	}
 	if c.NewListener == nil {
 		c.NewListener = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }

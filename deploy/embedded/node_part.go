@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -31,6 +32,8 @@ type nodePart struct {
 	node      *node.Node
 	pusher    *txn.PushSender
 	transport *rpc.PeerTransport
+	// alarms are nil if timers come from outside.
+	alarms *alarm.Alarms
 }
 
 // known says whether this directory is a data node's that was registered at this very address.
@@ -64,15 +67,21 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		return nil, err
 	}
 	p.pusher = txn.NewPushSender(txn.PushSenderConfig{Open: s.openPushes})
+	after := s.config.AfterFunc
+	if after == nil {
+		p.alarms = alarm.New()
+		after = p.alarms.AfterFunc
+	}
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
 		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core, Pusher: p.pusher, Resolver: p.pusher,
-		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic,
+		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic, AfterFunc: after,
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 	})
 	if err != nil {
 		p.pusher.Close()
+		p.closeAlarms()
 		p.cache.Unref()
 		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.databases.close()))
 	}
@@ -93,9 +102,16 @@ func (p *nodePart) close() error {
 	p.pusher.Close()
 	p.transport.Close()
 	p.node.Close()
+	p.closeAlarms()
 	err := p.databases.close()
 	p.cache.Unref()
 	return err
+}
+
+func (p *nodePart) closeAlarms() {
+	if p.alarms != nil {
+		p.alarms.Close()
+	}
 }
 
 // openPushes makes the way from this node to the coordinators of transactions: a client's of its own cluster. It has a connection to

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -40,7 +41,7 @@ type ahead struct {
 type aheadRequest struct {
 	request replica.Pending
 	at      hlc.Timestamp
-	timer   *time.Timer
+	timer   alarm.Timer
 }
 
 // putAside takes the requests out of a batch that have to wait, and returns the others. The batch is not changed.
@@ -100,7 +101,7 @@ func (a *ahead) hold(n *Node, h *aheadRequest, wait time.Duration) {
 	}
 	a.mu.held[h] = struct{}{}
 	n.metrics.ahead.Inc()
-	h.timer = time.AfterFunc(wait, func() { a.resume(n, h) })
+	h.timer = n.config.AfterFunc(wait, func() { a.resume(n, h) })
 	a.mu.Unlock()
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
@@ -45,6 +46,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Monotonic measures leases, ticks and timeouts of Raft. Default: the runtime's clock.
 	Monotonic hlc.Monotonic
+	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
+	AfterFunc func(d time.Duration, f func()) alarm.Timer
 	// Random is used for jitter and the incarnation of this process. Default: the runtime's.
 	Random func() uint64
 
@@ -99,6 +102,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.Monotonic == nil {
 		c.Monotonic = hlc.SystemMonotonic()
+	}
+	if c.AfterFunc == nil {
+		c.AfterFunc = alarm.Plain
 	}
 	if c.Tick <= 0 {
 		c.Tick = 100 * time.Millisecond

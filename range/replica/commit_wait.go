@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
@@ -37,7 +38,7 @@ type commitWaits struct {
 type heldAnswer struct {
 	answer
 	since time.Time
-	timer *time.Timer
+	timer alarm.Timer
 }
 
 // heldRead is a read that waits for the clocks.
@@ -45,7 +46,7 @@ type heldRead struct {
 	rd    *read
 	until hlc.Timestamp
 	since time.Time
-	timer *time.Timer
+	timer alarm.Timer
 }
 
 // heldMost is how many answers a partition holds back at most; more are told that their outcome is unknown.
@@ -93,7 +94,7 @@ func (r *Replica) send(a *answer) {
 	h := &heldAnswer{answer: *a, since: time.Now()}
 	r.mu.held.answers[h] = struct{}{}
 	if r.node.hooks.lockTime == nil {
-		h.timer = time.AfterFunc(r.node.until(h.hold), func() { r.releaseHeld(h) })
+		h.timer = r.node.AfterFunc(r.node.until(h.hold), func() { r.releaseHeld(h) })
 	}
 	r.mu.Unlock()
 }
@@ -101,8 +102,14 @@ func (r *Replica) send(a *answer) {
 // until is about how long it takes for all clocks to pass a timestamp.
 func (n *Node) until(ts hlc.Timestamp) time.Duration {
 	earliest, _ := n.Clock.Bounds()
-	return max(time.Duration(ts.Wall-earliest)+1, 100*time.Microsecond)
+	return max(time.Duration(ts.Wall-earliest), 0) + holdSlack
 }
+
+// again is like until, for who was called too early.
+func (n *Node) again(ts hlc.Timestamp) time.Duration { return max(n.until(ts), 100*time.Microsecond) }
+
+// holdSlack is waited for besides: timers measure by another clock.
+const holdSlack = time.Microsecond
 
 // releaseHeld answers, if the time has come.
 func (r *Replica) releaseHeld(h *heldAnswer) {
@@ -114,7 +121,7 @@ func (r *Replica) releaseHeld(h *heldAnswer) {
 	if !r.passed(h.hold) {
 		// Clocks may be set back, and their error may grow.
 		if h.timer != nil {
-			h.timer.Reset(r.node.until(h.hold))
+			h.timer.Reset(r.node.again(h.hold))
 		}
 		r.mu.Unlock()
 		return
@@ -149,7 +156,7 @@ func (r *Replica) holdRead(rd *read) bool {
 	r.mu.held.reads[h] = struct{}{}
 	r.mu.waitingReads++
 	if r.node.hooks.lockTime == nil {
-		h.timer = time.AfterFunc(r.node.until(h.until), func() { r.resumeHeld(h) })
+		h.timer = r.node.AfterFunc(r.node.until(h.until), func() { r.resumeHeld(h) })
 	}
 	r.mu.Unlock()
 	r.node.Metrics.readsHeld.Inc()
@@ -165,7 +172,7 @@ func (r *Replica) resumeHeld(h *heldRead) {
 	}
 	if !r.passed(h.until) {
 		if h.timer != nil {
-			h.timer.Reset(r.node.until(h.until))
+			h.timer.Reset(r.node.again(h.until))
 		}
 		r.mu.Unlock()
 		return

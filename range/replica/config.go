@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -70,6 +71,8 @@ type Node struct {
 	Resolver txn.Resolver
 	// Random is for jitter. Default: the runtime's.
 	Random func() uint64
+	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
+	AfterFunc func(d time.Duration, f func()) alarm.Timer
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.
 	Pool *Pool
 	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024; what comes beyond that is refused.
@@ -152,6 +155,9 @@ func (n *Node) Prepare() error {
 	}
 	if n.Random == nil {
 		n.Random = rand.Uint64
+	}
+	if n.AfterFunc == nil {
+		n.AfterFunc = alarm.Plain
 	}
 	if n.Pool == nil {
 		n.Pool = NewPool(4, 4096)

@@ -64,7 +64,7 @@ func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
 	q.mu.held++
 	q.node.Metrics.readsHeld.Inc()
 	held := time.Now()
-	time.AfterFunc(q.node.until(until), func() {
+	q.node.AfterFunc(q.node.until(until), func() {
 		q.mu.Lock()
 		q.mu.held--
 		q.mu.Unlock()
