@@ -48,6 +48,8 @@ func main() {
 	if c.only, err = regexp.Compile(*only); err == nil {
 		if role := os.Getenv(roleVariable); role != "" {
 			err = play(ctx, role)
+		} else if c.bound <= 0 {
+			err = fmt.Errorf("-bound %v: it has to be above 0", c.bound)
 		} else {
 			err = run(ctx, os.Stdout, &c, strings.Split(*what, ","))
 		}

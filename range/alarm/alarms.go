@@ -20,6 +20,8 @@ func Plain(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 // Alarms are timers that share a bell. Make them with New, and end them with Close. Safe for concurrent use.
 type Alarms struct {
 	bell bell
+	// beside rings at the same times: a process that never runs out of work looks at its timers often, and at the network seldom.
+	beside *time.Timer
 	// done is closed when nobody listens to the bell any more.
 	done chan struct{}
 
@@ -37,6 +39,8 @@ func New() *Alarms { return start(newBell()) }
 
 func start(b bell) *Alarms {
 	a := &Alarms{bell: b, done: make(chan struct{})}
+	a.beside = time.AfterFunc(time.Hour, a.ring)
+	a.beside.Stop()
 	go a.listen()
 	return a
 }
@@ -61,18 +65,24 @@ func (a *Alarms) Close() {
 func (a *Alarms) listen() {
 	defer close(a.done)
 	for a.bell.wait() == nil {
-		for _, f := range a.due() {
-			go f()
-		}
+		a.ring()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.closed = true
+	a.beside.Stop()
 	for _, t := range a.mu.waiting {
 		t.place = nowhere
 		t.plain = time.AfterFunc(time.Until(t.at), t.f)
 	}
 	a.mu.waiting = nil
+}
+
+// ring calls what is due.
+func (a *Alarms) ring() {
+	for _, f := range a.due() {
+		go f()
+	}
 }
 
 // due takes out what is due, and sets the bell for what comes next.
@@ -101,11 +111,14 @@ func (a *Alarms) addLocked(t *timer, d time.Duration) {
 // setLocked sets the bell if it would ring too late.
 func (a *Alarms) setLocked() {
 	if len(a.mu.waiting) == 0 {
+		a.beside.Stop()
 		return
 	}
 	if first := a.mu.waiting[0].at; a.mu.rings.IsZero() || first.Before(a.mu.rings) {
 		a.mu.rings = first
-		a.bell.set(max(time.Until(first), 1))
+		d := max(time.Until(first), 1)
+		a.bell.set(d)
+		a.beside.Reset(d)
 	}
 }
 

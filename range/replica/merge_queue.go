@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -64,8 +65,14 @@ func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
 	q.mu.held++
 	q.node.Metrics.readsHeld.Inc()
 	held := time.Now()
-	q.node.AfterFunc(q.node.until(until), func() {
+	var timer alarm.Timer
+	timer = q.node.AfterFunc(q.node.until(until), func() {
 		q.mu.Lock()
+		if !q.node.passed(until) {
+			timer.Reset(q.node.again(until))
+			q.mu.Unlock()
+			return
+		}
 		q.mu.held--
 		q.mu.Unlock()
 		q.node.Metrics.commitWaits.Observe(since(held))
