@@ -77,6 +77,10 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registerer)}
 }
 
+// Gone says that a client has no stream open here, so that nobody waits for answers to what it has sent: it has ended, it was cut off, or it
+// will open another stream, and send again what it still wants.
+func (s *BatchServer) Gone(client uint64) bool { return s.clients.gone(client) }
+
 // Batch implements kvpb.KVServer.
 func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 	first := new(kvpb.BatchRequest)

@@ -95,6 +95,14 @@ func (s *clients) close(t *clientTurn) {
 	s.forgetLocked()
 }
 
+// gone says that no stream of the client is open.
+func (s *clients) gone(client uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.known[client]
+	return t == nil || t.streams == 0
+}
+
 func (s *clients) forgetLocked() {
 	for e := s.idle.Front(); e != nil; e = s.idle.Front() {
 		t := e.Value.(*clientTurn)

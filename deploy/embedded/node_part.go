@@ -75,7 +75,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
 		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core, Pusher: p.pusher, Resolver: p.pusher,
-		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic, AfterFunc: after,
+		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic, AfterFunc: after, Gone: s.clients.Gone,
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 	})

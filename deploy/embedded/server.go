@@ -31,6 +31,7 @@ type Server struct {
 	// clientTLS is what the dialer has; nil for plain text.
 	clientTLS *tls.Config
 	lanes     *rpc.Lanes // nil with TLS
+	clients   *rpc.BatchServer
 	core      *server.Client
 	bootstrap *bootstrap.Member
 	// cluster is the id of the cluster, 0 until it is known.
@@ -143,9 +144,10 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 		s.lanes = rpc.NewLanes()
 	}
 	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig, Lanes: s.lanes})...)
-	kvpb.RegisterKVServer(s.grpc, rpc.NewBatchServer(rpc.BatchServerConfig{
+	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Lanes: s.lanes, Logger: s.config.Logger, Registerer: s.config.Registry,
-	}))
+	})
+	kvpb.RegisterKVServer(s.grpc, s.clients)
 	peerpb.RegisterPeerServer(s.grpc, &s.peers)
 	clusterpb.RegisterCoreServer(s.grpc, &s.services.core)
 	clusterpb.RegisterClusterServer(s.grpc, s.clusterService())

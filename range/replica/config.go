@@ -71,6 +71,8 @@ type Node struct {
 	Resolver txn.Resolver
 	// Random is for jitter. Default: the runtime's.
 	Random func() uint64
+	// Gone, if not nil, says that nobody waits for the answers to a client's requests any more. What waits for locks is given up then.
+	Gone func(client uint64) bool
 	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.

@@ -280,6 +280,9 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	case q.Generation != e.descriptor.Generation && planted.Active != planted.RouteByOldEpoch:
 		e.refuse(w, r.staleEpoch(q, e.descriptor))
 		return
+	case e.unwanted(w):
+		e.refuse(w, r.unwantedError(q))
+		return
 	case expired(&w.pending, e.now):
 		if w.x != nil && w.x.conflict != nil {
 			e.refuse(w, r.lockedError(q, w.x.conflict))

@@ -54,6 +54,8 @@ type testCluster struct {
 	physical *hlc.Manual
 	members  []*member
 	full     bool
+	// gone are the clients that are not connected any more.
+	gone map[uint64]bool
 	// now is what physical clocks show instead of physical, if it is set.
 	now func() int64
 
@@ -114,6 +116,7 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 			Clock:    hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
 			Limits:   limits,
 			DiskFull: func() bool { return c.full },
+			Gone:     func(client uint64) bool { return c.gone[client] },
 		}
 		m.node.hooks.lockTime = c.lockTime
 		if err := m.node.Prepare(); err != nil {

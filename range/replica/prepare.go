@@ -280,7 +280,7 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 // lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the reign is over.
 func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 	e, r := p.e, p.e.r
-	laid := r.node.Clock.Physical()
+	laid := p.laid()
 	e.transactional()
 	r.mu.Lock()
 	if r.mu.reign != e.reign {
@@ -325,6 +325,17 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// laid is since when the transaction's client counts as silent if no sign of life comes. It has sent signs of life while its request waited for
+// other locks, so that time counts too; but only half of what makes it silent, for those that are under way.
+func (p *preparation) laid() int64 {
+	now := p.e.r.node.Clock.Physical()
+	if x := p.w.x; x == nil || x.conflict == nil {
+		return now
+	}
+	waited := max(0, p.e.now.Sub(p.w.pending.Arrived))
+	return now - int64(min(waited, txn.Abandoned/2))
 }
 
 // stage puts one lock into the batch, or takes it away.

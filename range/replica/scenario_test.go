@@ -175,6 +175,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.member(d, "").skew = time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "disk":
 		s.c.full = d.CmdArgs[0].Key == "full"
+	case "gone":
+		s.c.gone = map[uint64]bool{uint64(number(d.CmdArgs[0].Key)): true}
 	case "flush":
 		if err := s.member(d, "").state.Flush(); err != nil {
 			return err.Error()

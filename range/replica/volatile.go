@@ -66,7 +66,7 @@ func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
 // hold lays volatile locks, and answers with what is below them, which has been read.
 func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 	e, r := p.e, p.e.r
-	laid := r.node.Clock.Physical()
+	laid := p.laid()
 	r.mu.Lock()
 	if r.mu.reign != e.reign {
 		r.mu.Unlock()

@@ -8,7 +8,24 @@ import (
 // An attempt of a transaction that was aborted may still wait for locks. Nobody wants these any more: if it got one, others would wait for it until
 // they have found out, and while it waits it has younger ones aborted, for nothing. So its requests are answered as soon as the partition
 // hears of the abort: when it is the coordinator and decides so, or when the attempt's locks are ended here. So are those of one that goes on without
-// what it has asked for, and commits in one phase.
+// what it has asked for, and commits in one phase; and those of a client that is not connected any more.
+
+// unwanted says that a write has waited for a lock, and that its client is not there any more. It would get a lock that nobody ends, or write what
+// nobody waits for: a client that died with many that wait for one key would hold up others with one after the other, each for as long as it takes
+// until nothing has been heard of it for too long. A client that comes back sends again what it still wants.
+func (e *evaluation) unwanted(w *write) bool {
+	gone := e.r.node.Gone
+	if gone == nil || w.x == nil || w.x.conflict == nil || !gone(w.pending.Client) {
+		return false
+	}
+	e.r.node.Metrics.writesUnwanted.Inc()
+	return true
+}
+
+// unwantedError is for those that nobody waits for.
+func (r *Replica) unwantedError(q *kvpb.Request) *kvpb.Response {
+	return newError(q, kvpb.ErrorCode_LOCKED, "partition %s: the request waited for a lock, and its client is not connected any more; it did not run", r.id)
+}
 
 // endWaitOf has requests of a transaction that was just aborted here wait for locks no longer. They find the record.
 func (e *evaluation) endWaitOf(of txn.ID) {
