@@ -22,6 +22,8 @@ type ReplicaState struct {
 	Leased    bool
 	LeaseTerm uint64
 	Applied   uint64
+	// Intents is how many keys are locked by transactions that write them, by what this replica has applied.
+	Intents int
 	// Failed is why the replica does nothing any more.
 	Failed error
 	// Peers are the ids of all replicas of the partition.
@@ -50,11 +52,11 @@ func (s *Server) Replicas() []ReplicaState {
 	if n == nil {
 		return nil
 	}
-	n.Inspect(func(id keys.PartitionID, _ *replica.Replica, g *host.Group) {
+	n.Inspect(func(id keys.PartitionID, x *replica.Replica, g *host.Group) {
 		leader, term := g.Leader()
 		r := ReplicaState{
 			Partition: uint64(id), Replica: uint64(g.Self()), Node: uint64(n.ID()), Leader: uint64(leader), Term: term,
-			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(),
+			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(), Intents: x.Intents(),
 		}
 		r.LeaseTerm, r.Leased = g.Lease()
 		for _, v := range g.Identity().Voters {
@@ -87,6 +89,18 @@ func (s *Server) TransferLeader(partition, to uint64) {
 			}
 		})
 	}
+}
+
+// FlushState begins to write what was applied to all partitions here to tables, as happens by itself when a memtable is full. It does not wait
+// for the end of that. Nobody may close the server meanwhile.
+func (s *Server) FlushState() error {
+	s.parts.Lock()
+	data := s.parts.node
+	s.parts.Unlock()
+	if data == nil {
+		return nil
+	}
+	return data.databases.state.AsyncFlush()
 }
 
 // LeadsCore says whether this server's member leads the consistent core.

@@ -72,6 +72,25 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
 }
 
+// Intents is how many keys are locked by transactions that write them, by what this replica has applied: what is on its way does not count.
+func (r *Replica) Intents() (n int) {
+	if !r.Locked() {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.locks.EachTransaction(func(x *locks.Transaction[*parked]) bool {
+		x.Each(func(l *lock) bool {
+			if l.Applied != nil && !l.Applied.Volatile && l.Applied.Writes() {
+				n++
+			}
+			return true
+		})
+		return true
+	})
+	return n
+}
+
 // liveTransactionLocked is what is known here of a transaction with locks.
 func (r *Replica) liveTransactionLocked(x *locks.Transaction[*parked], now time.Time, physical int64) (*kvpb.LiveTransaction, txn.Info) {
 	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks())}

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -68,16 +69,29 @@ func (f stop) Begin(w *World) (string, func() string) {
 	if !ok {
 		return absent(f.Server)
 	}
-	w.power <- struct{}{}
-	defer func() { <-w.power }()
-	w.checkHealthy(server)
-	if err := w.Cluster.Stop(server); err != nil {
-		w.Violation("stopping server %d: %v", server, err)
-	}
+	w.stop(server)
 	return fmt.Sprintf("server %d stopped", server), func() string {
 		w.start(server)
 		return fmt.Sprintf("server %d started", server)
 	}
+}
+
+// stop ends servers as their operator would, beside each other.
+func (w *World) stop(servers ...int) {
+	w.power <- struct{}{}
+	defer func() { <-w.power }()
+	for _, server := range servers {
+		w.checkHealthy(server)
+	}
+	var stopping sync.WaitGroup
+	for _, server := range servers {
+		stopping.Go(func() {
+			if err := w.Cluster.Stop(server); err != nil {
+				w.Violation("stopping server %d: %v", server, err)
+			}
+		})
+	}
+	stopping.Wait()
 }
 
 // kill takes the power from servers, at the same moment.

@@ -101,10 +101,20 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 			}
 		}
 	}
+	if d.Transactions && !d.Reigns {
+		// Beside the others, and by dice of its own: all else is what it was before there was this theme.
+		d.Rand = rand.New(rand.NewPCG(seed, 6))
+		for at := d.Between(5*time.Second, time.Minute); at < duration; at += 10*time.Second + time.Duration(d.ExpFloat64()*float64(unfinishedApart)) {
+			s.Faults = append(s.Faults, unfinished(d, at)...)
+		}
+	}
 	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
 	s.sort()
 	return s
 }
+
+// unfinishedApart is the mean time from one storm of that theme to the next.
+const unfinishedApart = 2 * time.Minute
 
 // end is when the last of some faults ends.
 func end(faults []Fault) (last time.Duration) {

@@ -37,6 +37,23 @@ func TestScheduleIsText(t *testing.T) {
 	}
 }
 
+// Servers end with intents in every seed with transactions but those about reigns, and in no other.
+func TestUnfinishedIsDrawn(t *testing.T) {
+	for seed := range uint64(200) {
+		for _, transactions := range []bool{false, true} {
+			n := 0
+			for _, f := range Draw(seed, 5*time.Minute, transactions).Faults {
+				if _, ok := f.Effect.(lockedCrash); ok {
+					n++
+				}
+			}
+			if want := transactions && !shapeOf(seed, true).reigns; (n > 0) != want {
+				t.Errorf("seed %d, transactions %v: %d times servers end with intents", seed, transactions, n)
+			}
+		}
+	}
+}
+
 func TestParseFaultRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"1s crash":                 "want a time",

@@ -66,6 +66,32 @@ func TestSimTransactions(t *testing.T) {
 	}
 }
 
+// Servers end, without power or by a stop, when transactions have written to a partition of theirs, and start with what is on their disks.
+func TestLockedCrash(t *testing.T) {
+	s, err := sim.ParseSchedule(`
+		seed 3
+		duration 25s
+		transactions
+		5s +3s locked-crash partition=1 delay=2ms spared=0 clean=false flushed=2 unsynced=50
+		13s +3s locked-crash partition=0 delay=1ms spared=1 clean=true flushed=0 unsynced=0`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cryptotest.SetGlobalRandom(t, s.Seed)
+	c := sim.Config{Schedule: s}
+	if c.Workloads, err = proof.Choose("bank", "increments"); err != nil {
+		t.Fatal(err)
+	}
+	var r sim.Report
+	synctest.Test(t, func(t *testing.T) { r = sim.Run(t, c) })
+	for _, v := range r.Violations {
+		t.Errorf("VIOLATION %s", v)
+	}
+	if n := r.Covered["ends with intents"]; n != 2 || r.Covered["crashes"] != 3 {
+		t.Errorf("servers ended %d times with intents, and should have twice:\n%s\n%s", n, list(r.Covered), strings.Join(r.Events, "\n"))
+	}
+}
+
 // result is what a process that ran one schedule tells the soak.
 type result struct {
 	Seed       uint64

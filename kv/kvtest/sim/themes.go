@@ -161,6 +161,33 @@ func undecided(d *Dice, at time.Duration) (faults []Fault) {
 	return append(faults, cut, gone)
 }
 
+// unfinished is all servers that have a replica of a partition, or nearly all, which end while transactions have written to it and are not over: what was
+// promised is then in nobody's memory, and whoever leads next has it from the disks. Clients have their answers, or ask on.
+func unfinished(d *Dice, at time.Duration) (faults []Fault) {
+	takes := time.Duration(0)
+	if d.IntN(2) == 0 {
+		takes = d.Between(10*time.Millisecond, 150*time.Millisecond)
+		if d.Hasty {
+			takes /= 3
+		}
+		for i := range d.Servers {
+			faults = append(faults, fault(at, 2*time.Second, slowDisk{Target(fmt.Sprint(i)), takes}))
+		}
+	}
+	ends := lockedCrashes.at(d, at+d.Between(0, 500*time.Millisecond))
+	if how := ends.Effect.(lockedCrash); takes > 0 {
+		how.Delay = d.Between(time.Millisecond, takes)
+		ends.Effect = how
+	}
+	faults = append(faults, ends)
+	if d.IntN(3) == 0 {
+		gone := clientsAway.at(d, ends.At+d.Between(0, 300*time.Millisecond))
+		gone.For = ends.For + d.Between(4*time.Second, 10*time.Second)
+		faults = append(faults, gone)
+	}
+	return faults
+}
+
 // straggler is a server that is away for so long that it needs snapshots, and loses its power when it has just got them; then another does.
 func straggler(d *Dice, at time.Duration) []Fault {
 	who, away := d.Number(), d.Between(10*time.Second, 40*time.Second)
