@@ -42,6 +42,8 @@ type Coordinator struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+	// closing is closed when Close begins: nothing lives from then on.
+	closing chan struct{}
 	// slots bounds the background work.
 	slots chan struct{}
 
@@ -71,7 +73,10 @@ func New(cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Coordinator{sender: cfg.Sender, random: cfg.Random, metrics: m, slots: make(chan struct{}, maxBackground)}
+	c := &Coordinator{
+		sender: cfg.Sender, random: cfg.Random, metrics: m,
+		closing: make(chan struct{}), slots: make(chan struct{}, maxBackground),
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.mu.live = make(map[*Transaction]struct{})
 	return c, nil
@@ -84,6 +89,9 @@ func (c *Coordinator) Close() {
 	first := !c.mu.closed
 	c.mu.closed = true
 	clear(c.mu.live)
+	if first {
+		close(c.closing)
+	}
 	c.mu.Unlock()
 	if !first {
 		c.goroutines.Wait()

@@ -40,15 +40,16 @@ func (c *Coordinator) still(t *Transaction) {
 	c.mu.Unlock()
 }
 
-// beat sends heartbeats until no transaction lives.
+// beat sends heartbeats until no transaction lives, which is at once when Close begins: it takes the lives of all, and enliven gives none
+// after it.
 func (c *Coordinator) beat() {
 	ticker := time.NewTicker(heartTick)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-		case <-c.ctx.Done():
-			return // closed: nothing new begins
+		case <-c.closing:
+			return
 		}
 		now := time.Now()
 		c.mu.Lock()
