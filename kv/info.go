@@ -67,18 +67,19 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo) KeyspaceInfo {
 
 // NodeInfo describes a data node.
 type NodeInfo struct {
-	ID             uint64
-	Address        string
-	HTTPAddress    string
-	Region, Zone   string
-	Version        string
-	Alive          bool
-	Started        time.Time
-	Replicas       int
-	Leaders        int
-	DiskUsed       uint64
-	DiskFree       uint64
-	DiskFull       bool
+	ID           uint64
+	Address      string
+	HTTPAddress  string
+	Region, Zone string
+	Version      string
+	Alive        bool
+	Started      time.Time
+	Replicas     int
+	Leaders      int
+	DiskUsed     uint64
+	DiskFree     uint64
+	DiskFull     bool
+	// ClockUnhealthy: its clock is off, or has jumped, and it serves nothing.
 	ClockUnhealthy bool
 	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and serve nothing.
 	FailedReplicas uint64

@@ -22,6 +22,9 @@ type refusal struct {
 type health struct {
 	// refusal is nil while it does.
 	refusal atomic.Pointer[refusal]
+	// clockWrong: it does not because its clock is off, or has jumped, so that somebody has to look after it. That the clock has not been
+	// compared yet after a start is over in a moment, without anybody.
+	clockWrong atomic.Bool
 	// started: all replicas are open. registered: the core answered a heartbeat.
 	started, registered atomic.Bool
 	// settled: since the start there was a moment at which all groups that prefer this node had a leader.
@@ -31,7 +34,7 @@ type health struct {
 // fit says whether this node may lead.
 func (h *health) fit() bool { return h.refusal.Load() == nil }
 
-// clockRefused says whether the clock is why this node does not serve.
+// clockRefused says whether the clock is why this node does not serve, be it wrong or not compared yet.
 func (h *health) clockRefused() bool {
 	r := h.refusal.Load()
 	return r != nil && r.code == kvpb.ErrorCode_CLOCK_SKEW
@@ -74,6 +77,7 @@ func (n *Node) checkSkew() {
 // checkHealth decides whether this node serves.
 func (n *Node) checkHealth() {
 	var r *refusal
+	wrong := false
 	logErr, stateErr := n.config.Log.Err(), n.config.State.Err()
 	switch {
 	case logErr != nil:
@@ -81,14 +85,17 @@ func (n *Node) checkHealth() {
 	case stateErr != nil:
 		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, stateErr)}
 	case n.skew.unhealthy.Load():
+		wrong = true
 		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is off by more than %s from those of most of its peers; "+
 			"check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
 	case n.doubt != nil:
-		r = n.doubt.refusal(n)
+		r, wrong = n.doubt.refusal(n), n.doubt.jump != 0
 	case n.clockAhead() > 2*n.config.Clock.MaxAhead():
 		r = n.rewind()
+		wrong = r != nil
 	}
 	n.health.refusal.Store(r)
+	n.health.clockWrong.Store(wrong)
 	n.metrics.setUnfit(r != nil)
 }
 

@@ -88,7 +88,7 @@ func (n *Node) stats() *clusterpb.NodeStats {
 		DiskUsedBytes:  n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
 		DiskFreeBytes:  n.config.State.FreeBytes(),
 		DiskFull:       n.diskFull(),
-		ClockUnhealthy: n.health.clockRefused(),
+		ClockUnhealthy: n.health.clockWrong.Load(),
 		FailedReplicas: n.failedReplicas(),
 	}
 }

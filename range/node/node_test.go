@@ -297,6 +297,46 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// The core is told of a clock that is wrong, and not of one that has not been compared yet because its server has just started.
+func TestWhatIsReportedOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		for _, p := range c.createHash(2, 3) {
+			c.mustPut(p, "k", "v")
+		}
+		reported := func() *clusterpb.NodeStats {
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			return c.core.stats[1]
+		}
+		c.await("the clock is reported to be right", 10*time.Second, func() bool { s := reported(); return s != nil && !s.GetClockUnhealthy() })
+		m := c.nodes[1]
+		m.crash()
+		c.core.mu.Lock()
+		delete(c.core.stats, 1)
+		c.core.mu.Unlock()
+		c.network.setCut(1, true) // so that the doubt lasts for longer than until the first heartbeat
+		m.start()
+		c.await("the first heartbeat after the restart", 10*time.Second, func() bool { return reported() != nil })
+		if ready, _ := m.Ready(); ready || m.health.fit() {
+			t.Fatal("it serves before its clock was compared")
+		}
+		if reported().GetClockUnhealthy() {
+			t.Error("a clock that was not compared yet is reported to be wrong")
+		}
+		c.network.setCut(1, false)
+		c.awaitServing(m)
+
+		for _, of := range []struct {
+			offset time.Duration
+			wrong  bool
+		}{{10 * time.Second, true}, {0, false}} {
+			m.physical.shift(of.offset)
+			c.await(fmt.Sprintf("a clock that is off by %s is reported", of.offset), time.Minute, func() bool { return reported().GetClockUnhealthy() == of.wrong })
+		}
+	})
+}
+
 func TestAWrongClockStopsServing(t *testing.T) {
 	for name, offset := range map[string]time.Duration{"fast": 10 * time.Second, "slow": -10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
