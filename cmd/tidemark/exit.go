@@ -21,7 +21,7 @@ const (
 const exitCodesHelp = `A command of tidemark ends with one of these codes:
 
     0  it did what it was asked to
-    1  it failed; the message on stderr says why
+    1  it failed; the message on stderr says why; a transaction that began longer ago than versions are kept, for one
     2  the command line is wrong, or the cluster refused an argument; nothing was changed
     3  the key, keyspace or partition is not there, or the condition of a cas did not hold; nothing was changed
     4  the cluster could not be reached, or has no quorum or no room, until --timeout was over; nothing was changed

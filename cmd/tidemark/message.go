@@ -59,6 +59,8 @@ func exitCodeOfClient(err error) int {
 		return exitUnknown
 	case is(kv.ErrConflict, kv.ErrTransactionAborted):
 		return exitConflict
+	case is(kv.ErrTransactionTooOld): // before ErrTimestampTooOld, which a read of it is too: no argument was wrong
+		return exitFailed
 	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound):
 		return exitNotFound
 	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture):

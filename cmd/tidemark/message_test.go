@@ -45,6 +45,10 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), errors.Join(kv.ErrNoQuorum, kv.ErrOutcomeUnknown), exitUnknown},
 		{t.Context(), fmt.Errorf("line 3: %w", kv.ErrConflict), exitConflict},
 		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrTransactionAborted), exitConflict},
+		{t.Context(), kv.ErrTimestampTooOld, exitUsage},
+		{t.Context(), fmt.Errorf("commit: %w", kv.ErrTransactionTooOld), exitFailed},
+		{t.Context(), fmt.Errorf("get: %w", errors.Join(kv.ErrTimestampTooOld, kv.ErrTransactionTooOld)), exitFailed},
+		{t.Context(), errors.Join(kv.ErrTransactionTooOld, kv.ErrOutcomeUnknown), exitUnknown},
 		{ended, errors.New("interrupted"), exitInterrupted},
 	} {
 		if got := exitCode(c.ctx, c.err); got != c.want {
