@@ -81,8 +81,8 @@ func CommitWait() KeyspaceOption {
 	}
 }
 
-// CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name. If ctx ends
-// first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
+// CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name, even with the same
+// settings. If ctx ends first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
 func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
 	request := &clusterpb.CreateKeyspaceRequest{Name: name, Partitioning: clusterpb.Partitioning_HASH, HashPartitions: DefaultHashPartitions}

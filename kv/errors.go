@@ -22,7 +22,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrKeyspaceNotFound: no keyspace has this name.
 	ErrKeyspaceNotFound = errors.New("keyspace not found")
-	// ErrKeyspaceExists: a keyspace of this name exists, with other settings.
+	// ErrKeyspaceExists: a keyspace of this name exists, whatever its settings are.
 	ErrKeyspaceExists = errors.New("keyspace exists")
 	// ErrInvalidArgument: the call makes no sense; nothing was changed.
 	ErrInvalidArgument = errors.New("invalid argument")
