@@ -24,7 +24,8 @@ type Bank struct {
 
 const (
 	openingBalance = 1000
-	maxAccounts    = 10_000
+	// MaxAccounts is as many accounts, or counters, as there can be.
+	MaxAccounts = 10_000
 	// preparedAtOnce is how many keys one transaction sets up.
 	preparedAtOnce = 1000
 )
@@ -42,15 +43,15 @@ func (b *Bank) about() string {
 	return fmt.Sprintf("%d accounts%s", b.Accounts, how)
 }
 
-func (b *Bank) withDefaults() error {
+func (b *Bank) withDefaults(Config) error {
 	if b.Accounts == 0 {
 		b.Accounts = 100
 	}
 	switch {
-	case b.Accounts < 2 || b.Accounts > maxAccounts:
-		return fmt.Errorf("accounts: %d is not between 2 and %d", b.Accounts, maxAccounts)
+	case b.Accounts < 2 || b.Accounts > MaxAccounts:
+		return invalid("Accounts", b.Accounts, "it is 2 to %d", MaxAccounts)
 	case !(b.Audits >= 0 && b.Audits <= 1):
-		return fmt.Errorf("audits: %g is not between 0 and 1", b.Audits)
+		return invalid("Audits", b.Audits, "it is 0 to 1")
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -95,15 +94,21 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Clients < 0 || c.Clients > maxClients:
-		return c, fmt.Errorf("clients: %d is not between 1 and %d", c.Clients, maxClients)
+		return c, invalid("Clients", c.Clients, "it is 1 to %d", maxClients)
 	case c.ValueSize > maxValueSize:
-		return c, fmt.Errorf("value size: %d bytes is more than the limit of %d", c.ValueSize, maxValueSize)
+		return c, invalid("ValueSize", c.ValueSize, "it is at most %d bytes", maxValueSize)
 	case c.Duration < 0:
-		return c, fmt.Errorf("duration: %s is negative", c.Duration)
+		return c, invalid("Duration", c.Duration, "it is positive")
 	case c.OperationTimeout < 0:
-		return c, fmt.Errorf("operation timeout: %s is negative", c.OperationTimeout)
+		return c, invalid("OperationTimeout", c.OperationTimeout, "it is positive")
 	}
 	return c, c.Workload.validate()
+}
+
+// Check says what makes no sense about what Run is to run.
+func Check(cfg Config) error {
+	_, err := cfg.withDefaults()
+	return err
 }
 
 // Classify names the classes that need no knowledge of the store.

@@ -30,12 +30,12 @@ func (c *Counters) about() string {
 	return fmt.Sprintf("%d counters%s", c.Counters, how)
 }
 
-func (c *Counters) withDefaults() error {
+func (c *Counters) withDefaults(Config) error {
 	if c.Counters == 0 {
 		c.Counters = 1
 	}
-	if c.Counters < 1 || c.Counters > maxAccounts {
-		return fmt.Errorf("counters: %d is not between 1 and %d", c.Counters, maxAccounts)
+	if c.Counters < 1 || c.Counters > MaxAccounts {
+		return invalid("Counters", c.Counters, "it is 1 to %d", MaxAccounts)
 	}
 	return nil
 }

@@ -42,34 +42,55 @@ func (m *Mixed) about() string {
 		max(m.Reads, 0), how, max(m.Writes, 0), m.Contention)
 }
 
-func (m *Mixed) withDefaults() error {
-	m.KeysPerTxn, m.PartitionsPerTxn = max(m.KeysPerTxn, 1), max(m.PartitionsPerTxn, 1)
+func (m *Mixed) withDefaults(cfg Config) error {
+	if m.KeysPerTxn == 0 {
+		m.KeysPerTxn = 1
+	}
+	if m.PartitionsPerTxn == 0 {
+		m.PartitionsPerTxn = 1
+	}
 	if m.Reads == 0 {
 		m.Reads = m.KeysPerTxn
 	}
 	if m.Writes == 0 {
 		m.Writes = m.KeysPerTxn
 	}
+	const atMostKeys = "it is at most the number of keys of a transaction, %d"
 	switch reads, writes := max(m.Reads, 0), max(m.Writes, 0); {
+	case m.KeysPerTxn < 0:
+		return invalid("KeysPerTxn", m.KeysPerTxn, "it is at least 1")
+	case m.PartitionsPerTxn < 0:
+		return invalid("PartitionsPerTxn", m.PartitionsPerTxn, "it is at least 1")
+	case uint64(m.KeysPerTxn) > cfg.Records:
+		return invalid("KeysPerTxn", m.KeysPerTxn, "it is at most the number of records, %d", cfg.Records)
 	case m.PartitionsPerTxn > m.KeysPerTxn:
-		return fmt.Errorf("%d keys do not lie in %d partitions", m.KeysPerTxn, m.PartitionsPerTxn)
-	case reads > m.KeysPerTxn || writes > m.KeysPerTxn:
-		return fmt.Errorf("a transaction of %d keys cannot read %d and write %d of them", m.KeysPerTxn, reads, writes)
+		return invalid("PartitionsPerTxn", m.PartitionsPerTxn, atMostKeys, m.KeysPerTxn)
+	case reads > m.KeysPerTxn:
+		return invalid("Reads", reads, atMostKeys, m.KeysPerTxn)
+	case writes > m.KeysPerTxn:
+		return invalid("Writes", writes, atMostKeys, m.KeysPerTxn)
 	case reads+writes < m.KeysPerTxn:
-		return fmt.Errorf("a transaction of %d keys that reads %d and writes %d leaves some alone", m.KeysPerTxn, reads, writes)
+		return invalid("Writes", writes, "of %d keys %d are read, so it is at least %d, or some would be left alone", m.KeysPerTxn, reads, m.KeysPerTxn-reads)
 	case !(m.Contention >= 0 && m.Contention < 1):
-		return fmt.Errorf("contention %g: it is at least 0 and below 1", m.Contention)
+		return invalid("Contention", m.Contention, "it is at least 0 and below 1")
 	}
 	return nil
 }
 
 func (m *Mixed) prepare(ctx context.Context, r *transactionRun) error {
 	m.run, m.values = r, newValues(r.cfg.Seed, r.cfg.ValueSize)
-	if !r.cfg.SkipLoad {
-		if err := Load(ctx, r.store, r.cfg); err != nil {
-			return err
-		}
+	// First, so that nothing is written if the records do not lie right.
+	if err := m.place(ctx, r); err != nil {
+		return err
 	}
+	if r.cfg.SkipLoad {
+		return nil
+	}
+	return Load(ctx, r.store, r.cfg)
+}
+
+// place finds out in which partitions the records lie.
+func (m *Mixed) place(ctx context.Context, r *transactionRun) error {
 	places := make(map[uint64]int)
 	for n := range r.cfg.Records {
 		partition, err := r.store.PartitionOf(ctx, appendKey(nil, r.cfg.KeyPrefix, n))
@@ -85,13 +106,13 @@ func (m *Mixed) prepare(ctx context.Context, r *transactionRun) error {
 		m.partitions[at].records = append(m.partitions[at].records, n)
 	}
 	if len(m.partitions) < m.PartitionsPerTxn {
-		return fmt.Errorf("the %d records lie in %d partitions, and a transaction is to have keys in %d", r.cfg.Records, len(m.partitions), m.PartitionsPerTxn)
+		return invalid("PartitionsPerTxn", m.PartitionsPerTxn, "it is at most the number of partitions in which the %d records lie, %d", r.cfg.Records, len(m.partitions))
 	}
 	most := (m.KeysPerTxn + m.PartitionsPerTxn - 1) / m.PartitionsPerTxn
 	for i := range m.partitions {
 		p := &m.partitions[i]
 		if len(p.records) < most {
-			return fmt.Errorf("a transaction is to have %d keys in one partition, and one of them holds only %d of the %d records", most, len(p.records), r.cfg.Records)
+			return invalid("Records", r.cfg.Records, "too few: a transaction has %d keys in one partition, and of these records one partition holds only %d", most, len(p.records))
 		}
 		if m.Contention > 0 {
 			p.zipf = newZipf(uint64(len(p.records)), m.Contention)

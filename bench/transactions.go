@@ -14,7 +14,7 @@ type TransactionWorkload interface {
 	name() string
 	about() string
 	// withDefaults fills in what is not given, and says what makes no sense.
-	withDefaults() error
+	withDefaults(cfg Config) error
 	// prepare writes what has to be there. It sets the run's number of records.
 	prepare(ctx context.Context, r *transactionRun) error
 	// draw draws a client's next transaction.
@@ -38,12 +38,8 @@ type transactionRun struct {
 // use Config's Workload. If what is there is wrong, it returns the result and an error. When ctx ends early it does as Run does,
 // and does not look.
 func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkload, cfg Config) (*Result, error) {
-	cfg.Workload = Workload{Name: w.name(), Mix: mixOf(Transaction, 1)}
-	cfg, err := cfg.withDefaults()
+	cfg, err := checked(w, cfg)
 	if err != nil {
-		return nil, err
-	}
-	if err := w.withDefaults(); err != nil {
 		return nil, err
 	}
 	t := &transactionRun{cfg: cfg, store: store, workload: w}
@@ -67,7 +63,20 @@ func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkloa
 }
 
 // CheckTransactions says what makes no sense about a workload. What depends on the store shows when it runs.
-func CheckTransactions(w TransactionWorkload) error { return w.withDefaults() }
+func CheckTransactions(w TransactionWorkload, cfg Config) error {
+	_, err := checked(w, cfg)
+	return err
+}
+
+// checked fills in what is not given.
+func checked(w TransactionWorkload, cfg Config) (Config, error) {
+	cfg.Workload = Workload{Name: w.name(), Mix: mixOf(Transaction, 1)}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return cfg, err
+	}
+	return cfg, w.withDefaults(cfg)
+}
 
 func (t *transactionRun) windowBegins() {
 	t.before = t.store.Tally()

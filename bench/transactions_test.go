@@ -236,21 +236,35 @@ func TestContentionIsWhatItSays(t *testing.T) {
 	}
 }
 
+// What makes no sense is refused by name, and before anything is written.
 func TestTransactionalWorkloadsAreChecked(t *testing.T) {
-	for _, w := range []TransactionWorkload{
-		&Mixed{KeysPerTxn: 2, PartitionsPerTxn: 3},
-		&Mixed{KeysPerTxn: 2, Reads: 3},
-		&Mixed{KeysPerTxn: 3, Reads: 1, Writes: 1},
-		&Mixed{Contention: 1},
-		&Mixed{KeysPerTxn: 5, PartitionsPerTxn: 5}, // there are four partitions
-		&Mixed{KeysPerTxn: 1000},                   // of fewer records
-		&Bank{Accounts: 1},
-		&Bank{Audits: 2},
-		&Counters{Counters: -1},
+	for _, c := range []struct {
+		w     TransactionWorkload
+		field string
+	}{
+		{&Mixed{KeysPerTxn: -1}, "KeysPerTxn"},
+		{&Mixed{PartitionsPerTxn: -1}, "PartitionsPerTxn"},
+		{&Mixed{KeysPerTxn: 2, PartitionsPerTxn: 3}, "PartitionsPerTxn"},
+		{&Mixed{KeysPerTxn: 2, Reads: 3}, "Reads"},
+		{&Mixed{KeysPerTxn: 2, Writes: 3}, "Writes"},
+		{&Mixed{KeysPerTxn: 3, Reads: 1, Writes: 1}, "Writes"},
+		{&Mixed{Contention: 1}, "Contention"},
+		{&Mixed{KeysPerTxn: 5, PartitionsPerTxn: 5}, "PartitionsPerTxn"}, // there are four partitions
+		{&Mixed{KeysPerTxn: 1000}, "KeysPerTxn"},                         // of fewer records
+		{&Mixed{KeysPerTxn: 99}, "Records"},                              // all of which are not in one partition
+		{&Bank{Accounts: 1}, "Accounts"},
+		{&Bank{Audits: 2}, "Audits"},
+		{&Counters{Counters: -1}, "Counters"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if _, err := RunTransactions(t.Context(), newLedger(0), w, Config{Records: 100, Duration: time.Millisecond}); err == nil {
-				t.Errorf("%+v: want an error", w)
+			store := newLedger(0)
+			_, err := RunTransactions(t.Context(), store, c.w, Config{Records: 100, Duration: time.Millisecond})
+			var wrong *InvalidError
+			if !errors.As(err, &wrong) || wrong.Field != c.field {
+				t.Errorf("%+v: %v, want an error about %s", c.w, err, c.field)
+			}
+			if len(store.state.values) > 0 || len(store.mu.rows) > 0 {
+				t.Errorf("%+v: something was written", c.w)
 			}
 		})
 	}

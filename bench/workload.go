@@ -147,7 +147,7 @@ func (w *Workload) validate() error {
 		return fmt.Errorf("workload %s: the shares add up to %g, not 1", w.Name, sum)
 	}
 	if w.Mix[Scan] > 0 && w.ScanRows <= 0 {
-		return fmt.Errorf("workload %s: a scan needs at least one row", w.Name)
+		return invalid("ScanRows", w.ScanRows, "it is at least 1")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type benchFlags struct {
 	partitions         string
 	connections        int
 	workload           string
+	// partitionsPerTxn is 0 where transactions take what there is.
+	partitionsPerTxn int
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -104,17 +107,12 @@ func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 		}
 		w.Keys = keys
 	}
-	switch {
-	case f.clients < 1:
-		return bench.Config{}, usagef("--clients %d: at least one is needed", f.clients)
-	case f.records < 1:
-		return bench.Config{}, usagef("--records %d: at least one is needed", f.records)
-	case f.duration <= 0:
-		return bench.Config{}, usagef("--duration %s: it must be positive", f.duration)
-	case f.valueSize < 0:
-		return bench.Config{}, usagef("--value-size %d: it cannot be negative", f.valueSize)
-	case f.seed == 0:
-		return bench.Config{}, usagef("--seed 0: use another number")
+	if err := cmp.Or(
+		atLeast("clients", f.clients, 1), atLeast("records", f.records, 1), atLeast("value-size", f.valueSize, 0), atLeast("seed", f.seed, 1),
+		positive("duration", f.duration), atLeast("warm-up", f.warmUp, 0), positive("operation-timeout", f.operationTimeout),
+		atLeast("connections", f.connections, 1),
+	); err != nil {
+		return bench.Config{}, err
 	}
 	none := func(zero bool) int {
 		if zero {
@@ -125,7 +123,7 @@ func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 	return bench.Config{
 		Workload: w, Clients: f.clients, Records: f.records, Seed: f.seed, SkipLoad: f.skipLoad,
 		ValueSize:        max(f.valueSize, 1) * none(f.valueSize == 0),
-		WarmUp:           max(f.warmUp, 1) * time.Duration(none(f.warmUp <= 0)),
+		WarmUp:           max(f.warmUp, 1) * time.Duration(none(f.warmUp == 0)),
 		Duration:         f.duration,
 		OperationTimeout: f.operationTimeout,
 	}, nil
@@ -176,6 +174,9 @@ func (a *app) benchProgress(cfg *bench.Config) (stop func()) {
 
 func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	cfg, err := f.config(w)
+	if err == nil {
+		err = flagError(bench.Check(cfg))
+	}
 	if err != nil {
 		return err
 	}
@@ -193,9 +194,6 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 
 // withBench runs do with a client, when the keyspace is there.
 func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, do func(*kv.Client) error) error {
-	if f.connections < 1 {
-		return usagef("--connections %d: at least one is needed", f.connections)
-	}
 	by, err := parsePartitioning(f.partitions)
 	if err != nil {
 		return err
@@ -205,22 +203,32 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, 
 		return err
 	}
 	defer client.Close()
-	if err := ensureBenchKeyspace(ctx, client, f.keyspace, by); err != nil {
+	if err := ensureBenchKeyspace(ctx, client, f, by); err != nil {
 		return err
 	}
 	return do(client)
 }
 
-// ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other.
-func ensureBenchKeyspace(ctx context.Context, client *kv.Client, name string, by partitioning) error {
-	_, err := client.Keyspace(name).Describe(ctx)
-	if err == nil || name != defaultBenchKeyspace || !errors.Is(err, kv.ErrKeyspaceNotFound) {
+// ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with too few partitions is neither made nor used.
+func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, by partitioning) error {
+	how, partitions := kv.Range(), 1
+	if by.hash {
+		how, partitions = kv.Hash(int(by.count)), int(by.count)
+	}
+	info, err := client.Keyspace(f.keyspace).Describe(ctx)
+	there := err == nil
+	switch {
+	case there:
+		partitions = info.Partitions
+	case f.keyspace != defaultBenchKeyspace || !errors.Is(err, kv.ErrKeyspaceNotFound):
 		return err
 	}
-	how := kv.Range()
-	if by.hash {
-		how = kv.Hash(int(by.count))
+	if f.partitionsPerTxn > partitions {
+		return usagef("--partitions-per-txn %d: it is at most the number of partitions of keyspace %q, %d", f.partitionsPerTxn, f.keyspace, partitions)
 	}
-	_, err = client.CreateKeyspace(ctx, name, how)
+	if there {
+		return nil
+	}
+	_, err = client.CreateKeyspace(ctx, f.keyspace, how)
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,11 +17,11 @@ import (
 // txnFlags are those of the transactional benchmarks.
 type txnFlags struct {
 	benchFlags
-	keysPerTxn, partitionsPerTxn int
-	reads, writes                int
-	contention, audits           float64
-	accounts, counters           int
-	lock, commitWait             bool
+	keysPerTxn         int
+	reads, writes      int
+	contention, audits float64
+	accounts, counters int
+	lock, commitWait   bool
 }
 
 const afterTransactions = `
@@ -45,11 +46,17 @@ drawn with a probability proportional to 1/r^contention, as YCSB does with 0.99.
   tidemark bench txn --records 100 --for-update --clients 64`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			if err := cmp.Or(
+				atLeast("keys-per-txn", f.keysPerTxn, 1), atLeast("partitions-per-txn", f.partitionsPerTxn, 1),
+				noneOrAll("reads", f.reads), noneOrAll("writes", f.writes),
+			); err != nil {
+				return err
+			}
 			none := func(n int) int {
 				if n == 0 {
 					return -1
 				}
-				return max(n, 0) // negative: all
+				return max(n, 0) // -1: all
 			}
 			return a.benchTransactions(ctx, f, &bench.Mixed{
 				KeysPerTxn: f.keysPerTxn, PartitionsPerTxn: f.partitionsPerTxn, Reads: none(f.reads), Writes: none(f.writes),
@@ -82,6 +89,9 @@ is wrong at the end, the exit code is 1.
   tidemark bench bank --accounts 10 --for-update --commit-wait`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			if err := between("accounts", f.accounts, 2, bench.MaxAccounts); err != nil {
+				return err
+			}
 			return a.benchTransactions(ctx, f, &bench.Bank{Accounts: f.accounts, Audits: f.audits, Lock: f.lock})
 		}),
 	}
@@ -103,6 +113,9 @@ added to them at the end, the exit code is 1.
   tidemark bench counters --counters 10 --for-update=false`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			if err := between("counters", f.counters, 1, bench.MaxAccounts); err != nil {
+				return err
+			}
 			return a.benchTransactions(ctx, f, &bench.Counters{Counters: f.counters, Lock: f.lock})
 		}),
 	}
@@ -122,11 +135,11 @@ func (a *app) transactionFlags(cmd *cobra.Command, f *txnFlags, clients int) *co
 
 func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.TransactionWorkload) error {
 	cfg, err := f.config(bench.Workload{})
+	if err == nil {
+		err = flagError(bench.CheckTransactions(w, cfg))
+	}
 	if err != nil {
 		return err
-	}
-	if err := bench.CheckTransactions(w); err != nil {
-		return usagef("%w", err)
 	}
 	registry := prometheus.NewRegistry()
 	return a.withBench(ctx, f.benchFlags, []kv.Option{kv.WithMetrics(registry)}, func(client *kv.Client) error {
@@ -139,7 +152,7 @@ func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.Transac
 		result, err := bench.RunTransactions(ctx, kvtarget.NewTransactor(client, client.Keyspace(f.keyspace), registry, options...), w, cfg)
 		stop()
 		if result == nil {
-			return err
+			return flagError(err)
 		}
 		return errors.Join(a.showBench(result), err)
 	})

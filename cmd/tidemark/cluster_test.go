@@ -301,6 +301,23 @@ func TestBenchVerbs(t *testing.T) {
 	}
 }
 
+// What does not fit the keyspace is an error of the command line: nothing is made or written.
+func TestBenchOfTransactionsThatDoNotFit(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "bench-narrow", "--partitions", "hash:8")
+	before := b.ok("keyspace", "list")
+	for _, c := range []struct{ args, words string }{
+		{"--keyspace bench-narrow --keys-per-txn 9 --partitions-per-txn 9", `--partitions-per-txn 9: it is at most the number of partitions of keyspace "bench-narrow", 8`},
+		{"--keyspace bench-narrow --keys-per-txn 8 --partitions-per-txn 8 --records 8", "--partitions-per-txn 8: it is at most the number of partitions in which the 8 records lie,"},
+		{"--keyspace bench-narrow --keys-per-txn 99 --partitions-per-txn 1 --records 100", "--records 100: too few: a transaction has 99 keys in one partition"},
+		{"--partitions hash:2 --keys-per-txn 20000 --partitions-per-txn 17000", `--partitions-per-txn 17000: it is at most the number of partitions of keyspace "bench", `},
+	} {
+		b.fails(exitUsage, c.words, append([]string{"bench", "txn"}, strings.Fields(c.args)...)...)
+	}
+	b.want("0\n", "count", "bench-narrow", "-o", "raw")
+	b.want(before, "keyspace", "list")
+}
+
 func TestWaitingForNodesThatDoNotCome(t *testing.T) {
 	b := cluster(t)
 	got := command(t, "", b.environment, "status", "--wait", "--nodes", "4", "--timeout", "500ms")

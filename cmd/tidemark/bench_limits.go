@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench"
+)
+
+// The load generator takes 0 for its defaults, so what must not be 0 is refused here. What else makes no sense it refuses itself.
+
+func atLeast[N int | uint64 | time.Duration](flag string, value, least N) error {
+	if value < least {
+		return usagef("--%s %v: it is at least %d", flag, value, least)
+	}
+	return nil
+}
+
+func between(flag string, value, least, most int) error {
+	if value < least || value > most {
+		return usagef("--%s %d: it is %d to %d", flag, value, least, most)
+	}
+	return nil
+}
+
+func positive(flag string, value time.Duration) error {
+	if value <= 0 {
+		return usagef("--%s %s: it is positive", flag, value)
+	}
+	return nil
+}
+
+// noneOrAll is for a number of keys.
+func noneOrAll(flag string, value int) error {
+	if value < -1 {
+		return usagef("--%s %d: it is at least 0, or -1 for all", flag, value)
+	}
+	return nil
+}
+
+var secondWord = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// flagError says which flag gave what the load generator refuses: but for the rows of a scan, the one with the name of the field.
+func flagError(err error) error {
+	var wrong *bench.InvalidError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	flag := strings.ToLower(secondWord.ReplaceAllString(wrong.Field, "$1-$2"))
+	if wrong.Field == "ScanRows" {
+		flag = "rows"
+	}
+	return usagef("--%s %v: %s", flag, wrong.Value, wrong.Reason)
+}
