@@ -270,7 +270,11 @@ func (s *txnSession) printKey(ctx context.Context, args []string, get func(conte
 	if err != nil {
 		return err
 	}
-	return s.printPairs(args[0], []kv.Pair{pair})
+	if err := s.printPairs(args[0], []kv.Pair{pair}); err != nil || s.format != output.Raw {
+		return err
+	}
+	_, err = fmt.Fprintln(s.out) // printPairs leaves a value as it is, for files
+	return err
 }
 
 func (s *txnSession) put(ctx context.Context, args []string) error {

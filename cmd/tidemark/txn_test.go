@@ -109,8 +109,14 @@ func TestTxnScript(t *testing.T) {
 	}
 	b.run(script("put txn-hash 00ff cafe", "begin", "get txn-hash 00ff", "commit"), exitOK, "txn", "--hex")
 	got := b.run(script("begin", `get txn-hash \x00\xff`, "rollback"), exitOK, "txn", "--escaped", "-o", "raw")
-	if got.out != "\xca\xfe" {
+	if got.out != "\xca\xfe\n" {
 		t.Errorf("binary: %q", got.out)
+	}
+	// Where values alone are printed, each is a line.
+	got = b.run(script("put txn-hash one 1", "put txn-hash two 2", "get txn-hash one", "begin", "get txn-hash two", "get-for-update txn-hash one", "get-for-update txn-hash none", "commit"),
+		exitOK, "txn", "-o", "raw")
+	if !regexp.MustCompile(`^\S+\n\S+\n1\n2\n1\n$`).MatchString(got.out) {
+		t.Errorf("raw: %q", got.out)
 	}
 }
 
@@ -305,7 +311,7 @@ func TestTxnConflict(t *testing.T) {
 	b.ok("keyspace", "create", "txn-two", "--partitions", "hash:4")
 	b.ok("put", "txn-one", "n", "1")
 	a, other := b.typist("--timeout", "60s", "-o", "raw"), b.typist("--timeout", "60s", "-o", "raw")
-	if _, printed := a.types("begin", "get txn-one n"); printed != "1" {
+	if _, printed := a.types("begin", "get txn-one n"); printed != "1\n" {
 		t.Fatalf("printed %q", printed)
 	}
 	if said, _ := other.types("begin", "get txn-one n", "put txn-one n 2", "put txn-two m 2", "commit"); !strings.HasSuffix(said, "tidemark> ") {
@@ -325,7 +331,7 @@ func TestTxnConflict(t *testing.T) {
 	b.want("2", "get", "txn-two", "m", "-o", "raw")
 
 	// A lock holds others up; who waits in vain learns which transaction has it.
-	if _, printed := a.types("begin", "get-for-update txn-one n"); printed != "2" {
+	if _, printed := a.types("begin", "get-for-update txn-one n"); printed != "2\n" {
 		t.Fatalf("printed %q", printed)
 	}
 	got := command(t, script("begin", "put txn-two m 4", "put txn-one n 4", "commit"), b.environment, "txn", "--timeout", "3s")
