@@ -52,7 +52,7 @@ share of --timeout, it says on stderr which they are, and why; what the others k
 			return a.withClient(ctx, func(client *kv.Client) error { return a.debugTxns(ctx, client, name, most, waiters) })
 		}),
 	}
-	cmd.Flags().IntVar(&most, "max", 100, "transactions with locks to list at most, those with the oldest locks")
+	cmd.Flags().IntVar(&most, "max", 100, "rows with locks to list at most, those with the oldest locks")
 	cmd.Flags().IntVar(&waiters, "waiters", 10, "who waits for each of them, at most")
 	return a.printing(a.client(cmd))
 }
@@ -107,7 +107,7 @@ func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) erro
 		a.say("%d more wait; --waiters shows more of them", notShown)
 	}
 	if more {
-		a.say("there are more transactions; --max shows more of them")
+		a.say("there are more rows with locks; --max shows more of them")
 	}
 	return nil
 }

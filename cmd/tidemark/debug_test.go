@@ -94,11 +94,11 @@ func TestDebugTxns(t *testing.T) {
 	if len(rows) != 4 || transactions != 1 {
 		t.Errorf("%d rows, %d transactions wait: %+v", len(rows), transactions, rows)
 	}
-	if first, says := list("--max", "1"); len(first) != 3 || first[0].Transaction != rows[0].Transaction || !strings.Contains(says, "there are more transactions; --max") {
-		t.Errorf("one transaction at most: %+v, and said %q", first, says)
+	if first, says := list("--max", "1"); len(first) != 3 || first[0].Transaction != rows[0].Transaction || !strings.Contains(says, "there are more rows with locks; --max") {
+		t.Errorf("one row with locks at most: %+v, and said %q", first, says)
 	}
 	if _, says := list("--max", "2"); says != "" {
-		t.Errorf("two transactions at most, of two: said %q", says)
+		t.Errorf("two rows with locks at most, of two: said %q", says)
 	}
 	if all := b.ok("debug", "txns"); !strings.Contains(all, rows[0].Transaction) || !strings.Contains(all, "TRANSACTION") {
 		t.Errorf("of all keyspaces:\n%s", all)
