@@ -40,7 +40,7 @@ func (b *Bank) about() string {
 	if b.Lock {
 		how = ", transfers lock as they read"
 	}
-	return fmt.Sprintf("%d accounts%s", b.Accounts, how)
+	return counted(uint64(b.Accounts), "account") + how
 }
 
 func (b *Bank) withDefaults(Config) error {

@@ -24,10 +24,13 @@ func (c *Counters) name() string { return "counters" }
 
 func (c *Counters) about() string {
 	how := ""
-	if c.Lock {
+	switch {
+	case c.Lock && c.Counters == 1:
+		how = ", locked as it is read"
+	case c.Lock:
 		how = ", locked as they are read"
 	}
-	return fmt.Sprintf("%d counters%s", c.Counters, how)
+	return counted(uint64(c.Counters), "counter") + how
 }
 
 func (c *Counters) withDefaults(Config) error {
@@ -76,8 +79,12 @@ func (c *Counters) verify(ctx context.Context) (string, error) {
 		return "", err
 	}
 	added, perhaps := c.added.Load(), c.perhaps.Load()
-	if sum < added || sum > added+perhaps {
-		return "", fmt.Errorf("%w: the counters have %d in all; %d increments were acknowledged, and %d more may have been made", ErrWrongTotal, sum, added, perhaps)
+	have := "the counters have %d in all"
+	if c.Counters == 1 {
+		have = "the counter has %d"
 	}
-	return fmt.Sprintf("the counters have %d in all: every increment is there", sum), nil
+	if sum < added || sum > added+perhaps {
+		return "", fmt.Errorf("%w: "+have+"; %s acknowledged, and perhaps %d more made", ErrWrongTotal, sum, counted(added, "increment"), perhaps)
+	}
+	return fmt.Sprintf(have+": every increment is there", sum), nil
 }

@@ -38,8 +38,8 @@ func (m *Mixed) about() string {
 	if m.Lock {
 		how = " under a lock"
 	}
-	return fmt.Sprintf("%d keys in %d of %d partitions, %d read%s, %d written, contention %g", m.KeysPerTxn, m.PartitionsPerTxn, len(m.partitions),
-		max(m.Reads, 0), how, max(m.Writes, 0), m.Contention)
+	return fmt.Sprintf("%s in %d of %s, %d read%s, %d written, contention %g", counted(uint64(m.KeysPerTxn), "key"), m.PartitionsPerTxn,
+		counted(uint64(len(m.partitions)), "partition"), max(m.Reads, 0), how, max(m.Writes, 0), m.Contention)
 }
 
 func (m *Mixed) withDefaults(cfg Config) error {
@@ -70,7 +70,7 @@ func (m *Mixed) withDefaults(cfg Config) error {
 	case writes > m.KeysPerTxn:
 		return invalid("Writes", writes, atMostKeys, m.KeysPerTxn)
 	case reads+writes < m.KeysPerTxn:
-		return invalid("Writes", writes, "of %d keys %d are read, so it is at least %d, or some would be left alone", m.KeysPerTxn, reads, m.KeysPerTxn-reads)
+		return invalid("Writes", writes, "with %d of %d read it is at least %d, or keys would be left alone", reads, m.KeysPerTxn, m.KeysPerTxn-reads)
 	case !(m.Contention >= 0 && m.Contention < 1):
 		return invalid("Contention", m.Contention, "it is at least 0 and below 1")
 	}

@@ -41,10 +41,11 @@ func (r *Result) rows() []Operation {
 
 func (r *Result) writeTable(w io.Writer) error {
 	if x := r.Transactions; x != nil {
-		fmt.Fprintf(w, "workload %s: %d clients, %s, %.1f s measured after %.1f s warm-up, seed %d\n", r.Workload, r.Clients, x.About, r.Seconds, r.WarmUp, r.Seed)
+		fmt.Fprintf(w, "workload %s: %s, %s, %.1f s measured after %.1f s warm-up, seed %d\n",
+			r.Workload, counted(uint64(r.Clients), "client"), x.About, r.Seconds, r.WarmUp, r.Seed)
 	} else {
-		fmt.Fprintf(w, "workload %s: %d clients, %s records of %d bytes, %s keys, %.1f s measured after %.1f s warm-up, seed %d\n",
-			r.Workload, r.Clients, groupDigits(strconv.FormatUint(r.Records, 10)), r.ValueSize, r.Keys, r.Seconds, r.WarmUp, r.Seed)
+		fmt.Fprintf(w, "workload %s: %s, %s of %s, %s keys, %.1f s measured after %.1f s warm-up, seed %d\n",
+			r.Workload, counted(uint64(r.Clients), "client"), counted(r.Records, "record"), counted(uint64(r.ValueSize), "byte"), r.Keys, r.Seconds, r.WarmUp, r.Seed)
 	}
 	if r.Interrupted {
 		fmt.Fprintln(w, "the run was interrupted: these are the numbers until then")
@@ -131,6 +132,14 @@ func groupDigits(digits string) string {
 		b.WriteRune(d)
 	}
 	return b.String()
+}
+
+// counted is a number of things.
+func counted(n uint64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return groupDigits(strconv.FormatUint(n, 10)) + " " + noun
 }
 
 func trimLines(s string) string {

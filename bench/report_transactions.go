@@ -15,11 +15,11 @@ func (x *Transactions) write(w io.Writer) error {
 	var b strings.Builder
 	count := func(n uint64) string { return groupDigits(strconv.FormatUint(n, 10)) }
 	restarts := total(x.Restarts)
-	fmt.Fprintf(&b, "run again: %s attempts, %.1f %% of all", count(restarts), 100*x.RestartShare)
+	fmt.Fprintf(&b, "run again: %s, %.1f %% of all", counted(restarts, "attempt"), 100*x.RestartShare)
 	if restarts > 0 {
 		fmt.Fprintf(&b, " (%s)", countedBy(x.Restarts))
 	}
-	fmt.Fprintf(&b, "; at most %d attempts for one transaction\n", x.MostAttempts)
+	fmt.Fprintf(&b, "; at most %s for one transaction\n", counted(uint64(x.MostAttempts), "attempt"))
 	if len(x.Commits) > 0 {
 		fmt.Fprintf(&b, "commits by phases: %s\n", countedBy(x.Commits))
 	}

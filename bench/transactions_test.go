@@ -270,6 +270,37 @@ func TestTransactionalWorkloadsAreChecked(t *testing.T) {
 	}
 }
 
+func TestOneIsSingular(t *testing.T) {
+	for _, c := range []struct {
+		w    TransactionWorkload
+		want string
+	}{
+		{&Counters{Counters: 1}, "1 counter"},
+		{&Counters{Counters: 1000, Lock: true}, "1,000 counters, locked as they are read"},
+		{&Counters{Counters: 1, Lock: true}, "1 counter, locked as it is read"},
+		{&Bank{Accounts: 2}, "2 accounts"},
+		{&Mixed{KeysPerTxn: 1, PartitionsPerTxn: 1, Reads: 1, Writes: 1, partitions: make([]mixedPartition, 1)}, "1 key in 1 of 1 partition, 1 read, 1 written, contention 0"},
+		{&Mixed{KeysPerTxn: 4, PartitionsPerTxn: 1, Reads: 4, Writes: -1, partitions: make([]mixedPartition, 8)}, "4 keys in 1 of 8 partitions, 4 read, 0 written, contention 0"},
+	} {
+		if got := c.w.about(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	r := newResult(Config{Clients: 1, Records: 1, ValueSize: 1}, time.Second)
+	var plain, transactions bytes.Buffer
+	err := r.Write(&plain, "table")
+	r.Transactions = &Transactions{Tally: Tally{Restarts: map[string]uint64{"conflict": 1}}, MostAttempts: 1}
+	if err = errors.Join(err, r.Write(&transactions, "table")); err != nil {
+		t.Fatal(err)
+	}
+	if got := plain.String(); !strings.Contains(got, ": 1 client, 1 record of 1 byte, ") {
+		t.Errorf("%s", got)
+	}
+	if got := transactions.String(); !strings.Contains(got, "run again: 1 attempt, ") || !strings.Contains(got, "; at most 1 attempt for one transaction\n") {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestTransactionReport(t *testing.T) {
 	r := newResult(Config{Workload: Workload{Name: "bank"}, Clients: 64, Seed: 1, WarmUp: 2 * time.Second}, 10*time.Second)
 	c := &client{run: &run{cfg: Config{Classify: Classify}}}

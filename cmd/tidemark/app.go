@@ -103,7 +103,7 @@ func arguments(names string, least, most int) cobra.PositionalArgs {
 		if names == "" {
 			return usagef("%s takes no arguments, got %q", cmd.Name(), args)
 		}
-		return usagef("%s takes %s, got %d arguments", cmd.Name(), names, len(args))
+		return usagef("%s takes %s, got %s", cmd.Name(), names, plural(len(args), "argument"))
 	}
 }
 

@@ -141,7 +141,7 @@ func (a *app) showBench(result *bench.Result) error {
 	case result.Interrupted:
 		return silent(exitInterrupted)
 	case result.AllFailed():
-		return fmt.Errorf("all %d operations failed, for example: %s", result.Total.Errors, result.Total.Failures[0].Example)
+		return fmt.Errorf("%s failed and none succeeded, for example: %s", plural(result.Total.Errors, "operation"), result.Total.Failures[0].Example)
 	}
 	return nil
 }
@@ -150,14 +150,21 @@ func (a *app) showBench(result *bench.Result) error {
 func benchLine(p bench.Progress) string {
 	var b strings.Builder
 	if p.Phase == "load" {
-		fmt.Fprintf(&b, "load     %d of %d records (%.0f %%), %.0f/s", p.Records, p.RecordsTotal,
+		fmt.Fprintf(&b, "load     %d of %s (%.0f %%), %.0f/s", p.Records, plural(p.RecordsTotal, "record"),
 			100*float64(p.Records)/float64(max(p.RecordsTotal, 1)), p.Rate)
 	} else {
-		fmt.Fprintf(&b, "%-8s %3.0f of %.0f s  %8.0f ops/s  mean %s", p.Phase, p.Elapsed.Seconds(), p.Total.Seconds(), p.Rate,
+		digits := 0 // after the point, as far as the phase's length has them
+		switch {
+		case p.Total%(100*time.Millisecond) != 0:
+			digits = 3
+		case p.Total%time.Second != 0:
+			digits = 1
+		}
+		fmt.Fprintf(&b, "%-8s %3.*f of %.*f s  %8.0f ops/s  mean %s", p.Phase, digits, p.Elapsed.Seconds(), digits, p.Total.Seconds(), p.Rate,
 			p.Mean.Round(time.Microsecond))
 	}
 	if p.Errors > 0 {
-		fmt.Fprintf(&b, "  %d errors", p.Errors)
+		fmt.Fprintf(&b, "  %s", plural(p.Errors, "error"))
 	}
 	return b.String()
 }

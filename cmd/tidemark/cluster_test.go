@@ -296,7 +296,7 @@ func TestBenchVerbs(t *testing.T) {
 	b.fails(exitNotFound, "no-such-keyspace", append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
 	b.ok("keyspace", "create", "bench-empty", "--partitions", "hash:2")
 	got := b.run("", exitFailed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
-	if !strings.Contains(got.err, "operations failed") || !strings.Contains(got.out, "not found") {
+	if !strings.Contains(got.err, "failed and none succeeded") || !strings.Contains(got.out, "not found") {
 		t.Errorf("a benchmark that fails: %+v", got)
 	}
 }

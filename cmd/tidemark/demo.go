@@ -115,7 +115,7 @@ Ctrl-C stops the cluster.
 `, option)
 }
 
-func plural(n int, noun string) string {
+func plural[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

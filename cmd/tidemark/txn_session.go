@@ -102,7 +102,11 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 		if v.most == 0 {
 			return usagef("%s takes no arguments, got %d", name, len(args))
 		}
-		return usagef("%s takes %s, got %d arguments; put one that holds blanks in quotes", name, v.arguments, len(args))
+		hint := ""
+		if len(args) > v.most {
+			hint = "; put one that holds blanks in quotes"
+		}
+		return usagef("%s takes %s, got %s%s", name, v.arguments, plural(len(args), "argument"), hint)
 	case v.inside && s.tx == nil:
 		return usagef("%s: there is no transaction; begin one first", name)
 	case v.writes && s.past != nil:

@@ -178,7 +178,9 @@ func TestTxnScriptThatFails(t *testing.T) {
 	}{
 		{"get txn-fail nothing", `line 7: get "nothing" in keyspace "txn-fail": the key has no value; the transaction begun on line 5 was rolled back`, exitNotFound},
 		{"put no-such-keyspace a b", `line 7: put in keyspace "no-such-keyspace": there is no keyspace`, exitNotFound},
-		{"put txn-fail a", "line 7: put takes KEYSPACE KEY VALUE, got 2 arguments", exitUsage},
+		{"put txn-fail a", "line 7: put takes KEYSPACE KEY VALUE, got 2 arguments; the transaction begun", exitUsage},
+		{"get txn-fail", "line 7: get takes KEYSPACE KEY, got 1 argument; the transaction begun", exitUsage},
+		{"get txn-fail dark red", "line 7: get takes KEYSPACE KEY, got 3 arguments; put one that holds blanks in quotes; the transaction begun", exitUsage},
 		{"put txn-fail a 'b", "line 7: a quote (') is not closed", exitUsage},
 		{"put txn-fail '' b", "line 7: the key is empty", exitUsage},
 		{"commit now", "line 7: commit takes no arguments", exitUsage},
