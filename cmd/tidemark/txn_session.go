@@ -68,7 +68,7 @@ var txnVerbs = []txnVerb{
 	{"rollback", "", "end the transaction: nothing is written", 0, 0, true, false, (*txnSession).rollback},
 	{"at", "TIMESTAMP", "from here on read the past", 1, 1, false, false, (*txnSession).at},
 	{"now", "", "from here on read the present again", 0, 0, false, false, (*txnSession).now},
-	{"quit", "", "leave", 0, 0, false, false, func(*txnSession, context.Context, []string) error { return errQuit }},
+	{"quit", "", "leave; so does exit", 0, 0, false, false, func(*txnSession, context.Context, []string) error { return errQuit }},
 }
 
 // txnHelp lists the commands.
@@ -88,6 +88,9 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 		return err
 	}
 	name, args := words[0], words[1:]
+	if name == "exit" {
+		name = "quit"
+	}
 	if name == "help" {
 		fmt.Fprint(s.out, txnHelp())
 		return nil
@@ -169,10 +172,13 @@ func (s *txnSession) commit(ctx context.Context, _ []string) error {
 		}
 		return err
 	}
-	if !wrote {
-		return nil
+	if wrote {
+		return s.printVersion(version)
 	}
-	return s.printVersion(version)
+	if s.inTerminal {
+		s.say("There was nothing to write.")
+	}
+	return nil
 }
 
 func (s *txnSession) rollback(context.Context, []string) error {

@@ -299,12 +299,29 @@ func TestTxnPrompt(t *testing.T) {
 	if said, _ := s.types("at " + strings.TrimSpace(strings.TrimPrefix(printed, "version\n"))); said != "tidemark (past)> " {
 		t.Errorf("said %q", said)
 	}
-	s.types("now", "begin", "put txn-prompt c 3")
+	for _, reads := range []string{"get txn-prompt a", "get-for-update txn-prompt a", "count txn-prompt"} {
+		said, printed := s.types("now", "begin", reads, "commit")
+		if strings.Contains(printed, "\nversion\n") || !strings.HasSuffix(said, "There was nothing to write.\ntidemark> ") {
+			t.Errorf("%s: printed %q and said %q", reads, printed, said)
+		}
+	}
+	s.types("begin", "put txn-prompt c 3")
 	s.leaves(exitOK)
 	if !strings.HasSuffix(s.err.String(), "The transaction was rolled back.\n") {
 		t.Errorf("said %q", s.err)
 	}
 	b.want("a\t1\n", "scan", "txn-prompt", "-o", "tsv")
+	for _, word := range []string{"quit", "exit"} {
+		s := b.typist("--timeout", "60s")
+		fmt.Fprintln(s.in, word)
+		s.leaves(exitOK)
+		if strings.Contains(s.err.String(), "there is no command") {
+			t.Errorf("%s: said %q", word, s.err)
+		}
+	}
+	if got := b.run(script("begin", "get txn-prompt a", "commit"), exitOK, "txn", "-o", "tsv"); got.err != "" || strings.Count(got.out, "\n") != 2 {
+		t.Errorf("a script that only reads: %+v", got)
+	}
 }
 
 func TestTxnConflict(t *testing.T) {
