@@ -107,6 +107,7 @@ Try, in another terminal:
     tidemark keyspace create fruit --partitions hash:8%[1]s
     tidemark put fruit apple green%[1]s
     tidemark get fruit apple%[1]s
+    printf '%%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn%[1]s
     tidemark scan fruit%[1]s
     tidemark partitions fruit%[1]s
     tidemark bench put --clients 64%[1]s
