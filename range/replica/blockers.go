@@ -231,18 +231,7 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 	if b.write.inFlight || b.of.Waiting() == 0 {
 		return again
 	}
-	var oldest *parked
-	var wanted string
-	awaited := false
-	b.of.EachWaiter(func(key string, p *parked) {
-		if p.until != locks.UntilGone {
-			return // its own transaction's: it waits for an entry
-		}
-		awaited = awaited || p.presses()
-		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
-			oldest, wanted = p, key
-		}
-	})
+	oldest, wanted, awaited := b.oldestWriter(func(*parked) bool { return true })
 	if oldest == nil {
 		return again
 	}
@@ -260,6 +249,13 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 		}
 		return again
 	}
+	if r.pointless(&oldest.write) {
+		// Nobody is aborted for it. But if there is nobody else, it is to be found out all the same whether who holds the lock is there.
+		of = txn.Info{}
+		if living, key, _ := b.oldestWriter(func(p *parked) bool { return !r.pointless(&p.write) }); living != nil {
+			of, wanted = living.transaction(), key
+		}
+	}
 	q := &kvpb.PushRequest{Kind: kvpb.PushRequest_ABORT, Awaited: awaited}
 	if of.ID.IsZero() {
 		q.Kind = kvpb.PushRequest_STATUS
@@ -268,7 +264,24 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 	}
 	b.write.due = now.Add(pushInterval + time.Duration(r.node.Random()%uint64(pushInterval/4)))
 	b.sendLocked(r, &b.write, q, of.Begun, of.ID, todo)
+	// Whoever is older than all that wait now has it asked again at once.
+	b.write.begun, b.write.pusher = oldest.transaction().Begun, oldest.transaction().ID
 	return again
+}
+
+// oldestWriter is whose request is the oldest of those that wait to write and of whom counts says so, and the key that it waits for. awaited
+// says whether anybody's presses.
+func (b *blocker) oldestWriter(counts func(*parked) bool) (oldest *parked, wanted string, awaited bool) {
+	b.of.EachWaiter(func(key string, p *parked) {
+		if p.until != locks.UntilGone || !counts(p) {
+			return // its own transaction's: it waits for an entry
+		}
+		awaited = awaited || p.presses()
+		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
+			oldest, wanted = p, key
+		}
+	})
+	return oldest, wanted, awaited
 }
 
 // sendLocked has a question sent.

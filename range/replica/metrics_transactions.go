@@ -60,7 +60,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.lockWaits = histogram("lock_wait_seconds", "For how long requests waited for a lock.")
 	waits := vector("lock_waits_total", "what", "Requests that waited for a lock.")
 	m.writesParked, m.readsParked = waits.WithLabelValues("write"), waits.WithLabelValues("read")
-	m.writesUnwanted = counter("lock_waits_unwanted_total", "Writes that had waited for a lock, and were given up because their client was not connected any more.")
+	m.writesUnwanted = counter("lock_waits_unwanted_total", "Requests for locks that had waited for another one, and were given up because their client was not connected any more.")
 	moved := vector("read_restarts_total", "why", "Reads that the server itself moved to a later timestamp.")
 	m.readsMovedUncertain, m.readsMovedCommit = moved.WithLabelValues("uncertain"), moved.WithLabelValues("commit")
 	m.readsMovedCollected = moved.WithLabelValues("collected")

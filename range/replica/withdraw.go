@@ -8,18 +8,23 @@ import (
 // An attempt of a transaction that was aborted may still wait for locks. Nobody wants these any more: if it got one, others would wait for it until
 // they have found out, and while it waits it has younger ones aborted, for nothing. So its requests are answered as soon as the partition
 // hears of the abort: when it is the coordinator and decides so, or when the attempt's locks are ended here. So are those of one that goes on without
-// what it has asked for, and commits in one phase; and those of a client that is not connected any more.
+// what it has asked for, and commits in one phase; and those that would lay locks for a client that is not connected any more.
 
-// unwanted says that a write has waited for a lock, and that its client is not there any more. It would get a lock that nobody ends, or write what
-// nobody waits for: a client that died with many that wait for one key would hold up others with one after the other, each for as long as it takes
-// until nothing has been heard of it for too long. A client that comes back sends again what it still wants.
+// unwanted says that a request which is to lay locks has waited for one, and that its client is not there any more. It would get a lock that nobody
+// ends: a client that died with many that wait for one key would hold up others with one after the other, each for as long as it takes until
+// nothing has been heard of it for too long. A client that comes back sends again what it still wants, and then waits at the end of the line.
 func (e *evaluation) unwanted(w *write) bool {
-	gone := e.r.node.Gone
-	if gone == nil || w.x == nil || w.x.conflict == nil || !gone(w.pending.Client) {
+	if w.x == nil || w.x.conflict == nil || !e.r.pointless(w) {
 		return false
 	}
 	e.r.node.Metrics.writesUnwanted.Inc()
 	return true
+}
+
+// pointless says that a request is to lay locks for a client that is not there any more. The replica's lock may be held.
+func (r *Replica) pointless(w *write) bool {
+	prepare := w.pending.Request.GetPrepare()
+	return prepare != nil && prepare.OnePhase == nil && r.node.Gone != nil && r.node.Gone(w.pending.Client)
 }
 
 // unwantedError is for those that nobody waits for.
