@@ -15,7 +15,7 @@ import (
 // ledger is a Transactor whose transactions are validated when they commit. Reads and commits take their time.
 type ledger struct {
 	*memory
-	// lose makes it forget every so manieth write, which a database must not.
+	// lose is which write it forgets, which a database must not; 0: none. Several could make up for each other.
 	lose int
 	// doubtful makes every so manieth commit end without an answer.
 	doubtful int
@@ -87,7 +87,7 @@ func (l *ledger) commit(x *ledgerTx) (bool, error) {
 	for key, value := range x.writes {
 		l.state.versions[key]++
 		l.state.writes++
-		if l.lose == 0 || l.state.writes%l.lose != 0 {
+		if l.state.writes != l.lose {
 			l.state.values[key] = value
 		}
 	}
