@@ -70,5 +70,11 @@ func (n *Node) clockConfirmed() bool {
 	case n.doubt.jump == 0:
 		return true
 	}
-	return n.doubt.jump == 0 && n.now() >= n.doubt.until && !n.skew.unhealthy.Load()
+	if n.doubt.jump != 0 || n.now() < n.doubt.until || n.skew.unhealthy.Load() {
+		return false
+	}
+	// Too few are measured to confirm it. But those that are must not say otherwise: the verdict on that is spoken after two looks, a second apart, and
+	// with short ticks the time is up before.
+	off, measured := n.skew.disagreeing(n.now())
+	return off <= measured/2
 }

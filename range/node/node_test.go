@@ -337,6 +337,34 @@ func TestWhatIsReportedOfTheClock(t *testing.T) {
 	})
 }
 
+// What the peers' clocks have shown in time counts, also when the verdict on that is not spoken yet: with short ticks a start is over before it is.
+func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
+	for _, tick := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(tick.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, func(c *Config) { c.Tick = tick })
+				for _, p := range c.createHash(2, 3) {
+					c.mustPut(p, "k", "v")
+				}
+				bad, other := c.nodes[1], c.nodes[2]
+				bad.crash()
+				other.crash()
+				bad.physical.shift(2 * time.Second)
+				other.start()
+				bad.start()
+				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+					synctest.Wait()
+					if bad.health.fit() {
+						t.Fatalf("it serves %v after its start, with a wrong clock", time.Since(began))
+					}
+				}
+				bad.physical.shift(0)
+				c.awaitServing(bad)
+			})
+		})
+	}
+}
+
 func TestAWrongClockStopsServing(t *testing.T) {
 	for name, offset := range map[string]time.Duration{"fast": 10 * time.Second, "slow": -10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
