@@ -274,7 +274,7 @@ func (b *blocker) askLocked(r *Replica, now time.Time, todo *lockWork) (again ti
 func (b *blocker) oldestWriter(counts func(*parked) bool) (oldest *parked, wanted string, awaited bool) {
 	b.of.EachWaiter(func(key string, p *parked) {
 		if p.until != locks.UntilGone || !counts(p) {
-			return // its own transaction's: it waits for an entry
+			return // what is its own transaction's waits for an entry
 		}
 		awaited = awaited || p.presses()
 		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
