@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
@@ -23,6 +24,7 @@ type config struct {
 	bound          time.Duration
 	only           *regexp.Regexp
 	dir, endpoint  string
+	together       bool
 	contention     contentionConfig
 	large          largeConfig
 }
@@ -38,13 +40,14 @@ func main() {
 	only := flag.String("only", "", "cost: measure only the operations whose names match this `pattern`")
 	flag.StringVar(&c.dir, "dir", "", "where the servers' data goes (default: the system's temporary directory)")
 	flag.StringVar(&c.endpoint, "endpoint", "", "cost: measure the cluster at this `address` instead of one of its own")
+	flag.BoolVar(&c.together, "together", false, "cost, wait: all nodes in this process (for profiles)")
 	flag.IntVar(&c.contention.turns, "turns", 4, "contention: how many turns of puts and increments")
 	flag.DurationVar(&c.contention.turn, "turn", 6*time.Second, "contention: how long a turn of each, and of the bank, is")
 	flag.IntVar(&c.large.transactions, "transactions", 3, "large: how many transactions")
 	flag.DurationVar(&c.large.idle, "idle", 10*time.Second, "large: how long to read while nothing else happens")
 	flag.Parse()
 	var err error
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if c.only, err = regexp.Compile(*only); err == nil {
 		if role := os.Getenv(roleVariable); role != "" {
 			err = play(ctx, role)
@@ -90,12 +93,12 @@ func run(ctx context.Context, out io.Writer, c *config, what []string) error {
 func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration, kinds func(*kv.Client, *places) []*operation) error {
 	addresses := []string{c.endpoint}
 	if c.endpoint == "" || bound != 0 {
-		cluster, err := start(ctx, c.dir, bound)
+		cluster, end, err := startNodes(ctx, c, bound)
 		if err != nil {
 			return err
 		}
-		defer cluster.close()
-		addresses = cluster.Endpoints()
+		defer end()
+		addresses = cluster
 	}
 	var options []kv.Option
 	if bound != 0 {
@@ -123,6 +126,22 @@ func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 	}
 	report(out, operations)
 	return nil
+}
+
+// startNodes starts a cluster, in processes of its own or in this one, and says where it is.
+func startNodes(ctx context.Context, c *config, bound time.Duration) (addresses []string, end func(), err error) {
+	if c.together {
+		cluster, err := start(ctx, c.dir, bound)
+		if err != nil {
+			return nil, nil, err
+		}
+		return cluster.Endpoints(), cluster.close, nil
+	}
+	cluster, err := startSeparate(ctx, c.dir, bound)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cluster.addresses, cluster.close, nil
 }
 
 // cluster is three nodes in this process.

@@ -19,9 +19,11 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
-// Servers and writer of -what large are this program again, with a role: so each has memory of its own.
+// Servers are this program again, with a role, and so is the writer of -what large: each has processors, as the language shares them out, and memory
+// of its own.
 const (
 	roleVariable = "TXNCOST_ROLE"
+	roleServer   = "server"
 	roleServers  = "servers"
 	roleWriter   = "writer"
 	roleBurner   = "burner"
@@ -134,6 +136,8 @@ func play(ctx context.Context, role string) error {
 	parts := strings.Split(role, ",")
 	var err error
 	switch parts[0] {
+	case roleServer:
+		return serveOne(ctx, parts[1], parts[2], parts[3], parts[4:])
 	case roleServers:
 		embedded.TuneCollector(os.Getenv("GOGC"))
 		var c *cluster
@@ -141,10 +145,10 @@ func play(ctx context.Context, role string) error {
 			return err
 		}
 		fmt.Println(c.Endpoints()[0])
-		obey()
+		obey(ctx)
 		c.close()
 	case roleBurner:
-		obey()
+		obey(ctx)
 		return nil
 	case roleWriter:
 		var n int
@@ -158,12 +162,28 @@ func play(ctx context.Context, role string) error {
 }
 
 // obey does what it is told, until nobody wants it any more.
-func obey() {
+func obey(ctx context.Context) {
 	var q queueing
 	stop := func() {}
-	lines := bufio.NewScanner(os.Stdin)
-	for lines.Scan() {
-		word, rest, _ := strings.Cut(lines.Text(), " ")
+	defer func() { stop() }()
+	lines := make(chan string)
+	go func() { // ends with the process
+		defer close(lines)
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	for {
+		var line string
+		wanted := false
+		select {
+		case line, wanted = <-lines:
+		case <-ctx.Done():
+		}
+		if !wanted {
+			return
+		}
+		word, rest, _ := strings.Cut(line, " ")
 		switch word {
 		case sayLook:
 			fmt.Println(q.look().Microseconds())
@@ -173,7 +193,6 @@ func obey() {
 			stop = burn(processors)
 		}
 	}
-	stop()
 }
 
 // memory is the most that this process has used.

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/process"
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+)
+
+// separate is three nodes in processes of their own, as those of a real cluster are: none waits for a processor that the language's scheduler
+// gave to another or to the client, while the machine has one to spare.
+type separate struct {
+	dir       string
+	addresses []string
+	servers   []*actor
+	stop      context.CancelCauseFunc
+}
+
+const separateServers = 3
+
+// startSeparate starts some that are ready. 0 is the usual clock bound.
+func startSeparate(ctx context.Context, parent string, bound time.Duration) (*separate, error) {
+	addresses, err := process.FreeAddresses(separateServers)
+	if err != nil {
+		return nil, err
+	}
+	return startSeparateAt(ctx, parent, bound, addresses)
+}
+
+// startSeparateAt starts one at each address. The first is the core, too.
+func startSeparateAt(ctx context.Context, parent string, bound time.Duration, addresses []string) (_ *separate, err error) {
+	s := &separate{addresses: addresses}
+	ctx, s.stop = context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.dir, err = os.MkdirTemp(parent, "txncost"); err != nil {
+		return nil, err
+	}
+	for i, address := range addresses {
+		a, err := begin(ctx, roleServer, filepath.Join(s.dir, fmt.Sprint("server-", i+1)), address, fmt.Sprint(bound.Nanoseconds()), addresses[0])
+		if err != nil {
+			return nil, err
+		}
+		s.servers = append(s.servers, a)
+	}
+	// All at once: when one ends early, the others may wait for it for ever.
+	var waiting sync.WaitGroup
+	for i, a := range s.servers {
+		waiting.Go(func() {
+			if _, err := a.line(); err != nil {
+				s.stop(fmt.Errorf("server %d ended before it was ready: %w", i+1, err))
+			}
+		})
+	}
+	waiting.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Endpoints returns the addresses of all servers.
+func (s *separate) Endpoints() []string { return s.addresses }
+
+func (s *separate) close() {
+	s.stop(nil) // kills them: their data goes now
+	for _, a := range s.servers {
+		_ = a.wait()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
+// serveOne is one of the servers, until nobody wants it any more: whoever started it has closed its standard input, or ended, which does the same.
+// It has a directory to itself.
+func serveOne(ctx context.Context, dir, listen, bound string, core []string) error {
+	nanoseconds, err := strconv.ParseInt(bound, 10, 64)
+	if err != nil {
+		return err
+	}
+	ctx, unwanted := context.WithCancel(ctx)
+	defer unwanted()
+	go func() { // ends with the process
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		unwanted()
+	}()
+	embedded.TuneCollector(os.Getenv("GOGC"))
+	defer func() { // in case that whoever started it cannot do so any more
+		_ = os.RemoveAll(dir)
+		_ = os.Remove(filepath.Dir(dir)) // that of all servers, by the last of them
+	}()
+	server, err := embedded.StartServer(ctx, embedded.ServerConfig{Dir: dir, Listen: listen, Core: core, MaxOffset: time.Duration(nanoseconds)})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Close(context.Background()) }() // its data goes now
+	if err := server.WaitReady(ctx); err != nil {
+		return err
+	}
+	fmt.Println(listen)
+	select {
+	case <-server.Done():
+		return server.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
