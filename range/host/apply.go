@@ -21,9 +21,13 @@ type task struct {
 
 // taskQueue is a group's apply queue. Raft bounds how much of it can be entries.
 type taskQueue struct {
-	mu      sync.Mutex
-	tasks   []task
+	mu    sync.Mutex
+	tasks []task
+	// running: a worker has the group, or it is in the pool's queue. Otherwise the tasks, if there are any, are for later.
 	running bool
+	// later is how many bytes wait for later. listed: the pool's timer will look at the group.
+	later  int
+	listed bool
 	// broken: a task failed, and none must run after it. Of the worker that runs the tasks.
 	broken bool
 }
@@ -49,6 +53,9 @@ type applyPool struct {
 	wake    *sync.Cond
 	queue   []*Group
 	stopped bool
+	// later are groups with tasks that nobody waits for, until the timer goes off.
+	later []*Group
+	timer *time.Timer
 
 	running sync.WaitGroup
 }
@@ -76,13 +83,19 @@ func (p *applyPool) enqueue(g *Group) {
 func (p *applyPool) stop() {
 	p.mu.Lock()
 	p.stopped = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	p.mu.Unlock()
 	p.wake.Broadcast()
 	p.running.Wait()
 	for _, g := range p.queue {
 		g.dropTasks()
 	}
-	p.queue = nil
+	for _, g := range p.later {
+		g.dropTasks()
+	}
+	p.queue, p.later = nil, nil
 }
 
 func (p *applyPool) run() {
@@ -110,11 +123,13 @@ func (p *applyPool) run() {
 func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 	g.tasks.mu.Lock()
 	tasks := g.tasks.tasks
-	g.tasks.tasks = nil
+	g.tasks.tasks, g.tasks.later = nil, 0
 	g.tasks.mu.Unlock()
-	for i := range tasks {
-		scratch = g.runTask(&tasks[i], scratch)
-		g.work.Done()
+	for len(tasks) > 0 {
+		n := together(tasks)
+		scratch = g.runTasksTogether(tasks[:n], scratch)
+		g.work.Add(-n)
+		tasks = tasks[n:]
 	}
 	g.tasks.mu.Lock()
 	more := len(g.tasks.tasks) > 0
@@ -140,12 +155,24 @@ func (g *Group) dropTasks() {
 	}
 }
 
-func (g *Group) runTask(t *task, scratch []group.Entry) []group.Entry {
+// together is how many of the first tasks are run as one: those that apply entries, until it is enough for one batch.
+func together(tasks []task) int {
+	n, bytes := 0, 0
+	for n < len(tasks) && tasks[n].apply != nil && bytes < maxTogether {
+		bytes += entryBytes(tasks[n].apply)
+		n++
+	}
+	return max(1, n)
+}
+
+// runTasksTogether runs a task, or several that apply entries.
+func (g *Group) runTasksTogether(tasks []task, scratch []group.Entry) []group.Entry {
 	defer func() {
 		if p := recover(); p != nil {
 			g.failTask(panicked("applying", p))
 		}
 	}()
+	t := &tasks[0]
 	if g.tasks.broken || g.Failed() != nil {
 		if t.install != nil {
 			t.install.staged.Discard()
@@ -154,7 +181,7 @@ func (g *Group) runTask(t *task, scratch []group.Entry) []group.Entry {
 	}
 	switch {
 	case t.apply != nil:
-		return g.applyEntries(t.apply, scratch)
+		return g.applyEntries(tasks, scratch)
 	case t.install != nil:
 		g.runInstall(t.install)
 	case t.run != nil:
@@ -170,15 +197,17 @@ func (g *Group) failTask(err error) {
 	g.failFrom(err)
 }
 
-// applyEntries applies what one MsgStorageApply carries and answers it.
-func (g *Group) applyEntries(m *raftpb.Message, scratch []group.Entry) []group.Entry {
+// applyEntries applies what the MsgStorageApply of the tasks carry, and answers them.
+func (g *Group) applyEntries(tasks []task, scratch []group.Entry) []group.Entry {
 	scratch = scratch[:0]
-	for _, e := range m.Entries {
-		entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm()}
-		if e.GetType() == raftpb.EntryNormal {
-			entry.Data = e.GetData()
+	for _, t := range tasks {
+		for _, e := range t.apply.Entries {
+			entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm()}
+			if e.GetType() == raftpb.EntryNormal {
+				entry.Data = e.GetData()
+			}
+			scratch = append(scratch, entry)
 		}
-		scratch = append(scratch, entry)
 	}
 	start := time.Now()
 	if err := g.machine.Apply(scratch); err != nil {
@@ -191,7 +220,11 @@ func (g *Group) applyEntries(m *raftpb.Message, scratch []group.Entry) []group.E
 	last := scratch[len(scratch)-1]
 	g.setApplied(last.Index, last.Term)
 	clear(scratch)
-	g.put(func(in *inbox) { in.local = append(in.local, m.Responses...) })
+	g.put(func(in *inbox) {
+		for _, t := range tasks {
+			in.local = append(in.local, t.apply.Responses...)
+		}
+	})
 	g.storage.Release(last.Index, false)
 	return scratch
 }

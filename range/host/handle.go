@@ -162,19 +162,34 @@ func (g *Group) put(change func(*inbox)) bool {
 // then; otherwise it is dropped, and LeadershipChanged tells of it. The data belongs to the group from here on. The caller may
 // find itself stepping the group and others, with their callbacks, and must hold no lock that those want.
 func (g *Group) Propose(term uint64, data []byte) error {
+	schedule, err := g.queueProposal(term, data)
+	if schedule {
+		g.host.step(g.shard)
+	}
+	return err
+}
+
+// ProposeLater is Propose, but leaves it to the caller to call Host.Step, soon and whatever happens, when he has proposed to others as well.
+func (g *Group) ProposeLater(term uint64, data []byte) error {
+	_, err := g.queueProposal(term, data)
+	return err
+}
+
+// queueProposal queues a proposal, and the group if it is not queued already.
+func (g *Group) queueProposal(term uint64, data []byte) (queued bool, err error) {
 	g.inbox.mu.Lock()
 	if g.inbox.stopped {
 		g.inbox.mu.Unlock()
-		return ErrStopped
+		return false, ErrStopped
 	}
 	g.inbox.proposals = append(g.inbox.proposals, proposal{term, data})
-	schedule := !g.inbox.queued
+	queued = !g.inbox.queued
 	g.inbox.queued = true
 	g.inbox.mu.Unlock()
-	if schedule {
-		g.shard.stepHere(g)
+	if queued {
+		g.shard.leave(g)
 	}
-	return nil
+	return queued, nil
 }
 
 // ReadIndex calls done(nil) once the local state has applied everything that was committed anywhere when ReadIndex was

@@ -171,7 +171,8 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	if len(messages) == 0 {
 		return
 	}
-	wake := make(map[*shard][]*Group, 2)
+	var room [8]*shard
+	shards := room[:0]
 	h.mu.RLock()
 	for _, m := range messages {
 		if m == nil {
@@ -186,13 +187,14 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 			continue // a snapshot has a stream of its own
 		}
 		if g.receive(m) {
-			wake[g.shard] = append(wake[g.shard], g)
+			g.shard.leave(g)
+			if !slices.Contains(shards, g.shard) {
+				shards = append(shards, g.shard)
+			}
 		}
 	}
 	h.mu.RUnlock()
-	for s, groups := range wake {
-		s.stepHere(groups...)
-	}
+	h.step(shards...)
 }
 
 // addressed says whether a message is for this very replica, and from the host where its sender is. A replica that was

@@ -9,8 +9,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/rpc"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // shard is some of the groups, and the worker that steps them. One pass is made at a time, by the worker or by somebody who has
@@ -31,15 +29,15 @@ type shard struct {
 	lastTick int64
 	// sleepAfter is how many idle ticks a leader stays awake at present; 0: for ever.
 	sleepAfter int
-	sends      sends
-	appends    []*raftlog.Append
-	output     group.Output
+	// own is what passes over this shard alone collect, out where the present one does.
+	own, out *outgoing
+	output   group.Output
 }
 
 func newShard(h *Host) *shard {
-	s := &shard{host: h, awake: make(map[*Group]struct{})}
+	s := &shard{host: h, awake: make(map[*Group]struct{}), own: newOutgoing()}
+	s.out = s.own
 	s.wake = sync.NewCond(&s.mu)
-	s.sends.init()
 	return s
 }
 
@@ -56,31 +54,6 @@ func (s *shard) enqueueAll(groups []*Group) {
 	s.ready = append(s.ready, groups...)
 	s.mu.Unlock()
 	s.wake.Signal()
-}
-
-// stepHere makes a pass over groups and what else is ready on the caller's goroutine if nobody is in one: on a machine with
-// time to spare, waking the worker takes longer than the pass. What became ready meanwhile is left to the worker, so a caller
-// is held up for one pass at most. The caller holds no lock, and bears the callbacks of the groups.
-func (s *shard) stepHere(groups ...*Group) {
-	s.mu.Lock()
-	s.ready = append(s.ready, groups...)
-	if s.busy || s.done || s.tick || !s.host.started.Load() {
-		s.mu.Unlock()
-		s.wake.Signal()
-		return
-	}
-	s.busy = true
-	batch := s.ready
-	s.ready = nil
-	s.mu.Unlock()
-	s.pass(batch, false)
-	s.mu.Lock()
-	s.busy = false
-	more := len(s.ready) > 0 || s.tick || s.done
-	s.mu.Unlock()
-	if more {
-		s.wake.Broadcast()
-	}
 }
 
 func (s *shard) signalTick() {
@@ -132,7 +105,7 @@ func (s *shard) run() {
 	}
 }
 
-// pass steps all groups that have something to do, and then hands out what they want.
+// pass is the worker's: it steps all groups that have something to do, and then hands out what they want.
 func (s *shard) pass(batch []*Group, tick bool) {
 	if tick {
 		s.tickAwake()
@@ -140,7 +113,7 @@ func (s *shard) pass(batch []*Group, tick bool) {
 	for _, g := range batch {
 		s.process(g, false)
 	}
-	s.flush()
+	s.own.flush(s.host)
 }
 
 // tickAwake ticks all awake groups, unless the last time is less than an interval ago (the ticker was late then).
@@ -189,16 +162,6 @@ func (s *shard) setAwake(g *Group, awake bool) {
 	delete(s.awake, g)
 	s.host.awake.Add(-1)
 	g.storage.Release(g.applied.Load(), true)
-}
-
-// flush sends one message per peer host and class, and submits all appends at once.
-func (s *shard) flush() {
-	s.sends.flush(s.host.transport)
-	if len(s.appends) > 0 {
-		s.host.log.Submit(s.appends)
-		clear(s.appends)
-		s.appends = s.appends[:0]
-	}
 }
 
 // process takes in what a group's inbox holds, and collects what the group wants.
@@ -311,7 +274,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 		g.machine.LeadershipChanged(l)
 	}
 	for _, m := range out.Messages {
-		s.sends.add(g, m)
+		s.out.sends.add(g, m)
 	}
 	for _, m := range out.Snapshots {
 		s.host.sendSnapshot(g, m)
@@ -321,7 +284,11 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	}
 	if m := out.Apply; m != nil {
 		g.work.Add(1)
-		g.enqueueTask(task{apply: m})
+		if g.leadership.Load().IsLeader {
+			g.enqueueTask(task{apply: m}) // somebody waits
+		} else {
+			g.enqueueLater(task{apply: m})
+		}
 	}
 	for _, r := range out.Reads {
 		g.readIndexKnown(r)
@@ -344,49 +311,6 @@ func (s *shard) append(g *Group, m *raftpb.Message) bool {
 		newest.held = append(newest.held, a)
 		return true
 	}
-	s.appends = append(s.appends, a)
+	s.out.appends = append(s.out.appends, a)
 	return true
-}
-
-// sends collects messages by host and class.
-type sends struct {
-	consensus map[uint64][]*peerpb.RaftMessage
-	control   map[uint64][]*peerpb.RaftMessage
-}
-
-func (c *sends) init() {
-	c.consensus = make(map[uint64][]*peerpb.RaftMessage)
-	c.control = make(map[uint64][]*peerpb.RaftMessage)
-}
-
-func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
-	host := g.hosts[replicaID(m.GetTo())]
-	if host == 0 {
-		return
-	}
-	if isControl(m) {
-		c.control[host] = append(c.control[host], m)
-		return
-	}
-	c.consensus[host] = append(c.consensus[host], m)
-}
-
-func (c *sends) flush(t Transport) {
-	for host, messages := range c.consensus {
-		t.Send(host, rpc.ClassConsensus, messages)
-	}
-	for host, messages := range c.control {
-		t.Send(host, rpc.ClassControl, messages)
-	}
-	clear(c.consensus)
-	clear(c.control)
-}
-
-// isControl says whether a message must not wait behind entries.
-func isControl(m *peerpb.RaftMessage) bool {
-	switch raftpb.MessageType(m.GetType()) {
-	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
-		return true
-	}
-	return m.GetWake()
 }

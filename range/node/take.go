@@ -61,18 +61,20 @@ func (n *Node) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Respo
 			g.requests = s.pending[from:]
 		}
 	}
-	left := false
+	left, writes := false, false
 	for i := range s.groups {
 		g := &s.groups[i]
 		if g.open = g.h == nil; !g.open {
 			g.queued, g.open = g.h.replica.Take(g.requests)
 		}
-		left = left || g.open
+		left, writes = left || g.open, writes || (g.open && g.queued)
 	}
 	if !left {
 		s.release()
 		return nil
 	}
+	s.node, s.writes = n, writes
+	s.evaluated.Store(0)
 	s.begun.Store(0)
 	return s
 }
@@ -85,8 +87,12 @@ func (n *Node) Handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 	}
 }
 
-// Run implements rpc.Work: a piece of work is the requests to one replica, or one to the node.
+// Run implements rpc.Work: a piece of work is the writes to one replica; or what else one was asked, or the node. All writes come first: they
+// travel while the reads are answered, and what is proposed to several groups travels together.
 func (s *sorting) Run() {
+	if s.writes {
+		s.evaluate()
+	}
 	for {
 		i := int(s.begun.Add(1)) - 1
 		if i >= len(s.groups) {
@@ -97,10 +103,35 @@ func (s *sorting) Run() {
 		case g.h == nil:
 			g.node.multiGet(g.requests[0])
 		default:
-			g.h.replica.Serve(g.requests, g.queued)
+			g.h.replica.Serve(g.requests)
 		}
 	}
 }
+
+// evaluate evaluates writes, and has the groups stepped together. If somebody is held up over one of them, whoever relieves him has those groups
+// stepped for which he has proposed.
+func (s *sorting) evaluate() {
+	defer s.node.host.Step()
+	began := time.Now()
+	for {
+		i := int(s.evaluated.Add(1)) - 1
+		if i >= len(s.groups) {
+			return
+		}
+		g := &s.groups[i]
+		if !g.open || !g.queued {
+			continue
+		}
+		g.h.replica.Evaluate()
+		if now := time.Now(); now.Sub(began) > mostTogether {
+			s.node.host.Step()
+			began = now
+		}
+	}
+}
+
+// mostTogether is how long what was proposed for one replica waits while the writes of others are evaluated.
+const mostTogether = 200 * time.Microsecond
 
 // Done implements rpc.Work.
 func (s *sorting) Done() { s.release() }
@@ -111,8 +142,10 @@ type sorting struct {
 	next    []int32
 	slots   []int32 // 1 + index into groups
 	pending []replica.Pending
-	// begun is how many groups somebody serves, or has.
-	begun atomic.Int32
+	// writes: there are some. Of evaluated and begun groups somebody evaluates the writes, or serves the rest, or has done so.
+	node             *Node
+	writes           bool
+	evaluated, begun atomic.Int32
 }
 
 // sorted is one replica's requests: the list of their indexes, and then they themselves, in pending. Or one request that the node answers.

@@ -26,6 +26,8 @@ type instantGroup struct {
 	kept    []group.Entry
 }
 
+func (g *instantGroup) ProposeLater(term uint64, data []byte) error { return g.Propose(term, data) }
+
 func (g *instantGroup) Propose(term uint64, data []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -40,6 +40,8 @@ type evaluation struct {
 	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
 	leased   bool
 	diskFull bool
+	// later: whoever had this evaluated has the groups stepped himself.
+	later bool
 	// over: the reign ended, nothing of this has an effect.
 	over bool
 	// clock is the clock's reading for the write at hand.
@@ -87,8 +89,9 @@ const (
 	stepPropose
 )
 
-// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating.
-func (r *Replica) evaluateQueue() {
+// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating, and if it is for later,
+// has the group stepped afterwards.
+func (r *Replica) evaluateQueue(later bool) {
 	r.mu.Lock()
 	e := r.mu.open
 	r.mu.open = nil
@@ -97,6 +100,7 @@ func (r *Replica) evaluateQueue() {
 		e = evaluations.Get().(*evaluation)
 		e.r = r
 	}
+	e.later = later
 	for {
 		switch e.take() {
 		case stepStop:
@@ -552,7 +556,11 @@ func (e *evaluation) propose() {
 	m.entryWrites.Observe(float64(len(p.answers)))
 	data := entry.encode()
 	m.entryBytes.Observe(float64(len(data)))
-	if err := r.group.Propose(e.term, data); err != nil {
+	propose := r.group.Propose
+	if e.later {
+		propose = r.group.ProposeLater
+	}
+	if err := propose(e.term, data); err != nil {
 		r.node.Logger.Debug("not proposed", "partition", r.id, "error", err)
 		r.mu.Lock()
 		if r.mu.reign == e.reign {

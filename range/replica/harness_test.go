@@ -178,6 +178,9 @@ func (c *testCluster) settle() {
 	}
 }
 
+// ProposeLater implements Group.
+func (m *member) ProposeLater(term uint64, data []byte) error { return m.Propose(term, data) }
+
 // Propose implements Group.
 func (m *member) Propose(term uint64, data []byte) error {
 	m.mu.Lock()

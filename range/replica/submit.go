@@ -8,15 +8,21 @@ import (
 )
 
 // Submit takes requests to this partition. Each is answered once, in any order, possibly before Submit returns. It does not wait
-// for replication, but it may evaluate what is queued, and it answers reads of single keys at once. It is Take and Serve.
+// for replication, but it may evaluate what is queued, and it answers reads of single keys at once. It is Take, the evaluation, and Serve.
 func (r *Replica) Submit(requests []Pending) {
-	if queued, ok := r.Take(requests); ok {
-		r.Serve(requests, queued)
+	queued, ok := r.Take(requests)
+	if !ok {
+		return
 	}
+	// Writes first: they travel while the reads are answered.
+	if queued {
+		r.kick(false)
+	}
+	r.Serve(requests)
 }
 
 // Take is the part of Submit in which the order of the requests matters: it queues the writes. It does not touch the disk. If ok, the caller
-// has to call Serve, with the same requests, and whether writes were queued; otherwise all have been answered.
+// has to call Evaluate, if writes were queued, and then Serve, with the same requests; otherwise all have been answered.
 func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	if !r.enter() {
 		for i := range requests {
@@ -32,13 +38,19 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	return queued, true
 }
 
-// Serve is the rest of Submit: it may evaluate writes, and reads what Take has left. It may wait for the disk.
-func (r *Replica) Serve(requests []Pending, queued bool) {
-	defer r.exit()
-	// Writes first: they travel while the reads are answered.
-	if queued {
-		r.kick(false)
+// Evaluate evaluates the writes that are queued, and proposes them with ProposeLater: the caller has the groups of all replicas that he has evaluated
+// stepped together. It may wait for the disk.
+func (r *Replica) Evaluate() {
+	if !r.enter() {
+		return // who closes it refuses what is queued
 	}
+	defer r.exit()
+	r.kickFor(false, true)
+}
+
+// Serve is the rest of Submit: it reads what Take has left. It may wait for the disk.
+func (r *Replica) Serve(requests []Pending) {
+	defer r.exit()
 	for i := range requests {
 		switch c := commandOf(requests[i].Request); {
 		case c.isRead():
@@ -159,7 +171,10 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 const writeOverhead = 64
 
 // kick has the queue evaluated, if it is ready and nobody does. In the group's own workers (callback) and for long work the pool does it.
-func (r *Replica) kick(callback bool) {
+func (r *Replica) kick(callback bool) { r.kickFor(callback, false) }
+
+// kickFor is kick; later: the caller has the group stepped.
+func (r *Replica) kickFor(callback, later bool) {
 	r.mu.Lock()
 	if r.mu.evaluating || !r.readyLocked() {
 		r.mu.Unlock()
@@ -168,10 +183,10 @@ func (r *Replica) kick(callback bool) {
 	r.mu.evaluating = true
 	long := r.mu.barrierDue || (r.mu.queue.len() > 0 && r.mu.queue.first().alone())
 	r.mu.Unlock()
-	if (callback || long) && r.goActive(r.evaluateQueue) {
+	if (callback || long) && r.goActive(func() { r.evaluateQueue(false) }) {
 		return
 	}
-	r.evaluateQueue()
+	r.evaluateQueue(later)
 }
 
 // readyLocked says whether there is something to evaluate or propose now.

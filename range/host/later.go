@@ -1,0 +1,90 @@
+package host
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Followers apply later. Nobody waits for what a follower applies: it answers no reads from what is just committed. It learns of a commit with the
+// entries that come next, so if it applied at once, it would do so while somebody waits for those. Applied a little later, the entries of
+// several messages are one batch of the state database. With 8 partitions on three nodes of one machine it takes a tenth off a
+// transaction over all of them.
+//
+// Leaders apply at once, and so does a replica that comes to lead: the first entry of its leadership is behind what it has left for later.
+
+const (
+	// laterDelay is how long entries wait to be applied together with others.
+	laterDelay = 5 * time.Millisecond
+	// maxLater is how many bytes of one group wait at most.
+	maxLater = 64 << 10
+	// maxTogether is from how many bytes on no further entries are added to a batch.
+	maxTogether = 64 << 10
+)
+
+// enqueueLater appends a task that nobody waits for, of entries; the caller has counted it in g.work.
+func (g *Group) enqueueLater(t task) {
+	q := &g.tasks
+	q.mu.Lock()
+	q.tasks = append(q.tasks, t)
+	if q.running {
+		q.mu.Unlock()
+		return
+	}
+	q.later += entryBytes(t.apply)
+	q.running = q.later > maxLater
+	start, list := q.running, !q.running && !q.listed
+	q.listed = q.listed || list
+	q.mu.Unlock()
+	switch {
+	case start:
+		g.host.apply.enqueue(g)
+	case list:
+		g.host.apply.enqueueLater(g)
+	}
+}
+
+// entryBytes is about how much memory the entries of a message take.
+func entryBytes(m *raftpb.Message) int {
+	n := 0
+	for _, e := range m.Entries {
+		n += 64 + len(e.GetData())
+	}
+	return n
+}
+
+// enqueueLater has the timer look at a group.
+func (p *applyPool) enqueueLater(g *Group) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.later = append(p.later, g)
+	switch {
+	case len(p.later) > 1 || p.stopped:
+	case p.timer == nil:
+		p.timer = time.AfterFunc(laterDelay, p.sweep)
+	default:
+		p.timer.Reset(laterDelay)
+	}
+}
+
+// sweep queues the groups whose tasks have waited. The timer calls it.
+func (p *applyPool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return // stop sees to them
+	}
+	for _, g := range p.later {
+		q := &g.tasks
+		q.mu.Lock()
+		q.listed = false
+		if len(q.tasks) > 0 && !q.running {
+			q.running = true
+			p.queue = append(p.queue, g)
+		}
+		q.mu.Unlock()
+	}
+	clear(p.later)
+	p.later = p.later[:0]
+	p.wake.Broadcast()
+}

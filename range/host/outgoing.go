@@ -1,0 +1,74 @@
+package host
+
+import (
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// outgoing is what a pass has collected, over one shard or several.
+type outgoing struct {
+	sends   sends
+	appends []*raftlog.Append
+}
+
+func newOutgoing() *outgoing {
+	o := &outgoing{}
+	o.sends.init()
+	return o
+}
+
+// flush sends one message per peer host and class, and submits all appends at once.
+func (o *outgoing) flush(h *Host) {
+	o.sends.flush(h.transport)
+	if len(o.appends) > 0 {
+		h.log.Submit(o.appends)
+		clear(o.appends)
+		o.appends = o.appends[:0]
+	}
+}
+
+// sends collects messages by host and class.
+type sends struct {
+	consensus map[uint64][]*peerpb.RaftMessage
+	control   map[uint64][]*peerpb.RaftMessage
+}
+
+func (c *sends) init() {
+	c.consensus = make(map[uint64][]*peerpb.RaftMessage)
+	c.control = make(map[uint64][]*peerpb.RaftMessage)
+}
+
+func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
+	host := g.hosts[replicaID(m.GetTo())]
+	if host == 0 {
+		return
+	}
+	if isControl(m) {
+		c.control[host] = append(c.control[host], m)
+		return
+	}
+	c.consensus[host] = append(c.consensus[host], m)
+}
+
+func (c *sends) flush(t Transport) {
+	for host, messages := range c.consensus {
+		t.Send(host, rpc.ClassConsensus, messages)
+	}
+	for host, messages := range c.control {
+		t.Send(host, rpc.ClassControl, messages)
+	}
+	clear(c.consensus)
+	clear(c.control)
+}
+
+// isControl says whether a message must not wait behind entries.
+func isControl(m *peerpb.RaftMessage) bool {
+	switch raftpb.MessageType(m.GetType()) {
+	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
+		return true
+	}
+	return m.GetWake()
+}

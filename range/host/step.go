@@ -1,0 +1,72 @@
+package host
+
+// What brings work for several groups, a client's requests or a peer's messages, has all of them stepped in one pass over their
+// shards, by its own goroutine: on a machine with time to spare, waking the workers takes longer than the pass. What they want leaves
+// together: one message for each peer instead of one for each group, and one append, which the log syncs at once instead of one after
+// the other; and so it goes on at the peers.
+
+// step makes a pass over those of the shards that have something ready and where nobody is in one, on the caller's goroutine. What
+// becomes ready meanwhile is left to the workers, so a caller is held up for one pass at most. The caller holds no lock, and bears the
+// callbacks of the groups.
+func (h *Host) step(shards ...*shard) {
+	var room [8]*shard
+	held := room[:0]
+	for _, s := range shards {
+		batch := s.begin()
+		if batch == nil {
+			continue
+		}
+		held = append(held, s)
+		s.out = held[0].own // nobody else is in a pass over that one either, until this one is over
+		for _, g := range batch {
+			s.process(g, false)
+		}
+	}
+	if len(held) == 0 {
+		return
+	}
+	// INVARIANT: appends of a group are submitted before the next pass over it begins, so they get to the log in Raft's order.
+	held[0].own.flush(h)
+	for _, s := range held {
+		s.out = s.own
+		s.end()
+	}
+}
+
+// Step has groups stepped that were proposed to with ProposeLater.
+func (h *Host) Step() { h.step(h.shards...) }
+
+// begin begins a pass over what is ready; nil if there is nothing, or it is the worker's.
+func (s *shard) begin() []*Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ready) == 0 {
+		return nil
+	}
+	if s.busy || s.done || s.tick || !s.host.started.Load() {
+		s.wake.Signal()
+		return nil
+	}
+	s.busy = true
+	batch := s.ready
+	s.ready = nil
+	return batch
+}
+
+// end ends a pass.
+func (s *shard) end() {
+	s.mu.Lock()
+	s.busy = false
+	more := len(s.ready) > 0 || s.tick || s.done
+	s.mu.Unlock()
+	if more {
+		s.wake.Broadcast()
+	}
+}
+
+// leave adds groups to what is ready, and wakes nobody.
+func (s *shard) leave(groups ...*Group) {
+	s.mu.Lock()
+	s.ready = append(s.ready, groups...)
+	s.mu.Unlock()
+}
