@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,8 @@ type machine struct {
 	values     []string
 	leadership group.Leadership
 	wasLeader  []uint64
+	// applies counts calls of Apply.
+	applies int
 	// staged, installs and discarded count the snapshots that were received, whose installation began, and that nobody wanted.
 	staged, installs, discarded int
 	// onInstall, when set, is called before the nth snapshot (from 1) is installed.
@@ -59,6 +62,7 @@ func (m *machine) Applied() (uint64, uint64) { return m.index, m.term }
 func (m *machine) Apply(entries []group.Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.applies++
 	for _, e := range entries {
 		if e.Index != m.index+1 {
 			return fmt.Errorf("entry %d after %d", e.Index, m.index)
@@ -188,6 +192,8 @@ type network struct {
 	done     chan struct{}
 	running  sync.WaitGroup
 	messages int
+	// batches, if it is not nil, gets those that carry entries.
+	batches map[[2]uint64][]*peerpb.MessageBatch
 	// onStream, when set, is called several times while the nth snapshot (from 1) is sent.
 	onStream func(ctx context.Context, n int) error
 	streams  int
@@ -233,6 +239,9 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 	key := [2]uint64{from, to}
 	n.mu.Lock()
 	n.messages += len(b.Messages)
+	if n.batches != nil && slices.ContainsFunc(b.Messages, func(m *peerpb.RaftMessage) bool { return len(m.Entries) > 0 }) {
+		n.batches[key] = append(n.batches[key], b)
+	}
 	link := n.links[key]
 	if link == nil {
 		link = make(chan *peerpb.MessageBatch, 100_000)
@@ -335,7 +344,7 @@ func (c *cluster) start(id uint64) {
 	if n.db, err = engine.OpenLog(engine.Options{FS: n.fs, Dir: "log"}); err != nil {
 		c.t.Fatal(err)
 	}
-	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000})
+	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3})
 	if err != nil {
 		c.t.Fatal(err)
 	}
