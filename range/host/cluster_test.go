@@ -321,6 +321,9 @@ func (b *streamBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
+// applyAfter is when the clusters' followers apply.
+const applyAfter = 5 * time.Millisecond
+
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, net: newNetwork(), hosts: map[uint64]*node{}}
 	for id := uint64(1); id <= 3; id++ {
@@ -344,7 +347,8 @@ func (c *cluster) start(id uint64) {
 	if n.db, err = engine.OpenLog(engine.Options{FS: n.fs, Dir: "log"}); err != nil {
 		c.t.Fatal(err)
 	}
-	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3})
+	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3,
+		FollowersApplyAfter: applyAfter})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -62,6 +62,9 @@ type Config struct {
 	Shards int
 	// ApplyWorkers is the number of workers that apply. Default: the number of processors, at least 2, at most 8.
 	ApplyWorkers int
+	// FollowersApplyAfter is how long followers wait before they apply what is committed, for more of it to come (later.go). Default 0: not at all, as
+	// is right where somebody waits for what a follower applies.
+	FollowersApplyAfter time.Duration
 	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that needs more gets a
 	// snapshot. Default 8 MiB.
 	RetainLogBytes int64

@@ -6,16 +6,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Followers apply later. Nobody waits for what a follower applies: it answers no reads from what is just committed. It learns of a commit with the
-// entries that come next, so if it applied at once, it would do so while somebody waits for those. Applied a little later, the entries of
-// several messages are one batch of the state database. With 8 partitions on three nodes of one machine it takes a tenth off a
-// transaction over all of them.
+// A data node's followers apply later (Config.FollowersApplyAfter). Nobody waits for what they apply: they answer no reads from what is just
+// committed. A follower learns of a commit with the entries that come next, so if it applied at once, it would do so while somebody
+// waits for those. Applied a little later, the entries of several messages are one batch of the state database.
 //
 // Leaders apply at once, and so does a replica that comes to lead: the first entry of its leadership is behind what it has left for later.
 
 const (
-	// laterDelay is how long entries wait to be applied together with others.
-	laterDelay = 5 * time.Millisecond
 	// maxLater is how many bytes of one group wait at most.
 	maxLater = 64 << 10
 	// maxTogether is from how many bytes on no further entries are added to a batch.
@@ -61,9 +58,9 @@ func (p *applyPool) enqueueLater(g *Group) {
 	switch {
 	case len(p.later) > 1 || p.stopped:
 	case p.timer == nil:
-		p.timer = time.AfterFunc(laterDelay, p.sweep)
+		p.timer = time.AfterFunc(p.host.config.FollowersApplyAfter, p.sweep)
 	default:
-		p.timer.Reset(laterDelay)
+		p.timer.Reset(p.host.config.FollowersApplyAfter)
 	}
 }
 

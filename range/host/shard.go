@@ -284,7 +284,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	}
 	if m := out.Apply; m != nil {
 		g.work.Add(1)
-		if g.leadership.Load().IsLeader {
+		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader {
 			g.enqueueTask(task{apply: m}) // somebody waits
 		} else {
 			g.enqueueLater(task{apply: m})

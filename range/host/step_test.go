@@ -113,10 +113,10 @@ func TestFollowersApplyLater(t *testing.T) {
 		m.mu.Lock()
 		before := m.applies
 		m.mu.Unlock()
-		time.Sleep(laterDelay)
+		time.Sleep(applyAfter)
 		synctest.Wait()
 		if _, got, _ := m.state(); !slices.Equal(got[1:], values[:9]) {
-			t.Errorf("after %v the follower has applied %q", laterDelay, got)
+			t.Errorf("after %v the follower has applied %q", applyAfter, got)
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
