@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,9 +54,10 @@ type applyPool struct {
 	wake    *sync.Cond
 	queue   []*Group
 	stopped bool
-	// later are groups with tasks that nobody waits for, until the timer goes off.
-	later []*Group
-	timer *time.Timer
+	// later are groups with tasks that nobody waits for, until the timer goes off; lazy those for which it has. taken counts groups.
+	later, lazy []*Group
+	timer       *time.Timer
+	taken       int
 
 	running sync.WaitGroup
 }
@@ -89,13 +91,10 @@ func (p *applyPool) stop() {
 	p.mu.Unlock()
 	p.wake.Broadcast()
 	p.running.Wait()
-	for _, g := range p.queue {
+	for _, g := range slices.Concat(p.queue, p.lazy, p.later) {
 		g.dropTasks()
 	}
-	for _, g := range p.later {
-		g.dropTasks()
-	}
-	p.queue, p.later = nil, nil
+	p.queue, p.lazy, p.later = nil, nil, nil
 }
 
 func (p *applyPool) run() {
@@ -103,16 +102,14 @@ func (p *applyPool) run() {
 	var scratch []group.Entry
 	for {
 		p.mu.Lock()
-		for len(p.queue) == 0 && !p.stopped {
+		for len(p.queue)+len(p.lazy) == 0 && !p.stopped {
 			p.wake.Wait()
 		}
 		if p.stopped {
 			p.mu.Unlock()
 			return
 		}
-		g := p.queue[0]
-		p.queue[0] = nil
-		p.queue = p.queue[1:]
+		g := p.takeLocked()
 		p.mu.Unlock()
 		scratch = g.runTasks(scratch)
 	}
@@ -155,7 +152,8 @@ func (g *Group) dropTasks() {
 	}
 }
 
-// together is how many of the first tasks are run as one: those that apply entries, until it is enough for one batch.
+// together is how many of the first tasks are run as one: those that apply entries, until it is enough for one batch. On a leader that is
+// what has come while the workers were busy: one batch of it is ready earlier than the last of several, and hardly later than the first.
 func together(tasks []task) int {
 	n, bytes := 0, 0
 	for n < len(tasks) && tasks[n].apply != nil && bytes < maxTogether {

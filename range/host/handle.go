@@ -162,34 +162,45 @@ func (g *Group) put(change func(*inbox)) bool {
 // then; otherwise it is dropped, and LeadershipChanged tells of it. The data belongs to the group from here on. The caller may
 // find itself stepping the group and others, with their callbacks, and must hold no lock that those want.
 func (g *Group) Propose(term uint64, data []byte) error {
-	schedule, err := g.queueProposal(term, data)
-	if schedule {
-		g.host.step(g.shard)
-	}
-	return err
-}
-
-// ProposeLater is Propose, but leaves it to the caller to call Host.Step, soon and whatever happens, when he has proposed to others as well.
-func (g *Group) ProposeLater(term uint64, data []byte) error {
-	_, err := g.queueProposal(term, data)
-	return err
-}
-
-// queueProposal queues a proposal, and the group if it is not queued already.
-func (g *Group) queueProposal(term uint64, data []byte) (queued bool, err error) {
 	g.inbox.mu.Lock()
 	if g.inbox.stopped {
 		g.inbox.mu.Unlock()
-		return false, ErrStopped
+		return ErrStopped
 	}
 	g.inbox.proposals = append(g.inbox.proposals, proposal{term, data})
-	queued = !g.inbox.queued
+	schedule := !g.inbox.queued
 	g.inbox.queued = true
 	g.inbox.mu.Unlock()
-	if queued {
+	if schedule {
 		g.shard.leave(g)
+		g.host.step(g.shard)
 	}
-	return queued, nil
+	return nil
+}
+
+// ProposeLater is Propose, but leaves it to the caller to call Host.Step for this group, soon, when he has proposed to others as well. Whoever
+// else has something for the group meanwhile has it stepped with all that is there.
+func (g *Group) ProposeLater(term uint64, data []byte) error {
+	g.inbox.mu.Lock()
+	defer g.inbox.mu.Unlock()
+	if g.inbox.stopped {
+		return ErrStopped
+	}
+	g.inbox.proposals = append(g.inbox.proposals, proposal{term, data})
+	return nil
+}
+
+// stir queues the group if there are proposals that nobody has seen to; false if not.
+func (g *Group) stir() bool {
+	g.inbox.mu.Lock()
+	if g.inbox.stopped || g.inbox.queued || len(g.inbox.proposals) == 0 {
+		g.inbox.mu.Unlock()
+		return false
+	}
+	g.inbox.queued = true
+	g.inbox.mu.Unlock()
+	g.shard.leave(g)
+	return true
 }
 
 // ReadIndex calls done(nil) once the local state has applied everything that was committed anywhere when ReadIndex was
@@ -246,6 +257,7 @@ func (g *Group) Followers(report func(map[keys.ReplicaID]group.Progress)) {
 func (g *Group) stopAndWait() {
 	g.do((*Group).shutDown)
 	<-g.stopped
+	g.hurry()
 	g.work.Wait()
 }
 

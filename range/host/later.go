@@ -77,11 +77,38 @@ func (p *applyPool) sweep() {
 		q.listed = false
 		if len(q.tasks) > 0 && !q.running {
 			q.running = true
-			p.queue = append(p.queue, g)
+			p.lazy = append(p.lazy, g)
 		}
 		q.mu.Unlock()
 	}
 	clear(p.later)
 	p.later = p.later[:0]
 	p.wake.Broadcast()
+}
+
+// hurry has the pool run what waits for later.
+func (g *Group) hurry() {
+	q := &g.tasks
+	q.mu.Lock()
+	start := len(q.tasks) > 0 && !q.running
+	q.running = q.running || start
+	q.mu.Unlock()
+	if start {
+		g.host.apply.enqueue(g)
+	}
+}
+
+// lazyShare is how many groups are taken from the queue, while it is not empty, for one that nobody waits for.
+const lazyShare = 4
+
+// takeLocked takes the next group: of those for which somebody may wait, mostly, if there are any.
+func (p *applyPool) takeLocked() *Group {
+	from := &p.queue
+	if p.taken++; len(p.queue) == 0 || (len(p.lazy) > 0 && p.taken%lazyShare == 0) {
+		from = &p.lazy
+	}
+	g := (*from)[0]
+	(*from)[0] = nil
+	*from = (*from)[1:]
+	return g
 }

@@ -188,9 +188,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 		}
 		if g.receive(m) {
 			g.shard.leave(g)
-			if !slices.Contains(shards, g.shard) {
-				shards = append(shards, g.shard)
-			}
+			shards = withShard(shards, g.shard)
 		}
 	}
 	h.mu.RUnlock()

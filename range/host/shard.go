@@ -311,6 +311,6 @@ func (s *shard) append(g *Group, m *raftpb.Message) bool {
 		newest.held = append(newest.held, a)
 		return true
 	}
-	s.out.appends = append(s.out.appends, a)
+	s.submit(a)
 	return true
 }

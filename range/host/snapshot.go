@@ -251,6 +251,6 @@ func (g *Group) installed(in *installation) {
 		return
 	}
 	g.steps.installations = slices.Delete(g.steps.installations, 0, 1)
-	out := g.shard.out
-	out.appends = append(append(out.appends, in.append), in.held...)
+	g.shard.submit(in.append)
+	g.shard.submit(in.held...)
 }

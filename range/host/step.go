@@ -1,5 +1,12 @@
 package host
 
+import (
+	"iter"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+)
+
 // What brings work for several groups, a client's requests or a peer's messages, has all of them stepped in one pass over their
 // shards, by its own goroutine: on a machine with time to spare, waking the workers takes longer than the pass. What they want leaves
 // together: one message for each peer instead of one for each group, and one append, which the log syncs at once instead of one after
@@ -33,8 +40,25 @@ func (h *Host) step(shards ...*shard) {
 	}
 }
 
-// Step has groups stepped that were proposed to with ProposeLater.
-func (h *Host) Step() { h.step(h.shards...) }
+// Step has those of the groups stepped, together, that have proposals of ProposeLater which nobody has seen to.
+func (h *Host) Step(groups iter.Seq[*Group]) {
+	var room [8]*shard
+	shards := room[:0]
+	for g := range groups {
+		if g.stir() {
+			shards = withShard(shards, g.shard)
+		}
+	}
+	h.step(shards...)
+}
+
+// withShard adds a shard that is not there yet.
+func withShard(shards []*shard, s *shard) []*shard {
+	if slices.Contains(shards, s) {
+		return shards
+	}
+	return append(shards, s)
+}
 
 // begin begins a pass over what is ready; nil if there is nothing, or it is the worker's.
 func (s *shard) begin() []*Group {
@@ -63,6 +87,9 @@ func (s *shard) end() {
 		s.wake.Broadcast()
 	}
 }
+
+// submit has appends submitted at the end of the pass. It is for whoever is in a pass.
+func (s *shard) submit(appends ...*raftlog.Append) { s.out.appends = append(s.out.appends, appends...) }
 
 // leave adds groups to what is ready, and wakes nobody.
 func (s *shard) leave(groups ...*Group) {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,7 +49,13 @@ func TestProposalsLeaveTogether(t *testing.T) {
 		if got := c.net.carried(1, 2); len(got) > 0 {
 			t.Fatalf("%v left before Step", got)
 		}
-		h.Step()
+		h.Step(func(yield func(*Group) bool) {
+			for _, id := range groups {
+				if !yield(h.Group(id)) {
+					return
+				}
+			}
+		})
 		synctest.Wait()
 		for _, peer := range []uint64{2, 3} {
 			if got := c.net.carried(1, peer); !slices.Equal(got, []int{4}) {
@@ -61,6 +68,49 @@ func TestProposalsLeaveTogether(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is left for Step keeps nobody else waiting: who has something for the group takes it along.
+func TestProposalLeftForLaterHoldsUpNobody(t *testing.T) {
+	for name, other := range map[string]func(g *Group, term uint64) error{
+		"proposal": func(g *Group, term uint64) error { return g.Propose(term, []byte("b")) },
+		"read":     func(g *Group, _ uint64) error { g.ReadIndex(func(error) {}); return nil },
+		"wake":     func(g *Group, _ uint64) error { g.Wake(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, c *cluster) {
+				c.create(100)
+				leader, term := c.awaitLeader(100)
+				g := leader.host.Group(100)
+				if err := errors.Join(g.ProposeLater(term, []byte("a")), other(g, term)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if _, values, _ := leader.machines[100].state(); len(values) == 0 || values[0] != "a" {
+					t.Errorf("the leader has applied %q, and no time has passed", values)
+				}
+			})
+		})
+	}
+}
+
+// Of groups that are led and groups that lag, those come first, and these too.
+func TestQueueOfThePool(t *testing.T) {
+	p := &applyPool{}
+	for i := range 10 {
+		p.queue = append(p.queue, &Group{id: keys.PartitionID(100 + i)})
+	}
+	for i := range 3 {
+		p.lazy = append(p.lazy, &Group{id: keys.PartitionID(200 + i)})
+	}
+	var got []keys.PartitionID
+	for len(p.queue)+len(p.lazy) > 0 {
+		got = append(got, p.takeLocked().id)
+	}
+	want := []keys.PartitionID{100, 101, 102, 200, 103, 104, 105, 201, 106, 107, 108, 202, 109}
+	if !slices.Equal(got, want) {
+		t.Errorf("groups are taken as %v, want %v", got, want)
+	}
 }
 
 // carried is how many groups' entries each message with entries had.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -61,13 +62,16 @@ func (n *Node) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Respo
 			g.requests = s.pending[from:]
 		}
 	}
-	left, writes := false, false
+	left, writes := false, 0
 	for i := range s.groups {
 		g := &s.groups[i]
 		if g.open = g.h == nil; !g.open {
 			g.queued, g.open = g.h.replica.Take(g.requests)
 		}
-		left, writes = left || g.open, writes || (g.open && g.queued)
+		left = left || g.open
+		if g.open && g.queued {
+			writes++
+		}
 	}
 	if !left {
 		s.release()
@@ -90,7 +94,7 @@ func (n *Node) Handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 // Run implements rpc.Work: a piece of work is the writes to one replica; or what else one was asked, or the node. All writes come first: they
 // travel while the reads are answered, and what is proposed to several groups travels together.
 func (s *sorting) Run() {
-	if s.writes {
+	if s.writes > 0 {
 		s.evaluate()
 	}
 	for {
@@ -111,7 +115,9 @@ func (s *sorting) Run() {
 // evaluate evaluates writes, and has the groups stepped together. If somebody is held up over one of them, whoever relieves him has those groups
 // stepped for which he has proposed.
 func (s *sorting) evaluate() {
-	defer s.node.host.Step()
+	if s.writes > 1 {
+		defer s.step()
+	}
 	began := time.Now()
 	for {
 		i := int(s.evaluated.Add(1)) - 1
@@ -122,9 +128,12 @@ func (s *sorting) evaluate() {
 		if !g.open || !g.queued {
 			continue
 		}
-		g.h.replica.Evaluate()
+		g.h.replica.Evaluate(s.writes > 1)
+		if s.writes == 1 {
+			return
+		}
 		if now := time.Now(); now.Sub(began) > mostTogether {
-			s.node.host.Step()
+			s.step()
 			began = now
 		}
 	}
@@ -132,6 +141,17 @@ func (s *sorting) evaluate() {
 
 // mostTogether is how long what was proposed for one replica waits while the writes of others are evaluated.
 const mostTogether = 200 * time.Microsecond
+
+// step has the groups stepped that anybody has proposed to for this batch.
+func (s *sorting) step() {
+	s.node.host.Step(func(yield func(*host.Group) bool) {
+		for i := range s.groups {
+			if g := &s.groups[i]; g.open && g.queued && !yield(g.h.group) {
+				return
+			}
+		}
+	})
+}
 
 // Done implements rpc.Work.
 func (s *sorting) Done() { s.release() }
@@ -142,9 +162,10 @@ type sorting struct {
 	next    []int32
 	slots   []int32 // 1 + index into groups
 	pending []replica.Pending
-	// writes: there are some. Of evaluated and begun groups somebody evaluates the writes, or serves the rest, or has done so.
+	// writes is to how many replicas there are writes. Of evaluated and begun groups somebody evaluates the writes, or serves the rest, or
+	// has done so.
 	node             *Node
-	writes           bool
+	writes           int
 	evaluated, begun atomic.Int32
 }
 

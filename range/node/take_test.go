@@ -35,6 +35,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 				if len(requests) == 0 {
 					continue
 				}
+				began := time.Now() // virtual: it does not pass while anybody works
 				var mu sync.Mutex
 				answers := make(map[uint64]*kvpb.Response)
 				all := make(chan struct{})
@@ -59,6 +60,9 @@ func TestWorkIsDoneOnce(t *testing.T) {
 				case <-all:
 				case <-time.After(30 * time.Second):
 					t.Fatalf("%d of %d requests are answered", len(answers), len(requests))
+				}
+				if d := time.Since(began); d >= 50*time.Millisecond {
+					t.Errorf("the batch took %v: nobody had the groups stepped before the next tick", d)
 				}
 				for p, ids := range order {
 					last := answers[ids[0]].GetPut().GetVersion()

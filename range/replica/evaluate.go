@@ -40,7 +40,7 @@ type evaluation struct {
 	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
 	leased   bool
 	diskFull bool
-	// later: whoever had this evaluated has the groups stepped himself.
+	// later: whoever had this evaluated has the group stepped for the next proposal.
 	later bool
 	// over: the reign ended, nothing of this has an effect.
 	over bool
@@ -89,8 +89,8 @@ const (
 	stepPropose
 )
 
-// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating, and if it is for later,
-// has the group stepped afterwards.
+// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating. later: he has the group stepped
+// afterwards for the first proposal.
 func (r *Replica) evaluateQueue(later bool) {
 	r.mu.Lock()
 	e := r.mu.open
@@ -558,6 +558,7 @@ func (e *evaluation) propose() {
 	m.entryBytes.Observe(float64(len(data)))
 	propose := r.group.Propose
 	if e.later {
+		e.later = false // the next would keep this one waiting
 		propose = r.group.ProposeLater
 	}
 	if err := propose(e.term, data); err != nil {

@@ -38,14 +38,14 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	return queued, true
 }
 
-// Evaluate evaluates the writes that are queued, and proposes them with ProposeLater: the caller has the groups of all replicas that he has evaluated
-// stepped together. It may wait for the disk.
-func (r *Replica) Evaluate() {
+// Evaluate evaluates the writes that are queued. together: it uses ProposeLater, and the caller has the groups of all replicas that he has
+// evaluated stepped together. It may wait for the disk.
+func (r *Replica) Evaluate(together bool) {
 	if !r.enter() {
 		return // who closes it refuses what is queued
 	}
 	defer r.exit()
-	r.kickFor(false, true)
+	r.kickFor(false, together)
 }
 
 // Serve is the rest of Submit: it reads what Take has left. It may wait for the disk.
