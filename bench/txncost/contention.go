@@ -30,18 +30,18 @@ const (
 	waitGoal       = 20
 )
 
-// contention has clients increment one counter and put to one key, in turns, on servers that are a process of their own; and then move money.
+// contention has clients increment one counter and put to one key, in turns, on servers that are processes of their own; and then move money.
 func contention(ctx context.Context, out io.Writer, c *config) error {
 	if c.contention.turns < 1 || c.contention.turn <= 0 {
 		return fmt.Errorf("-turns %d -turn %v: there has to be a turn", c.contention.turns, c.contention.turn)
 	}
-	servers, endpoint, err := serve(ctx, c)
+	servers, err := startSeparate(ctx, c.dir, 0)
 	if err != nil {
 		return err
 	}
-	defer servers.end()
+	defer servers.close()
 	registry := prometheus.NewRegistry()
-	client, err := kv.Open(ctx, []string{endpoint}, kv.WithMetrics(registry))
+	client, err := kv.Open(ctx, servers.Endpoints(), kv.WithMetrics(registry))
 	if err != nil {
 		return err
 	}

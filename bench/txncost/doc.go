@@ -7,8 +7,8 @@
 //   - wait: commits over two partitions, with commit wait and without, in turns, on a cluster whose clocks are at most a
 //     millisecond off. The nodes are processes as for cost.
 //   - contention: how many increments of one counter 64 clients commit, beside how many puts to one key, in turns; and how they fare when they move
-//     money between 100 accounts in 8 partitions. Servers and clients are a process each.
+//     money between 100 accounts in 8 partitions. Each node is a process, and so are the clients.
 //   - large: what point reads of other keys take while transactions of 64 MiB and 100,000 keys commit, beside what they take on an
-//     idle cluster; and the memory of it. Servers, writer and reader are a process each. For comparison, what the reads take beside
+//     idle cluster; and the memory of it. Each node is a process, and so are writer and reader. For comparison, what the reads take beside
 //     goroutines that just compute for as much processor time, in the servers and elsewhere.
 package main

@@ -36,12 +36,12 @@ const (
 
 // large reads single keys beside large transactions.
 func large(ctx context.Context, out io.Writer, c *config) error {
-	servers, endpoint, err := serve(ctx, c)
+	servers, err := startSeparate(ctx, c.dir, 0)
 	if err != nil {
 		return err
 	}
-	defer servers.end()
-	client, err := kv.Open(ctx, []string{endpoint})
+	defer servers.close()
+	client, err := kv.Open(ctx, servers.Endpoints())
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 	if err := b.read("idle", nil, time.After(c.large.idle)); err != nil {
 		return err
 	}
-	writer, err := begin(ctx, roleWriter, endpoint, fmt.Sprint(c.large.transactions))
+	writer, err := begin(ctx, roleWriter, servers.Endpoints()[0], fmt.Sprint(c.large.transactions))
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,10 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 		return err
 	}
 	b.report(out)
-	fmt.Fprintf(out, "\nwriter: %s\nservers: %s\n", wrote, served)
+	fmt.Fprintf(out, "\nwriter: %s\n", wrote)
+	for i, said := range served {
+		fmt.Fprintf(out, "server %d: %s\n", i+1, said)
+	}
 	return nil
 }
 
@@ -106,7 +109,7 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 type beside struct {
 	ctx     context.Context
 	ks      *kv.Keyspace
-	servers *actor
+	servers *separate
 	rows    []reading
 }
 
@@ -116,8 +119,8 @@ type reading struct {
 	latency *hdrhistogram.Histogram
 	// processors is how many the servers, and what went on beside them, used on average, servers those of the servers; 0: unknown.
 	processors, servers float64
-	// queued is the 99th percentile of how long goroutines of the servers waited for a processor, in microseconds.
-	queued string
+	// queued is the 99th percentile of how long goroutines of a server waited for a processor.
+	queued time.Duration
 }
 
 // read reads until end. other is the process beside which it does, if there is one that does not end before the reading.
@@ -171,15 +174,15 @@ func (b *beside) controls(d time.Duration) error {
 	defer burner.end()
 	for _, c := range []struct {
 		name string
-		in   *actor
-	}{{"beside as much computing in the servers", b.servers}, {"beside as much computing elsewhere", burner}} {
-		if err := c.in.tell("%s %f", sayBurn, more); err != nil {
+		burn func(processors float64) error
+	}{{"beside as much computing in the servers", b.servers.burn}, {"beside as much computing elsewhere", burner.burn}} {
+		if err := c.burn(more); err != nil {
 			return err
 		}
 		if err := b.read(c.name, burner, time.After(d)); err != nil {
 			return err
 		}
-		if err := c.in.tell("%s 0", sayBurn); err != nil {
+		if err := c.burn(0); err != nil {
 			return err
 		}
 	}
@@ -201,7 +204,7 @@ func (b *beside) report(out io.Writer) {
 		}
 		l := r.latency
 		t.AppendRow(table.Row{r.name, l.TotalCount(), l.ValueAtQuantile(50), l.ValueAtQuantile(90), l.ValueAtQuantile(99), l.Max(), times, goal,
-			fmt.Sprintf("%.2f", r.processors), r.queued})
+			fmt.Sprintf("%.2f", r.processors), r.queued.Microseconds()})
 	}
 	t.RenderMarkdown()
 }

@@ -15,8 +15,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 // Servers are this program again, with a role, and so is the writer of -what large: each has processors, as the language shares them out, and memory
@@ -24,7 +22,6 @@ import (
 const (
 	roleVariable = "TXNCOST_ROLE"
 	roleServer   = "server"
-	roleServers  = "servers"
 	roleWriter   = "writer"
 	roleBurner   = "burner"
 
@@ -66,18 +63,6 @@ func begin(ctx context.Context, role string, arguments ...string) (*actor, error
 	return a, a.command.Start()
 }
 
-// serve starts servers in a process of their own, and says where they are.
-func serve(ctx context.Context, c *config) (servers *actor, endpoint string, err error) {
-	if servers, err = begin(ctx, roleServers, c.dir); err != nil {
-		return nil, "", err
-	}
-	if endpoint, err = servers.line(); err != nil {
-		servers.end()
-		return nil, "", err
-	}
-	return servers, endpoint, nil
-}
-
 // line is the next that it prints.
 func (a *actor) line() (string, error) {
 	s, err := a.out.ReadString('\n')
@@ -97,6 +82,9 @@ func (a *actor) queued() (string, error) {
 	}
 	return a.line()
 }
+
+// burn has it compute, with so many processors.
+func (a *actor) burn(processors float64) error { return a.tell("%s %f", sayBurn, processors) }
 
 // wait waits for its end, and keeps what it printed.
 func (a *actor) wait() error {
@@ -137,16 +125,7 @@ func play(ctx context.Context, role string) error {
 	var err error
 	switch parts[0] {
 	case roleServer:
-		return serveOne(ctx, parts[1], parts[2], parts[3], parts[4:])
-	case roleServers:
-		embedded.TuneCollector(os.Getenv("GOGC"))
-		var c *cluster
-		if c, err = start(ctx, parts[1], 0); err != nil {
-			return err
-		}
-		fmt.Println(c.Endpoints()[0])
-		obey(ctx)
-		c.close()
+		err = serveOne(ctx, parts[1], parts[2], parts[3], parts[4:])
 	case roleBurner:
 		obey(ctx)
 		return nil

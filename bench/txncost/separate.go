@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,6 +72,52 @@ func startSeparateAt(ctx context.Context, parent string, bound time.Duration, ad
 // Endpoints returns the addresses of all servers.
 func (s *separate) Endpoints() []string { return s.addresses }
 
+// used is the processor time that all have used so far; 0: unknown.
+func (s *separate) used() (sum time.Duration) {
+	for _, a := range s.servers {
+		sum += a.used()
+	}
+	return sum
+}
+
+// queued asks how long goroutines have waited for a processor since this was asked last: in the server where it is longest.
+func (s *separate) queued() (longest time.Duration, err error) {
+	for _, a := range s.servers {
+		line, err := a.queued()
+		if err != nil {
+			return 0, err
+		}
+		microseconds, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, time.Duration(microseconds)*time.Microsecond)
+	}
+	return longest, nil
+}
+
+// burn has them compute, with so many processors together.
+func (s *separate) burn(processors float64) error {
+	var errs []error
+	for _, a := range s.servers {
+		errs = append(errs, a.burn(processors/float64(len(s.servers))))
+	}
+	return errors.Join(errs...)
+}
+
+// rest has them end, and returns what each printed last.
+func (s *separate) rest() (said []string, err error) {
+	for _, a := range s.servers {
+		_ = a.in.Close() // all at the same time: those that are left would miss those that are gone
+	}
+	var errs []error
+	for _, a := range s.servers {
+		line, err := a.rest()
+		said, errs = append(said, line), append(errs, err)
+	}
+	return said, errors.Join(errs...)
+}
+
 func (s *separate) close() {
 	s.stop(nil) // kills them: their data goes now
 	for _, a := range s.servers {
@@ -91,10 +137,13 @@ func serveOne(ctx context.Context, dir, listen, bound string, core []string) err
 	}
 	ctx, unwanted := context.WithCancel(ctx)
 	defer unwanted()
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, os.Stdin)
+	var told sync.WaitGroup
+	told.Go(func() {
+		obey(ctx)
 		unwanted()
-	}()
+	})
+	defer told.Wait() // what it was told may be a computation
+	defer unwanted()
 	embedded.TuneCollector(os.Getenv("GOGC"))
 	defer func() { // in case that whoever started it cannot do so any more
 		_ = os.RemoveAll(dir)
