@@ -136,8 +136,11 @@ func play(ctx context.Context, role string) error {
 		}
 	}
 	stop()
+	if err != nil {
+		return err // whoever waits for a line has to hear that there is none
+	}
 	fmt.Println(&m)
-	return err
+	return nil
 }
 
 // obey does what it is told, until nobody wants it any more.
