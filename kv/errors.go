@@ -162,7 +162,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
-	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again, or give it more time: a transaction whose client is gone is cleared up within five seconds"},
+	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again with more time; tidemark debug txns shows who holds the lock, and if that client is gone, it goes within five seconds"},
 
 	kvpb.ErrorCode_TRANSACTION_CONFLICT: {ErrConflict, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_ABORTED:  {ErrTransactionAborted, "run the transaction again"},
