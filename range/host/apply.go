@@ -24,9 +24,12 @@ type task struct {
 type taskQueue struct {
 	mu    sync.Mutex
 	tasks []task
-	// running: a worker has the group, or it is in the pool's queue. Otherwise the tasks, if there are any, are for later.
+	// running: a worker has the group, or it is in one of the pool's queues. Otherwise the tasks, if there are any, are for later.
 	running bool
-	// later is how many bytes wait for later. listed: the pool's timer will look at the group.
+	// lazy: it is in that for which nobody waits.
+	lazy bool
+	// urgent: there is a task that is not for later. later is how many bytes are. listed: the pool's timer will look at the group.
+	urgent bool
 	later  int
 	listed bool
 	// broken: a task failed, and none must run after it. Of the worker that runs the tasks.
@@ -35,14 +38,22 @@ type taskQueue struct {
 
 // enqueueTask appends a task; the caller has counted it in g.work.
 func (g *Group) enqueueTask(t task) {
-	g.tasks.mu.Lock()
-	g.tasks.tasks = append(g.tasks.tasks, t)
-	start := !g.tasks.running
-	g.tasks.running = true
-	g.tasks.mu.Unlock()
+	q := &g.tasks
+	q.mu.Lock()
+	q.tasks = append(q.tasks, t)
+	q.urgent = true
+	start := q.startLocked()
+	q.mu.Unlock()
 	if start {
 		g.host.apply.enqueue(g)
 	}
+}
+
+// startLocked says that the group is to be put into the queue of those for which somebody waits.
+func (q *taskQueue) startLocked() bool {
+	start := !q.running || q.lazy
+	q.running, q.lazy = true, false
+	return start
 }
 
 // applyPool is a fixed number of workers; a group is with at most one of them.
@@ -91,10 +102,13 @@ func (p *applyPool) stop() {
 	p.mu.Unlock()
 	p.wake.Broadcast()
 	p.running.Wait()
-	for _, g := range slices.Concat(p.queue, p.lazy, p.later) {
+	p.mu.Lock()
+	left := slices.Concat(p.queue, p.lazy, p.later)
+	p.queue, p.lazy, p.later = nil, nil, nil
+	p.mu.Unlock()
+	for _, g := range left {
 		g.dropTasks()
 	}
-	p.queue, p.lazy, p.later = nil, nil, nil
 }
 
 func (p *applyPool) run() {
@@ -111,7 +125,9 @@ func (p *applyPool) run() {
 		}
 		g := p.takeLocked()
 		p.mu.Unlock()
-		scratch = g.runTasks(scratch)
+		if g != nil {
+			scratch = g.runTasks(scratch)
+		}
 	}
 }
 
@@ -120,7 +136,7 @@ func (p *applyPool) run() {
 func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 	g.tasks.mu.Lock()
 	tasks := g.tasks.tasks
-	g.tasks.tasks, g.tasks.later = nil, 0
+	g.tasks.tasks, g.tasks.later, g.tasks.urgent = nil, 0, false
 	g.tasks.mu.Unlock()
 	for len(tasks) > 0 {
 		n := together(tasks)
@@ -128,12 +144,18 @@ func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 		g.work.Add(-n)
 		tasks = tasks[n:]
 	}
-	g.tasks.mu.Lock()
-	more := len(g.tasks.tasks) > 0
-	g.tasks.running = more
-	g.tasks.mu.Unlock()
-	if more {
+	q := &g.tasks
+	q.mu.Lock()
+	more := q.urgent || q.later > maxLater
+	q.running = more
+	list := len(q.tasks) > 0 && !more && !q.listed
+	q.listed = q.listed || list
+	q.mu.Unlock()
+	switch {
+	case more:
 		g.host.apply.enqueue(g)
+	case list:
+		g.host.apply.enqueueLater(g)
 	}
 	return scratch
 }

@@ -179,7 +179,7 @@ func (g *Group) Propose(term uint64, data []byte) error {
 }
 
 // ProposeLater is Propose, but leaves it to the caller to call Host.Step for this group, soon, when he has proposed to others as well. Whoever
-// else has something for the group meanwhile has it stepped with all that is there.
+// else proposes to the group meanwhile, or has messages for it, has it stepped with all that is there.
 func (g *Group) ProposeLater(term uint64, data []byte) error {
 	g.inbox.mu.Lock()
 	defer g.inbox.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // Leaders apply at once, and so does a replica that comes to lead: the first entry of its leadership is behind what it has left for later.
 
 const (
-	// maxLater is how many bytes of one group wait at most.
+	// maxLater is from how many bytes on those of one group do not wait.
 	maxLater = 64 << 10
 	// maxTogether is from how many bytes on no further entries are added to a batch.
 	maxTogether = 64 << 10
@@ -24,14 +24,13 @@ func (g *Group) enqueueLater(t task) {
 	q := &g.tasks
 	q.mu.Lock()
 	q.tasks = append(q.tasks, t)
-	if q.running {
-		q.mu.Unlock()
-		return
-	}
 	q.later += entryBytes(t.apply)
-	q.running = q.later > maxLater
-	start, list := q.running, !q.running && !q.listed
-	q.listed = q.listed || list
+	start, list := false, false
+	if q.later > maxLater {
+		start = q.startLocked()
+	} else if !q.running {
+		list, q.listed = !q.listed, true
+	}
 	q.mu.Unlock()
 	switch {
 	case start:
@@ -76,7 +75,7 @@ func (p *applyPool) sweep() {
 		q.mu.Lock()
 		q.listed = false
 		if len(q.tasks) > 0 && !q.running {
-			q.running = true
+			q.running, q.lazy = true, true
 			p.lazy = append(p.lazy, g)
 		}
 		q.mu.Unlock()
@@ -90,8 +89,7 @@ func (p *applyPool) sweep() {
 func (g *Group) hurry() {
 	q := &g.tasks
 	q.mu.Lock()
-	start := len(q.tasks) > 0 && !q.running
-	q.running = q.running || start
+	start := len(q.tasks) > 0 && q.startLocked()
 	q.mu.Unlock()
 	if start {
 		g.host.apply.enqueue(g)
@@ -101,14 +99,27 @@ func (g *Group) hurry() {
 // lazyShare is how many groups are taken from the queue, while it is not empty, for one that nobody waits for.
 const lazyShare = 4
 
-// takeLocked takes the next group: of those for which somebody may wait, mostly, if there are any.
+// takeLocked takes the next group: of those for which somebody may wait, mostly, if there are any. It returns nil if it was one that has changed
+// over to those.
 func (p *applyPool) takeLocked() *Group {
-	from := &p.queue
-	if p.taken++; len(p.queue) == 0 || (len(p.lazy) > 0 && p.taken%lazyShare == 0) {
-		from = &p.lazy
+	p.taken++
+	if len(p.queue) > 0 && (len(p.lazy) == 0 || p.taken%lazyShare != 0) {
+		return first(&p.queue)
 	}
-	g := (*from)[0]
-	(*from)[0] = nil
-	*from = (*from)[1:]
+	g := first(&p.lazy)
+	g.tasks.mu.Lock()
+	defer g.tasks.mu.Unlock()
+	if !g.tasks.lazy {
+		return nil
+	}
+	g.tasks.lazy = false
+	return g
+}
+
+// first takes the first of some groups.
+func first(groups *[]*Group) *Group {
+	g := (*groups)[0]
+	(*groups)[0] = nil
+	*groups = (*groups)[1:]
 	return g
 }

@@ -13,7 +13,8 @@ import (
 // the other; and so it goes on at the peers.
 
 // step makes a pass over those of the shards that have something ready and where nobody is in one, on the caller's goroutine. What
-// becomes ready meanwhile is left to the workers, so a caller is held up for one pass at most. The caller holds no lock, and bears the
+// becomes ready meanwhile is left to the workers, so a caller is held up for one pass at most. What one shard wants waits for the others, which
+// takes microseconds, unless Raft has to read old entries from the disk for a follower that lags. The caller holds no lock, and bears the
 // callbacks of the groups.
 func (h *Host) step(shards ...*shard) {
 	var room [8]*shard

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,7 +102,9 @@ func TestQueueOfThePool(t *testing.T) {
 		p.queue = append(p.queue, &Group{id: keys.PartitionID(100 + i)})
 	}
 	for i := range 3 {
-		p.lazy = append(p.lazy, &Group{id: keys.PartitionID(200 + i)})
+		g := &Group{id: keys.PartitionID(200 + i)}
+		g.tasks.running, g.tasks.lazy = true, true
+		p.lazy = append(p.lazy, g)
 	}
 	var got []keys.PartitionID
 	for len(p.queue)+len(p.lazy) > 0 {
@@ -110,6 +113,33 @@ func TestQueueOfThePool(t *testing.T) {
 	want := []keys.PartitionID{100, 101, 102, 200, 103, 104, 105, 201, 106, 107, 108, 202, 109}
 	if !slices.Equal(got, want) {
 		t.Errorf("groups are taken as %v, want %v", got, want)
+	}
+}
+
+// A group that comes to lead while it is among those for which nobody waits changes over to the others.
+func TestGroupLeavesLazyQueue(t *testing.T) {
+	p := &applyPool{}
+	p.wake = sync.NewCond(&p.mu)
+	h := &Host{apply: p}
+	group := func(id keys.PartitionID) *Group { return &Group{id: id, host: h} }
+	busy, lags, leads := group(1), group(2), group(3)
+	busy.enqueueTask(task{run: func() {}})
+	for _, g := range []*Group{lags, leads} {
+		g.tasks.tasks = []task{{apply: applyMessage(1)}}
+		g.tasks.listed = true
+		p.later = append(p.later, g)
+	}
+	p.sweep()
+	leads.enqueueTask(task{apply: applyMessage(1)})
+	leads.enqueueTask(task{apply: applyMessage(1)}) // it is there once
+	var got []*Group
+	for len(p.queue)+len(p.lazy) > 0 {
+		if g := p.takeLocked(); g != nil {
+			got = append(got, g)
+		}
+	}
+	if want := []*Group{busy, leads, lags}; !slices.Equal(got, want) {
+		t.Errorf("%d groups are taken, in another order", len(got))
 	}
 }
 

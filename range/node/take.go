@@ -116,6 +116,9 @@ func (s *sorting) Run() {
 // stepped for which he has proposed.
 func (s *sorting) evaluate() {
 	if s.writes > 1 {
+		if s.evaluated.Load() > 0 {
+			s.step() // somebody is held up who has proposed
+		}
 		defer s.step()
 	}
 	began := time.Now()
@@ -128,7 +131,7 @@ func (s *sorting) evaluate() {
 		if !g.open || !g.queued {
 			continue
 		}
-		g.h.replica.Evaluate(s.writes > 1)
+		g.h.replica.Evaluate(g.requests[0].Client, s.writes > 1)
 		if s.writes == 1 {
 			return
 		}

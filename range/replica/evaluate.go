@@ -40,8 +40,9 @@ type evaluation struct {
 	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
 	leased   bool
 	diskFull bool
-	// later: whoever had this evaluated has the group stepped for the next proposal.
-	later bool
+	// later: whoever had this evaluated, for requests of a client, has the group stepped for the next proposal.
+	later  bool
+	client uint64
 	// over: the reign ended, nothing of this has an effect.
 	over bool
 	// clock is the clock's reading for the write at hand.
@@ -90,8 +91,8 @@ const (
 )
 
 // evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating. later: he has the group stepped
-// afterwards for the first proposal.
-func (r *Replica) evaluateQueue(later bool) {
+// afterwards for the first proposal, if there are but requests of a client in it.
+func (r *Replica) evaluateQueue(later bool, client uint64) {
 	r.mu.Lock()
 	e := r.mu.open
 	r.mu.open = nil
@@ -100,7 +101,7 @@ func (r *Replica) evaluateQueue(later bool) {
 		e = evaluations.Get().(*evaluation)
 		e.r = r
 	}
-	e.later = later
+	e.later, e.client = later && e.proposal == nil, client
 	for {
 		switch e.take() {
 		case stepStop:
@@ -549,6 +550,9 @@ func (e *evaluation) propose() {
 	}
 	entry.base = r.baseLocked()
 	r.mu.inFlight = append(r.mu.inFlight, p)
+	// What is evaluated next, and what others wait for, is not to wait for what the client has asked of other replicas.
+	later := e.later && (r.mu.queue.len() == 0 || len(r.mu.inFlight) >= r.node.MaxInFlight) && p.onlyOf(e.client)
+	e.later = false
 	r.mu.Unlock()
 
 	m := r.node.Metrics
@@ -557,8 +561,7 @@ func (e *evaluation) propose() {
 	data := entry.encode()
 	m.entryBytes.Observe(float64(len(data)))
 	propose := r.group.Propose
-	if e.later {
-		e.later = false // the next would keep this one waiting
+	if later {
 		propose = r.group.ProposeLater
 	}
 	if err := propose(e.term, data); err != nil {

@@ -30,6 +30,16 @@ type proposal struct {
 	gathering
 }
 
+// onlyOf says that nobody but a client waits for the answers.
+func (p *proposal) onlyOf(client uint64) bool {
+	for i := range p.answers {
+		if a := &p.answers[i]; a.done != nil || a.pending.Client != client {
+			return false
+		}
+	}
+	return len(p.waiters) == 0
+}
+
 // answer is a response that is ready, and may not be sent yet.
 type answer struct {
 	pending  Pending

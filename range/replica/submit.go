@@ -38,14 +38,14 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	return queued, true
 }
 
-// Evaluate evaluates the writes that are queued. together: it uses ProposeLater, and the caller has the groups of all replicas that he has
-// evaluated stepped together. It may wait for the disk.
-func (r *Replica) Evaluate(together bool) {
+// Evaluate evaluates the writes that are queued. together: it may use ProposeLater for what a client has asked, and the caller has the groups of all
+// replicas that he has evaluated stepped together. It may wait for the disk.
+func (r *Replica) Evaluate(client uint64, together bool) {
 	if !r.enter() {
 		return // who closes it refuses what is queued
 	}
 	defer r.exit()
-	r.kickFor(false, together)
+	r.kickFor(false, together, client)
 }
 
 // Serve is the rest of Submit: it reads what Take has left. It may wait for the disk.
@@ -171,10 +171,10 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 const writeOverhead = 64
 
 // kick has the queue evaluated, if it is ready and nobody does. In the group's own workers (callback) and for long work the pool does it.
-func (r *Replica) kick(callback bool) { r.kickFor(callback, false) }
+func (r *Replica) kick(callback bool) { r.kickFor(callback, false, 0) }
 
-// kickFor is kick; later: the caller has the group stepped.
-func (r *Replica) kickFor(callback, later bool) {
+// kickFor is kick; later: the caller has the group stepped for what a client has asked.
+func (r *Replica) kickFor(callback, later bool, client uint64) {
 	r.mu.Lock()
 	if r.mu.evaluating || !r.readyLocked() {
 		r.mu.Unlock()
@@ -183,10 +183,10 @@ func (r *Replica) kickFor(callback, later bool) {
 	r.mu.evaluating = true
 	long := r.mu.barrierDue || (r.mu.queue.len() > 0 && r.mu.queue.first().alone())
 	r.mu.Unlock()
-	if (callback || long) && r.goActive(func() { r.evaluateQueue(false) }) {
+	if (callback || long) && r.goActive(func() { r.evaluateQueue(false, 0) }) {
 		return
 	}
-	r.evaluateQueue(later)
+	r.evaluateQueue(later, client)
 }
 
 // readyLocked says whether there is something to evaluate or propose now.

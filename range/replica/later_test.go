@@ -1,0 +1,52 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// What is evaluated for a client that has asked several replicas is left for a joint pass only if nobody else waits for it.
+func TestProposedLater(t *testing.T) {
+	for name, test := range map[string]struct {
+		// clients have a write in the queue each, in this order. The first is the one that evaluates.
+		clients []uint64
+		// entryBytes and inFlight bound entries, and how many are on their way.
+		entryBytes, inFlight int
+		want                 int
+	}{
+		"its own":                   {[]uint64{1, 1, 1}, 1 << 20, 2, 1},
+		"another's in the entry":    {[]uint64{1, 2}, 1 << 20, 2, 0},
+		"another entry comes":       {[]uint64{1, 1}, 300, 2, 0},
+		"no room for another entry": {[]uint64{1, 1, 1}, 300, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, g, done := benchReplica(t)
+			defer done()
+			r.node.MaxEntryBytes, r.node.MaxInFlight = test.entryBytes, test.inFlight
+			answers := 0
+			var served [][]Pending
+			for i, client := range test.clients {
+				q := put(i, uint64(i+1), &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())})
+				pending := []Pending{{Client: client, Request: q, Arrived: time.Now(), Reply: func(*kvpb.Response) { answers++ }}}
+				if queued, ok := r.Take(pending); !queued || !ok {
+					t.Fatal("a write was not taken")
+				}
+				served = append(served, pending)
+			}
+			r.Evaluate(test.clients[0], true)
+			if g.later != test.want {
+				t.Errorf("%d entries were left for later, want %d", g.later, test.want)
+			}
+			for g.deliver() {
+			}
+			for _, pending := range served {
+				r.Serve(pending)
+			}
+			if answers != len(test.clients) {
+				t.Errorf("%d of %d writes are answered", answers, len(test.clients))
+			}
+		})
+	}
+}
