@@ -18,7 +18,7 @@ const (
 
 const (
 	// pieceBytes is how much is written between two rests. restTimes is how much longer than a piece a rest is, at most longestRest.
-	pieceBytes  = 16 << 10
+	pieceBytes  = 8 << 10
 	restTimes   = 2
 	longestRest = 10 * time.Millisecond
 	// From so many full memtables on, besides the one that takes writes, or so many times the sublevels of L0 from which on is compacted, there

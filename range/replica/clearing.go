@@ -115,7 +115,11 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 				status = &kvpb.TransactionStatus{State: x.Known.State, Timestamp: rpc.ToTimestamp(x.Known.Commit),
 					Reason: x.Known.Reason, Wounder: x.Known.Wounder.Bytes(),
 					WantedKey: x.Known.Wanted.Key, WantedKeyspace: uint32(x.Known.Wanted.Keyspace)}
-				if !c.urgentLocked(r, x) {
+				switch {
+				case c.urgentLocked(r, x):
+				case r.makesWayLocked(x, c.began):
+					b.room = crowdedBytes
+				default:
 					b.room = restfulBytes
 				}
 			}
@@ -155,7 +159,7 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		return
 	}
 	now, times := time.Now(), time.Duration(restTimes)
-	if r.node.crowded(now) && r.mu.locks.Len() <= r.node.MaxLocks/crowdedLocks && !awaited(x) {
+	if r.makesWayLocked(x, now) {
 		times = crowdedTimes
 	}
 	c.rests = true
@@ -173,6 +177,11 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		}
 	})
 	r.mu.Unlock()
+}
+
+// makesWayLocked says that others use the node, and that a transaction's locks can wait.
+func (r *Replica) makesWayLocked(x *locks.Transaction[*parked], now time.Time) bool {
+	return r.node.crowded(now) && r.mu.locks.Len() <= r.node.MaxLocks/crowdedLocks && !awaited(x)
 }
 
 // pace has the clearings of a node rest by turns.

@@ -24,11 +24,12 @@ import (
 // A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came again when the transaction was over.
 // What the transaction wrote there is a version already, and the lock just goes.
 
-// What one entry resolves, and what it does of a transaction that nobody waits for (see clearing).
+// What one entry resolves, and what it does of a transaction that nobody waits for, while others use the node or not (see clearing).
 const (
 	resolveLocks = 1000
 	resolveBytes = 256 << 10
 	restfulBytes = 64 << 10
+	crowdedBytes = 12 << 10
 )
 
 // maxResolutions bounds a Resolve.

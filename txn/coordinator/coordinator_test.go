@@ -411,7 +411,7 @@ func TestLargeTransactionsTravelInChunks(t *testing.T) {
 				t.Fatalf("%s lies at %s, not %s", k, s.newestLocked(k).at, at)
 			}
 		}
-		if n := s.sent()["*kvpb.Request_Prepare"]; n != 3500/fewKeys+2 {
+		if n := s.sent()["*kvpb.Request_Prepare"]; n != (3500+fewKeys-1)/fewKeys+2 {
 			t.Errorf("%d requests", n)
 		}
 	})
@@ -435,7 +435,7 @@ func TestLargeTransactionsGoSlowly(t *testing.T) {
 		if _, err := begin(t, ctx, c).Commit(ctx, writes[:len(writes)-1], Reads{}, false); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.locksLeft(c); n != 0 || s.mostBytes > fewParallel*fewBytes || s.mostBytes < fewBytes {
+		if n := s.locksLeft(c); n != 0 || s.mostBytes > hasteParallel*fewBytes || s.mostBytes < fewBytes {
 			t.Errorf("%d locks; up to %d bytes of a large transaction were on their way", n, s.mostBytes)
 		}
 		if s.mostResolves != fewParallel {

@@ -17,10 +17,13 @@ type tempo struct {
 	// keys and bytes bound a request.
 	keys, bytes int
 	slow        bool
-	// left and done are how many requests have not been answered yet, and have been, which took worked; since is when the last rest ended.
+	// left is how many requests have not been answered yet, done how many have been that were on their way alone, which took worked; since is when the
+	// last rest ended, or the last answer came.
 	left, done int
 	worked     time.Duration
 	since      time.Time
+	// alone: one request is on its way at a time. There are no rests otherwise: how long a request takes could not be told.
+	alone bool
 	// reserve is how much of the time that there is is not for rests, if there is a deadline.
 	reserve time.Duration
 	// crowded is when a node has last said that others use it; zero: never.
@@ -33,9 +36,10 @@ const (
 	longestRest = 50 * time.Millisecond
 	// crowdedFor is for how long what one node has said holds for all.
 	crowdedFor = time.Second
-	// round is after how many requests of a large transaction is decided anew how many are on their way at a time: lateParallel if it is late.
-	round        = 32
-	lateParallel = 8
+	// round is after how many requests of a large transaction is decided anew how many are on their way at a time: one if there are rests,
+	// hasteParallel if not, or if it is late.
+	round         = 32
+	hasteParallel = 8
 )
 
 // tempo is how fast mutations are to be laid.
@@ -67,20 +71,21 @@ func (p *tempo) next(ctx context.Context, chunks []*chunk) (count, abreast int) 
 	switch {
 	case !p.slow:
 		abreast = maxParallel
-	case p.late(ctx):
-		abreast = lateParallel
-	case p.rests(time.Now()):
+	case p.done == 0:
+		count, abreast = 1, 1 // its answer says whether others are there
+	case p.rests(time.Now()) && !p.late(ctx):
 		abreast = 1
 	default:
-		abreast = fewParallel
+		abreast = hasteParallel
 	}
+	p.alone = abreast == 1
 	return count, max(1, min(abreast, maxBytes/largest))
 }
 
 // begin notes that so many requests are about to be sent.
 func (p *tempo) begin(n int) { p.left, p.since = n, time.Now() }
 
-// late says that the requests that are left would take most of the time that is left, if they went on as so far.
+// late says that the requests that are left would take most of the time that is left, one after the other.
 func (p *tempo) late(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && p.done > 0 && p.worked/time.Duration(p.done)*time.Duration(p.left) > time.Until(deadline)/2
@@ -106,7 +111,11 @@ func (p *tempo) rest(ctx context.Context, answer *kvpb.PrepareResponse) {
 		p.t.want()
 	}
 	took := now.Sub(p.since)
-	p.since, p.done, p.worked = now, p.done+1, p.worked+took
+	p.since = now
+	if !p.alone {
+		return
+	}
+	p.done, p.worked = p.done+1, p.worked+took
 	if !p.rests(now) {
 		return
 	}
