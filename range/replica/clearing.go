@@ -117,7 +117,7 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 					WantedKey: x.Known.Wanted.Key, WantedKeyspace: uint32(x.Known.Wanted.Keyspace)}
 				switch {
 				case c.urgentLocked(r, x):
-				case r.makesWayLocked(x, c.began):
+				case r.node.crowded(c.began):
 					b.room = crowdedBytes
 				default:
 					b.room = restfulBytes
@@ -159,7 +159,7 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		return
 	}
 	now, times := time.Now(), time.Duration(restTimes)
-	if r.makesWayLocked(x, now) {
+	if r.node.crowded(now) && r.mu.locks.Len() <= r.node.MaxLocks/crowdedLocks && !awaited(x) {
 		times = crowdedTimes
 	}
 	c.rests = true
@@ -177,11 +177,6 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		}
 	})
 	r.mu.Unlock()
-}
-
-// makesWayLocked says that others use the node, and that a transaction's locks can wait.
-func (r *Replica) makesWayLocked(x *locks.Transaction[*parked], now time.Time) bool {
-	return r.node.crowded(now) && r.mu.locks.Len() <= r.node.MaxLocks/crowdedLocks && !awaited(x)
 }
 
 // pace has the clearings of a node rest by turns.

@@ -26,8 +26,9 @@ type tempo struct {
 	alone bool
 	// reserve is how much of the time that there is is not for rests, if there is a deadline.
 	reserve time.Duration
-	// crowded is when a node has last said that others use it; zero: never.
+	// crowded is when a node has last said that others use it; zero: never. still: it was the last that has answered, however long ago.
 	crowded time.Time
+	still   bool
 }
 
 const (
@@ -40,6 +41,8 @@ const (
 	// hasteParallel if not, or if it is late.
 	round         = 32
 	hasteParallel = 8
+	// outlier is how many times as long as the average so far a request counts for at most.
+	outlier = 4
 )
 
 // tempo is how fast mutations are to be laid.
@@ -93,7 +96,7 @@ func (p *tempo) late(ctx context.Context) bool {
 
 // rests says that there are rests.
 func (p *tempo) rests(now time.Time) bool {
-	return now.Sub(p.crowded) < crowdedFor && !p.t.isWanted()
+	return (p.still || now.Sub(p.crowded) < crowdedFor) && !p.t.isWanted()
 }
 
 // rest is called when a request was answered, before the next is sent, and takes a rest if one is due. With a deadline, half of the time is reserved for
@@ -104,7 +107,7 @@ func (p *tempo) rest(ctx context.Context, answer *kvpb.PrepareResponse) {
 		return
 	}
 	now := time.Now()
-	if answer.GetCrowded() {
+	if p.still = answer.GetCrowded(); p.still {
 		p.crowded = now
 	}
 	if answer.GetWanted() {
@@ -115,7 +118,12 @@ func (p *tempo) rest(ctx context.Context, answer *kvpb.PrepareResponse) {
 	if !p.alone {
 		return
 	}
-	p.done, p.worked = p.done+1, p.worked+took
+	// One that waited for a lock says little about the others.
+	counts := took
+	if p.done > 0 {
+		counts = min(counts, outlier*p.worked/time.Duration(p.done))
+	}
+	p.done, p.worked = p.done+1, p.worked+counts
 	if !p.rests(now) {
 		return
 	}
