@@ -305,6 +305,6 @@ func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 		out.flush(h.transport)
 	}
 	for s, groups := range wake {
-		s.enqueueAll(groups)
+		s.enqueue(groups...)
 	}
 }

@@ -41,18 +41,9 @@ func newShard(h *Host) *shard {
 	return s
 }
 
-// enqueue leaves a group to the worker.
-func (s *shard) enqueue(g *Group) {
-	s.mu.Lock()
-	s.ready = append(s.ready, g)
-	s.mu.Unlock()
-	s.wake.Signal()
-}
-
-func (s *shard) enqueueAll(groups []*Group) {
-	s.mu.Lock()
-	s.ready = append(s.ready, groups...)
-	s.mu.Unlock()
+// enqueue leaves groups to the worker.
+func (s *shard) enqueue(groups ...*Group) {
+	s.leave(groups...)
 	s.wake.Signal()
 }
 

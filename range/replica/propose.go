@@ -1,0 +1,96 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// propose proposes what was evaluated, if there is anything.
+func (e *evaluation) propose() {
+	r, p := e.r, e.proposal
+	e.proposal, e.boxes = nil, nil
+	if e.batch != nil {
+		defer func() {
+			_ = e.batch.Close()
+			e.batch = nil
+		}()
+	}
+	entry := e.internal
+	e.internal = payload{}
+	entry.kind, entry.proposer, entry.sequence = e.kind, r.self, p.sequence
+	entry.highest, entry.delta = hlc.Max(entry.highest, e.highest), e.delta
+	if e.batch != nil && !e.batch.Empty() {
+		entry.batch = e.batch.Repr()
+	}
+	p.at = time.Now()
+	var end ending
+	r.mu.Lock()
+	r.mu.building = nil
+	if len(e.again) > 0 {
+		if r.mu.reign == e.reign && !e.over {
+			r.mu.queue.pushFront(e.again)
+			r.node.Metrics.queued.Add(float64(len(e.again)))
+		} else {
+			end.refusedWrites = append(end.refusedWrites, e.again...)
+		}
+		clear(e.again)
+		e.again = e.again[:0]
+	}
+	switch {
+	case e.over || r.mu.reign != e.reign:
+		// Nothing was proposed, so nothing can come of it.
+		end.refused, end.waiters = p.answers, p.waiters
+		r.mu.waitingReads -= len(p.waiters)
+		if r.mu.reign == e.reign {
+			// Its versions are on top of the overlay; what lies below goes with them.
+			r.abandonLocked(&end, p)
+		}
+		r.mu.Unlock()
+		r.finish(&end)
+		return
+	case len(p.answers) == 0 && len(p.flights) == 0 && !p.effects:
+		end.waiters = p.waiters
+		r.mu.waitingReads -= len(p.waiters)
+		r.mu.Unlock()
+		r.finish(&end)
+		return
+	}
+	entry.base = r.baseLocked()
+	r.mu.inFlight = append(r.mu.inFlight, p)
+	// What is evaluated next, and what others wait for, is not to wait for what the client has asked of other replicas.
+	later := e.later && (r.mu.queue.len() == 0 || len(r.mu.inFlight) >= r.node.MaxInFlight) && p.onlyOf(e.client)
+	e.later = false
+	r.mu.Unlock()
+
+	m := r.node.Metrics
+	m.proposals.Inc()
+	m.entryWrites.Observe(float64(len(p.answers)))
+	data := entry.encode()
+	m.entryBytes.Observe(float64(len(data)))
+	propose := r.group.Propose
+	if later {
+		propose = r.group.ProposeLater
+	}
+	if err := propose(e.term, data); err != nil {
+		r.node.Logger.Debug("not proposed", "partition", r.id, "error", err)
+		r.mu.Lock()
+		if r.mu.reign == e.reign {
+			r.mu.inFlight = r.mu.inFlight[:len(r.mu.inFlight)-1]
+			m.proposals.Dec()
+			end.refused, end.waiters = p.answers, p.waiters
+			r.mu.waitingReads -= len(p.waiters)
+			r.abandonLocked(&end, p)
+		}
+		r.mu.Unlock()
+		r.finish(&end)
+	}
+}
+
+// abandonLocked gives up a proposal whose versions are in the overlay, and which is neither building nor in flight, and all that
+// is in flight with it.
+func (r *Replica) abandonLocked(end *ending, p *proposal) {
+	r.node.Metrics.overlayVersions.Sub(float64(len(p.flights)))
+	r.giveUpLocked(end, outcomeUnknown)
+	r.raiseBarrierLocked()
+}
