@@ -47,8 +47,17 @@ type entry struct {
 	term, index uint64
 }
 
+// readContext is how long the context of a heartbeat is that asks for a read's leadership.
+const readContext = 8
+
 // inbound makes a Raft message of a peer message, or nil if it is malformed. Entry data is shared.
 func inbound(p *peerpb.RaftMessage) *raftpb.Message {
+	switch n := len(p.GetContext()); raftpb.MessageType(p.GetType()) {
+	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
+		if n != 0 && n != readContext {
+			return nil // Raft takes it for the number of a read
+		}
+	}
 	m := &message{
 		kind: raftpb.MessageType(p.GetType()), to: p.GetTo(), from: p.GetFrom(), term: p.GetTerm(), logTerm: p.GetLogTerm(),
 		index: p.GetIndex(), commit: p.GetCommit(), vote: p.GetVote(), rejectHint: p.GetRejectHint(), reject: p.GetReject(),

@@ -56,6 +56,8 @@ type Group struct {
 	reluctance    reluctance
 	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
 	abdicated bool
+	// successorAfter is until when a leader that has abdicated asks nobody to follow it, and now the time of the last Output.
+	successorAfter, now int64
 	// stored is what the storage has, or has been given to store.
 	stored struct{ term, vote uint64 }
 	// appended is the last entry that the storage was given; it may not have it yet.
@@ -183,7 +185,7 @@ func (g *Group) Step(m *peerpb.RaftMessage) {
 		return
 	}
 	switch {
-	case vote && g.promise.until != 0:
+	case vote && (g.promise.until != 0 || g.isLeader):
 		g.promise.votes = append(g.promise.votes, msg)
 		return
 	case vote:

@@ -59,6 +59,9 @@ func (t *leaseTracker) init(voters []uint64, self keys.ReplicaID, duration time.
 	}
 }
 
+// expiry is when the lease ends; 0: there is none.
+func (t *leaseTracker) expiry() int64 { return t.published.expiry.Load() }
+
 // heard notes an answer; it counts once the step it came with has been taken into account.
 func (t *leaseTracker) heard(from keys.ReplicaID, term uint64, sent int64) {
 	t.pending = append(t.pending, heardAck{from, term, sent})

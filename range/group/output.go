@@ -30,6 +30,7 @@ type Output struct {
 func (g *Group) Ready(now int64, out *Output) bool {
 	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
 	out.Append, out.Apply, out.Leadership = nil, nil, nil
+	g.now = now
 	g.considerVotes(now)
 	if len(g.sleep.farewell) > 0 {
 		out.Messages = append(out.Messages, g.sleep.farewell...)
@@ -90,6 +91,7 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	case g.isLeader && (!wasLeader || g.term != oldTerm):
 		g.lease.begin(g.term)
 	case !g.isLeader && wasLeader:
+		g.promise.keep(g.lease.expiry())
 		g.lease.end()
 	}
 	if g.isLeader != wasLeader || g.term != oldTerm || g.leader != oldLeader {
@@ -123,7 +125,12 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	case raftpb.MsgHeartbeat:
 		p.Sent = uint64(now)
 	case raftpb.MsgHeartbeatResp:
-		if p.Sent = g.echo[keys.ReplicaID(m.GetTo())]; p.Sent != 0 {
+		// What came with the heartbeat may have begun a new term. Then the answer is of the old one, whose leader must not build on it: in the
+		// new one this replica may have voted for another already.
+		if m.GetTerm() == g.term {
+			p.Sent = g.echo[keys.ReplicaID(m.GetTo())]
+		}
+		if p.Sent != 0 {
 			g.promise.give(now)
 		}
 	case raftpb.MsgSnap:

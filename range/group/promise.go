@@ -9,16 +9,23 @@ import (
 // promise is what a replica owes to the leader whose heartbeat it has answered: that leader's lease stands on the answer. For as long it
 // neither campaigns nor votes for another, but in a leadership transfer, whatever Raft would do. Raft counts ticks from the
 // heartbeat, and ticks can be skipped (WakeLeaderGone) or forgotten (a campaign that somebody asks for).
+//
+// A leader owes the same to the reads that it served: some count on nobody being elected before the lease ends, even if this leadership ends
+// earlier, because it hears of a higher term.
 type promise struct {
 	duration time.Duration
 	// until is the end of the promise by the host's monotonic clock; 0: none was ever given.
 	until int64
-	// votes are requests for votes that came since the last Output: whether the promise stands is known in the next one, with the time.
+	// votes are requests for votes that came since the last Output: whether the promise stands, or a lease that is becoming one, is known in
+	// the next one, with the time.
 	votes []*raftpb.Message
 }
 
 // give is called when an answer is about to be sent, which is later than the heartbeat was.
 func (p *promise) give(now int64) { p.until = max(p.until, now+int64(p.duration)) }
+
+// keep makes it last until a time at least.
+func (p *promise) keep(until int64) { p.until = max(p.until, until) }
 
 func (p *promise) stands(now int64) bool { return now < p.until }
 
@@ -32,7 +39,7 @@ func asksForVote(kind raftpb.MessageType, context []byte) bool {
 func (g *Group) considerVotes(now int64) {
 	for i, m := range g.promise.votes {
 		g.promise.votes[i] = nil
-		if !g.promise.stands(now) {
+		if !g.promise.stands(now) && now >= g.lease.expiry() {
 			g.considerVote(m)
 		}
 	}

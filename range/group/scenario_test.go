@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -24,7 +25,9 @@ type scenario struct {
 	now      int64
 	replicas map[keys.ReplicaID]*scenarioReplica
 	// wire holds messages in flight, oldest first.
-	wire  []*peerpb.RaftMessage
+	wire []*peerpb.RaftMessage
+	// late are those that were held back: they arrive with pass.
+	late  []*peerpb.RaftMessage
 	cut   map[[2]uint64]bool
 	away  map[keys.ReplicaID]bool
 	trace strings.Builder
@@ -115,7 +118,10 @@ func (s *scenario) command(d *datadriven.TestData) {
 		r.group.Campaign()
 		s.collect(id)
 	case "tick": // all replicas, the clock with them
-		n := 1
+		n, sleepAfter := 1, 5
+		if d.HasArg("awake") {
+			sleepAfter = 0
+		}
 		if d.HasArg("n") {
 			d.ScanArgs(s.t, "n", &n)
 		}
@@ -129,7 +135,7 @@ func (s *scenario) command(d *datadriven.TestData) {
 						continue
 					}
 				}
-				s.replicas[id].group.Tick(5, func(id keys.ReplicaID) bool { return s.away[id] })
+				s.replicas[id].group.Tick(sleepAfter, func(id keys.ReplicaID) bool { return s.away[id] })
 				s.collect(id)
 			}
 			if d.HasArg("settle") {
@@ -160,6 +166,10 @@ func (s *scenario) command(d *datadriven.TestData) {
 		d.ScanArgs(s.t, "to", &to)
 		r.group.TransferLeader(r.group.Leadership().Term, keys.ReplicaID(to))
 		s.collect(id)
+	case "resign":
+		id, r := replica()
+		r.group.Resign(r.group.Leadership().Term)
+		s.collect(id)
 	case "wake":
 		id, r := replica()
 		r.group.Wake()
@@ -184,6 +194,34 @@ func (s *scenario) command(d *datadriven.TestData) {
 		}
 	case "deliver": // one step of the network: what is in flight now
 		s.deliver(d)
+	case "hold": // what is in flight from one to another of a type, until pass
+		var from, to int
+		var kind string
+		d.ScanArgs(s.t, "from", &from)
+		d.ScanArgs(s.t, "to", &to)
+		d.ScanArgs(s.t, "type", &kind)
+		held := len(s.late)
+		s.wire = slices.DeleteFunc(s.wire, func(m *peerpb.RaftMessage) bool {
+			hold := m.GetFrom() == uint64(from) && m.GetTo() == uint64(to) && raftpb.MessageType(m.GetType()).String() == kind
+			if hold {
+				s.late = append(s.late, m)
+			}
+			return hold
+		})
+		s.printf("held %d", len(s.late)-held)
+	case "pass": // messages that were held back arrive, and are taken in before the replica does anything about them
+		id, r := replica()
+		for _, line := range strings.Split(d.Input, "\n") {
+			i := slices.IndexFunc(s.late, func(m *peerpb.RaftMessage) bool {
+				return m.GetTo() == uint64(id) && line == fmt.Sprintf("%d %s", m.GetFrom(), raftpb.MessageType(m.GetType()))
+			})
+			if i < 0 {
+				s.t.Fatalf("no %s for %s was held back", line, id)
+			}
+			r.group.Step(s.late[i])
+			s.late = slices.Delete(s.late, i, i+1)
+		}
+		s.collect(id)
 	case "drop":
 		s.printf("dropped %d", len(s.wire))
 		s.wire = nil
@@ -222,6 +260,10 @@ func (s *scenario) command(d *datadriven.TestData) {
 	case "lease":
 		id, r := replica()
 		_, ok := r.group.Lease().Valid(s.now)
+		if ok && d.HasArg("left") {
+			s.printf("%s: %s", id, r.group.Lease().Left(s.now))
+			return
+		}
 		s.printf("%s: %v", id, ok)
 	case "wire":
 		for _, m := range s.wire {

@@ -11,23 +11,39 @@ import (
 // state machine, which evaluates each command on top of those before it, cannot simply go on either. A leader whose
 // transfer came to nothing (the other was down) therefore tries the next follower, until somebody else leads.
 
-// TransferLeader gives up the lease and the leadership of a term, if it is the present one, and asks another replica to take over.
+// TransferLeader gives up the lease and the leadership of a term, if it is the present one, and asks another replica to take over. The caller
+// has seen to it that no later leader writes below what was read here; Resign is for who has not.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	if !g.isLeader || g.term != term || to == g.config.Self {
 		return
 	}
 	g.wakeUp(false)
 	g.abdicate()
+	g.successorAfter = 0
 	g.node.TransferLeader(uint64(to))
 }
 
+// Resign gives up the lease and the leadership of a term, if it is the present one. Others are asked to take over when the lease would have ended:
+// there are reads that count on it.
+func (g *Group) Resign(term uint64) {
+	if g.isLeader && g.term == term {
+		g.wakeUp(false)
+		g.abdicate()
+	}
+}
+
 func (g *Group) abdicate() {
+	g.successorAfter = g.lease.expiry()
+	g.promise.keep(g.successorAfter)
 	g.lease.forfeit()
 	g.abdicated, g.isLeader, g.leader, g.tell = true, false, 0, true
 }
 
 // pushTransfer is called each tick while the group has abdicated and nobody else leads.
 func (g *Group) pushTransfer() {
+	if g.now < g.successorAfter {
+		return
+	}
 	if status := g.node.BasicStatus(); status.RaftState != raft.StateLeader || status.LeadTransferee != 0 {
 		return
 	}

@@ -130,14 +130,14 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 	return true, false
 }
 
-// abdicate gives leaderships away: this node does not serve. To whom matters less than that it is somebody who is there. What it
-// served is not closed: its clock is the reason, and must not push those of the others.
+// abdicate gives leaderships away, if there is anybody: this node does not serve. What it served is not closed: its clock may be the reason,
+// and must not push those of the others, or its disk, which takes no entry. So the others wait for the end of the leases.
 func (n *Node) abdicate() {
 	led := n.leaders.led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
-		n.giveAway(h, func(uint64) bool { return true }, func(to keys.ReplicaID) {
+		n.giveAway(h, func(uint64) bool { return true }, func(keys.ReplicaID) {
 			_, term := h.group.Leader()
-			h.group.TransferLeader(term, to)
+			h.group.Resign(term)
 		})
 	}
 }
