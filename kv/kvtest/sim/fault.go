@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,7 +13,8 @@ import (
 
 // Effect is what a fault does. Its type is a struct whose exported fields are all that it depends on: they are drawn when the
 // schedule is made, printed with it and read back. A field is an int, a float64, a bool, a time.Duration, a string without spaces,
-// such as a Target, or a []int.
+// such as a Target, or a []int. A number is at least 0 and at most maxNumber or maxTime, where the tags least and most do not say otherwise; a string with the
+// tag one is one of the words in it.
 type Effect interface {
 	// Begin makes it happen. It returns what it did, in words, and how to end it; nil if there is nothing to end. The schedule calls
 	// Begin and end one at a time. A server that is down, or has another fault, may get one more: real ones do not queue.
@@ -101,10 +103,10 @@ func ParseFault(line string) (Fault, error) {
 	}
 	var f Fault
 	var err error
-	if f.At, err = time.ParseDuration(words[0]); err != nil {
+	if f.At, err = parseTime(words[0]); err != nil {
 		return bad("%w", err)
 	}
-	if f.For, err = time.ParseDuration(words[1][1:]); err != nil {
+	if f.For, err = parseTime(words[1][1:]); err != nil {
 		return bad("%w", err)
 	}
 	k, ok := kinds[words[2]]
@@ -114,11 +116,16 @@ func ParseFault(line string) (Fault, error) {
 	v := reflect.New(k.effect).Elem()
 	for _, word := range words[3:] {
 		name, value, _ := strings.Cut(word, "=")
-		field := v.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
-		if !field.IsValid() {
+		of, ok := v.Type().FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
+		if !ok {
 			return bad("a %s has no parameter %q", k.name, name)
 		}
-		if err := parseField(field, value); err != nil {
+		field := v.FieldByIndex(of.Index)
+		err := parseField(field, value)
+		if err == nil {
+			err = checkField(field, of.Tag)
+		}
+		if err != nil {
 			return bad("%s: %w", name, err)
 		}
 	}
@@ -155,5 +162,65 @@ func parseField(field reflect.Value, text string) (err error) {
 		return fmt.Errorf("a parameter of type %s cannot be read", field.Type())
 	}
 	field.SetString(text)
+	return nil
+}
+
+const (
+	// longestSchedule bounds the times of a schedule: sums of them are times, too.
+	longestSchedule = 1000 * time.Hour
+	// maxNumber and maxTime are the highest values of a parameter whose field has no other.
+	maxNumber = 1_000_000
+	maxTime   = time.Hour
+)
+
+// parseTime reads a time of a schedule.
+func parseTime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err == nil {
+		err = within(d, 0, longestSchedule, "", time.ParseDuration)
+	}
+	return d, err
+}
+
+// checkField says what is wrong with the value of a parameter. Effects are not made for others than those that pass.
+func checkField(field reflect.Value, tag reflect.StructTag) error {
+	switch value := field.Interface().(type) {
+	case time.Duration:
+		return within(value, 0, maxTime, tag, time.ParseDuration)
+	case int:
+		return within(value, 0, maxNumber, tag, strconv.Atoi)
+	case float64:
+		return within(value, 0, maxNumber, tag, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	case []int:
+		for _, n := range value {
+			if err := within(n, 0, maxNumber, tag, strconv.Atoi); err != nil {
+				return err
+			}
+		}
+	case Target:
+		return value.check()
+	case string:
+		if words, ok := tag.Lookup("one"); ok && !slices.Contains(strings.Fields(words), value) {
+			return fmt.Errorf("%q is none of %v", value, strings.Fields(words))
+		}
+	}
+	return nil
+}
+
+// within says whether a value is between two bounds, or those of the tag.
+func within[T cmp.Ordered](value, least, most T, tag reflect.StructTag, parse func(string) (T, error)) (err error) {
+	if text, ok := tag.Lookup("least"); ok {
+		if least, err = parse(text); err != nil {
+			return err
+		}
+	}
+	if text, ok := tag.Lookup("most"); ok {
+		if most, err = parse(text); err != nil {
+			return err
+		}
+	}
+	if !(value >= least && value <= most) { // nor is NaN
+		return fmt.Errorf("%v is not from %v to %v", value, least, most)
+	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 // away cuts clients off from all servers. What they began, others have to end, and may not know what these clients have been told.
 type away struct {
 	Clients []int
-	Mode    string
+	Mode    string `one:"broken silent"`
 }
 
 var clientsAway = register("clients-away", 0, 20*time.Second, func(d *Dice) away {

@@ -11,7 +11,7 @@ const maxClock = 120 * time.Millisecond
 // clockSet sets a server's wall clock off from the true time, which makes it jump.
 type clockSet struct {
 	Server Target
-	Offset time.Duration
+	Offset time.Duration `least:"-1h"`
 }
 
 var _ = register("clock", 10, 0, func(d *Dice) clockSet {
@@ -33,7 +33,7 @@ func (f clockSet) Begin(w *World) (string, func() string) {
 type clockDrift struct {
 	Server Target
 	// PPM is how many millionths of a second it gains in each second.
-	PPM int
+	PPM int `least:"-1000000"`
 }
 
 var _ = register("clock-drift", 4, 60*time.Second, func(d *Dice) clockDrift {
@@ -57,7 +57,7 @@ func (f clockDrift) Begin(w *World) (string, func() string) {
 // transactions still holds, and single keys stay linearisable. Workloads that depend on other orders of timestamps do not run beside it.
 type clockWrong struct {
 	Server Target
-	Offset time.Duration
+	Offset time.Duration `least:"-1h"`
 }
 
 var clocksWrong = register("clock-wrong", 0, 15*time.Second, func(d *Dice) clockWrong {

@@ -12,7 +12,7 @@ import (
 // crash takes the power from a server; each block that was not synced survives with a probability in percent.
 type crash struct {
 	Server   Target
-	Unsynced int
+	Unsynced int `most:"100"`
 }
 
 var _ = register("crash", 20, 12*time.Second, func(d *Dice) crash {
@@ -34,7 +34,7 @@ func (f crash) Begin(w *World) (string, func() string) {
 
 // powerCut takes the power from all servers at once. They are not started at the same moment.
 type powerCut struct {
-	Unsynced int
+	Unsynced int `most:"100"`
 	Apart    time.Duration
 }
 

@@ -55,8 +55,8 @@ func (f diskLow) Begin(w *World) (string, func() string) {
 type diskError struct {
 	Server Target
 	// Op is read, write or sync.
-	Op    string
-	Count int
+	Op    string `one:"read write sync"`
+	Count int    `least:"-1"`
 }
 
 var _ = register("disk-error", 4, 6*time.Second, func(d *Dice) diskError {

@@ -9,7 +9,7 @@ import (
 type transfer struct {
 	// Partition is a place among the partitions, counted around.
 	Partition int
-	Times     int
+	Times     int `most:"1000"`
 	Every     time.Duration
 }
 
@@ -63,7 +63,7 @@ func (w *World) handOver(at int) string {
 type leaderApart struct {
 	Server  Target
 	Clients []int
-	Mode    string
+	Mode    string `one:"broken silent"`
 }
 
 var leadersApart = register("leader-apart", 10, 12*time.Second, func(d *Dice) leaderApart {

@@ -22,7 +22,8 @@ type lockedCrash struct {
 	// Clean: they are stopped. Otherwise they lose their power.
 	Clean bool
 	// Flushed is how many of those that lose their power write their state before, and Unsynced what is left of what they had not synced, as in crash.
-	Flushed, Unsynced int
+	Flushed  int
+	Unsynced int `most:"100"`
 }
 
 var lockedCrashes = register("locked-crash", 0, 3*time.Second, func(d *Dice) lockedCrash {

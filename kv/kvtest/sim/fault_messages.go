@@ -9,9 +9,11 @@ import (
 
 // messages loses, delays, repeats and so reorders the Raft messages that a server sends; probabilities are in percent.
 type messages struct {
-	From               Target
-	Lose, Late, Repeat int
-	Delay              time.Duration
+	From   Target
+	Lose   int `most:"100"`
+	Late   int `most:"100"`
+	Repeat int `most:"100"`
+	Delay  time.Duration
 }
 
 var _ = register("messages", 10, 15*time.Second, func(d *Dice) messages {

@@ -8,7 +8,7 @@ import (
 // isolation cuts a server off from all others and from all clients.
 type isolation struct {
 	Server Target
-	Mode   string
+	Mode   string `one:"broken silent"`
 }
 
 var _ = register("isolation", 12, 20*time.Second, func(d *Dice) isolation {
@@ -33,7 +33,7 @@ func (f isolation) Begin(w *World) (string, func() string) {
 type cut struct {
 	From, To string
 	Both     bool
-	Mode     string
+	Mode     string `one:"broken silent"`
 }
 
 var _ = register("cut", 14, 20*time.Second, func(d *Dice) cut {
@@ -57,7 +57,7 @@ func (f cut) Begin(w *World) (string, func() string) {
 // parting cuts the servers into two sides; clients reach both.
 type parting struct {
 	Side []int
-	Mode string
+	Mode string `one:"broken silent"`
 }
 
 var _ = register("parting", 8, 15*time.Second, func(d *Dice) parting {

@@ -11,7 +11,7 @@ type voterCrash struct {
 	// Partition is a place among the partitions, counted around.
 	Partition int
 	Delay     time.Duration
-	Unsynced  int
+	Unsynced  int `most:"100"`
 	Apart     time.Duration
 }
 

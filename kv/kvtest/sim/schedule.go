@@ -52,7 +52,7 @@ func ParseSchedule(text string) (s Schedule, err error) {
 		case "transactions":
 			s.Transactions = true
 		case "duration":
-			s.Duration, err = time.ParseDuration(rest)
+			s.Duration, err = parseTime(rest)
 		default:
 			var f Fault
 			f, err = ParseFault(strings.TrimSpace(line))

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,14 +57,69 @@ func TestUnfinishedIsDrawn(t *testing.T) {
 
 func TestParseFaultRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"1s crash":                 "want a time",
-		"soon +1s crash":           "invalid duration",
-		"1s +1s flood":             "no such kind",
-		"1s +1s crash colour=blue": "no parameter",
-		"1s +1s crash unsynced=x":  "invalid syntax",
+		"1s crash":                                   "want a time",
+		"soon +1s crash":                             "invalid duration",
+		"1s +1s flood":                               "no such kind",
+		"1s +1s crash colour=blue":                   "no parameter",
+		"1s +1s crash unsynced=x":                    "invalid syntax",
+		"-1s +1s crash":                              "-1s is not from 0s",
+		"1s +-1s crash":                              "-1s is not from 0s",
+		"1001h +1s crash":                            "1001h0m0s is not from 0s",
+		"1s +1s locked-crash partition=-1":           "partition: -1 is not from 0",
+		"1s +1s locked-crash spared=-1":              "spared: -1 is not from 0",
+		"1s +1s locked-crash flushed=-1":             "flushed: -1 is not from 0",
+		"1s +1s locked-crash delay=-1ms":             "delay: -1ms is not from 0s",
+		"1s +1s locked-crash unsynced=101":           "unsynced: 101 is not from 0 to 100",
+		"1s +1s voter-crash partition=-1":            "partition: -1 is not from 0",
+		"1s +0s transfer partition=-1":               "partition: -1 is not from 0",
+		"1s +0s transfer times=1001":                 "times: 1001 is not from 0 to 1000",
+		"1s +1s messages delay=-1s":                  "delay: -1s is not from 0s",
+		"1s +1s slow-disk takes=-1s":                 "takes: -1s is not from 0s",
+		"1s +1s slow-disk takes=290y":                "unknown unit",
+		"1s +1s slow-disk takes=2h":                  "takes: 2h0m0s is not from 0s to 1h0m0s",
+		"1s +1s disk-error count=-2":                 "count: -2 is not from -1",
+		"1s +1s disk-error op=erase":                 "none of [read write sync]",
+		"1s +0s clock offset=-2h":                    "offset: -2h0m0s is not from -1h0m0s",
+		"1s +1s clock-drift ppm=-1000001":            "ppm: -1000001 is not from -1000000",
+		"1s +1s parting side=0,-1":                   "side: -1 is not from 0",
+		"1s +1s isolation mode=loud":                 "none of [broken silent]",
+		"1s +1s crash server=-1":                     "no number of a server",
+		"1s +1s crash server=leader":                 "no number of a server",
+		"1s +1s crash server=leader.-1":              "no number of a server",
+		"1s +1s crash server=follower.0.-1":          "no number of a server",
+		"1s +1s crash server=99999999999999999999":   "no number of a server",
+		"1s +1s between a=leader.0 b=follower.0.-1":  "no number of a server",
+		"1s +1s locked-crash partition=100000000000": "partition: 100000000000 is not from 0 to 1000000",
 	} {
 		if _, err := ParseFault(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", line, err)
+		}
+	}
+	for _, text := range []string{"duration -1s", "duration 1001h", "seed -1", "1s +1s locked-crash flushed=-1"} {
+		if _, err := ParseSchedule(text); err == nil {
+			t.Errorf("the schedule %q is read", text)
+		}
+	}
+}
+
+// Numbers that nobody means are refused for each parameter of each kind of fault, whatever the effect would do with them.
+func TestParseFaultRefusesAbsurdNumbers(t *testing.T) {
+	absurd := map[reflect.Type][]string{
+		reflect.TypeFor[int]():           {"-1000001", "1000001", "-9223372036854775808", "9223372036854775807"},
+		reflect.TypeFor[[]int]():         {"-1", "0,1000001"},
+		reflect.TypeFor[time.Duration](): {"-1h1ns", "1h1ns", "-2562047h", "2562047h"},
+		reflect.TypeFor[float64]():       {"-1000001", "1000001", "NaN", "+Inf"},
+		reflect.TypeFor[Target]():        {"-1", "leader.-1", "follower.-1.0", "follower.0.-1"},
+	}
+	for _, name := range Kinds() {
+		effect := kinds[name].effect
+		for i := range effect.NumField() {
+			for _, text := range absurd[effect.Field(i).Type] {
+				line := fmt.Sprintf("1s +1s %s %s=%s", name, effect.Field(i).Name, text)
+				if f, err := ParseFault(line); err == nil {
+					t.Errorf("%q is read as %v", line, f)
+				}
+			}
 		}
 	}
 }

@@ -3,10 +3,22 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// targets are what a target looks like.
+var targets = regexp.MustCompile(`^([0-9]{1,6}|core|leader\.[0-9]{1,6}|follower\.[0-9]{1,6}\.[0-9]{1,6})$`)
+
+// check says what is wrong with a target, whatever the servers are.
+func (t Target) check() error {
+	if !targets.MatchString(string(t)) {
+		return fmt.Errorf("%q is no number of a server, nor core, leader.N or follower.N.M", string(t))
+	}
+	return nil
+}
 
 // find finds the server that a target names at the moment; false if there is none.
 func (w *World) find(t Target) (server int, ok bool) {

@@ -279,7 +279,7 @@ func replacement(d *Dice, at time.Duration) []Fault {
 // between cuts the links between two servers, both ways.
 type between struct {
 	A, B Target
-	Mode string
+	Mode string `one:"broken silent"`
 }
 
 var _ = register("between", 0, 10*time.Second, func(d *Dice) between { return between{d.Server(), d.Server(), d.Mode()} })
