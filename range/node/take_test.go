@@ -2,11 +2,14 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -80,4 +83,86 @@ func TestWorkIsDoneOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A reader is held up in the evaluation of one replica's writes, and what another replica has proposed for him waits to be stepped together with that. Whoever
+// relieves him has it stepped before he goes on: he may be held up as well.
+func TestRelievedReaderLeavesNoProposal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		partitions := c.createHash(2, 9) // three for each node
+		c.await("partitions are led", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		const node = 1
+		var led []*clusterpb.Partition
+		for _, p := range partitions {
+			if p.Replicas[0].Node == node {
+				led = append(led, p)
+			}
+		}
+		c.await("leases", 10*time.Second, func() bool {
+			return !slices.ContainsFunc(led, func(p *clusterpb.Partition) bool {
+				c.mustPut(p, "k", "v")
+				leader, _ := c.leaderOf(p.Id)
+				return leader != node
+			})
+		})
+		var requests []*kvpb.Request
+		for i, p := range led {
+			_, term := c.leaderOf(p.Id)
+			if i == 0 {
+				requests = append(requests, put(p, term, "k", "w"))
+			} else {
+				requests = append(requests, swapAbsent(p, term, "k", "w"))
+			}
+		}
+
+		synctest.Wait() // nothing else is on its way that would have a group stepped
+		// What finds something else than it expects is answered by who evaluates it.
+		var mu sync.Mutex
+		answers := make(map[uint64]*kvpb.Response)
+		gate := make(chan struct{})
+		release := sync.OnceFunc(func() { close(gate) })
+		defer release()
+		work := c.nodes[node].Take(7, requests, func(r *kvpb.Response) {
+			mu.Lock()
+			answers[r.Id] = r
+			mu.Unlock()
+			if r.Id != requests[0].Id {
+				<-gate
+			}
+		})
+		answered := func() (ids []uint64) {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Sorted(maps.Keys(answers))
+		}
+		var readers sync.WaitGroup
+		readers.Go(work.Run)
+		if got, want := answered(), []uint64{requests[1].Id}; !slices.Equal(got, want) {
+			t.Fatalf("with one reader held up, requests %v of %d to %d are answered, want %v", got, requests[0].Id, requests[2].Id, want)
+		}
+		readers.Go(work.Run)
+		if got, want := answered(), []uint64{requests[0].Id, requests[1].Id, requests[2].Id}; !slices.Equal(got, want) {
+			t.Errorf("with both readers held up, requests %v of %d to %d are answered, want all", got, requests[0].Id, requests[2].Id)
+		}
+		release()
+		readers.Wait()
+		work.Done()
+		answered()
+		for i, q := range requests {
+			switch r := answers[q.Id]; {
+			case r.GetError() != nil, i == 0 && r.GetPut() == nil, i > 0 && (r.GetCompareAndSwap() == nil || r.GetCompareAndSwap().Swapped):
+				t.Errorf("request %d is answered with %v", i, r)
+			}
+		}
+	})
+}
+
+// swapAbsent writes a key if it is absent.
+func swapAbsent(p *clusterpb.Partition, term uint64, key, value string) *kvpb.Request {
+	q := put(p, term, key, value)
+	q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
+		Key: []byte(key), Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}, NewValue: []byte(value)}}
+	return q
 }
