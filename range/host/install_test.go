@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -358,5 +359,69 @@ func TestStalledSnapshotIsTriedAgain(t *testing.T) {
 		if _, n := l.away.machines[100].snapshots(); n != 1 || c.net.streamed() != 2 {
 			t.Errorf("%d snapshots were installed, after %d streams", n, c.net.streamed())
 		}
+	})
+}
+
+// The append that makes the log follow a snapshot, and those that wait behind it, are submitted also when the shard is in somebody's pass over
+// several shards, which collects what all of them want in one place.
+func TestInstalledInAPassOverSeveralShards(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		gate := make(chan struct{})
+		open := sync.OnceFunc(func() { close(gate) })
+		defer open()
+		g := l.installing(func(int) error { <-gate; return nil })
+		// One in each shard of the follower's host. The first of those that come later shares none with the group.
+		c.create(101, 102, 103)
+		h := l.away.host
+		first, beside := h.Group(101), h.Group(103)
+		if first.shard == g.shard || beside.shard != g.shard {
+			t.Fatal("the groups are in other shards")
+		}
+		l.awaitLeader(101)
+		l.awaitLeader(103)
+		c.net.isolate(l.third.id, true) // what is acknowledged is so by the follower that installs
+		l.awaitHeld(g)
+		if l.applied(l.leader, "held") {
+			t.Fatal("an entry was acknowledged before the snapshot before it was installed")
+		}
+
+		// The worker does not come to it, as if somebody were in a pass.
+		s := g.shard
+		synctest.Wait()
+		s.mu.Lock()
+		s.busy = true
+		s.mu.Unlock()
+		open()
+		synctest.Wait()
+		s.mu.Lock()
+		s.busy = false
+		s.mu.Unlock()
+		if n := g.replacing.Load(); n != 1 {
+			t.Fatalf("the log is to follow %d snapshots, and should 1", n)
+		}
+		snapshot, _, _ := l.away.machines[100].state()
+		// Whoever brings messages for groups in two shards is in a pass over both. These change nothing.
+		var b peerpb.MessageBatch
+		for _, to := range []*Group{first, beside} {
+			b.Messages = append(b.Messages, &peerpb.RaftMessage{
+				Group: uint64(to.id), Type: uint32(raftpb.MsgHeartbeatResp), To: l.away.id, From: l.leader.id, Term: 1})
+		}
+		h.HandleMessages(l.leader.id, &b)
+		synctest.Wait()
+		if n := g.replacing.Load(); n != 0 {
+			t.Error("the log does not follow the snapshot")
+		}
+		if !l.applied(l.leader, "held") {
+			t.Error("what waited behind the snapshot is not acknowledged")
+		}
+		if err := g.Failed(); err != nil {
+			t.Error(err)
+		}
+		firstIndex, last, _ := g.storage.Extent()
+		if firstIndex != snapshot+1 || last <= snapshot {
+			t.Errorf("the log has entries from %d to %d, behind a snapshot of %d", firstIndex, last, snapshot)
+		}
+		c.net.isolate(l.third.id, false)
 	})
 }
