@@ -476,8 +476,8 @@ func (r *Replica) giveUpWaitsLocked(end *ending) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	for _, c := range w.clearings {
-		c.stopLocked()
+	for id, c := range w.clearings {
+		c.overLocked(r, id)
 	}
 	*w = waits{order: w.order, pushes: w.pushes, attempts: w.attempts}
 	r.mu.locks.DropInFlight()

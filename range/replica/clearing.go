@@ -11,13 +11,18 @@ import (
 )
 
 // A clearing ends the locks of a transaction whose outcome is known, entry by entry. A transaction may have tens of thousands of locks in
-// a partition, and to turn all of them into versions as fast as can be would keep processors and disks from everybody else. So if
-// nobody waits for it, the entries are small, and after each comes a rest that is longer than the entry took; and the
-// clearings of a node rest by turns, so that it does not matter how many there are. Whoever comes to wait ends that for good: he may meet
+// a partition, and to turn all of them into versions as fast as can be would keep processors and disks from everybody else. So if it has many
+// here and nobody waits for it, the entries are small, and after each comes a rest that is longer than the entry took; and the
+// clearings of a node rest by turns, so that it does not matter in how many partitions. Whoever comes to wait ends that for good: he may meet
 // other locks next. Only large transactions do not: they are what is held back, and not those for whom it is; the rests become shorter for them.
+//
+// What rests ends fewer locks than could be laid in the meantime. So only few transactions do so at a time on a node, and none where there
+// are many locks already: they must not pile up.
 type clearing struct {
 	// urgent: somebody has waited for it.
 	urgent bool
+	// turns: its transaction is one of those that rest on this node.
+	turns bool
 	// more: it is not over with the entry on its way.
 	more bool
 	// began is when the entry on its way was asked for.
@@ -32,14 +37,25 @@ const (
 	restTimes    = 2
 	crowdedTimes = 8
 	maxRest      = 50 * time.Millisecond
-	// A partition with more locks than this part of what it may have makes way no more than need be: locks must not pile up.
+	// turnLocks and turnBytes are from how many locks in a partition on a clearing rests, and turnsMost is for how many transactions
+	// of a node at a time.
+	turnLocks = 2000
+	turnBytes = 512 << 10
+	turnsMost = 2
+	// A partition with more locks than one part in crowdedLocks of what it may have makes way no more than need be, and one with more than
+	// one in hurriedLocks not at all.
 	crowdedLocks = 8
+	hurriedLocks = 2
 )
 
-// stopLocked ends a rest for good.
-func (c *clearing) stopLocked() {
+// overLocked lets go of what a clearing holds, which is in no table any more.
+func (c *clearing) overLocked(r *Replica, id txn.ID) {
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+	if c.turns {
+		c.turns = false
+		r.node.pace.leave(id)
 	}
 }
 
@@ -58,7 +74,7 @@ func (r *Replica) resolveDecided(id txn.ID) {
 		if w.clearings == nil {
 			w.clearings = make(map[txn.ID]*clearing)
 		}
-		c = &clearing{}
+		c = &clearing{turns: large(x) && r.node.pace.join(id)}
 		w.clearings[id] = c
 	case !c.rests || !c.urgentLocked(r, x):
 		r.mu.Unlock()
@@ -79,6 +95,35 @@ func (c *clearing) urgentLocked(r *Replica, x *locks.Transaction[*parked]) bool 
 	}
 	c.urgent = r.wantedLocked(x)
 	return c.urgent
+}
+
+// paceLocked is how many bytes the next entry ends, and how many times as long as an entry the rest after it is; 0: there is none.
+func (c *clearing) paceLocked(r *Replica, x *locks.Transaction[*parked], now time.Time) (room, times int) {
+	all := r.mu.locks.Len()
+	switch {
+	case c.urgentLocked(r, x):
+		return resolveBytes, 0
+	case !c.turns || all > r.node.MaxLocks/hurriedLocks:
+		return restfulBytes, 0
+	case all > r.node.MaxLocks/crowdedLocks || !r.node.crowded(now):
+		return restfulBytes, restTimes
+	case awaited(x):
+		return crowdedBytes, restTimes
+	}
+	return crowdedBytes, crowdedTimes
+}
+
+// large says that a transaction has many locks in the partition.
+func large(x *locks.Transaction[*parked]) bool {
+	if x.Locks() >= turnLocks {
+		return true
+	}
+	bytes := 0
+	x.Each(func(l *lock) bool {
+		bytes += l.Applied.Size + len(l.Key) + lockOverhead
+		return bytes < turnBytes
+	})
+	return bytes >= turnBytes
 }
 
 // wantedLocked says whether somebody waits for a transaction's locks for whom there is to be no rest.
@@ -108,20 +153,14 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 	c.began = time.Now()
 	r.enqueueInternal(&internalCommand{kind: kindTransaction, shared: true,
 		evaluate: func(e *evaluation, _ *payload) (bool, error) {
-			b := resolution{e: e, room: resolveBytes}
+			b := resolution{e: e}
 			var status *kvpb.TransactionStatus
 			r.mu.Lock()
 			if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == reign && x.Known.State != kvpb.TransactionState_PENDING {
 				status = &kvpb.TransactionStatus{State: x.Known.State, Timestamp: rpc.ToTimestamp(x.Known.Commit),
 					Reason: x.Known.Reason, Wounder: x.Known.Wounder.Bytes(),
 					WantedKey: x.Known.Wanted.Key, WantedKeyspace: uint32(x.Known.Wanted.Keyspace)}
-				switch {
-				case c.urgentLocked(r, x):
-				case r.node.crowded(c.began):
-					b.room = crowdedBytes
-				default:
-					b.room = restfulBytes
-				}
+				b.room, _ = c.paceLocked(r, x, c.began)
 			}
 			r.mu.Unlock()
 			if status == nil {
@@ -151,21 +190,21 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		return
 	case err != nil || !c.more || x == nil || r.closed.Load():
 		delete(r.mu.waits.clearings, id)
+		c.overLocked(r, id)
 		r.mu.Unlock()
 		return
-	case c.urgentLocked(r, x):
+	}
+	now := time.Now()
+	_, times := c.paceLocked(r, x, now)
+	if times == 0 {
 		r.mu.Unlock()
 		r.clear(id, c, reign)
 		return
 	}
-	now, times := time.Now(), time.Duration(restTimes)
-	if r.node.crowded(now) && r.mu.locks.Len() <= r.node.MaxLocks/crowdedLocks && !awaited(x) {
-		times = crowdedTimes
-	}
 	c.rests = true
-	c.timer = time.AfterFunc(r.node.pace.rest(now, times*now.Sub(c.began)), func() {
+	c.timer = time.AfterFunc(r.node.pace.rest(now, time.Duration(times)*now.Sub(c.began)), func() {
 		if !r.enter() {
-			return
+			return // closing ends the reign, and with it the clearing
 		}
 		defer r.exit()
 		r.mu.Lock()
@@ -184,6 +223,31 @@ type pace struct {
 	mu sync.Mutex
 	// next is when all rests that were given out are over.
 	next time.Time
+	// turns are the transactions that rest, and how many of their clearings do.
+	turns map[txn.ID]int
+}
+
+// join makes a clearing of a transaction one that rests, unless there are enough.
+func (p *pace) join(id txn.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.turns[id] == 0 && len(p.turns) >= turnsMost {
+		return false
+	}
+	if p.turns == nil {
+		p.turns = make(map[txn.ID]int)
+	}
+	p.turns[id]++
+	return true
+}
+
+// leave ends that.
+func (p *pace) leave(id txn.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.turns[id]--; p.turns[id] <= 0 {
+		delete(p.turns, id)
+	}
 }
 
 // rest is how long to rest now, by turns, for a rest of so long.

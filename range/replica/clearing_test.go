@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,5 +79,87 @@ func clearingsRest(t *testing.T, wanted, crowded, write bool) {
 		t.Errorf("%d entries", entries)
 	case !wanted && (!rested || took < time.Duration((entries-2)*times)*time.Millisecond):
 		t.Errorf("%d entries came in %s", entries, took)
+	}
+}
+
+// TestClearingsKeepUp: where others use the node, locks of transactions that are not large, and of many large ones, do not pile up because
+// their ends rest.
+func TestClearingsKeepUp(t *testing.T) {
+	for name, x := range map[string]struct{ locks, size, every, transactions, most int }{
+		"middling transactions": {locks: 128, size: 1024, every: 25, transactions: 100, most: 10 * 128},
+		"large transactions":    {locks: 2 * turnLocks, size: 32, every: 200, transactions: 25, most: 8 * turnLocks},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { clearingsKeepUp(t, x.locks, x.size, x.every, x.transactions, x.most) })
+		})
+	}
+}
+
+// clearingsKeepUp has a transaction with some locks laid and decided every so many milliseconds. There must not be more than most locks in the end.
+func clearingsKeepUp(t *testing.T, locks, size, every, transactions, most int) {
+	l := newManyLocks(t, 0)
+	defer l.c.close()
+	l.c.physical.Advance(time.Second)
+	l.m.node.hooks.lockTime, l.m.node.hooks.evaluate = nil, func() { time.Sleep(3 * time.Millisecond) }
+	others := []*kvpb.Request{{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("other")}}}}
+	began := &kvpb.Timestamp{Wall: uint64(epoch)}
+	type laying struct {
+		id   []byte
+		left int
+	}
+	laid := make(map[uint64]*laying) // by request
+	answered := 0
+	for now := 0; now < transactions*every; now += 5 {
+		l.m.node.Asked(others, time.Now())
+		if now%every == 0 {
+			of := &kvpb.Transaction{Id: transactionID(fmt.Sprint(now)), Keyspace: 7, Anchor: []byte("a"), Begun: began, Started: began}
+			x := &laying{id: of.Id}
+			for i := 0; i < locks; i += 128 {
+				p := &kvpb.PrepareRequest{Transaction: of}
+				for j := i; j < min(i+128, locks); j++ {
+					p.Mutations = append(p.Mutations, &kvpb.Mutation{Key: fmt.Appendf(nil, "k%06d-%05d", now, j), Value: make([]byte, size)})
+				}
+				l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: p}})
+				laid[l.id] = x
+				x.left++
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+		l.c.physical.Advance(5 * time.Millisecond)
+		for _, a := range l.inbox.take() {
+			switch x := laid[a.Id]; {
+			case a.Error != nil:
+				t.Fatal(a.Error)
+			case x == nil:
+				answered++
+			default:
+				if x.left--; x.left == 0 {
+					l.send(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Background: true, Resolutions: []*kvpb.Resolution{{
+						Transaction: x.id, Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: a.GetPrepare().Prepared}}}}}})
+				}
+			}
+		}
+	}
+	l.m.replica.mu.Lock()
+	left := l.m.replica.mu.locks.Len()
+	l.m.replica.mu.Unlock()
+	if left > most {
+		t.Errorf("there are %d locks", left)
+	}
+	if answered < transactions*3/4 {
+		t.Errorf("%d of %d Resolves are answered", answered, transactions)
+	}
+	// What rests gives its turn back in the end, or when the leadership ends.
+	for range 10_000 {
+		if time.Sleep(50 * time.Millisecond); !l.m.replica.Locked() {
+			break
+		}
+	}
+	synctest.Wait()
+	p := &l.m.node.pace
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.m.replica.Locked() || len(p.turns) > 0 {
+		t.Errorf("locked: %t; %d transactions rest", l.m.replica.Locked(), len(p.turns))
 	}
 }

@@ -60,7 +60,7 @@ func (r *Replica) checkResolve(w *write, c *kvpb.ResolveRequest) *problem {
 }
 
 // resolve ends the locks of the transactions that a request names. What an entry does not hold is ended without it (see clearing); it waits for
-// that.
+// that, unless it is to be in the background.
 func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	r, q := e.r, w.pending.Request
 	for _, x := range c.GetResolutions() {
@@ -72,12 +72,17 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	e.withdraw(c.GetResolutions()...)
 	b := resolution{e: e, room: restfulBytes, yields: true}
 	for _, x := range c.GetResolutions() {
-		if err := b.transaction(txn.ID(x.Transaction), x.Status); err != nil {
+		id := txn.ID(x.Transaction)
+		if err := b.transaction(id, x.Status); err != nil {
 			return e.wrote(w, true, err, nil)
 		}
-		if b.more != nil {
+		if b.more == nil {
+			continue
+		}
+		if !c.GetBackground() {
 			break
 		}
+		e.work.resolve, b.more = append(e.work.resolve, id), nil
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
@@ -149,6 +154,10 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 	}
 	var ended, volatile []*lock
 	x.Each(func(l *lock) bool {
+		bytes := len(l.Key) + lockOverhead
+		if committed {
+			bytes += l.Applied.Size
+		}
 		switch {
 		case l.Removing():
 			b.last = max(b.last, l.Sequence)
@@ -156,12 +165,12 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 			b.inFlight = l
 		case l.Applied.Volatile:
 			volatile = append(volatile, l)
-		case b.resolved >= resolveLocks || (b.resolved > 0 && committed && b.bytes+l.Applied.Size > b.room):
+		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+bytes > b.room):
 			b.more = l
 			return false
 		default:
 			b.resolved++
-			b.bytes += l.Applied.Size + len(l.Key) + lockOverhead
+			b.bytes += bytes
 			ended = append(ended, l)
 		}
 		return true

@@ -4641,8 +4641,10 @@ func (x *HeartbeatTransactionResponse) GetWanted() bool {
 
 // ResolveRequest ends the intents of decided transactions in one partition.
 type ResolveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resolutions   []*Resolution          `protobuf:"bytes,1,rep,name=resolutions,proto3" json:"resolutions,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Resolutions []*Resolution          `protobuf:"bytes,1,rep,name=resolutions,proto3" json:"resolutions,omitempty"`
+	// Whoever asks does not wait for the end: what one entry does not hold is ended after the answer, if the leader stays what it is.
+	Background    bool `protobuf:"varint,2,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4682,6 +4684,13 @@ func (x *ResolveRequest) GetResolutions() []*Resolution {
 		return x.Resolutions
 	}
 	return nil
+}
+
+func (x *ResolveRequest) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
 }
 
 type Resolution struct {
@@ -5542,9 +5551,12 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\"q\n" +
 	"\x1cHeartbeatTransactionResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x16\n" +
-	"\x06wanted\x18\x02 \x01(\bR\x06wanted\"N\n" +
+	"\x06wanted\x18\x02 \x01(\bR\x06wanted\"n\n" +
 	"\x0eResolveRequest\x12<\n" +
-	"\vresolutions\x18\x01 \x03(\v2\x1a.tidemark.kv.v1.ResolutionR\vresolutions\"i\n" +
+	"\vresolutions\x18\x01 \x03(\v2\x1a.tidemark.kv.v1.ResolutionR\vresolutions\x12\x1e\n" +
+	"\n" +
+	"background\x18\x02 \x01(\bR\n" +
+	"background\"i\n" +
 	"\n" +
 	"Resolution\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x129\n" +

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// maxBackground is how many transactions are resolved or aborted in the background at a time.
-	maxBackground = 64
+	// maxBackground is how many transactions are resolved or aborted in the background at a time, and slotTime how long one more waits until there are
+	// fewer: a transaction that has ended does not keep its caller because others meet a partition that does not answer.
+	maxBackground = 256
+	slotTime      = 100 * time.Millisecond
 	// backgroundTime is how long that may take. What is left then, others find and resolve.
 	backgroundTime = 10 * time.Second
 	// closeGrace is how long Close lets it go on.
@@ -147,31 +149,46 @@ func (c *Coordinator) age(estimate hlc.Timestamp) hlc.Timestamp {
 	return estimate
 }
 
-// background runs f beside the caller, or here if too much runs already. f gets a context of its own.
+// background runs f beside the caller, with a context of its own. If too much runs already, it waits for a moment, and then leaves it: what
+// is left behind, others clean up.
 func (c *Coordinator) background(f func(ctx context.Context)) {
-	run := func() {
-		ctx, cancel := context.WithTimeout(c.ctx, backgroundTime)
-		defer cancel()
-		f(ctx)
-	}
 	c.mu.Lock()
 	if c.mu.closed {
 		c.mu.Unlock()
-		return // what is left behind, others clean up
+		return
 	}
 	c.goroutines.Add(1)
 	c.mu.Unlock()
+	if !c.takeSlot() {
+		c.goroutines.Done()
+		c.metrics.left.Inc()
+		return
+	}
+	go func() {
+		defer c.goroutines.Done()
+		defer func() { <-c.slots }()
+		ctx, cancel := context.WithTimeout(c.ctx, backgroundTime)
+		defer cancel()
+		f(ctx)
+	}()
+}
+
+// takeSlot waits for one of slots for as long as is reasonable.
+func (c *Coordinator) takeSlot() bool {
 	select {
 	case c.slots <- struct{}{}:
-		go func() {
-			defer c.goroutines.Done()
-			run()
-			<-c.slots
-		}()
+		return true
 	default:
-		defer c.goroutines.Done()
-		run()
 	}
+	timer := time.NewTimer(slotTime)
+	defer timer.Stop()
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-c.closing:
+	}
+	return false
 }
 
 // pause waits for about d. Its error is the context's.

@@ -13,6 +13,8 @@ const (
 	heartbeatInterval = time.Second
 	// heartTick is how often the heart looks who is due.
 	heartTick = heartbeatInterval / 4
+	// heartbeatTime is how long one may take. If it is lost, there is time for another one before the transaction counts as abandoned.
+	heartbeatTime = heartbeatInterval
 )
 
 // enliven makes the transaction one that sends heartbeats; ctx is how long it may live.
@@ -85,7 +87,7 @@ func (t *Transaction) due(now time.Time) (due, dead bool) {
 
 // heartbeat sends one.
 func (t *Transaction) heartbeat(now time.Time) {
-	ctx, cancel := context.WithDeadline(t.c.ctx, now.Add(3*heartbeatInterval))
+	ctx, cancel := context.WithDeadline(t.c.ctx, now.Add(heartbeatTime))
 	defer cancel()
 	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_HeartbeatTransaction{
 		HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: t.wire()},

@@ -113,7 +113,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 			requests := make([]*Request, len(some))
 			for i, c := range some {
 				requests[i] = t.prepare(c, atLeast, into != nil, o)
-				requests[i].Command.GetPrepare().Patient = pace.slow
+				requests[i].Command.GetPrepare().Patient = pace.slow && !t.isWanted()
 			}
 			err = t.c.sender.SendAll(ctx, abreast, requests, func(i int, response *kvpb.Response, err error) error {
 				pace.rest(ctx, response.GetPrepare())

@@ -17,6 +17,7 @@ type metrics struct {
 	pushed    prometheus.Counter
 	refreshes *prometheus.CounterVec
 	rested    prometheus.Counter
+	left      prometheus.Counter
 
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -48,12 +49,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_client_transaction_rest_seconds_total",
 			Help: "How long large transactions have rested between their requests, to make way for others.",
 		}),
+		left: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_ends_left_total",
+			Help: "Transactions whose locks were left for others to remove, because too many were being removed.",
+		}),
 	}
 	if r == nil {
 		return m, nil
 	}
 	m.registerer = r
-	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes, m.rested} {
+	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes, m.rested, m.left} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// held is a partition with locks of a transaction, and one of their keys.
+// held is a partition with locks of a transaction, and one of their keys, which is a short one: a decision names them all.
 type held struct {
 	place Place
 	key   []byte
@@ -18,7 +18,7 @@ type held struct {
 // placesOf names each partition that holds some of the keys once. What was dropped with its keyspace is left out. With an error others
 // may be missing.
 func (c *Coordinator) placesOf(ctx context.Context, all []Key) (out []held, err error) {
-	seen := make(map[keys.PartitionID]bool)
+	seen := make(map[keys.PartitionID]int)
 	for _, k := range all {
 		p, failed := c.sender.Locate(ctx, k)
 		if failed != nil {
@@ -27,9 +27,13 @@ func (c *Coordinator) placesOf(ctx context.Context, all []Key) (out []held, err 
 			}
 			continue
 		}
-		if !seen[p.Partition] {
-			seen[p.Partition] = true
+		i, known := seen[p.Partition]
+		switch {
+		case !known:
+			seen[p.Partition] = len(out)
 			out = append(out, held{p, k.Key})
+		case len(k.Key) < len(out[i].key):
+			out[i].key = k.Key
 		}
 	}
 	return out, err
@@ -51,7 +55,7 @@ func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.Trans
 		requests[i] = &Request{
 			Place: p.place, Key: p.key, Write: true,
 			Command: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
-				Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}},
+				Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}}, Background: true,
 			}}},
 		}
 	}

@@ -29,6 +29,8 @@ type tempo struct {
 	// crowded is when a node has last said that others use it; zero: never. still: it was the last that has answered, however long ago.
 	crowded time.Time
 	still   bool
+	// hasty: the last round was late, so how long a request takes by itself is to be measured again.
+	hasty bool
 }
 
 const (
@@ -41,7 +43,9 @@ const (
 	// hasteParallel if not, or if it is late.
 	round         = 32
 	hasteParallel = 8
-	// outlier is how many times as long as the average so far a request counts for at most.
+	// measures is how many requests are sent one by one before anything is decided.
+	measures = 2
+	// outlier is how many times as long as the average so far a request counts for at most, and the first as the second.
 	outlier = 4
 )
 
@@ -74,12 +78,14 @@ func (p *tempo) next(ctx context.Context, chunks []*chunk) (count, abreast int) 
 	switch {
 	case !p.slow:
 		abreast = maxParallel
-	case p.done == 0:
-		count, abreast = 1, 1 // its answer says whether others are there
-	case p.rests(time.Now()) && !p.late(ctx):
-		abreast = 1
-	default:
+	case p.done < measures || p.hasty:
+		count, abreast, p.hasty = 1, 1, false // the answer says whether others are there, and how long it takes
+	case !p.rests(time.Now()):
 		abreast = hasteParallel
+	case p.late(ctx):
+		abreast, p.hasty = hasteParallel, true
+	default:
+		abreast = 1
 	}
 	p.alone = abreast == 1
 	return count, max(1, min(abreast, maxBytes/largest))
@@ -118,9 +124,14 @@ func (p *tempo) rest(ctx context.Context, answer *kvpb.PrepareResponse) {
 	if !p.alone {
 		return
 	}
-	// One that waited for a lock says little about the others.
+	// One that waited, for a lock or for a leader, says little about the others.
 	counts := took
-	if p.done > 0 {
+	switch p.done {
+	case 0:
+	case 1:
+		p.worked = min(p.worked, outlier*took)
+		fallthrough
+	default:
 		counts = min(counts, outlier*p.worked/time.Duration(p.done))
 	}
 	p.done, p.worked = p.done+1, p.worked+counts

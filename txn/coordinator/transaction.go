@@ -157,7 +157,7 @@ func (t *Transaction) abort(more []Key) {
 	t.c.background(func(ctx context.Context) {
 		places, _ := t.c.placesOf(ctx, all) // of an aborted one nobody needs them all
 		r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: t.wire(), Participants: participants(places),
+			Transaction: t.wire(), Participants: aborted(participants(places)),
 		}}})
 		status := r.GetEndTransaction().GetStatus()
 		if err != nil {
@@ -175,6 +175,18 @@ func (t *Transaction) abort(more []Key) {
 			t.c.resolve(ctx, t.id[:], status, all)
 		}
 	})
+}
+
+// aborted are the participants that an abort names: none, if they are more than a decision may name. They are a help only.
+func aborted(all []*kvpb.Participant) []*kvpb.Participant {
+	bytes := 0
+	for _, p := range all {
+		bytes += len(p.Key)
+	}
+	if len(all) > txn.MaxParticipants || bytes > txn.MaxParticipantBytes {
+		return nil
+	}
+	return all
 }
 
 // everyLock is all keys on which there may be locks: the early ones and more.
