@@ -120,7 +120,9 @@ func large(x *locks.Transaction[*parked]) bool {
 	}
 	bytes := 0
 	x.Each(func(l *lock) bool {
-		bytes += l.Applied.Size + len(l.Key) + lockOverhead
+		if !l.InFlight() {
+			bytes += lockBytes(l, true)
+		}
 		return bytes < turnBytes
 	})
 	return bytes >= turnBytes

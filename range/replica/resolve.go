@@ -154,10 +154,6 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 	}
 	var ended, volatile []*lock
 	x.Each(func(l *lock) bool {
-		bytes := len(l.Key) + lockOverhead
-		if committed {
-			bytes += l.Applied.Size
-		}
 		switch {
 		case l.Removing():
 			b.last = max(b.last, l.Sequence)
@@ -165,12 +161,12 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 			b.inFlight = l
 		case l.Applied.Volatile:
 			volatile = append(volatile, l)
-		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+bytes > b.room):
+		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+lockBytes(l, committed) > b.room):
 			b.more = l
 			return false
 		default:
 			b.resolved++
-			b.bytes += bytes
+			b.bytes += lockBytes(l, committed)
 			ended = append(ended, l)
 		}
 		return true
@@ -206,6 +202,15 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		}
 	}
 	return nil
+}
+
+// lockBytes is about what the end of an applied lock takes in an entry.
+func lockBytes(l *lock, committed bool) int {
+	n := len(l.Key) + lockOverhead
+	if committed {
+		n += l.Applied.Size
+	}
+	return n
 }
 
 // end stages the end of one lock.
