@@ -56,6 +56,14 @@ type reading struct {
 	}
 }
 
+// owns refuses the keyspace of another client: what it is called there may be something else here, or nothing.
+func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
+	if ks.client == r.client {
+		return nil
+	}
+	return invalid(op, ks.name, key, "the keyspace belongs to another client; take it from the client of the transaction or snapshot, with Keyspace")
+}
+
 // openScan is what a running scan has read so far.
 type openScan struct {
 	keyspace *route.Keyspace

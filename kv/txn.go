@@ -33,6 +33,9 @@ func WithCommitWait() TxnOption { return func(o *txnOptions) { o.commitWait = tr
 // ErrTransactionAborted, so does everything after it: the transaction has to run again, which Update does by itself as soon as its
 // function returns, whatever that returns.
 //
+// The keyspaces are those of the client that began it (Client.Keyspace); with one of another client, even of the same cluster, a method
+// fails with ErrInvalidArgument.
+//
 // A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge). What it reads is not limited; beyond 10,000
 // keys and spans it is remembered less exactly, so that writes near what was read count as conflicts.
 type Txn struct {
@@ -116,10 +119,13 @@ func (t *Txn) check(op string, ks *Keyspace, key []byte) error {
 		return ended(op, key)
 	case t.failed != nil:
 		return t.failed
-	case ks != nil:
-		return t.fail(op, ks.name, key, t.transaction.Aborted())
+	case ks == nil:
+		return nil
 	}
-	return nil
+	if err := t.owns(op, ks, key); err != nil {
+		return err
+	}
+	return t.fail(op, ks.name, key, t.transaction.Aborted())
 }
 
 // fail wraps an error, and keeps it if the transaction cannot commit any more.

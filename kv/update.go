@@ -30,6 +30,9 @@ const (
 // ErrTransactionAborted say that no attempt had succeeded when ctx ended, and what was in the way of the last that had come to its end.
 func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...TxnOption) (Timestamp, error) {
 	const op = "update"
+	if f == nil {
+		return Timestamp{}, invalid(op, "", nil, "there is no function to run")
+	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	var o txnOptions

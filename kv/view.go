@@ -7,6 +7,9 @@ import (
 
 // Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the present, SnapshotAt of the past.
 //
+// The keyspaces are those of its client (Client.Keyspace); with one of another client, even of the same cluster, a method fails with
+// ErrInvalidArgument.
+//
 // A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function has returned. One of SnapshotAt may
 // be used by several goroutines and needs no end.
 type Snapshot struct {
@@ -28,6 +31,9 @@ type Snapshot struct {
 // began, runs f again at a later moment. If f returns an error, View returns it as it is.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	const op = "view"
+	if f == nil {
+		return invalid(op, "", nil, "there is no function to run")
+	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	var before error
@@ -65,14 +71,14 @@ func (s *Snapshot) Timestamp() Timestamp {
 	return s.at
 }
 
-func (s *Snapshot) check(op string, key []byte) error {
+func (s *Snapshot) check(op string, ks *Keyspace, key []byte) error {
 	switch {
 	case s.ended:
 		return ended(op, key)
 	case s.failed != nil:
 		return s.failed
 	}
-	return nil
+	return s.owns(op, ks, key)
 }
 
 func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
@@ -89,11 +95,11 @@ func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
 // Get returns the value of a key. ErrNotFound if there is none.
 func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	const op = "get"
+	if err := s.check(op, ks, key); err != nil {
+		return Pair{}, err
+	}
 	if s.isPast {
 		return ks.Get(ctx, key, At(s.past))
-	}
-	if err := s.check(op, key); err != nil {
-		return Pair{}, err
 	}
 	if err := ks.check(op, key, nil, ""); err != nil {
 		return Pair{}, err
@@ -118,11 +124,11 @@ func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, err
 // which Exists is false.
 func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
+	if err := s.check(op, ks, nil); err != nil {
+		return nil, err
+	}
 	if s.isPast {
 		return ks.BatchGet(ctx, userKeys, At(s.past))
-	}
-	if err := s.check(op, nil); err != nil {
-		return nil, err
 	}
 	for _, key := range userKeys {
 		if err := ks.check(op, key, nil, ""); err != nil {
@@ -146,7 +152,7 @@ func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte
 func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
 	const op = "scan"
 	return func(yield func(Pair, error) bool) {
-		if err := s.check(op, nil); err != nil {
+		if err := s.check(op, ks, nil); err != nil {
 			yield(Pair{}, err)
 			return
 		}
@@ -169,7 +175,7 @@ func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
 func (s *Snapshot) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
 	const op = "count"
-	if err := s.check(op, nil); err != nil {
+	if err := s.check(op, ks, nil); err != nil {
 		return 0, err
 	}
 	q, id, err := scanQuery(ctx, op, ks, func(q *query) {

@@ -180,8 +180,8 @@ func TestACommitThatWaitsInVain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, all := sessions(t, cluster, 1)
-		if err := lockFor(ctx, all[0], ks, "a"); err != nil {
+		holders, all := sessions(t, cluster, 1)
+		if err := lockFor(ctx, all[0], holders[0].Keyspace("k"), "a"); err != nil {
 			t.Fatal(err)
 		}
 		for _, others := range []string{"a", "ab", "abcdefgh"} { // in one phase, and in two
@@ -216,9 +216,9 @@ func TestErrorsCountAttempts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, all := sessions(t, cluster, 1)
+		holders, all := sessions(t, cluster, 1)
 		defer all[0].Rollback()
-		if err := lockFor(ctx, all[0], ks, "a"); err != nil {
+		if err := lockFor(ctx, all[0], holders[0].Keyspace("k"), "a"); err != nil {
 			t.Fatal(err)
 		}
 		// conflict has somebody else change what a transaction has read.

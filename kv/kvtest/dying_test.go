@@ -67,8 +67,8 @@ const never = 1 << 40
 // mortal is a cluster whose clients, or servers, die in the middle of transactions.
 type mortal struct {
 	*kvtest.Cluster
-	registries   [3]*prometheus.Registry
-	hash, ranged *kv.Keyspace
+	registries [3]*prometheus.Registry
+	hash       *kv.Keyspace // of the witness
 	// witness is a client that lives.
 	witness *kv.Client
 	clients int
@@ -82,7 +82,7 @@ func newMortal(t *testing.T) *mortal {
 	}})
 	m.witness = m.Client(t)
 	m.hash = create(t, m.witness, "hash", kv.Hash(4))
-	m.ranged = create(t, m.witness, "range", kv.Range([]byte("m")))
+	create(t, m.witness, "range", kv.Range([]byte("m")))
 	return m
 }
 
@@ -106,13 +106,14 @@ func (m *mortal) locks(t *testing.T) (n float64) {
 	return n
 }
 
-// where names the keys that each transaction writes: in all partitions of both keyspaces.
-func (m *mortal) where(visit func(ks *kv.Keyspace, key []byte) error) error {
+// where names the keys that each transaction, of client c, writes: in all partitions of both keyspaces.
+func (m *mortal) where(c *kv.Client, visit func(ks *kv.Keyspace, key []byte) error) error {
 	var errs []error
+	hash, ranged := c.Keyspace("hash"), c.Keyspace("range")
 	for i := range 6 {
-		errs = append(errs, visit(m.hash, fmt.Appendf(nil, "h%d", i)))
+		errs = append(errs, visit(hash, fmt.Appendf(nil, "h%d", i)))
 	}
-	return errors.Join(append(errs, visit(m.ranged, []byte("a")), visit(m.ranged, []byte("z")))...)
+	return errors.Join(append(errs, visit(ranged, []byte("a")), visit(ranged, []byte("z")))...)
 }
 
 // write writes one value to all the keys. A patient one locks one of them and lets time go by, so that its client sends signs
@@ -121,17 +122,17 @@ func (m *mortal) write(ctx context.Context, c *kv.Client, value string, patient 
 	_, err := c.Update(ctx, func(tx *kv.Txn) error {
 		// One that is written too, and is compared as it is prepared, and one that is not, and is refreshed.
 		for _, key := range []string{"a", "only read"} {
-			if _, err := tx.Get(ctx, m.ranged, []byte(key)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+			if _, err := tx.Get(ctx, c.Keyspace("range"), []byte(key)); err != nil && !errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
 		}
 		if patient {
-			if _, err := tx.GetForUpdate(ctx, m.hash, []byte("h3")); err != nil && !errors.Is(err, kv.ErrNotFound) {
+			if _, err := tx.GetForUpdate(ctx, c.Keyspace("hash"), []byte("h3")); err != nil && !errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
 			time.Sleep(1500 * time.Millisecond) // longer than between two signs of life
 		}
-		return m.where(func(ks *kv.Keyspace, key []byte) error { return tx.Put(ks, key, []byte(value)) })
+		return m.where(c, func(ks *kv.Keyspace, key []byte) error { return tx.Put(ks, key, []byte(value)) })
 	})
 	return err
 }
@@ -141,7 +142,7 @@ func (m *mortal) read(t *testing.T, ctx context.Context) (value string, err erro
 	t.Helper()
 	err = m.witness.View(ctx, func(s *kv.Snapshot) error {
 		value = ""
-		return m.where(func(ks *kv.Keyspace, key []byte) error {
+		return m.where(m.witness, func(ks *kv.Keyspace, key []byte) error {
 			p, err := s.Get(ctx, ks, key)
 			if err != nil {
 				return err
