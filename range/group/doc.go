@@ -23,7 +23,13 @@
 //     it from voting (WithholdVotes). Votes of a leadership transfer are let through, because:
 //   - A leader that starts a transfer gives its lease up first and for the rest of its term: the message that makes the
 //     other one campaign may be delivered late.
+//   - An answer counts only if the follower is still in the leader's term when it goes out. What came in with the heartbeat may have raised the
+//     term, and with it the vote for another goes out.
 //   - A process that was paused finds the lease run out on the monotonic clock, which goes on during the pause.
+//
+// Some reads need more: that nobody leads before the lease ends, even if the leadership ends before, because the leader hears of a higher term
+// (range/replica/early.go). So a lease that ends early becomes a promise of the leader's own, and a leader that hands over without having closed what
+// it served waits with that for the end (Resign).
 //
 // # Sleep
 //
