@@ -73,12 +73,16 @@ func (r *Replica) apply(entries []group.Entry) error {
 		if accepted {
 			err = r.stage(batch, &p, &changes)
 			if err == nil {
+				changes.closes = changes.closes || applied.closed.Less(p.closed)
 				err = applied.advance(e.Term, &p)
 			}
 			if err != nil {
 				return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
 			}
 		} else {
+			// INVARIANT: what was served stays closed, whatever becomes of the entry that says so: its leader has handed over behind it. An entry
+			// that was evaluated in vain can precede it.
+			applied.closed = hlc.Max(applied.closed, p.closed)
 			r.node.Metrics.rejected.Inc()
 		}
 		if p.proposer == r.self {
@@ -125,8 +129,8 @@ type changes struct {
 	locks      []lockChange
 	// versions are those of the entry at hand, if it is of transactions: they are not all in the overlay.
 	versions []versionChange
-	// records says that a transaction record was set.
-	records bool
+	// records says that a transaction record was set, and closes that a leader has closed what it served and all before took effect.
+	records, closes bool
 }
 
 // versionChange is a version that was written.
@@ -135,6 +139,8 @@ type versionChange struct {
 	key       string
 	timestamp hlc.Timestamp
 	tombstone bool
+	// waits: with commit wait.
+	waits bool
 }
 
 // stage adds the effects of an entry to the batch and to the changes. It checks everything: what is applied here is the same
@@ -209,7 +215,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
 	var done []*proposal
 	r.mu.Lock()
-	if r.mu.applied.closed.Less(applied.closed) {
+	if c.closes {
 		r.mu.handedOver.term, r.mu.handedOver.at = applied.commandTerm, applied.highest.Wall
 	}
 	r.mu.applied = applied
@@ -237,11 +243,11 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			r.mu.inFlight = r.mu.inFlight[:n]
 			r.mu.overlay.remove(first.flights)
 			for _, f := range first.flights {
-				r.mu.recent.note(recentHash(f.key), f.timestamp, !f.tombstone, r.node.RecentSlots, &r.node.recent)
+				r.mu.recent.note(recentHash(f.key), f.timestamp, !f.tombstone, f.waits, r.node.RecentSlots, &r.node.recent)
 			}
 			// Not of entries of earlier reigns: there may be newer versions of their keys, which this one has not seen.
 			for _, v := range o.versions {
-				r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, r.node.RecentSlots, &r.node.recent)
+				r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, v.waits, r.node.RecentSlots, &r.node.recent)
 			}
 			r.forgetRecordsLocked(first)
 			for _, l := range first.lets {

@@ -16,7 +16,7 @@ import (
 //     asks because a lock is in the way. The locks become versions when somebody has been told, and so not before.
 //   - The versions of a one-phase commit say so each (mvcc.Version.Waits): they are there as soon as the entry is applied. A read that has seen
 //     one, be it a tombstone, is put aside until the time has come, and then reads again, at the same timestamp and to the same
-//     effect. What a write tells of the value before it (compare and swap, a lock that returns the value) is held back.
+//     effect. What a write tells of the value before it (compare and swap, whether a key that is deleted existed, how many there were, a lock that returns the value) is held back.
 //
 // In a keyspace with commit wait every write that is evaluated in one partition is like a one-phase commit that asked for it.
 //

@@ -36,6 +36,8 @@ type ownVersion struct {
 	waits bool
 	// beforeKnown says that wasLive is what the version before it was; it was in flight too.
 	beforeKnown, wasLive bool
+	// before is the timestamp of the version before it, if that has commit wait and was in flight too.
+	before hlc.Timestamp
 }
 
 // since is the timestamp above which all versions are that an attempt of the request can have written.
@@ -83,6 +85,9 @@ func (e *evaluation) duplicateInFlight(userKey []byte, after hlc.Timestamp, id m
 			own = ownVersion{found: true, timestamp: f.timestamp, sequence: f.sequence, waits: f.waits}
 			if f.older != nil {
 				own.beforeKnown, own.wasLive = true, !f.older.tombstone
+				if f.older.waits {
+					own.before = f.older.timestamp
+				}
 			}
 			break
 		}
@@ -92,12 +97,14 @@ func (e *evaluation) duplicateInFlight(userKey []byte, after hlc.Timestamp, id m
 
 // existedBefore says whether the key had a value before the request's own version. The version before it cannot have
 // been collected: the own one is above the threshold, so nothing at or below the threshold shadows its predecessor, but
-// for a tombstone.
+// for a tombstone. The answer to the write at hand tells of it.
 func (e *evaluation) existedBefore(userKey []byte, own ownVersion) (bool, error) {
 	if own.beforeKnown {
+		e.holdFor(true, own.before)
 		return own.wasLive, nil
 	}
 	v, found, err := mvcc.Get(e.r.state, e.internalKey(userKey), own.timestamp.Prev())
+	e.holdFor(found && v.Waits, v.Timestamp)
 	return found && v.Kind == mvcc.KindValue, err
 }
 

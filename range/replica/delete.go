@@ -30,6 +30,7 @@ func (e *evaluation) delete(w *write, c *kvpb.DeleteRequest) error {
 		e.answerDuplicate(w, deleteResponse(id, existed, own.timestamp), own.sequence)
 		return nil
 	}
+	e.holdSeen(&p) // the answer tells of it
 	existed := p.live()
 	ts, ok, err := e.write(w, effect{userKey: c.Key, tombstone: true, wasLive: existed, priorTimestamp: p.Timestamp})
 	return e.wrote(w, ok, err, func() *kvpb.Response { return deleteResponse(id, existed, ts) })

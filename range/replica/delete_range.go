@@ -33,7 +33,7 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	if done, found, err := readDeletedRange(r, recordKey); err != nil {
 		return err
 	} else if found {
-		e.holdFor(e.waits, done.timestamp)
+		e.holdFor(e.waits || done.waited, done.timestamp)
 		e.answerDuplicate(w, deleteRangeResponse(q.Id, done), 0)
 		return nil
 	}
@@ -53,13 +53,13 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	if err != nil {
 		return err
 	}
-	done := deletedRange{count: uint64(len(effects)), more: result.More}
+	done := deletedRange{count: uint64(len(effects)), more: result.More, waited: !result.Waits.IsZero()}
 	if result.More {
 		done.resume = append([]byte(nil), keys.UserKey(e.descriptor, result.Resume)...)
 	}
+	// The answer tells of what was written with commit wait, and of what was deleted with it.
+	e.holdFor(true, result.Waits)
 	if len(effects) == 0 {
-		// What makes it so may have been deleted with commit wait.
-		e.holdFor(true, result.Waits)
 		e.answerNothingDone(w, deleteRangeResponse(q.Id, done), 0)
 		return nil
 	}
@@ -81,11 +81,18 @@ type deletedRange struct {
 	timestamp hlc.Timestamp
 	count     uint64
 	more      bool
+	// waited: it tells of versions with commit wait, all below the timestamp.
+	waited bool
 	// resume is a user key.
 	resume []byte
 }
 
 const deletedRangeVersion = 1
+
+const (
+	deletedMore   = 1
+	deletedWaited = 2
+)
 
 // deletedRangeSuffix starts the anchored suffix of a record; client and sequence follow, 8 bytes each.
 const deletedRangeSuffix = "deleted-range/"
@@ -101,11 +108,14 @@ func (d *deletedRange) append(dst []byte) []byte {
 	dst = append(dst, deletedRangeVersion)
 	dst = appendTimestamp(dst, d.timestamp)
 	dst = binary.AppendUvarint(dst, d.count)
-	more := byte(0)
+	flags := byte(0)
 	if d.more {
-		more = 1
+		flags |= deletedMore
 	}
-	return append(append(dst, more), d.resume...)
+	if d.waited {
+		flags |= deletedWaited
+	}
+	return append(append(dst, flags), d.resume...)
 }
 
 func decodeDeletedRange(data []byte) (deletedRange, error) {
@@ -114,10 +124,10 @@ func decodeDeletedRange(data []byte) (deletedRange, error) {
 	}
 	dec := decoder{data: data[1:]}
 	d := deletedRange{timestamp: dec.timestamp(), count: dec.uvarint()}
-	if dec.bad || len(dec.data) == 0 || dec.data[0] > 1 {
+	if dec.bad || len(dec.data) == 0 || dec.data[0]&^(deletedMore|deletedWaited) != 0 {
 		return deletedRange{}, errors.New("malformed")
 	}
-	d.more = dec.data[0] == 1
+	d.more, d.waited = dec.data[0]&deletedMore != 0, dec.data[0]&deletedWaited != 0
 	if rest := dec.data[1:]; len(rest) > 0 {
 		d.resume = append([]byte(nil), rest...)
 	}

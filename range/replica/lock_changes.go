@@ -49,7 +49,7 @@ func (c *changes) transaction(d *clusterpb.Partition, p *payload, deletion bool,
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
 		}
-		c.versions = append(c.versions, versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone})
+		c.versions = append(c.versions, versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone, h.Waits})
 		return nil
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)

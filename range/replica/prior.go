@@ -47,10 +47,10 @@ func (e *evaluation) priorOfBlind(w *write, userKey []byte) (prior, error) {
 	r := e.r
 	r.mu.Lock()
 	if _, inFlight := r.mu.overlay.keys[text(userKey)]; !inFlight && r.mu.reign == e.reign {
-		ts, live, known := r.mu.recent.find(recentHash(text(userKey)))
+		ts, live, waits, known := r.mu.recent.find(recentHash(text(userKey)))
 		if known && ts.LessEq(w.since(r)) {
 			r.mu.Unlock()
-			p := prior{Version: mvcc.Version{Timestamp: ts, Kind: mvcc.KindTombstone}, found: true}
+			p := prior{Version: mvcc.Version{Timestamp: ts, Kind: mvcc.KindTombstone, Waits: waits}, found: true}
 			if live {
 				p.Kind = mvcc.KindValue
 			}

@@ -28,6 +28,7 @@ type recentSlot struct {
 	wall    int64
 	logical uint32
 	live    bool
+	waits   bool
 }
 
 const (
@@ -64,22 +65,22 @@ func (t *recent) bucket(hash uint64) []recentSlot {
 	return t.slots[at : at+recentBucket]
 }
 
-// find returns when the newest version was written, and whether it is a value; ok is false if that is not known.
-func (t *recent) find(hash uint64) (ts hlc.Timestamp, live, ok bool) {
+// find returns when the newest version was written, whether it is a value, and whether it has commit wait; ok is false if that is not known.
+func (t *recent) find(hash uint64) (ts hlc.Timestamp, live, waits, ok bool) {
 	if len(t.slots) == 0 {
-		return hlc.Timestamp{}, false, false
+		return hlc.Timestamp{}, false, false, false
 	}
 	for i := range t.bucket(hash) {
 		if s := &t.bucket(hash)[i]; s.hash == hash {
-			return hlc.Timestamp{Wall: s.wall, Logical: s.logical}, s.live, true
+			return hlc.Timestamp{Wall: s.wall, Logical: s.logical}, s.live, s.waits, true
 		}
 	}
-	return hlc.Timestamp{}, false, false
+	return hlc.Timestamp{}, false, false, false
 }
 
 // note remembers a version; of one key they come in order. The table grows up to most slots, while the budget lasts.
-func (t *recent) note(hash uint64, ts hlc.Timestamp, live bool, most int, budget *recentBudget) {
-	slot := recentSlot{hash: hash, wall: ts.Wall, logical: ts.Logical, live: live}
+func (t *recent) note(hash uint64, ts hlc.Timestamp, live, waits bool, most int, budget *recentBudget) {
+	slot := recentSlot{hash: hash, wall: ts.Wall, logical: ts.Logical, live: live, waits: waits}
 	for {
 		if len(t.slots) > 0 && t.put(slot) {
 			return
