@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -90,6 +92,8 @@ type Error struct {
 	// Message says what happened, and what to do.
 	Message string
 
+	// call is what the call was about, if Keyspace and Key are something else, which Message tells of; nil otherwise.
+	call *subject
 	// counted says that Message tells of the Attempts.
 	counted bool
 	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the context's error.
@@ -98,20 +102,30 @@ type Error struct {
 	outcome func(context.Context) (Timestamp, error)
 }
 
+// subject is what a call was about: a keyspace, and a key of it or none.
+type subject struct {
+	keyspace string
+	key      []byte
+}
+
 // Error is one sentence with everything in it.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("tidemark: ")
 	b.WriteString(e.Op)
-	if len(e.Key) > 0 {
-		b.WriteString(" " + keys.Pretty(e.Key))
+	about := subject{e.Keyspace, e.Key}
+	if e.call != nil {
+		about = *e.call
+	}
+	if len(about.key) > 0 {
+		b.WriteString(" " + keys.Pretty(about.key))
 	}
 	switch {
-	case e.Keyspace == "":
+	case about.keyspace == "":
 	case strings.HasSuffix(e.Op, "keyspace"):
-		fmt.Fprintf(&b, " %q", e.Keyspace)
+		fmt.Fprintf(&b, " %q", about.keyspace)
 	default:
-		fmt.Fprintf(&b, " in keyspace %q", e.Keyspace)
+		fmt.Fprintf(&b, " in keyspace %q", about.keyspace)
 	}
 	b.WriteString(": ")
 	b.WriteString(e.Message)
@@ -208,7 +222,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		}
 	}
 	if r.Message != "" {
-		parts = append(parts, r.Message)
+		parts = append(parts, words(r))
 	}
 	// That there is no quorum tells nothing about what became of the write, and is worth to know beside it.
 	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) && !errors.Is(e, kind.kind) {
@@ -226,6 +240,35 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		e.Message += fmt.Sprintf(" [%d attempts]", r.Attempts)
 	}
 	return e
+}
+
+// words are the message of a route.Error for an Error, which says the partition and the node itself.
+func words(r *route.Error) string {
+	text := r.Message
+	if r.Partition != 0 {
+		text = strings.TrimPrefix(text, "partition "+r.Partition.String()+": ")
+		if r.Node != 0 {
+			text = strings.TrimPrefix(text, "node "+r.Node.String()+": ")
+		}
+	}
+	if text == "no server could answer: " { // and none is named
+		text = "no server had been asked yet"
+	}
+	return timed(text)
+}
+
+// timestamps finds what Timestamp.String writes, of this century.
+var timestamps = regexp.MustCompile(`\b\d{9,10}\.\d{9}\.\d{1,10}\b`)
+
+// timed adds to the timestamps of a text when that is.
+func timed(text string) string {
+	return timestamps.ReplaceAllStringFunc(text, func(found string) string {
+		ts, err := hlc.Parse(found)
+		if err != nil || ts == Uncommitted {
+			return found
+		}
+		return found + " (" + ts.Time().Format("2006-01-02T15:04:05.999Z07:00") + ")"
+	})
 }
 
 // causes are the kinds that follow from a cause.

@@ -1,12 +1,14 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn/coordinator"
@@ -43,6 +45,16 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Key = clone(of.Key.Key)
 		}
 	}
+	// What the sentence calls the key, beside the one that the call was about.
+	theKey, partitionOfKey := "the key", "the key's partition"
+	if named && keyspace != "" && (keyspace != e.Keyspace || !bytes.Equal(key, e.Key)) {
+		e.call = &subject{keyspace, clone(key)}
+		theKey = keys.Pretty(e.Key)
+		if keyspace != e.Keyspace {
+			theKey += fmt.Sprintf(" in keyspace %q", e.Keyspace)
+		}
+		partitionOfKey = "the partition of " + theKey
+	}
 	var r *route.Error
 	if errors.As(of.Cause, &r) {
 		e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
@@ -56,13 +68,13 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		e.wraps = []error{ErrConflict}
 		e.Message = "what the transaction has read was changed"
 		if named {
-			e.Message = "the key was changed after the transaction had read it"
+			e.Message = theKey + " was changed after the transaction had read it"
 		}
 		if len(of.Other) > 0 {
 			e.Message += ", or is about to be, by " + other // who has locked it
 		}
 		if of.LeaderChanged {
-			e.Message = "the leader of the key's partition changed, and with it went the lock under which the transaction had read"
+			e.Message = "the leader of " + partitionOfKey + " changed, and with it went the lock under which the transaction had read"
 			if len(of.Key.Key) == 0 {
 				e.Message = "a partition's leader changed, and with it went locks under which the transaction had read"
 			}
@@ -79,7 +91,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.wraps = append(e.wraps, ErrWounded)
 			e.Message = "the transaction was aborted, because " + older + " wanted a key that it had locked"
 			if named {
-				e.Message = "the transaction was aborted, because " + older + " wanted the key, which it had locked"
+				e.Message = "the transaction was aborted, because " + older + " wanted " + theKey + ", which it had locked"
 			}
 		case kvpb.AbortReason_ABANDONED:
 			e.Message = "the transaction was aborted, because nothing had been heard of its client for too long"
@@ -102,10 +114,21 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	if of.Cause != nil {
 		e.wraps = append(e.wraps, causesOf(of.Cause)...)
 		if of.Kind == coordinator.ErrOutcomeUnknown {
-			e.Message += ": " + of.Cause.Error()
+			e.Message += ": " + because(of.Cause)
 		}
 	}
 	return e
+}
+
+// because is the cause of an Error that says the partition and the node itself, and what is unknown.
+func because(cause error) string {
+	r, ok := cause.(*route.Error)
+	if !ok {
+		return timed(cause.Error())
+	}
+	known := *r
+	known.Message, known.OutcomeUnknown, known.Partition, known.Node = words(r), false, 0, 0
+	return known.Error()
 }
 
 // inAttempt notes in which attempt of its transaction, or View, an error came about.
@@ -186,7 +209,7 @@ func inVain(op string, attempts int, words string, last, cause error) error {
 		return last
 	}
 	out := *e
-	out.Op, out.Attempts, out.counted = op, attempts, true
+	out.Op, out.Attempts, out.counted, out.call = op, attempts, true, nil
 	// It was run again for as long as there was time.
 	message, conflict := strings.CutSuffix(e.Message, runAgainAdvice)
 	out.Message = words + message

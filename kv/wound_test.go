@@ -66,8 +66,8 @@ func TestTheOlderSessionWins(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		err := all[1].Put(space(1), []byte("c"), []byte("mine"))
 		if !errors.Is(err, kv.ErrTransactionAborted) || !strings.Contains(err.Error(),
-			`put "a" in keyspace "k": the transaction was aborted, because an older one (`+all[0].ID()+`) wanted the key, which it had locked; `+
-				`run the transaction again (attempt 1 of the transaction`) {
+			`put "c" in keyspace "k": the transaction was aborted, because an older one (`+all[0].ID()+`) wanted "a", which it had locked; `+
+				`run the transaction again (attempt 1 of the transaction`) || over(err) != "a of k" {
 			t.Errorf("put: %v", err)
 		}
 		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) || !errors.Is(err, kv.ErrWounded) || over(err) != "a of k" {

@@ -1,0 +1,95 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
+)
+
+// An error names what the call was about, and the key that was in the way beside it, whose Error.Key it is.
+func TestErrorsTellTheKeyFromTheCall(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
+		k, l := keys.KeyspaceID(c.addKeyspace("k", 2)), keys.KeyspaceID(c.addKeyspace("l", 2))
+		client := c.open()
+		defer client.Close()
+		wounded := coordinator.Error{Kind: coordinator.ErrAborted, Reason: kvpb.AbortReason_WOUNDED, Other: []byte{0xab}}
+		conflict := coordinator.Error{Kind: coordinator.ErrConflict}
+		lost := coordinator.Error{Kind: coordinator.ErrConflict, LeaderChanged: true}
+		for _, x := range []struct {
+			op, keyspace, key string
+			err               coordinator.Error
+			at                keys.KeyspaceID
+			want              string
+		}{
+			{"get-for-update", "k", "x1", wounded, k, `get-for-update "x1" in keyspace "k": the transaction was aborted, because an older one (ab) wanted the key, which it had locked`},
+			{"get-for-update", "k", "x2", wounded, k, `get-for-update "x2" in keyspace "k": the transaction was aborted, because an older one (ab) wanted "x1", which it had locked`},
+			{"get-for-update", "k", "x1", wounded, l,
+				`get-for-update "x1" in keyspace "k": the transaction was aborted, because an older one (ab) wanted "x1" in keyspace "l", which it had locked`},
+			{"commit", "", "", wounded, k, `commit "x1" in keyspace "k": the transaction was aborted, because an older one (ab) wanted the key, which it had locked`},
+			{"get", "k", "x2", conflict, k, `get "x2" in keyspace "k": "x1" was changed after the transaction had read it`},
+			{"scan", "k", "", conflict, k, `scan in keyspace "k": "x1" was changed after the transaction had read it`},
+			{"commit", "", "", conflict, k, `commit "x1" in keyspace "k": the key was changed after the transaction had read it`},
+			{"get", "k", "x2", lost, k, `get "x2" in keyspace "k": the leader of the partition of "x1" changed, and with it went the lock`},
+		} {
+			of := x.err
+			of.Key = coordinator.Key{Keyspace: x.at, Key: []byte("x1")}
+			err := client.wrapTxn(x.op, x.keyspace, []byte(x.key), &of)
+			e := asError(err)
+			if !strings.HasPrefix(err.Error(), "tidemark: "+x.want) || string(e.Key) != "x1" || e.Keyspace != map[keys.KeyspaceID]string{k: "k", l: "l"}[x.at] {
+				t.Errorf("%v (%q of %q)\nwant %s", err, e.Key, e.Keyspace, x.want)
+			}
+			// Update does not tell what the last call was about.
+			last := inVain("update", 2, "gave up: ", err, nil)
+			if want := `update "x1" in keyspace "` + e.Keyspace + `": `; !strings.Contains(last.Error(), want) {
+				t.Errorf("%v\nwant %s", last, want)
+			}
+		}
+	})
+}
+
+// No sentence says the partition and the node twice, and a timestamp says when it is.
+func TestErrorsSayItOnce(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
+		client := c.open()
+		defer client.Close()
+		at := &route.Error{Partition: 100, Node: 3}
+		with := func(change func(*route.Error)) *route.Error {
+			e := *at
+			change(&e)
+			return &e
+		}
+		unknown := &coordinator.Error{Kind: coordinator.ErrOutcomeUnknown, Cause: with(func(e *route.Error) {
+			e.Message, e.Cause, e.OutcomeUnknown, e.Attempts = "partition p100: no answer", context.DeadlineExceeded, true, 2
+		})}
+		for want, err := range map[string]error{
+			`tidemark: put in keyspace "k": nobody leads it (partition p100, node n3)`: wrap("put", "k", nil,
+				with(func(e *route.Error) { e.Message = "partition p100: nobody leads it" })),
+			`tidemark: put in keyspace "k": the disk is slow (partition p100, node n3)`: wrap("put", "k", nil,
+				with(func(e *route.Error) { e.Message = "node n3: the disk is slow" })),
+			`tidemark: put in keyspace "k": partition p7: nobody leads it (partition p100, node n3)`: wrap("put", "k", nil,
+				with(func(e *route.Error) { e.Message = "partition p7: nobody leads it" })),
+			"tidemark: commit: the transaction may or may not be committed, or may be yet; ask kv.Outcome, or read what it has written, to find out: " +
+				"context deadline exceeded, no answer (2 attempts) (attempt 2 of the transaction, partition p100, node n3)": inAttempt(client.wrapTxn("commit", "", nil, unknown), 2),
+			`tidemark: get in keyspace "k": 1893456000.000000000.0 (2030-01-01T00:00:00Z) is after 1893455999.250000001.7 (2029-12-31T23:59:59.25Z)`: wrap("get", "k", nil,
+				&route.Error{Message: "1893456000.000000000.0 is after 1893455999.250000001.7"}),
+			`tidemark: get in keyspace "k": ` + hlc.MaxTimestamp.String() + " is too late": wrap("get", "k", nil, &route.Error{Message: hlc.MaxTimestamp.String() + " is too late"}),
+		} {
+			if err.Error() != want {
+				t.Errorf("%v\nwant %s", err, want)
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := client.CreateKeyspace(ended, "cwk")
+		if want := `tidemark: create keyspace "cwk": the caller cancelled it; no server had been asked yet`; !errors.Is(err, context.Canceled) || err.Error() != want {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	})
+}
