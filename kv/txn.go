@@ -59,8 +59,9 @@ type Txn struct {
 	rolledBack bool
 }
 
-// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. It lives no longer than ctx: then its locks
-// are given up within seconds. When it fails with ErrConflict or ErrTransactionAborted, Again begins the next attempt.
+// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When ctx ends, it sends no more signs of life, so that
+// a few seconds later others may take its locks, which aborts it; until somebody does, a commit may still succeed. When it fails with
+// ErrConflict or ErrTransactionAborted, Again begins the next attempt.
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
 	var o txnOptions
 	for _, option := range options {
@@ -89,6 +90,11 @@ func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 
 // Again begins another attempt of a transaction that has ended, as old as the first one: in conflicts over locks the older transaction wins,
 // so an attempt succeeds at last.
+//
+// Get, BatchGet and CompareAndSwap of the new attempt lock, as GetForUpdate does, the keys that the attempts before have both read and written, and one
+// that they have written and failed over: they wait for others' locks, and others wait for theirs until the attempt ends. The locks are replicated.
+//
+// ctx is for the new attempt what that of Begin was for the first.
 func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	t.Rollback()
 	if t.failed != nil {
@@ -405,7 +411,7 @@ func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (
 	return total, nil
 }
 
-// Put writes the value of a key.
+// Put writes the value of a key. If it fails, this write is not part of the transaction; the rest is, and can be committed.
 func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
 	return t.write("put", ks, key, value, false)
 }
