@@ -27,7 +27,9 @@ With --output raw get prints the value and a newline.
 In a script an error ends everything: the transaction is rolled back, and the exit code says why, as it does for the other
 verbs. What was committed before it stays. So does the end of the script inside a transaction. A key without a value is an
 error for get; get-for-update locks it, says so and goes on. At the prompt an error is said, and only one after which the transaction
-cannot be committed any more rolls it back. If another transaction was in its way, the next one that begins is as old: the older one wins.`,
+cannot be committed any more rolls it back. If another transaction was in its way, the next one that begins is as old: the older one wins. Its
+get locks, as get-for-update does, the keys that the attempts before had both read and written. The id that begin says at the prompt is the
+one in errors and in tidemark debug txns.`,
 		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
   tidemark txn < transfer.txt
   tidemark txn`,

@@ -145,6 +145,9 @@ func (s *txnSession) begin(ctx context.Context, args []string) error {
 		return err
 	}
 	s.tx, s.begun, s.loser = tx, s.line, nil
+	if s.inTerminal {
+		s.say("The transaction is %s.", tx.ID()) // by which errors and debug txns name it
+	}
 	return nil
 }
 

@@ -281,7 +281,7 @@ func TestTxnPrompt(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "txn-prompt", "--partitions", "hash:4")
 	s := b.typist("--timeout", "60s", "-o", "tsv")
-	if said, _ := s.types("begin", "put txn-prompt a 1"); !strings.HasSuffix(said, "tidemark (transaction)> ") {
+	if said, _ := s.types("begin", "put txn-prompt a 1"); !regexp.MustCompile(`^The transaction is [0-9a-f]{32}\.\n(tidemark \(transaction\)> ){2}$`).MatchString(said) {
 		t.Errorf("said %q", said)
 	}
 	// A mistake does not cost the transaction.
