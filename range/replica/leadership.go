@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/planted"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader may have it in its log.
@@ -34,7 +35,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
 		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
 		clock := r.node.Clock
-		r.mu.hearsSince = clock.Physical()
+		r.mu.hearsSince = clock.Physical() - int64(txn.Abandoned-electedTime)
 		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())}
 		if planted.Active == planted.CacheNotRaised {
 			r.mu.low = hlc.Timestamp{Wall: 1}
@@ -80,6 +81,10 @@ func (r *Replica) checkServingLocked() {
 		r.mu.hearsSince = 0
 	}
 }
+
+// electedTime is what a new leader gives the clients of transactions to be heard by it. Whoever finds nobody to send a sign of life to goes on trying, and
+// sends one a second all the while; so one that lives is heard a moment after this leader serves, and there is a second left for one that is slow.
+const electedTime = 2 * time.Second
 
 // handOverTime is the longest time between a leader's last entry and when its successor serves that transactions' clients need not be given
 // time for: they send a sign of life every second, and count as silent after three, so there is a second left for clocks that differ.
