@@ -35,7 +35,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
 		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
 		clock := r.node.Clock
-		r.mu.hearsSince = clock.Physical() - int64(txn.Abandoned-electedTime)
+		r.mu.hearsSince = clock.Physical()
 		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())}
 		if planted.Active == planted.CacheNotRaised {
 			r.mu.low = hlc.Timestamp{Wall: 1}
@@ -74,15 +74,16 @@ func (r *Replica) checkServingLocked() {
 	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
 	r.mu.cache.raise(r.mu.low)
 	r.mu.serving = true
-	// A leader that dies takes along the time of the latest signs of life, or clients found nobody to send them to. One that hands over has put
-	// all that it has heard into the log, and is replaced at once: nobody is silent for a second longer because of that.
+	// A leader that dies takes along the time of the latest signs of life, and clients found nobody to send them to, until now. One that hands
+	// over has put all that it has heard into the log, and is replaced at once: nobody is silent for a second longer because of that.
+	r.mu.hearsSince = r.node.Clock.Physical() - int64(txn.Abandoned-electedTime)
 	h := &r.mu.handedOver
 	if h.term != 0 && h.term == r.mu.applied.commandTerm && r.node.Clock.Physical()-h.at < int64(handOverTime) {
 		r.mu.hearsSince = 0
 	}
 }
 
-// electedTime is what a new leader gives the clients of transactions to be heard by it. Whoever finds nobody to send a sign of life to goes on trying, and
+// electedTime is what a leader that begins to serve gives the clients of transactions to be heard by it. Whoever finds nobody to send a sign of life to goes on trying, and
 // sends one a second all the while; so one that lives is heard a moment after this leader serves, and there is a second left for one that is slow.
 const electedTime = 2 * time.Second
 
