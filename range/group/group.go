@@ -54,6 +54,7 @@ type Group struct {
 
 	withholdVotes bool
 	reluctance    reluctance
+	tie           tie
 	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
 	abdicated bool
 	// successorAfter is until when a leader that has abdicated asks nobody to follow it, and now the time of the last Output.
@@ -224,6 +225,7 @@ func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 		return
 	}
 	g.reluctance.tick(g.leader)
+	g.tie.age++
 	g.node.Tick()
 	if g.abdicated {
 		g.pushTransfer()

@@ -120,6 +120,7 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	if g.onlyCommit(m) || g.reluctance.holdsBack(m, g.config.ElectionTicks) || g.promise.holdsBack(m, now) {
 		return
 	}
+	g.tie.begun(m)
 	p := outbound(g.config.ID, m)
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:

@@ -49,7 +49,9 @@ func (g *Group) considerVotes(now int64) {
 // considerVote lets Raft see a request for a vote.
 func (g *Group) considerVote(m *raftpb.Message) {
 	g.reluctance.asked(m, g.config.Storage, g.config.ElectionTicks)
-	g.step(m)
+	if !g.wins(m) {
+		g.step(m)
+	}
 }
 
 // holdsBack says whether a message begins a campaign that breaks the promise. It is dropped then: nobody has a higher term because of
