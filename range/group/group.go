@@ -282,6 +282,9 @@ type Progress struct {
 	Snapshot bool
 }
 
+// Applied is what Raft has been told is applied, which may be less than what is.
+func (g *Group) Applied() uint64 { return g.node.BasicStatus().Applied }
+
 // Followers calls visit for each other replica, on a leader.
 func (g *Group) Followers(visit func(keys.ReplicaID, Progress)) {
 	if !g.isLeader {

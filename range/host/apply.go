@@ -249,12 +249,6 @@ func (g *Group) applyEntries(tasks []task, scratch []group.Entry) []group.Entry 
 	return scratch
 }
 
-func (g *Group) setApplied(index, term uint64) {
-	g.appliedTerm.Store(term)
-	g.applied.Store(index)
-	g.waiting.advance(index)
-}
-
 // appended is the context of an append: whom to answer.
 type appended struct {
 	group     *Group

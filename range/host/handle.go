@@ -36,10 +36,10 @@ type Group struct {
 	machine group.StateMachine
 	lease   *group.Lease
 
-	leadership  atomic.Pointer[group.Leadership]
-	applied     atomic.Uint64
-	appliedTerm atomic.Uint64
-	failure     atomic.Pointer[error]
+	leadership atomic.Pointer[group.Leadership]
+	applied    atomic.Uint64
+	lastEntry  lastEntry
+	failure    atomic.Pointer[error]
 	// replacing counts the snapshots that are installed and that the log does not follow yet: their appends, which delete all
 	// entries, are on their way.
 	replacing atomic.Int32
@@ -131,14 +131,25 @@ func (g *Group) Failed() error {
 }
 
 func (g *Group) appliedState() (index, term uint64) {
-	// The pair may be torn between two applies; a term that is too new is then corrected by reading the index again.
-	for {
-		index = g.applied.Load()
-		term = g.appliedTerm.Load()
-		if g.applied.Load() == index {
-			return index, term
-		}
-	}
+	e := &g.lastEntry
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.index, e.term
+}
+
+func (g *Group) setApplied(index, term uint64) {
+	e := &g.lastEntry
+	e.mu.Lock()
+	e.index, e.term = index, term
+	e.mu.Unlock()
+	g.applied.Store(index)
+	g.waiting.advance(index)
+}
+
+// lastEntry is the last one that is applied.
+type lastEntry struct {
+	mu          sync.Mutex
+	index, term uint64
 }
 
 // put changes the inbox and has the shard worker look at it; false if the group is stopped.

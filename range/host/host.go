@@ -311,8 +311,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	}
 	g.machine = sm
 	index, term := sm.Applied()
-	g.applied.Store(index)
-	g.appliedTerm.Store(term)
+	g.setApplied(index, term)
 	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
 		return nil, err
 	}

@@ -82,16 +82,17 @@ func (h *Host) truncateLogs() {
 			return
 		}
 		g.do(func(g *Group) {
+			told := g.core.Applied()
 			g.work.Add(1)
-			g.enqueueTask(task{run: g.truncate})
+			g.enqueueTask(task{run: func() { g.truncate(told) }})
 		})
 	})
 }
 
 // truncate runs on an apply worker, so that no snapshot is installed at the same time. It does nothing while the append of one that
 // was installed is on its way: that deletes the entries of which a truncation reads one, and the order of the two on disk
-// would be open.
-func (g *Group) truncate() {
+// would be open. told is what Raft knows to be applied: before a campaign it reads what is not.
+func (g *Group) truncate(told uint64) {
 	if g.replacing.Load() != 0 {
 		return
 	}
@@ -113,7 +114,7 @@ func (g *Group) truncate() {
 	if planted.Active == planted.TruncateAboveDurable {
 		durable = g.applied.Load()
 	}
-	if to := min(durable, last-keep); to >= first {
+	if to := min(durable, told, last-keep); to >= first {
 		if err := g.storage.Truncate(to); err != nil {
 			g.failFrom(err)
 		}
