@@ -7,14 +7,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// measureFor is for how many election timeouts after its start a node waits at most for measurements of clocks that do not come.
+// measureFor is for how many election timeouts after its start a node waits at most for measurements of more clocks than one.
 const measureFor = 3
 
 // doubt is why this node does not know whether its clock is right. Of the health goroutine, once that runs.
 type doubt struct {
 	// jump is by how much the clock jumped last; zero if this is about the start.
 	jump time.Duration
-	// until is when the doubt of a start is over in any case, of Node.now.
+	// until is when one peer is enough to end the doubt of a start, of Node.now.
 	until int64
 }
 
@@ -63,18 +63,15 @@ func (n *Node) clockConfirmed() bool {
 	switch {
 	case peers == 0:
 		return true // there is nobody to ask, and nobody to disagree with
-	case peers > silent:
-		if n.skew.confirmed(n.now(), (peers-silent)/2+1) {
-			return true
-		}
-	case n.doubt.jump == 0:
+	case peers > silent && n.skew.confirmed(n.now(), (peers-silent)/2+1):
 		return true
 	}
 	if n.doubt.jump != 0 || n.now() < n.doubt.until || n.skew.unhealthy.Load() {
 		return false
 	}
-	// Too few are measured to confirm it. But those that are must not say otherwise: the verdict on that is spoken after two looks, a second apart, and
-	// with short ticks the time is up before.
+	// Too few are measured to confirm it. But those that are, one at least, must not say otherwise: the verdict on that is spoken after two looks, a second
+	// apart, and with short ticks the time is up before. As long as there is none, clients may reach this node that nobody else does, and
+	// would take its word for the time.
 	off, measured := n.skew.disagreeing(n.now())
-	return off <= measured/2
+	return measured > 0 && off <= measured/2
 }

@@ -337,6 +337,30 @@ func TestWhatIsReportedOfTheClock(t *testing.T) {
 	})
 }
 
+// A server that starts while none of its peers reaches it may be reached by clients: they are not told a time that nobody has confirmed.
+func TestNoTimeIsToldBeforeAPeerIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		for _, p := range c.createHash(2, 3) {
+			c.mustPut(p, "k", "v")
+		}
+		m := c.nodes[1]
+		m.crash()
+		c.network.setCut(1, true)
+		m.physical.shift(-2 * time.Second)
+		m.start()
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
+			q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}
+			if a := c.ask(1, q)[1]; a.GetError().GetCode() != kvpb.ErrorCode_CLOCK_SKEW || a.GetNow() != nil {
+				t.Fatalf("%v after its start it answers %v", time.Since(began), a)
+			}
+		}
+		m.physical.shift(0)
+		c.network.setCut(1, false)
+		c.awaitServing(m)
+	})
+}
+
 // What the peers' clocks have shown in time counts, also when the verdict on that is not spoken yet: with short ticks a start is over before it is.
 func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
 	for _, tick := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {

@@ -190,7 +190,7 @@ func (l *lane) came(w awaited, response *kvpb.Response, err error) (*kvpb.Respon
 		l.answered.Add(1)
 		s.session.observe(response.Now)
 		if w.sampled {
-			s.present.observe(rpc.FromTimestamp(response.Now), w.from, time.Now())
+			s.present.observe(rpc.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
 		}
 	}
 	return response, err

@@ -19,6 +19,9 @@ const (
 	// clockJump is how far the wall clock and the monotonic clock may come apart before neither is believed: the machine slept, or somebody
 	// set its clock.
 	clockJump = 50 * time.Millisecond
+	// clockWrong is by how many times the bound between clocks what two nodes say may differ: they are one bound apart, and one of them may have been
+	// taken ahead by what others have said, or by an election. If it is more, one of them is wrong, and the latest word counts.
+	clockWrong = 4
 )
 
 // present is what time it is in the cluster, as far as answers have shown: the clock of some node at a moment. What it points to does
@@ -48,7 +51,8 @@ func (s *Sender) sample() (time.Time, bool) {
 	return time.Now(), true
 }
 
-func (p *present) observe(now hlc.Timestamp, sent, received time.Time) {
+// observe takes in what a node's clock stood at. bound is how far the clocks of the cluster may be apart; zero if that is not known.
+func (p *present) observe(now hlc.Timestamp, sent, received time.Time, bound time.Duration) {
 	trip := received.Sub(sent)
 	if now.IsZero() || trip > sampleTrip {
 		return
@@ -58,7 +62,9 @@ func (p *present) observe(now hlc.Timestamp, sent, received time.Time) {
 		old := p.newest.Load()
 		if old != nil {
 			at, _, ok := old.estimate(received)
-			if ok && received.Sub(old.since) < sampleAge && at.Less(now.Add(trip)) {
+			lower := at.Less(now.Add(trip))
+			wrong := bound > 0 && now.Wall-at.Wall > clockWrong*int64(bound)
+			if ok && received.Sub(old.since) < sampleAge && lower && !wrong {
 				return
 			}
 		}

@@ -14,7 +14,7 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
 	const ms = time.Millisecond
 	// Sent at 0, answered by a node at 2 ms, received at 5 ms.
-	p.observe(clock(2*ms), start, start.Add(5*ms))
+	p.observe(clock(2*ms), start, start.Add(5*ms), 250*ms)
 	at, short, ok := p.newest.Load().estimate(start.Add(1000 * ms))
 	if !ok || at != clock(1002*ms) || short != ms {
 		t.Fatal(at, short, ok)
@@ -35,18 +35,40 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 		t.Error(earliest, latest)
 	}
 	// A slower one says no better, and one that took too long says nothing.
-	p.observe(clock(1008*ms), start.Add(1000*ms), start.Add(1016*ms))
-	p.observe(clock(900*ms), start.Add(800*ms), start.Add(1000*ms))
+	p.observe(clock(1008*ms), start.Add(1000*ms), start.Add(1016*ms), 250*ms)
+	p.observe(clock(900*ms), start.Add(800*ms), start.Add(1000*ms), 250*ms)
 	if at, _, _ := p.newest.Load().estimate(start.Add(2000 * ms)); at != clock(2002*ms) {
 		t.Error(at)
 	}
 	// A better one does, and so does any when the sample has grown old.
-	p.observe(clock(3000*ms), start.Add(3000*ms), start.Add(3001*ms))
+	p.observe(clock(3000*ms), start.Add(3000*ms), start.Add(3001*ms), 250*ms)
 	if at, _, _ := p.newest.Load().estimate(start.Add(3001 * ms)); at != clock(3001*ms) {
 		t.Error(at)
 	}
-	p.observe(clock(14040*ms), start.Add(14000*ms), start.Add(14050*ms))
+	p.observe(clock(14040*ms), start.Add(14000*ms), start.Add(14050*ms), 250*ms)
 	if at, _, _ := p.newest.Load().estimate(start.Add(14050 * ms)); at != clock(14090*ms) {
 		t.Error(at)
+	}
+}
+
+// What one node has said is not believed for long if others say what cannot be at the same time: its clock was wrong.
+func TestPresentOfAWrongClock(t *testing.T) {
+	start := time.Now()
+	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
+	const ms = time.Millisecond
+	for name, x := range map[string]struct {
+		bound, expected time.Duration
+	}{
+		"": {250 * ms, 3000 * ms}, "no bound is known": {0, 1000 * ms}, "they may be far apart": {time.Second, 1000 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p present
+			p.observe(clock(0), start, start.Add(ms), x.bound)
+			p.observe(clock(-1000*ms), start.Add(1000*ms), start.Add(1001*ms), x.bound) // two seconds slow
+			p.observe(clock(3000*ms), start.Add(3000*ms), start.Add(3001*ms), x.bound)
+			if at, _, _ := p.newest.Load().estimate(start.Add(3000 * ms)); at != clock(x.expected) {
+				t.Errorf("it is %v", time.Duration(at.Wall)-time.Hour)
+			}
+		})
 	}
 }
