@@ -57,8 +57,10 @@ type Group struct {
 	tie           tie
 	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
 	abdicated bool
-	// successorAfter is until when a leader that has abdicated asks nobody to follow it, and now the time of the last Output.
+	// successorAfter is until when a leader that has abdicated asks nobody to follow it, successor whom it asks first then (0: whoever has most), and
+	// now the time of the last Output.
 	successorAfter, now int64
+	successor           keys.ReplicaID
 	// stored is what the storage has, or has been given to store.
 	stored struct{ term, vote uint64 }
 	// appended is the last entry that the storage was given; it may not have it yet.
@@ -225,7 +227,7 @@ func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 		return
 	}
 	g.reluctance.tick(g.leader)
-	g.tie.age++
+	g.tie.tick(&g.promise)
 	g.node.Tick()
 	if g.abdicated {
 		g.pushTransfer()

@@ -168,7 +168,9 @@ func (s *scenario) command(d *datadriven.TestData) {
 		s.collect(id)
 	case "resign":
 		id, r := replica()
-		r.group.Resign(r.group.Leadership().Term)
+		var to int
+		d.ScanArgs(s.t, "to", &to)
+		r.group.Resign(r.group.Leadership().Term, keys.ReplicaID(to))
 		s.collect(id)
 	case "wake":
 		id, r := replica()

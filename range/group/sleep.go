@@ -67,7 +67,7 @@ func (g *Group) wakeUp(active bool) {
 	}
 }
 
-// wakeRequest is the read request that wakeUp makes; longer than any real one, so that they cannot be confused.
+// wakeRequest is the read request that wakeUp makes; shorter than any real one, so that they cannot be confused.
 var wakeRequest = []byte("wake-up")
 
 // maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks: all followers are there and have,

@@ -19,16 +19,17 @@ func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	}
 	g.wakeUp(false)
 	g.abdicate()
-	g.successorAfter = 0
+	g.successorAfter, g.successor = 0, 0
 	g.node.TransferLeader(uint64(to))
 }
 
-// Resign gives up the lease and the leadership of a term, if it is the present one. Others are asked to take over when the lease would have ended:
-// there are reads that count on it.
-func (g *Group) Resign(term uint64) {
-	if g.isLeader && g.term == term {
+// Resign gives up the lease and the leadership of a term, if it is the present one. Another replica is asked to take over when the lease would have
+// ended: there are reads that count on it. If nothing comes of that, others are.
+func (g *Group) Resign(term uint64, to keys.ReplicaID) {
+	if g.isLeader && g.term == term && to != g.config.Self {
 		g.wakeUp(false)
 		g.abdicate()
+		g.successor = to
 	}
 }
 
@@ -45,6 +46,11 @@ func (g *Group) pushTransfer() {
 		return
 	}
 	if status := g.node.BasicStatus(); status.RaftState != raft.StateLeader || status.LeadTransferee != 0 {
+		return
+	}
+	if to := g.successor; to != 0 {
+		g.successor = 0
+		g.node.TransferLeader(uint64(to))
 		return
 	}
 	var best, match uint64

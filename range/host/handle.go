@@ -245,7 +245,9 @@ func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 
 // Resign gives up the lease and the leadership of a term, if that is the present one, and asks another replica to lead when the lease
 // would have ended.
-func (g *Group) Resign(term uint64) { g.do(func(g *Group) { g.core.Resign(term) }) }
+func (g *Group) Resign(term uint64, to keys.ReplicaID) {
+	g.do(func(g *Group) { g.core.Resign(term, to) })
+}
 
 // do runs op on the shard worker.
 func (g *Group) do(op func(*Group)) bool {

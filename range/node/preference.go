@@ -135,9 +135,9 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 func (n *Node) abdicate() {
 	led := n.leaders.led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
-		n.giveAway(h, func(uint64) bool { return true }, func(keys.ReplicaID) {
+		n.giveAway(h, func(uint64) bool { return true }, func(to keys.ReplicaID) {
 			_, term := h.group.Leader()
-			h.group.Resign(term)
+			h.group.Resign(term, to)
 		})
 	}
 }

@@ -73,7 +73,9 @@ func (r *Replica) apply(entries []group.Entry) error {
 		if accepted {
 			err = r.stage(batch, &p, &changes)
 			if err == nil {
-				changes.closes = changes.closes || applied.closed.Less(p.closed)
+				if applied.closed.Less(p.closed) {
+					changes.handedOver = handedOver{e.Term, p.highest.Wall}
+				}
 				err = applied.advance(e.Term, &p)
 			}
 			if err != nil {
@@ -129,8 +131,10 @@ type changes struct {
 	locks      []lockChange
 	// versions are those of the entry at hand, if it is of transactions: they are not all in the overlay.
 	versions []versionChange
-	// records says that a transaction record was set, and closes that a leader has closed what it served and all before took effect.
-	records, closes bool
+	// records says that a transaction record was set.
+	records bool
+	// handedOver is of the latest entry by which a leader has closed what it served, if that took effect.
+	handedOver handedOver
 }
 
 // versionChange is a version that was written.
@@ -215,8 +219,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
 	var done []*proposal
 	r.mu.Lock()
-	if c.closes {
-		r.mu.handedOver.term, r.mu.handedOver.at = applied.commandTerm, applied.highest.Wall
+	if c.handedOver.term != 0 {
+		r.mu.handedOver = c.handedOver
 	}
 	r.mu.applied = applied
 	if len(c.locks) > 0 {

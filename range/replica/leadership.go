@@ -87,6 +87,13 @@ func (r *Replica) checkServingLocked() {
 // sends one a second all the while; so one that lives is heard a moment after this leader serves, and there is a second left for one that is slow.
 const electedTime = 2 * time.Second
 
+// handedOver is when a leader of a term has handed over, in nanoseconds since the epoch by its clock: the entry by which it closes what it
+// has served tells. It may be applied here much later.
+type handedOver struct {
+	term uint64
+	at   int64
+}
+
 // handOverTime is the longest time between a leader's last entry and when its successor serves that transactions' clients need not be given
 // time for: they send a sign of life every second, and count as silent after three, so there is a second left for clocks that differ.
 const handOverTime = time.Second

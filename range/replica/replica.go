@@ -56,13 +56,8 @@ type Replica struct {
 		// firstTerm is the term of the log's first entry, 0 if this process has not seen it applied.
 		firstTerm uint64
 		// ledTerm is the latest term in which this replica led.
-		ledTerm uint64
-		// handedOver is when a leader of a term has handed over, in nanoseconds since the epoch by its clock, or somewhat later: the entry by which it
-		// closes what it has served tells. It may be applied here much later.
-		handedOver struct {
-			term uint64
-			at   int64
-		}
+		ledTerm    uint64
+		handedOver handedOver
 		// hearsSince is since when transactions' signs of life have been heard, by the same clock; 0: they always have, by this leader or one that handed over to it.
 		// After an election it is earlier than that, by what a leader gives less than all the time that a client may be silent (electedTime).
 		hearsSince int64
