@@ -33,7 +33,8 @@ type Config struct {
 	MaxEntryBytes uint64
 	// MaxInflightBytes bounds the entries sent to a follower and not acknowledged. Default 8 MiB.
 	MaxInflightBytes uint64
-	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 128 MiB; the proposer bounds itself long before.
+	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 256 MiB: a proposer has two of the largest on
+	// their way, and Raft hears of the end of the first when the third is proposed.
 	MaxUncommittedBytes uint64
 	Logger              *slog.Logger
 }
@@ -85,7 +86,7 @@ func New(c Config) (*Group, error) {
 		c.MaxInflightBytes = 8 << 20
 	}
 	if c.MaxUncommittedBytes == 0 {
-		c.MaxUncommittedBytes = 128 << 20
+		c.MaxUncommittedBytes = 256 << 20
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -174,7 +174,10 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 				return false, err
 			}
 			c.more = b.more != nil
-			if b.resolved == 0 {
+			switch {
+			case b.resolved == 0 && c.more:
+				return false, errAgain
+			case b.resolved == 0:
 				return false, errNothingToDo
 			}
 			return true, nil

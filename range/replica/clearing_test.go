@@ -163,3 +163,55 @@ func clearingsKeepUp(t *testing.T, locks, size, every, transactions, most int) {
 		t.Errorf("locked: %t; %d transactions rest", l.m.replica.Locked(), len(p.turns))
 	}
 }
+
+// TestEndsOfLargeLocksShareNoEntry: whoever asks for the end of locks is small, and the values are not: many who come together do not make an entry that
+// is larger than others, but for one value.
+func TestEndsOfLargeLocksShareNoEntry(t *testing.T) {
+	for name, background := range map[string]bool{"waiting": false, "in the background": true} {
+		t.Run(name, func(t *testing.T) {
+			l := &manyLocks{c: newTestCluster(t, 1, Limits{})}
+			defer l.c.close()
+			l.m = l.c.members[0]
+			l.c.elect(l.m)
+			l.m.catchUp(-1)
+			l.c.auto = true
+			l.c.physical.Advance(time.Second)
+			began := &kvpb.Timestamp{Wall: uint64(epoch)}
+			const transactions, locks, size = 8, 3, 700 << 10
+			id := func(i int) []byte { return transactionID(fmt.Sprint("T", i)) }
+			for i := range transactions {
+				of := &kvpb.Transaction{Id: id(i), Keyspace: 7, Anchor: []byte("a"), Begun: began, Started: began}
+				for j := range locks {
+					l.submit(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: of,
+						Mutations: []*kvpb.Mutation{{Key: fmt.Appendf(nil, "k%02d.%d", i, j), Value: make([]byte, size)}}}}})
+				}
+			}
+			for _, a := range l.answers() {
+				if a.Error != nil {
+					t.Fatal(a.Error)
+				}
+			}
+			l.c.physical.Advance(time.Second)
+			before := len(l.c.log)
+			var pending []Pending
+			for i := range transactions {
+				l.id++
+				pending = append(pending, Pending{Client: 1, Arrived: time.Now(), Reply: l.inbox.reply, Request: &kvpb.Request{
+					Id: l.id, Partition: 100, Generation: 1, Term: l.c.term, Sequence: l.id,
+					Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Background: background, Resolutions: []*kvpb.Resolution{{
+						Transaction: id(i), Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+							Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})}}}}}}})
+			}
+			l.m.replica.Submit(pending)
+			l.c.settle()
+			if n := len(l.answers()); n != transactions || l.m.replica.Locked() {
+				t.Errorf("%d answers, and there are locks: %t", n, l.m.replica.Locked())
+			}
+			for _, e := range l.c.log[before:] {
+				if n := len(e.Data); n > l.m.node.MaxEntryBytes+size {
+					t.Errorf("an entry of %d bytes", n)
+				}
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -63,6 +64,8 @@ type evaluation struct {
 	// internal is what commands of this package's own add to the entry, and size about how large the entry is.
 	internal payload
 	size     int
+	// ends is about how large what ends locks is of it: whoever asks for that is small, whatever the locks are.
+	ends int
 	// ready are answers that wait for nothing.
 	ready []answer
 	// again are writes that have more to do, and go back to the front of the queue.
@@ -162,7 +165,7 @@ func (e *evaluation) take() step {
 	}
 	fresh := e.proposal == nil
 	if fresh {
-		e.size = 0
+		e.size, e.ends = 0, 0
 	}
 	e.writes = e.writes[:0]
 	for r.mu.queue.len() > 0 {
@@ -265,6 +268,8 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	if w.internal != nil {
 		propose, err := w.internal.evaluate(e, internal)
 		switch {
+		case errors.Is(err, errAgain):
+			e.again = append(e.again, *w)
 		case err != nil:
 			w.internal.done(err)
 		case propose:

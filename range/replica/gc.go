@@ -116,6 +116,9 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 // errNothingToDo ends the evaluation of a command that has nothing to propose.
 var errNothingToDo = errors.New("nothing to do")
 
+// errAgain has a command evaluated again for the next entry: this one is full.
+var errAgain = errors.New("the entry is full")
+
 func oldDeletedRange(value []byte, threshold hlc.Timestamp) (bool, error) {
 	record, err := decodeDeletedRange(value)
 	return record.timestamp.LessEq(threshold), err

@@ -79,6 +79,10 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 		if b.more == nil {
 			continue
 		}
+		if b.resolved == 0 && e.ends > 0 {
+			e.again = append(e.again, *w) // others fill the entry
+			return nil
+		}
 		if !c.GetBackground() {
 			break
 		}
@@ -161,12 +165,14 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 			b.inFlight = l
 		case l.Applied.Volatile:
 			volatile = append(volatile, l)
-		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+lockBytes(l, committed) > b.room):
+		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+lockBytes(l, committed) > b.room) ||
+			(e.ends > 0 && e.ends+lockBytes(l, committed) > r.node.MaxEntryBytes):
 			b.more = l
 			return false
 		default:
 			b.resolved++
 			b.bytes += lockBytes(l, committed)
+			e.ends += lockBytes(l, committed)
 			ended = append(ended, l)
 		}
 		return true
