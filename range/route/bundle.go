@@ -133,9 +133,11 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeSca
 		if !b.leaders[0].usable() {
 			return Bundled{}, ErrScattered
 		}
+		left := patience
 		if hasDeadline {
-			r.TimeoutMicros = uint64(max(1, time.Until(deadline).Microseconds()))
+			left = min(left, time.Until(deadline))
 		}
+		r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 		a.sent++
 		response, err := lane.do(ctx, r)
 		if err != nil {

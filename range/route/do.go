@@ -38,7 +38,7 @@ type Call struct {
 	Prepare Preparer
 
 	// Certain: the request is only sent to a leader whose term is known. While none is, leaders are looked for with probes
-	// instead of the request itself.
+	// instead of the request itself. (So are they for every read: one that waits at the leader would keep all others from looking.)
 	Certain bool
 
 	// Slack is how long before the caller's deadline the node is to give up waiting, so that its answer, which says what it has waited
@@ -203,7 +203,7 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	call := a.call
 	r := call.Request
-	if call.Certain && l.term == 0 {
+	if l.term == 0 && (call.Certain || !call.Write) {
 		r = probe(p)
 	} else if call.Prepare != nil {
 		if err := call.Prepare.Prepare(p, Leader{Node: l.node.id, Term: l.term}); err != nil {
@@ -216,13 +216,9 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	if a.hasDeadline {
 		left = time.Until(a.deadline)
 		left -= min(call.Slack, left/10)
-		if call.Write {
-			left = min(left, patience)
-		}
+		left = min(left, patience)
 	}
-	if a.hasDeadline || call.Write {
-		r.TimeoutMicros = uint64(max(1, left.Microseconds()))
-	}
+	r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 	a.sent++
 	return r, nil
 }

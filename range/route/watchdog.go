@@ -15,7 +15,7 @@ const (
 	silentAfter = 5
 	// stuckAfter ticks a request is sent again, although its node answers others: it must have been lost.
 	stuckAfter = 100
-	// patience is how long a write waits at its node, for a lock or in a queue, before the node says so and it is sent again: not so long that
+	// patience is how long a request waits at its node, for a lock or in a queue, before the node says so and it is sent again: not so long that
 	// it is taken for lost.
 	patience = stuckAfter * watchdogTick / 2
 	// tickRing is above stuckAfter, so that a slot of the ring is empty when its turn comes again.
