@@ -53,8 +53,10 @@ type Group struct {
 		// installations are the snapshots that Raft accepted and that are not installed yet, oldest first. All appends since
 		// then wait with them.
 		installations []*installation
-		readSeq       uint64
-		reads         []readBatch // sent to Raft, by ascending sequence
+		// kept is what the log keeps for followers that were sent a snapshot.
+		kept    map[keys.ReplicaID]keptFor
+		readSeq uint64
+		reads   []readBatch // sent to Raft, by ascending sequence
 	}
 
 	inbox   inbox

@@ -48,6 +48,7 @@ func (l *laggard) propose(value string) {
 // load proposes so much that the log is truncated behind all that was there before.
 func (l *laggard) load() {
 	l.t.Helper()
+	l.needsNothing()
 	g := l.leader.host.Group(100)
 	_, before, _ := g.storage.Extent()
 	big := strings.Repeat("x", 1000)
@@ -71,6 +72,13 @@ func (l *laggard) installing(onInstall func(n int) error) *Group {
 func (l *laggard) applied(n *node, value string) bool {
 	_, values, _ := n.machines[100].state()
 	return slices.Contains(values, value)
+}
+
+// needsNothing has the leader forget that the follower needs what comes after its snapshot, as it does when that becomes too much.
+func (l *laggard) needsNothing() {
+	synctest.Wait()
+	l.leader.host.Group(100).do(func(g *Group) { clear(g.steps.kept) })
+	synctest.Wait()
 }
 
 // While a follower installs a snapshot, it accepts another one, and entries behind that. They are not in its log, and must not be

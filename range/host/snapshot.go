@@ -33,7 +33,12 @@ var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapsh
 // the message is corrected to the index that the state really has.
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 	to := replicaID(m.GetTo())
-	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
+	report := func(ok bool) {
+		g.do(func(g *Group) {
+			g.sent(to, ok)
+			g.core.SnapshotSent(to, ok)
+		})
+	}
 	target := g.hosts[to]
 	if target == 0 || g.ctx.Err() != nil {
 		report(false)
@@ -46,6 +51,7 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 		report(false)
 		return
 	}
+	g.keepFrom(to, m.GetSnapshot().GetIndex())
 	g.work.Add(1)
 	h.tasks.Add(1)
 	go func() {

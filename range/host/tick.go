@@ -82,7 +82,7 @@ func (h *Host) truncateLogs() {
 			return
 		}
 		g.do(func(g *Group) {
-			told := g.core.Applied()
+			told := g.needed(g.core.Applied())
 			g.work.Add(1)
 			g.enqueueTask(task{run: func() { g.truncate(told) }})
 		})
@@ -91,7 +91,7 @@ func (h *Host) truncateLogs() {
 
 // truncate runs on an apply worker, so that no snapshot is installed at the same time. It does nothing while the append of one that
 // was installed is on its way: that deletes the entries of which a truncation reads one, and the order of the two on disk
-// would be open. told is what Raft knows to be applied: before a campaign it reads what is not.
+// would be open. told is what Raft knows to be applied, since before a campaign it reads what is not; and no more than what followers need.
 func (g *Group) truncate(told uint64) {
 	if g.replacing.Load() != 0 {
 		return
