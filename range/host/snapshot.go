@@ -33,12 +33,7 @@ var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapsh
 // the message is corrected to the index that the state really has.
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 	to := replicaID(m.GetTo())
-	report := func(ok bool) {
-		g.do(func(g *Group) {
-			g.sent(to, ok)
-			g.core.SnapshotSent(to, ok)
-		})
-	}
+	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
 	target := g.hosts[to]
 	if target == 0 || g.ctx.Err() != nil {
 		report(false)
@@ -63,6 +58,7 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 			h.metrics.snapshotsFailed.Inc()
 			h.config.Logger.Warn("sending a snapshot failed; it will be tried again", "partition", g.id, "to", target, "error", err)
 		}
+		g.do(func(g *Group) { g.sent(to, err == nil) })
 		report(err == nil)
 	}()
 }

@@ -169,13 +169,8 @@ func clearingsKeepUp(t *testing.T, locks, size, every, transactions, most int) {
 func TestEndsOfLargeLocksShareNoEntry(t *testing.T) {
 	for name, background := range map[string]bool{"waiting": false, "in the background": true} {
 		t.Run(name, func(t *testing.T) {
-			l := &manyLocks{c: newTestCluster(t, 1, Limits{})}
+			l := newManyLocks(t, 0)
 			defer l.c.close()
-			l.m = l.c.members[0]
-			l.c.elect(l.m)
-			l.m.catchUp(-1)
-			l.c.auto = true
-			l.c.physical.Advance(time.Second)
 			began := &kvpb.Timestamp{Wall: uint64(epoch)}
 			const transactions, locks, size = 8, 3, 700 << 10
 			id := func(i int) []byte { return transactionID(fmt.Sprint("T", i)) }
