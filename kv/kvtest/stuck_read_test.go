@@ -13,46 +13,57 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-func TestAReadThatWaitsIsNoLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		c := kvtest.Start(t, kvtest.Options{Nodes: 2, Cores: 1, Separate: true, Latency: time.Millisecond})
-		admin := c.Client(t)
-		ks := create(t, admin, "things", kv.Hash(8), kv.Replicas(1))
-		byServer := map[int][]string{}
-		for i := range 60 {
-			k := fmt.Sprintf("k%d", i)
-			put(t, ks, k, "1")
-			p, err := ks.PartitionOf(ctx, []byte(k))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := serverOf(t, c, p)
-			byServer[s] = append(byServer[s], k)
-		}
-		anchor, locked, free := byServer[1][0], byServer[2][0], ""
-		for _, k := range byServer[2] {
-			a, _ := ks.PartitionOf(ctx, []byte(k))
-			b, _ := ks.PartitionOf(ctx, []byte(locked))
-			if a != b {
-				free = k
-			}
-		}
-		tx, err := admin.Begin(ctx)
+// stuck is a cluster in which a key is locked by a transaction that cannot be asked about: its coordinator is gone. free is another key on the same server, in
+// the same partition or not.
+func stuck(t *testing.T, samePartition bool) (c *kvtest.Cluster, locked, free string) {
+	t.Helper()
+	ctx := t.Context()
+	c = kvtest.Start(t, kvtest.Options{Nodes: 2, Cores: 1, Separate: true, Latency: time.Millisecond})
+	admin := c.Client(t)
+	ks := create(t, admin, "things", kv.Hash(8), kv.Replicas(1))
+	partition := func(key string) uint64 {
+		p, err := ks.PartitionOf(ctx, []byte(key))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.Put(ks, []byte(anchor), []byte("2")); err != nil {
+		return p
+	}
+	byServer := make(map[int][]string)
+	for i := range 60 {
+		k := fmt.Sprintf("k%d", i)
+		put(t, ks, k, "1")
+		s := serverOf(t, c, partition(k))
+		byServer[s] = append(byServer[s], k)
+	}
+	locked = byServer[2][0]
+	for _, k := range byServer[2][1:] {
+		if (partition(k) == partition(locked)) == samePartition {
+			free = k
+		}
+	}
+	tx, err := admin.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []string{byServer[1][0], locked} {
+		if err := tx.Put(ks, []byte(k), []byte("2")); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.Put(ks, []byte(locked), []byte("2")); err != nil {
-			t.Fatal(err)
-		}
-		c.Kill(1, 0)
-		short, cancel := context.WithTimeout(ctx, 3*time.Second)
-		_, err = tx.Commit(short)
-		cancel()
-		t.Log("commit:", err)
+	}
+	c.Kill(1, 0)
+	short, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := tx.Commit(short); err == nil {
+		t.Fatal("it was committed without its coordinator")
+	}
+	return c, locked, free
+}
+
+// A read that waits for long is not taken for lost, and its node is not given up.
+func TestAReadThatWaitsIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		c, locked, free := stuck(t, false)
 
 		registry := prometheus.NewRegistry()
 		client := c.Client(t, kv.WithMetrics(registry))
@@ -82,42 +93,11 @@ func TestAReadThatWaitsIsNoLoss(t *testing.T) {
 	})
 }
 
+// A read that looks for a leader, and waits there at a lock, leaves the partition to the other requests of its client.
 func TestAReadThatWaitsHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		c := kvtest.Start(t, kvtest.Options{Nodes: 2, Cores: 1, Separate: true, Latency: time.Millisecond})
-		admin := c.Client(t)
-		ks := create(t, admin, "things", kv.Hash(8), kv.Replicas(1))
-		byServer := map[int][]string{}
-		for i := range 60 {
-			k := fmt.Sprintf("k%d", i)
-			put(t, ks, k, "1")
-			p, err := ks.PartitionOf(ctx, []byte(k))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := serverOf(t, c, p)
-			byServer[s] = append(byServer[s], k)
-		}
-		anchor, locked, free := byServer[1][0], byServer[2][0], ""
-		for _, k := range byServer[2][1:] {
-			a, _ := ks.PartitionOf(ctx, []byte(k))
-			b, _ := ks.PartitionOf(ctx, []byte(locked))
-			if a == b {
-				free = k
-			}
-		}
-		tx, err := admin.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = tx.Put(ks, []byte(anchor), []byte("2"))
-		_ = tx.Put(ks, []byte(locked), []byte("2"))
-		c.Kill(1, 0)
-		short, cancel := context.WithTimeout(ctx, 3*time.Second)
-		_, err = tx.Commit(short)
-		cancel()
-		t.Log("commit:", err)
+		c, locked, free := stuck(t, true)
 
 		client, err := kv.Open(ctx, c.Endpoints()[:1], kv.WithDialer(c.Dialer("client-x"))) // the table comes from the core
 		if err != nil {
@@ -136,9 +116,9 @@ func TestAReadThatWaitsHoldsUpNobodyElse(t *testing.T) {
 			_, err := mine.Get(short, []byte(locked))
 			got <- fmt.Sprintf("after %v: %v", time.Since(begun), err)
 		}()
-		time.Sleep(2 * time.Second)
+		synctest.Wait()                         // it waits at the lock
 		c.Network().Drop("client-x", c.Host(2)) // the connection breaks once, and can be had again at once
-		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
 		for time.Since(begun) < 20*time.Second {
 			at := time.Now()
 			if _, err := mine.Put(ctx, []byte(free), []byte("3")); err != nil {
