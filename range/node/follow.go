@@ -148,8 +148,6 @@ func (f *follower) replaced() error {
 // publish shows a table to everybody, and keeps it on disk.
 func (f *follower) publish(old, next *Table, whole bool) {
 	n := f.node
-	n.tables.publish(next)
-	n.metrics.revision.Set(float64(next.Revision))
 	delta := Diff(old, next)
 	durable, known := delta, old
 	if whole {
@@ -159,6 +157,9 @@ func (f *follower) publish(old, next *Table, whole bool) {
 	if err := cacheUpdate(n.config.Log, next, withoutState(durable, known), whole); err != nil {
 		n.log.Warn("the partition table could not be kept on disk", "error", err)
 	}
+	// INVARIANT: not before it is on its way to the disk: a replica that is created because of it is never found there without it.
+	n.tables.publish(next)
+	n.metrics.revision.Set(float64(next.Revision))
 	for _, k := range delta.Keyspaces {
 		n.reconciler.keyspaceChanged(k)
 	}
