@@ -17,7 +17,7 @@
 // All writes go through a guard in the filesystem. One that meets "no space left on device" waits inside the guard and
 // is tried again until there is room, so that Pebble never sees the error and needs no recovery. Full says so meanwhile,
 // and it says so earlier, as soon as the free space falls below Options.MinFreeBytes: whoever takes writes from clients
-// asks it and refuses. Reads go on. An owner who closes (Options.Leaving) does not wait for room: the engine then ends as if it had
+// asks it and refuses. Reads go on. What can be had again does not wait, but ends with ErrNoRoom and gives back what it has (NewSpareTableWriter). An owner who closes (Options.Leaving) does not wait for room: the engine then ends as if it had
 // been killed.
 //
 // # When the disk fails

@@ -23,6 +23,8 @@ const (
 	retryDelay = 100 * time.Millisecond
 	// walCategory is how Pebble names the WAL when it creates a file.
 	walCategory vfs.DiskWriteCategory = "pebble-wal"
+	// spareCategory is what is written only if there is room.
+	spareCategory vfs.DiskWriteCategory = "tidemark-spare"
 )
 
 // guard is what an engine knows about the health of its disk. Its filesystem (guardFS) reports to it.
@@ -195,6 +197,14 @@ func (g *guard) watchFreeSpace() {
 			return
 		}
 	}
+}
+
+// noRoom turns an error of something spare into one that says why, if it is for want of room.
+func noRoom(category vfs.DiskWriteCategory, err error) error {
+	if category != spareCategory || !isNoSpace(err) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNoRoom, err)
 }
 
 func isNoSpace(err error) bool {

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"sync"
@@ -445,4 +446,82 @@ func readRows(t *testing.T, fs vfs.FS, want map[string]string) error {
 		t.Logf("not known as corruption: %v", first)
 	}
 	return first
+}
+
+// A table that can be had again does not wait for room: it ends with ErrNoRoom, and what it had on the disk is given back. One that is needed waits.
+func TestSpareTableDoesNotWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
+		s := openTestState(t, Options{FS: fs, OnFailure: func(err error) { t.Error(err) }})
+		spare, err := s.NewSpareTableWriter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		needed, err := s.NewTableWriter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs.set(noSpace)
+		if w, err := s.NewSpareTableWriter(); !errors.Is(err, ErrNoRoom) {
+			t.Errorf("another: %v, %v", w, err)
+		}
+		value := make([]byte, 100<<10) // that cannot be compressed
+		rand.NewChaCha8([32]byte{}).Read(value)
+		for i := 0; err == nil && i < 100; i++ {
+			err = spare.Set(version(fmt.Sprintf("%03d", i), 1), value)
+		}
+		if err == nil { // it may be written by others, who have told nobody yet
+			_, err = spare.Finish()
+		}
+		if !errors.Is(err, ErrNoRoom) {
+			t.Errorf("written: %v", err)
+		}
+		spare.Abort()
+		if err := needed.Set(version("needed", 1), value); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		var path string
+		go func() {
+			var err error
+			path, err = needed.Finish()
+			done <- err
+		}()
+		passTime(time.Minute)
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Errorf("a table that is needed did not wait: %v", err)
+		default:
+		}
+		fs.set(nil)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if names, err := mem.List("/data/state/ingest"); err != nil || len(names) != 1 {
+			t.Errorf("left: %v, %v", names, err)
+		}
+		s.DiscardTables([]string{path})
+
+		small, err := s.NewSpareTableWriter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := small.Set(version("small", 1), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+		fs.set(noSpace)
+		if path, err := small.Finish(); !errors.Is(err, ErrNoRoom) {
+			t.Errorf("finish: %q, %v", path, err)
+		}
+		fs.set(nil)
+		if names, err := mem.List("/data/state/ingest"); err != nil || len(names) != 0 {
+			t.Errorf("left: %v, %v", names, err)
+		}
+		if s.Full() {
+			t.Error("full")
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

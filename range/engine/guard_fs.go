@@ -54,11 +54,13 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 		f, err := op()
 		switch {
 		case err == nil:
-			file := &guardFile{File: f, g: s.g, name: name, hide: hide}
+			file := &guardFile{File: f, g: s.g, name: name, category: category, hide: hide}
 			if rests(category) {
 				file.piece = &piece{}
 			}
 			return file, nil
+		case noRoom(category, err) != nil:
+			return nil, noRoom(category, err)
 		case s.g.awaitRoom(err):
 		case hide || s.g.opening.Load():
 			s.g.fail(fmt.Errorf("create %s: %w", name, err))
@@ -129,8 +131,9 @@ func (s guardFS) RemoveAll(name string) error {
 // guardFile watches the writes and syncs of one file.
 type guardFile struct {
 	vfs.File
-	g    *guard
-	name string
+	g        *guard
+	name     string
+	category vfs.DiskWriteCategory
 	// hide: report success once the engine has failed.
 	hide bool
 	// isDir: never held up.
@@ -195,6 +198,9 @@ func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 		}
 		if err == nil {
 			return done, nil
+		}
+		if err := noRoom(f.category, err); err != nil {
+			return done, err
 		}
 		if f.g.awaitRoom(err) {
 			continue

@@ -15,6 +15,8 @@ var (
 	ErrFailed = errors.New("the storage engine has failed")
 	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("the storage engine is closed")
+	// ErrNoRoom is returned by what does not wait while the disk is full.
+	ErrNoRoom = errors.New("the disk has no room")
 	// ErrLocked is returned when the directory is open already, in this process or in another.
 	ErrLocked = errors.New("the directory is in use")
 	// ErrVersion is returned when the directory was written by a newer version.

@@ -53,13 +53,21 @@ type TableWriter struct {
 	ended bool
 }
 
-// NewTableWriter starts a table.
+// NewTableWriter starts a table. Where the disk is full, it waits for room, as everything else does.
 func (s *State) NewTableWriter() (*TableWriter, error) {
+	return s.newTableWriter(vfs.WriteCategoryUnspecified)
+}
+
+// NewSpareTableWriter starts a table that is written only if there is room: where the disk is full, its methods return ErrNoRoom. A table that waited for
+// room would keep what it has already, and others may have to wait for just that.
+func (s *State) NewSpareTableWriter() (*TableWriter, error) { return s.newTableWriter(spareCategory) }
+
+func (s *State) newTableWriter(category vfs.DiskWriteCategory) (*TableWriter, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	path := s.fs.PathJoin(s.tables.dir, strconv.FormatUint(s.tables.last.Add(1), 10)+".sst")
-	f, err := s.fs.Create(path, vfs.WriteCategoryUnspecified)
+	f, err := s.fs.Create(path, category)
 	if err != nil {
 		return nil, fmt.Errorf("create table %s: %w", path, err)
 	}

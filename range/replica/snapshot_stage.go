@@ -208,8 +208,13 @@ func (s *stager) stage(ctx context.Context) error {
 		return err
 	}
 	for {
-		if s.in.count%256 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if s.in.count%256 == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if s.r.node.DiskFull != nil && s.r.node.DiskFull() {
+				return engine.ErrNoRoom // what is left of it is for logs, and for what makes room
+			}
 		}
 		ok, err := s.in.next()
 		if err != nil {
@@ -242,7 +247,7 @@ func (s *stager) begin(span int) error {
 	if span == len(s.spans)-1 {
 		return nil // when there is data
 	}
-	table, err := s.r.state.NewTableWriter()
+	table, err := s.r.state.NewSpareTableWriter()
 	if err != nil {
 		return err
 	}
@@ -299,7 +304,7 @@ func (s *stager) record(key, value []byte) error {
 			err = s.finishTable()
 		}
 		if err == nil && s.table == nil {
-			s.table, err = s.r.state.NewTableWriter()
+			s.table, err = s.r.state.NewSpareTableWriter()
 		}
 	}
 	if err != nil {

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -186,4 +190,87 @@ func TestDestroy(t *testing.T) {
 		}
 		i.Close()
 	}
+}
+
+// fullFS has no room for tables that are to be ingested once so many bytes of them are written.
+type fullFS struct {
+	vfs.FS
+	left *atomic.Int64
+}
+
+func (s fullFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := s.FS.Create(name, category)
+	if err == nil && strings.Contains(name, "ingest") {
+		return fullFile{f, s}, nil
+	}
+	return f, err
+}
+
+type fullFile struct {
+	vfs.File
+	fs fullFS
+}
+
+func (f fullFile) Write(p []byte) (int, error) {
+	if f.fs.left.Add(-int64(len(p))) < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(p)
+}
+
+// A snapshot for which there is no room is refused: it does not wait for what nobody but itself may be able to give back, and leaves nothing behind.
+func TestSnapshotWithoutRoom(t *testing.T) {
+	stream, index, term := sampleSnapshot(t)
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		var room atomic.Int64
+		var full bool
+		node := &Node{Clock: hlc.NewClock(nil, nil), DiskFull: func() bool { return full }}
+		if err := node.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+		defer node.Pool.Close()
+		defer node.Long.Close()
+		state, err := engine.OpenState(engine.Options{FS: fullFS{mem, &room}, Dir: "state"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer state.Close()
+		r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state, Group: &instantGroup{}, Node: node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		try := func() error {
+			staged, err := r.StageSnapshot(context.Background(), index, term, bytes.NewReader(stream))
+			if err == nil {
+				staged.Discard()
+			}
+			if names, err := mem.List("state/ingest"); err != nil || len(names) > 0 {
+				t.Errorf("left behind: %v %v", names, err)
+			}
+			return err
+		}
+		room.Store(1 << 30)
+		if err := try(); err != nil {
+			t.Fatal(err)
+		}
+		needed := 1<<30 - room.Load()
+		for _, part := range []int64{0, needed / 4, needed / 2, needed - 1} {
+			room.Store(part)
+			if err := try(); !errors.Is(err, engine.ErrNoRoom) {
+				t.Errorf("room for %d of %d bytes: %v", part, needed, err)
+			}
+		}
+		room.Store(needed)
+		full = true
+		if err := try(); !errors.Is(err, engine.ErrNoRoom) || room.Load() < needed/2 {
+			t.Errorf("what is left is for others: %v, %d of %d left", err, room.Load(), needed)
+		}
+		full = false
+		room.Store(needed)
+		if err := try(); err != nil {
+			t.Errorf("enough room again: %v", err)
+		}
+	})
 }
