@@ -6,13 +6,15 @@ import (
 )
 
 // Attempts of one request are evaluated in the order in which they came, but one that meets a lock waits, and comes back later, after
-// whatever was evaluated meanwhile: a later attempt too. If that one wrote, its version tells (dedupe.go). If it was answered that there was
-// nothing to do, there is no version, and the answer has to stay true: the one that waited must not take effect any more, however
+// whatever was evaluated meanwhile: a later attempt too. If that one wrote, its version tells (dedupe.go). If it was answered that nothing was
+// done, there is no version, and the answer has to stay true: the one that waited must not take effect any more, however
 // the state has changed since. So those that wait are known by their request, and the next attempt that is evaluated ends them, when it is given such
 // an answer, or waits itself.
 //
-// This concerns the commands that do nothing if the state is such. A Put and a batch always write. Transactions' requests wait too, but what
-// ends all attempts of one does not pass: what was read stays changed, what was aborted aborted.
+// This concerns the commands that do nothing if the state is such, and commits in one phase: a conflict may be with what is in flight, and that is
+// lost with the reign, while what is in the queue stays there. A Put and a batch always write. Other requests of transactions wait too, but what
+// ends all attempts of one does not pass, or what a late one does comes to nothing: what is told of a record waits until that is applied,
+// and locks that are laid for a transaction that is over commit nothing.
 //
 // INVARIANT: of the attempts of a request that have waited and are not finished, be they parked or in the queue, at most one is not
 // superseded, and it is the one in waits.attempts. A reign may end in between: what is in the queue stays there.
@@ -22,6 +24,8 @@ func (w *write) mayDoNothing() bool {
 	switch w.command {
 	case commandDelete, commandCompareAndSwap, commandDeleteRange:
 		return w.internal == nil
+	case commandPrepare:
+		return w.internal == nil && w.pending.Request.GetPrepare().GetOnePhase() != nil
 	}
 	return false
 }
@@ -65,8 +69,8 @@ func (r *Replica) supersedeLocked(w *write) {
 
 // superseded says that a later attempt of a write that has waited was evaluated meanwhile.
 func (e *evaluation) superseded(w *write) bool {
-	if w.x == nil || !w.mayDoNothing() {
-		return false
+	if w.x == nil || w.x.conflict == nil || !w.mayDoNothing() {
+		return false // it has not waited
 	}
 	r := e.r
 	r.mu.Lock()

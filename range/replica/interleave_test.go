@@ -156,6 +156,59 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 	}
 }
 
+// A one-phase commit that is told of a conflict with what is in flight never takes effect, even if that is lost: its first attempt, whose lock
+// goes while the retry is evaluated, comes to nothing.
+func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
+	i := newInterleaving(t)
+	i.s.transactions = make(map[string]*kvpb.Transaction)
+	for _, name := range []string{"T1", "T2"} {
+		i.s.transactions[name] = &kvpb.Transaction{Id: transactionID(name), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}
+	}
+	i.submit("put k before client=8 seq=1")
+	i.step()
+	i.submit("prepare T1 k=held seq=201")
+	i.step()
+	const commit = "prepare T2 k=mine one-phase keys=k read-at=1003 client=7 seq=71 session=1000"
+	i.submit(commit)
+	i.submit("resolve T1 abort")
+	i.submit("put another v client=8 seq=2")
+	evaluated := 0
+	i.leader.node.hooks.evaluate = func() {
+		switch evaluated++; evaluated {
+		case 2: // the lock goes
+			i.leader.commit(1)
+			i.leader.catchUp(-1)
+		case 4: // the retry has been evaluated, and what it has met is not proposed
+			i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
+		}
+	}
+	all := i.submit("put third v client=8 seq=3", "put k theirs client=8 seq=4", commit, "put fourth v client=8 seq=5")
+	retry := i.s.id - 1
+	i.leader.node.hooks.evaluate = nil
+	if evaluated != 4 {
+		t.Fatalf("%d writes were evaluated together, want 4", evaluated)
+	}
+	for range 3 {
+		all = append(all, i.step()...)
+	}
+	told := false
+	for _, response := range all {
+		if response.Id == retry {
+			told = response.GetError().GetCode() == kvpb.ErrorCode_TRANSACTION_CONFLICT
+		}
+	}
+	if !told {
+		t.Fatalf("the retry was not told of a conflict: %v", all)
+	}
+	got := i.submit("get k")
+	if len(got) != 1 || string(got[0].GetGet().GetValue()) != "before" {
+		t.Fatalf("afterwards %v", got)
+	}
+	if n := len(i.leader.replica.mu.waits.attempts); n != 0 {
+		t.Fatalf("%d attempts are still known", n)
+	}
+}
+
 // A lease that was held before a write came proves nothing for it: somebody else may have written since. So what the write has found is told
 // when its entry is applied.
 func TestLeaseOlderThanTheWrite(t *testing.T) {

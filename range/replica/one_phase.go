@@ -94,22 +94,14 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	}
 	if w.x != nil && w.x.conflict != nil {
 		// It has waited, and is about to wait for the next lock. What it has read may have been written meanwhile.
-		if refusal, err := e.validate(q, reads, at, true); refusal != nil || err != nil {
-			if refusal != nil {
-				e.answerRead(w, refusal, 0)
-			}
+		if good, err := e.readsStand(w, reads, at); !good || err != nil {
 			return err
 		}
 	}
 	if !e.onePhaseFree(w, c, o) {
 		return nil
 	}
-	if refusal, err := e.validate(q, reads, at, false); refusal != nil || err != nil {
-		if refusal != nil {
-			// A conflict that turns out to be none, because what is in flight never comes, costs another attempt, and nothing else. But it says that
-			// no earlier attempt of this request took effect: nobody else may lead, and have committed one that is not seen here.
-			e.answerRead(w, refusal, 0)
-		}
+	if good, err := e.readsStand(w, reads, at); !good || err != nil {
 		return err
 	}
 	var effects []effect
@@ -207,8 +199,7 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		switch {
 		case l == nil:
 		case l.Transaction.ID != of.ID:
-			// Also if the key was read. That the other one will write it does not say for ever that no attempt of this request takes effect:
-			// should it not, an earlier attempt that waits somewhere would commit.
+			// Also if the key was read: should the other one be aborted, this one commits.
 			if planted.Active != planted.OnePhaseOverLock {
 				e.parkLocked(w, l, locks.UntilGone)
 				return false
@@ -259,11 +250,20 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 	return nil
 }
 
+// readsStand says whether what was read is good still; otherwise it has answered.
+func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp) (bool, error) {
+	refusal, err := e.validate(w.pending.Request, reads, at)
+	if refusal != nil {
+		// A conflict that turns out to be none, because what is in flight never comes, costs another attempt of the transaction, and nothing else. But
+		// it says that no attempt of this request takes effect, nor has: none that waits may, and nobody else may lead, and have committed one that
+		// is not seen here.
+		e.answerNothingDone(w, refusal, 0)
+	}
+	return refusal == nil, err
+}
+
 // validate says why the reads are not good any more; nil if they are. With spans it is evaluated with nothing in flight (write.alone).
-//
-// settled: only what is applied counts. That is for a request that meets locks: an earlier attempt of it may wait for them too, and must not
-// commit after this one was told that nobody will, because what was in flight never came.
-func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp, settled bool) (*kvpb.Response, error) {
+func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp) (*kvpb.Response, error) {
 	r := e.r
 	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 || planted.Active == planted.OnePhaseUnchecked {
 		return nil, nil
@@ -276,7 +276,7 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 		if err != nil {
 			return nil, err
 		}
-		if p.found && at.Less(p.Timestamp) && (!settled || p.sequence == 0) {
+		if p.found && at.Less(p.Timestamp) {
 			return r.conflictError(q, key, at), nil
 		}
 	}
