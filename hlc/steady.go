@@ -11,7 +11,8 @@ import (
 // that is more than a limit. Then the clock has jumped: it was wrong before or is wrong now. Steady goes on as if it had not, until
 // its owner has found out and calls Trust.
 //
-// Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward.
+// Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward. Who relies on the
+// monotonic clock, and cannot wait for the next look, asks Unsure.
 type Steady struct {
 	wall      Physical
 	monotonic Monotonic
@@ -20,12 +21,12 @@ type Steady struct {
 	// base is what Now adds to the monotonic clock.
 	base   atomic.Int64
 	jumped atomic.Bool
+	// seen is how far the wall clock was ahead of the monotonic one at the last look. looked: there was one. Look writes them.
+	seen   atomic.Int64
+	looked atomic.Bool
 
-	mu struct {
-		sync.Mutex
-		// seen is how far the wall clock was ahead of the monotonic one at the last look.
-		seen int64
-	}
+	// mu orders Look and Trust.
+	mu sync.Mutex
 }
 
 var _ Physical = (*Steady)(nil)
@@ -37,8 +38,9 @@ func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady 
 		limit = DefaultMaxOffset
 	}
 	s := &Steady{wall: wall, monotonic: monotonic, limit: int64(limit)}
-	s.mu.seen = wall.Now() - monotonic()
-	s.base.Store(s.mu.seen)
+	seen := wall.Now() - monotonic()
+	s.seen.Store(seen)
+	s.base.Store(seen)
 	return s
 }
 
@@ -57,11 +59,16 @@ func (s *Steady) Look() (jump time.Duration) {
 	after := s.monotonic()
 	// The clock was read at some moment between the two others; nobody knows for how long this goroutine stood still. Of what that
 	// allows, what is nearest to the last look is believed.
-	ahead := max(wall-after, min(wall-before, s.mu.seen))
-	moved := ahead - s.mu.seen
-	s.mu.seen = ahead
-	if moved > s.limit || moved < -s.limit {
-		s.jumped.Store(true)
+	seen := s.seen.Load()
+	ahead := max(wall-after, min(wall-before, seen))
+	moved := ahead - seen
+	apart := moved > s.limit || moved < -s.limit
+	if apart {
+		s.jumped.Store(true) // before seen: Unsure finds one of the two
+	}
+	s.seen.Store(ahead)
+	s.looked.Store(true)
+	if apart {
 		return time.Duration(moved)
 	}
 	if !s.jumped.Load() {
@@ -77,8 +84,28 @@ func (s *Steady) Jumped() bool { return s.jumped.Load() }
 func (s *Steady) Trust() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	by := s.mu.seen - s.base.Load()
-	s.base.Store(s.mu.seen)
+	seen := s.seen.Load()
+	by := seen - s.base.Load()
+	s.base.Store(seen)
 	s.jumped.Store(false)
 	return time.Duration(by)
+}
+
+// Unsure says whether there was a jump that was not followed by Trust, or the clock has jumped since the last look: the monotonic clock may have
+// stood still, for all that is known. As long as nobody has looked, nobody would ever say otherwise, and it is not. It takes no lock, and costs one
+// reading of each clock.
+func (s *Steady) Unsure() bool {
+	if !s.looked.Load() {
+		return false
+	}
+	// INVARIANT: seen is read before jumped, which Look writes first; and the monotonic clock before the wall clock. A goroutine that stands
+	// still in between then finds the wall clock further ahead than it is: it may be unsure without a reason, and never overlooks
+	// that the monotonic clock stood still.
+	seen := s.seen.Load()
+	if s.jumped.Load() {
+		return true
+	}
+	before := s.monotonic()
+	moved := s.wall.Now() - before - seen
+	return moved > s.limit || moved < -s.limit
 }

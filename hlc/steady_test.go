@@ -95,6 +95,63 @@ func TestSteadyLooksSlowly(t *testing.T) {
 	})
 }
 
+// A machine that stood still together with its monotonic clock: nobody has to wait for a look to be unsure, until the clock is trusted.
+func TestSteadyIsUnsure(t *testing.T) {
+	wall := NewManual(1e18)
+	var elapsed atomic.Int64
+	s := NewSteady(wall, elapsed.Load, 250*time.Millisecond)
+	expect := func(when string, unsure bool) {
+		t.Helper()
+		if s.Unsure() != unsure {
+			t.Errorf("%s: unsure %v", when, !unsure)
+		}
+	}
+	wall.Advance(time.Hour)
+	expect("nobody ever looks", false)
+	s.Look()
+	s.Trust()
+	expect("trusted", false)
+	for _, by := range []time.Duration{250 * time.Millisecond, -250 * time.Millisecond} {
+		wall.Advance(by)
+		expect("within the limit", false)
+		s.Look()
+	}
+	for _, by := range []time.Duration{251 * time.Millisecond, -251 * time.Millisecond} {
+		wall.Advance(by)
+		expect("before a look", true)
+		s.Look()
+		expect("after a look", true)
+		s.Look()
+		expect("after another one", true)
+		s.Trust()
+		expect("trusted", false)
+	}
+	wall.Advance(time.Second)
+	wall.Advance(-time.Second)
+	expect("back again", false)
+}
+
+// A goroutine that stands still in the middle of Unsure does not overlook that the monotonic clock did, whatever the two times are.
+func TestSteadyIsUnsureSlowly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		durations := rapid.Int64Range(251e6, 1e12)
+		var elapsed, gained, still int64
+		s := NewSteady(physicalFunc(func() int64 {
+			elapsed += still
+			return 1e18 + elapsed + gained
+		}), func() int64 {
+			defer func() { elapsed += still }()
+			return elapsed
+		}, 250*time.Millisecond)
+		s.Look()
+		gained = durations.Draw(t, "suspended")
+		still = durations.Draw(t, "still")
+		if !s.Unsure() {
+			t.Fatal("it is sure")
+		}
+	})
+}
+
 type physicalFunc func() int64
 
 func (f physicalFunc) Now() int64 { return f() }
@@ -112,5 +169,13 @@ func BenchmarkLook(b *testing.B) {
 	s := NewSteady(System(), SystemMonotonic(), 0)
 	for b.Loop() {
 		s.Look()
+	}
+}
+
+func BenchmarkUnsure(b *testing.B) {
+	s := NewSteady(System(), SystemMonotonic(), 0)
+	s.Look()
+	for b.Loop() {
+		s.Unsure()
 	}
 }

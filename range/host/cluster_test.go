@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,15 @@ type node struct {
 	db       *engine.Log
 	host     *Host
 	machines map[keys.PartitionID]*machine
+	wall     offset
+	// steady is the host's clock, over wall. Nobody looks at it but the test.
+	steady *hlc.Steady
 }
+
+// offset is the system's clock, wrong by so much.
+type offset struct{ atomic.Int64 }
+
+func (o *offset) Now() int64 { return time.Now().UnixNano() + o.Load() }
 
 // machine is a state machine that remembers what it applied. Its "disk" outlives the host.
 type machine struct {
@@ -347,7 +356,8 @@ func (c *cluster) start(id uint64) {
 	if n.db, err = engine.OpenLog(engine.Options{FS: n.fs, Dir: "log"}); err != nil {
 		c.t.Fatal(err)
 	}
-	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3,
+	n.steady = hlc.NewSteady(&n.wall, hlc.SystemMonotonic(), 250*time.Millisecond)
+	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(n.steady, hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3,
 		FollowersApplyAfter: applyAfter})
 	if err != nil {
 		c.t.Fatal(err)

@@ -113,10 +113,34 @@ func (g *Group) Leader() (keys.ReplicaID, uint64) {
 }
 
 // Lease says whether this replica leads and its lease stands at this moment.
-func (g *Group) Lease() (term uint64, ok bool) { return g.lease.Valid(g.host.now()) }
+func (g *Group) Lease() (term uint64, ok bool) {
+	if term, ok = g.lease.Valid(g.host.now()); !ok || !g.leaseCounts() {
+		return 0, false
+	}
+	return term, true
+}
 
 // LeaseLeft is how much longer the lease stands; not positive if it does not stand.
-func (g *Group) LeaseLeft() time.Duration { return g.lease.Left(g.host.now()) }
+func (g *Group) LeaseLeft() time.Duration {
+	left := g.lease.Left(g.host.now())
+	if left > 0 && !g.leaseCounts() {
+		return 0
+	}
+	return left
+}
+
+// leaseCounts says whether the monotonic clock is known to have gone on since the lease began.
+func (g *Group) leaseCounts() bool {
+	if s := g.host.config.Clock.Steady(); s != nil && s.Unsure() {
+		return false
+	}
+	from := g.host.leasesFrom.Load()
+	return from == 0 || g.lease.Left(from) > g.host.config.leaseDuration()
+}
+
+// DistrustLeases is for who has found out that the monotonic clock may have stood still: none of the leases that began before this moment
+// stands any more.
+func (h *Host) DistrustLeases() { h.leasesFrom.Store(h.now()) }
 
 // Awake says whether the group does anything at present, but sleep.
 func (g *Group) Awake() bool { return g.stirring.Load() }

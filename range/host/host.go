@@ -70,7 +70,7 @@ type Config struct {
 	RetainLogBytes int64
 	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps less. Default 2 GiB.
 	TotalLogBytes int64
-	// Clock's readings travel with pings.
+	// Clock's readings travel with pings. If it is a Steady, no lease stands while that is unsure.
 	Clock *hlc.Clock
 	// OnPing is told of every ping, from the transport's goroutine; optional.
 	OnPing func(from uint64, ping *peerpb.HostPing)
@@ -158,6 +158,8 @@ type Host struct {
 	awake   atomic.Int64
 	// reluctant: see SetReluctant.
 	reluctant atomic.Bool
+	// leasesFrom is when the oldest lease that stands may have begun, of now: see DistrustLeases.
+	leasesFrom atomic.Int64
 
 	shards []*shard
 	apply  *applyPool

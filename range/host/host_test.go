@@ -47,6 +47,36 @@ func TestReplicates(t *testing.T) {
 	})
 }
 
+// A machine that stood still together with its monotonic clock: what the lease was before is worth nothing, from the moment at which the wall clock shows it.
+func TestLeaseOfASuspendedMachine(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.create(100)
+		n, term := c.awaitLeader(100)
+		g := n.host.Group(100)
+		expect := func(when string, stands bool) {
+			t.Helper()
+			_, ok := g.Lease()
+			if left := g.LeaseLeft(); ok != stands || (left > 0) != stands {
+				t.Errorf("%s: the lease stands %v, for %v", when, ok, left)
+			}
+		}
+		n.steady.Look()
+		expect("before", true)
+		n.wall.Store(int64(time.Second))
+		expect("suspended", false)
+		n.steady.Look()
+		n.host.DistrustLeases()
+		expect("noticed", false)
+		n.steady.Trust()
+		expect("trusted", false)
+		c.await("another lease", func() bool { _, ok := g.Lease(); return ok })
+		expect("later", true)
+		if _, now := c.leader(100); now != term {
+			t.Errorf("term %d after %d", now, term)
+		}
+	})
+}
+
 func TestLeaderIsolated(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)

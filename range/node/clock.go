@@ -43,6 +43,7 @@ func (n *Node) lookAtClock() (changed bool) {
 			changed = true
 			n.metrics.clockJumps.Inc()
 			n.skew.restart()
+			n.host.DistrustLeases()
 			n.doubt = &doubt{jump: jump}
 			n.log.Error("THE CLOCK OF THIS SERVER HAS JUMPED: nothing is served until the clocks of its peers confirm it", "by", jump.Round(time.Millisecond))
 		}
