@@ -52,7 +52,13 @@ func (n *Node) lookAtClock() (changed bool) {
 		return changed
 	}
 	if n.doubt.jump != 0 {
-		n.log.Warn("the clock is believed again", "goes_on_by", steady.Trust().Round(time.Millisecond))
+		by := steady.Trust()
+		if by > 0 {
+			for _, h := range n.replicas.all() {
+				h.replica.ClockWentForward()
+			}
+		}
+		n.log.Warn("the clock is believed again", "goes_on_by", by.Round(time.Millisecond))
 	}
 	n.doubt = nil
 	return true

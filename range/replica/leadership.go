@@ -51,6 +51,20 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 	}
 }
 
+// ClockWentForward is for a node whose clock was wrong, behind, and is right from now on; it serves nothing until all of its replicas know. A leadership won before took its
+// low-water mark from the wrong clock, and an earlier leader, whose clock was right, may have served reads above that. One that begins at the same
+// time reads the clock with the lock held: it comes before this, and its mark is raised, or finds the right time.
+func (r *Replica) ClockWentForward() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.mu.leadership.IsLeader {
+		return
+	}
+	clock := r.node.Clock
+	r.mu.low = hlc.Max(r.mu.low, hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())})
+	r.mu.cache.raise(r.mu.low)
+}
+
 // checkServingLocked opens the gate once what earlier leaders, or reigns, left in the log is applied: when an entry of
 // this leadership's term is, all of its predecessors' are.
 func (r *Replica) checkServingLocked() {

@@ -35,6 +35,7 @@ import (
 //	lease on|off
 //	read-index N [error=E]        answers what waits for a read index
 //	clock MS                      advances the physical clock
+//	clock-right N                 the node of replica N finds that its clock was behind, and takes the right time
 //	disk full|free
 //	flush N, crash N, reopen N    the state database; crash loses what is not flushed
 //	snapshot from=N to=N
@@ -171,6 +172,10 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.member(d, "").failReads(err)
 	case "clock":
 		s.c.physical.Advance(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
+	case "clock-right":
+		m := s.member(d, "")
+		m.skew = 0
+		m.replica.ClockWentForward()
 	case "skew":
 		s.member(d, "").skew = time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "disk":
