@@ -63,6 +63,9 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil, registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		return nil, err
 	}
+	if err := s.directory.becomeCore(); err != nil {
+		return nil, err
+	}
 	p.store, err = store.New(store.Config{
 		State: p.databases.state, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic, Logger: s.config.Logger, Registerer: registerer,
 	})

@@ -27,11 +27,13 @@ type identity struct {
 	Server hexID `json:"server"`
 	// Cluster is 0 until the server knows which one it belongs to.
 	Cluster hexID `json:"cluster,omitempty"`
-	// Node is the data node's id, 0 until the core has given it one.
+	// Node is the data node's id, 0 until the core has given it one and its databases are there.
 	Node uint64 `json:"node,omitempty"`
 	// Address is where the core last registered that node. A directory that turns up at another address may be a copy of one
 	// that is in use: it has to ask the core before it does anything.
 	Address string `json:"address,omitempty"`
+	// Core is set once the databases of the core's member are there, before it has promised anything. Earlier versions did not.
+	Core bool `json:"core,omitempty"`
 }
 
 // hexID is printed as hexadecimal digits: JSON's numbers do not hold 64 bits.
@@ -210,7 +212,18 @@ func (d *directory) join(cluster uint64) error {
 		ErrDirectory, d.path, d.id.Cluster, hexID(cluster))
 }
 
-// becomeNode notes the id that the core gave to the data node, and where.
+// becomeCore notes that the databases of the core's member are there: from now on they have to be.
+func (d *directory) becomeCore() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.id.Core {
+		return nil
+	}
+	d.id.Core = true
+	return d.save()
+}
+
+// becomeNode notes the id that the core gave to the data node, and where. The node's databases are there, and have to be from now on.
 func (d *directory) becomeNode(node uint64, address string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -83,7 +83,7 @@ func TestIdentitySurvivesACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []func() error{func() error { return nil }, func() error { return d.join(42) }, func() error { return d.becomeNode(3, "a:1") }} {
+	for _, step := range []func() error{func() error { return nil }, func() error { return d.join(42) }, d.becomeCore, func() error { return d.becomeNode(3, "a:1") }} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}

@@ -46,19 +46,18 @@ func (s *Server) known() bool {
 // its disk: it serves whether the core can be reached or not. One whose address is new asks the core first, which lets nobody
 // take the place of a node that lives: two processes with one node's directory would vote with one voice twice.
 func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
-	if !s.known() {
+	// The databases come before the id: a directory with an id and without its log has lost it.
+	id, known := s.directory.identity().Node, s.known()
+	if !known {
 		r, err := s.register(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(s.directory.join(r.GetCluster()), s.directory.becomeNode(r.GetNode(), s.config.Advertise)); err != nil {
+		if err := s.directory.join(r.GetCluster()); err != nil {
 			return nil, err
 		}
+		id = r.GetNode()
 	}
-	self := s.directory.identity()
-	id, cluster := self.Node, uint64(self.Cluster)
-	s.cluster.Store(cluster)
-	s.node.Store(id)
 	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
 	var err error
 	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"}, s.config.Registry)
@@ -66,6 +65,17 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		p.cache.Unref()
 		return nil, err
 	}
+	if !known {
+		if err := s.directory.becomeNode(id, s.config.Advertise); err != nil {
+			err = errors.Join(err, p.databases.close())
+			p.cache.Unref()
+			return nil, err
+		}
+	}
+	self := s.directory.identity()
+	cluster := uint64(self.Cluster)
+	s.cluster.Store(cluster)
+	s.node.Store(id)
 	p.pusher = txn.NewPushSender(txn.PushSenderConfig{Open: s.openPushes})
 	after := s.config.AfterFunc
 	if after == nil {

@@ -88,6 +88,9 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
 	}
+	if err := s.directory.mustHaveLogs(&config); err != nil {
+		return nil, err
+	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
 	s.clock = config.nodeClock()
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: s.clientTLS, Logger: config.Logger})
