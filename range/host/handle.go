@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -131,6 +132,9 @@ func (g *Group) LeaseLeft() time.Duration {
 
 // leaseCounts says whether the monotonic clock is known to have gone on since the lease began.
 func (g *Group) leaseCounts() bool {
+	if planted.Active == planted.LeaseOnWallClock {
+		return true // whatever that clock does
+	}
 	if s := g.host.config.Clock.Steady(); s != nil && s.Unsure() {
 		return false
 	}
