@@ -18,11 +18,9 @@ func System() Physical { return systemClock{} }
 // its readings mean anything. It goes on while the process stands still. It must be safe for concurrent use.
 type Monotonic func() int64
 
-// SystemMonotonic is the process's own monotonic clock.
-func SystemMonotonic() Monotonic {
-	epoch := time.Now()
-	return func() int64 { return int64(time.Since(epoch)) }
-}
+// SystemMonotonic is the process's own monotonic clock. On Linux it goes on while the machine is suspended. Nothing shows it that a virtual machine was, if its host lets
+// none of the machine's clocks go on; then a Steady is unsure once the wall clock has been put right.
+func SystemMonotonic() Monotonic { return systemMonotonic() }
 
 type systemClock struct{}
 

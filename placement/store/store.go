@@ -43,7 +43,7 @@ type Config struct {
 	// MaxWatchers bounds the watchers. Default 10,000.
 	MaxWatchers int
 
-	// Monotonic counts leases down. Default: the runtime's clock.
+	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
 	// Random seeds the name by which this process knows its own commands.
 	Random     io.Reader

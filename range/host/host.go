@@ -78,7 +78,7 @@ type Config struct {
 	OnFailed   func(id keys.PartitionID, err error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Monotonic measures leases and ticks. Default: the runtime's clock.
+	// Monotonic measures leases and ticks. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
 	// Random gives the incarnation of this process; default: the runtime's.
 	Random func() uint64

@@ -44,7 +44,7 @@ type Config struct {
 	// Logger may be nil for none, Registerer for no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Monotonic measures leases, ticks and timeouts of Raft. Default: the runtime's clock.
+	// Monotonic measures leases, ticks and timeouts of Raft. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
 	// Gone, if not nil, says that a client is not connected here any more: nobody waits for answers to what it has sent.
 	Gone func(client uint64) bool

@@ -34,7 +34,7 @@ type Options struct {
 	// TailBytes is how much of the applied log a group keeps in memory for followers that are a little behind.
 	// Default 256 KiB.
 	TailBytes int
-	// Monotonic measures how long a write has been under way. Default: the runtime's clock.
+	// Monotonic measures how long a write has been under way. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
 	Logger    *slog.Logger
 	// Registerer takes the metrics; nil registers none.
