@@ -354,6 +354,9 @@ func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
 func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint64) {
 	a := answer{pending: w.pending, command: w.command, response: response, hold: e.hold}
 	switch {
+	case sequence == 0 && e.leased && !e.reigns():
+		// What was in flight is not in the overlay any more, but may be applied yet, or was just now: an earlier attempt of this request too.
+		e.refuse(w, e.r.notLeader(w.pending.Request))
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
@@ -364,6 +367,13 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 	default:
 		e.answerWith(a, sequence)
 	}
+}
+
+// reigns says whether the reign still stands that this began under: all that was read has been under it.
+func (e *evaluation) reigns() bool {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	return e.r.mu.reign == e.reign
 }
 
 // answerWith answers when the proposal in flight that has the sequence is applied.

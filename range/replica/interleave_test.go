@@ -1,9 +1,12 @@
 package replica
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -139,6 +142,12 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 				continue
 			}
 			answered = true
+			if reignEnds {
+				if code := response.GetError().GetCode(); code != kvpb.ErrorCode_NOT_LEADER {
+					t.Fatalf("the retry, when the reign has ended: %s", describe(response))
+				}
+				continue
+			}
 			if c := response.GetCompareAndSwap(); c == nil || c.Swapped || string(c.Current) != "held" {
 				t.Fatalf("the retry: %s", describe(response))
 			}
@@ -154,6 +163,68 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 			t.Fatalf("%d attempts are still known", n)
 		}
 	}
+}
+
+// A retry whose reign ends before it is evaluated does not see what is in flight, its first attempt and what that builds on, though both are applied yet. It
+// is not told that nothing was done.
+func TestRetryWhileTheReignEnds(t *testing.T) {
+	for _, how := range []string{"stall", "leadership lost"} {
+		for _, request := range []string{"cas k value=v1 mine", "delete k"} {
+			i := newInterleaving(t)
+			request += " client=7 seq=71 session=1000"
+			after := ""
+			if strings.HasPrefix(request, "cas") {
+				after = "mine"
+				i.submit("put k v0 client=8 seq=1")
+				i.step()
+			}
+			i.submit("put k v1 client=8 seq=2", request)
+			evaluated := 0
+			i.leader.node.hooks.evaluate = func() {
+				if evaluated++; evaluated != 2 {
+					return
+				}
+				r := i.leader.replica
+				if how == "stall" {
+					r.checkStall(time.Now().Add(24 * time.Hour))
+				} else {
+					l := r.mu.leadership
+					l.IsLeader, l.Term = false, l.Term+1
+					r.LeadershipChanged(l)
+				}
+			}
+			all := i.submit("put other v client=8 seq=3", request)
+			retry := i.s.id
+			i.leader.node.hooks.evaluate = nil
+			all = append(append(all, i.step()...), i.step()...)
+			answers := 0
+			for _, response := range all {
+				if response.Id != retry {
+					continue
+				}
+				answers++
+				if code := response.GetError().GetCode(); code != kvpb.ErrorCode_NOT_LEADER {
+					t.Errorf("%s, %s: the retry was told %s", how, request, describe(response))
+				}
+			}
+			if got := i.applied("k"); answers != 1 || got != after {
+				t.Errorf("%s, %s: %d answers, and k is %q", how, request, answers, got)
+			}
+		}
+	}
+}
+
+// applied is the value of a key in the leader's engine.
+func (i *interleaving) applied(key string) string {
+	e := &evaluation{r: i.leader.replica, descriptor: i.leader.replica.Descriptor()}
+	p, err := e.prior([]byte(key))
+	if err := errors.Join(err, e.closeGetter()); err != nil {
+		i.t.Fatal(err)
+	}
+	if p.sequence != 0 || p.Kind != mvcc.KindValue {
+		return ""
+	}
+	return string(p.Value)
 }
 
 // A one-phase commit that is told of a conflict with what is in flight never takes effect, even if that is lost: its first attempt, whose lock
