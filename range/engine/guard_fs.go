@@ -218,6 +218,9 @@ func (f *guardFile) sync(op func() error) error {
 		return f.refused(err)
 	}
 	if err := op(); err != nil {
+		if err := noRoom(f.category, err); err != nil {
+			return err // nobody will read it
+		}
 		return f.failed("sync", err)
 	}
 	return nil
