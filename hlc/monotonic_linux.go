@@ -3,6 +3,7 @@
 package hlc
 
 import (
+	"math"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,7 +30,7 @@ func systemMonotonic() Monotonic {
 		boot:      func() (int64, bool) { return readClock(clockBoot) },
 	}
 	if !c.start() {
-		return func() int64 { return int64(time.Since(epoch)) }
+		return AwakeMonotonic()
 	}
 	return c.now
 }
@@ -96,6 +97,7 @@ func (c *bootClock) cameApart(apart int64) (slept int64) {
 
 // measure returns for how long the machine has slept in all: never more than that, and if exact no less than sleepPrecision less.
 func (c *bootClock) measure() (slept int64, exact bool) {
+	slept = math.MinInt64 // in a time namespace it may begin below zero
 	for range sleepTries {
 		before, ok := c.monotonic()
 		boot, ok2 := c.boot()

@@ -22,6 +22,13 @@ type Monotonic func() int64
 // none of the machine's clocks go on; then a Steady is unsure once the wall clock has been put right.
 func SystemMonotonic() Monotonic { return systemMonotonic() }
 
+// AwakeMonotonic is Go's monotonic clock. On Linux it stands still while the machine is suspended. So it is what a Steady compares the wall clock with: what
+// the system adds to that, and to the clock of SystemMonotonic, is one and the same guess of how long that was, and often wrong by a second.
+func AwakeMonotonic() Monotonic {
+	epoch := time.Now()
+	return func() int64 { return int64(time.Since(epoch)) }
+}
+
 type systemClock struct{}
 
 func (systemClock) Now() int64 { return time.Now().UnixNano() }

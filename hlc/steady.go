@@ -11,8 +11,8 @@ import (
 // that is more than a limit. Then the clock has jumped: it was wrong before or is wrong now. Steady goes on as if it had not, until
 // its owner has found out and calls Trust.
 //
-// Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward. (SystemMonotonic on
-// Linux does not while a machine is suspended, so that is no jump; in a virtual machine that its host stops it may.) Who relies on the
+// Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward. That is as it
+// should be, so it is an AwakeMonotonic: nobody knows exactly for how long that was. Who relies on the
 // monotonic clock, and cannot wait for the next look, asks Unsure.
 type Steady struct {
 	wall      Physical

@@ -179,3 +179,23 @@ func BenchmarkUnsure(b *testing.B) {
 		s.Unsure()
 	}
 }
+
+// A machine that was suspended has guessed for how long, and put its wall clock right by that. Steady, on a monotonic clock that stood still meanwhile, does
+// not believe it.
+func TestSteadyDoesNotBelieveASuspendedMachine(t *testing.T) {
+	const slept = 950 * time.Millisecond
+	for _, guess := range []time.Duration{300 * time.Millisecond, slept, 1700 * time.Millisecond} {
+		wall := NewManual(1e18)
+		var awake atomic.Int64
+		s := NewSteady(wall, awake.Load, 250*time.Millisecond)
+		s.Look()
+		before := s.Now()
+		wall.Advance(guess)
+		if !s.Unsure() {
+			t.Errorf("a guess of %v is believed at once", guess)
+		}
+		if jump := s.Look(); jump != guess || !s.Jumped() || s.Now() != before {
+			t.Errorf("a guess of %v: it jumped by %v, and time went on by %d", guess, jump, s.Now()-before)
+		}
+	}
+}

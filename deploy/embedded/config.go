@@ -83,6 +83,9 @@ type ServerConfig struct {
 	Random      func() uint64
 	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it. Default: none.
 	PeerFilter PeerFilter
+
+	// awake is the monotonic clock that the physical one is compared with. It may stand still with the machine.
+	awake hlc.Monotonic
 }
 
 func (c *ServerConfig) ensureDefaults() error {
@@ -150,7 +153,9 @@ func (c *ServerConfig) ensureDefaults() error {
 		c.Physical = hlc.System()
 	}
 	if c.Monotonic == nil {
-		c.Monotonic = hlc.SystemMonotonic()
+		c.Monotonic, c.awake = hlc.SystemMonotonic(), hlc.AwakeMonotonic()
+	} else {
+		c.awake = c.Monotonic
 	}
 	if c.AfterFunc == nil && c.Dial != nil {
 		c.AfterFunc = alarm.Plain
@@ -168,7 +173,7 @@ func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, r
 
 // nodeClock makes the hybrid clock of the data node, which looks for jumps of the physical one.
 func (c *ServerConfig) nodeClock() *hlc.Clock {
-	return hlc.NewClock(hlc.NewSteady(c.Physical, c.Monotonic, c.MaxOffset), c.bound())
+	return hlc.NewClock(hlc.NewSteady(c.Physical, c.awake, c.MaxOffset), c.bound())
 }
 
 // coreClock makes the hybrid clock of the core's member, which nothing depends on.

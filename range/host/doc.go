@@ -33,6 +33,7 @@
 // One ticker ticks the awake groups. INVARIANT: two ticks of a group are never closer than the tick interval (but for
 // the timer's own resolution): followers count ticks, and the leader's lease relies on their not counting fast.
 //
-// A virtual machine may stand still together with its monotonic clock (a machine that is suspended does not, see hlc.SystemMonotonic), and a leader in it then takes its lease for younger than it is. As soon as
-// the wall clock has been put right, no lease stands (hlc.Steady's Unsure), and none of those ever will (DistrustLeases).
+// A virtual machine may stand still together with its monotonic clock (a machine that is suspended does not, see hlc.SystemMonotonic, but
+// how long it slept is known to a second only), and a leader in it then takes its lease for younger than it is. As soon as the wall clock has been put
+// right, no lease stands (hlc.Steady's Unsure), and none of those ever will (DistrustLeases).
 package host
