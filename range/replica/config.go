@@ -90,6 +90,8 @@ type Node struct {
 	hooks struct {
 		// evaluate runs before each write is evaluated.
 		evaluate func()
+		// read runs before an evaluation looks up what is at a key.
+		read func()
 		// committed runs when a batch can be read from the engine, and nothing else knows it yet.
 		committed func()
 		// lockTime is the time by which waiting for locks is measured; no timer runs then.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,16 +182,8 @@ func TestRetryWhileTheReignEnds(t *testing.T) {
 			i.submit("put k v1 client=8 seq=2", request)
 			evaluated := 0
 			i.leader.node.hooks.evaluate = func() {
-				if evaluated++; evaluated != 2 {
-					return
-				}
-				r := i.leader.replica
-				if how == "stall" {
-					r.checkStall(time.Now().Add(24 * time.Hour))
-				} else {
-					l := r.mu.leadership
-					l.IsLeader, l.Term = false, l.Term+1
-					r.LeadershipChanged(l)
+				if evaluated++; evaluated == 2 {
+					i.endReign(how)
 				}
 			}
 			all := i.submit("put other v client=8 seq=3", request)
@@ -210,6 +203,89 @@ func TestRetryWhileTheReignEnds(t *testing.T) {
 			if got := i.applied("k"); answers != 1 || got != after {
 				t.Errorf("%s, %s: %d answers, and k is %q", how, request, answers, got)
 			}
+		}
+	}
+}
+
+// endReign ends the leader's reign in one of two ways.
+func (i *interleaving) endReign(how string) {
+	r := i.leader.replica
+	if how == "stall" {
+		r.checkStall(time.Now().Add(24 * time.Hour))
+		return
+	}
+	l := r.mu.leadership
+	l.IsLeader, l.Term = false, l.Term+1
+	r.LeadershipChanged(l)
+}
+
+// A retry of a one-phase commit whose first attempt is applied between the look for it and the look at what the commit has read takes that for
+// somebody else's, if the reign has ended before. It is not told so.
+func TestRetryIsAppliedWhileTheReignEnds(t *testing.T) {
+	i := newInterleaving(t)
+	i.s.transactions = map[string]*kvpb.Transaction{
+		"T2": {Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
+	i.submit("put k before client=8 seq=1")
+	i.step()
+	const commit = "prepare T2 k=mine one-phase keys=k read-at=1003 client=7 seq=71 session=1000"
+	i.submit(commit)
+	evaluated, read := 0, 0
+	i.leader.node.hooks.evaluate = func() {
+		if evaluated++; evaluated == 2 {
+			i.endReign("stall")
+			i.leader.node.hooks.read = func() {
+				if read++; read == 2 {
+					i.leader.commit(1)
+					i.leader.catchUp(-1)
+				}
+			}
+		}
+	}
+	all := i.submit("put other v client=8 seq=3", commit)
+	retry := i.s.id
+	i.leader.node.hooks.evaluate, i.leader.node.hooks.read = nil, nil
+	all = append(append(all, i.step()...), i.step()...)
+	answers := 0
+	for _, response := range all {
+		if response.Id == retry {
+			answers++
+			if code := response.GetError().GetCode(); code != kvpb.ErrorCode_NOT_LEADER {
+				t.Errorf("the retry was told %s", describe(response))
+			}
+		}
+	}
+	if got := i.applied("k"); read < 2 || answers != 1 || got != "mine" {
+		t.Errorf("%d look-ups, %d answers, and k is %q", read, answers, got)
+	}
+}
+
+// The reign ends, and volatile locks with it, while a one-phase commit that has one compares what it has read: it is refused, and that is all.
+func TestCommitOfAVolatileLockWhileTheReignEnds(t *testing.T) {
+	for _, how := range []string{"stall", "leadership lost"} {
+		i := newInterleaving(t)
+		i.s.transactions = map[string]*kvpb.Transaction{
+			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
+		i.submit("put k v0 client=8 seq=1")
+		i.step()
+		if got := i.submit("prepare T1 k=lock values volatile client=7 seq=201"); len(got) != 1 || got[0].GetPrepare() == nil {
+			t.Fatalf("the lock: %v", got)
+		}
+		i.submit("put other v client=8 seq=2") // what stalls
+		read := 0
+		i.leader.node.hooks.read = func() {
+			if read++; read == 2 { // after the look for an earlier attempt
+				i.endReign(how)
+			}
+		}
+		all := i.submit("prepare T1 k=v1 one-phase read-at=1003 client=7 seq=202 keys=r")
+		i.leader.node.hooks.read = nil
+		all = append(append(all, i.step()...), i.step()...)
+		commit := slices.DeleteFunc(all, func(r *kvpb.Response) bool { return r.Id != i.s.id })
+		if len(commit) != 1 || commit[0].GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER || read < 2 {
+			t.Errorf("%s: %d look-ups, and the commit was told %v", how, read, commit)
+		}
+		if got := i.applied("k"); got != "v0" {
+			t.Errorf("%s: k is %q", how, got)
 		}
 	}
 }

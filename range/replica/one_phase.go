@@ -29,6 +29,8 @@ type onePhase struct {
 	floor hlc.Timestamp
 	// held are the transaction's own locks that go.
 	held []*lock
+	// stored are the keys of those that are in the engine. The locks themselves are not to be looked at without the lock: they change when the reign ends.
+	stored []string
 	// unheld: it is to end a lock that the transaction does not have. The request for that may wait yet.
 	unheld bool
 	// wait: with commit wait.
@@ -117,34 +119,23 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 			wasLive: p.live(), priorTimestamp: p.Timestamp})
 	}
 	w.x.one = o
-	stored := o.storedLocks()
 	ts, ok, err := e.write(w, effects...)
 	if err == nil && ok {
 		if o.unheld {
 			e.endWaitOfCommitted(of.ID)
 		}
-		err = e.endLocks(o, stored, record, ts)
+		err = e.endLocks(o, record, ts)
 		r.node.Metrics.onePhase.Inc()
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return onePhaseResponse(q.Id, ts) })
 }
 
-// storedLocks are the keys of the locks that are in the engine.
-func (o *onePhase) storedLocks() (stored []string) {
-	for _, l := range o.held {
-		if !l.Applied.Volatile {
-			stored = append(stored, l.Key)
-		}
-	}
-	return stored
-}
-
 // endLocks ends what a transaction has left of having had locks.
-func (e *evaluation) endLocks(o *onePhase, stored []string, record *txn.Record, ts hlc.Timestamp) error {
-	if len(stored) > 0 {
+func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp) error {
+	if len(o.stored) > 0 {
 		e.transactional()
 	}
-	for _, key := range stored {
+	for _, key := range o.stored {
 		if err := e.batch.Delete(txn.LockKey(e.internalKey([]byte(key))), nil); err != nil {
 			return err
 		}
@@ -213,6 +204,9 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 			return false
 		default:
 			o.held = append(o.held, l)
+			if !l.Applied.Volatile {
+				o.stored = append(o.stored, l.Key)
+			}
 		}
 	}
 	if x := r.mu.locks.Transaction(of.ID); x != nil && x.Locks() != len(o.held) {

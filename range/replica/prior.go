@@ -26,6 +26,9 @@ func (e *evaluation) internalKey(userKey []byte) []byte {
 // prior looks a key up: in flight, then in the engine. The value is valid until the next look-up.
 func (e *evaluation) prior(userKey []byte) (prior, error) {
 	r := e.r
+	if hook := r.node.hooks.read; hook != nil {
+		hook()
+	}
 	r.mu.Lock()
 	if c, ok := r.mu.overlay.keys[text(userKey)]; ok {
 		p := prior{Version: c.newest.version(), found: true, sequence: c.newest.sequence}
