@@ -128,6 +128,11 @@ func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.R
 	case err != nil:
 		// Its versions are in the overlay and may not be in the batch: nothing of this proposal may go out.
 		e.over = true
+		if !e.reigns() {
+			// What was read may be what another leader has made of it since: that is no damage.
+			e.refuse(w, e.r.notLeader(w.pending.Request))
+			return nil
+		}
 		return err
 	case !ok:
 		e.refuse(w, e.r.notLeader(w.pending.Request))

@@ -224,12 +224,13 @@ func (e *evaluation) run() {
 // staysOpen says that there is no room for the proposal yet, or that it gathers.
 func (e *evaluation) staysOpen() bool {
 	r := e.r
-	if e.over || len(e.again) > 0 || (len(e.proposal.answers) == 0 && len(e.proposal.flights) == 0 && !e.proposal.effects) {
+	if e.over || len(e.again) > 0 {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.reign == e.reign && r.waitsLocked(e)
+	p := e.proposal
+	return r.mu.reign == e.reign && (len(p.answers) > 0 || len(p.flights) > 0 || p.effects) && r.waitsLocked(e)
 }
 
 // answerReady answers what waits for nothing.

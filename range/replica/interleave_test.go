@@ -391,3 +391,49 @@ func TestLeaseOlderThanTheWrite(t *testing.T) {
 		t.Fatalf("afterwards: %v", after)
 	}
 }
+
+// A leader that is deposed while it evaluates a Resolve, and catches up meanwhile with what its successor has resolved, does not take what it no longer
+// finds for damage.
+func TestResolveWhileDeposed(t *testing.T) {
+	s := scenario{t: t, transactions: map[string]*kvpb.Transaction{
+		"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}}
+	s.c = newTestCluster(t, 2, Limits{MaxInFlight: 3})
+	t.Cleanup(s.c.close)
+	old, next := s.c.members[0], s.c.members[1]
+	s.c.elect(old)
+	old.catchUp(-1)
+	s.c.physical.Advance(time.Second)
+	submit := func(m *member, line string) []*kvpb.Response {
+		m.replica.Submit([]Pending{s.parseRequest(line)})
+		s.c.settle()
+		return s.answers.take()
+	}
+	step := func(m *member) []*kvpb.Response {
+		m.commit(-1)
+		m.catchUp(-1)
+		s.c.settle()
+		return s.answers.take()
+	}
+	submit(old, "prepare T1 k=v,l=w seq=201")
+	step(old)
+	next.catchUp(-1)
+	reads := 0
+	var resolved []*kvpb.Response
+	old.node.hooks.read = func() {
+		if reads++; reads != 1 {
+			return
+		}
+		s.c.elect(next)
+		next.catchUp(-1)
+		s.c.physical.Advance(2 * time.Second)
+		resolved = append(submit(next, "resolve T1 commit=1010 seq=300"), step(next)...)
+		old.catchUp(-1)
+	}
+	late := submit(old, "resolve T1 commit=1010 seq=301")
+	if len(resolved) != 1 || resolved[0].GetResolve() == nil || reads == 0 {
+		t.Fatalf("%d look-ups; the successor: %v", reads, resolved)
+	}
+	if len(late) != 1 || late[0].GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER {
+		t.Errorf("who was deposed was told %v", late)
+	}
+}
