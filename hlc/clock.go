@@ -118,12 +118,13 @@ func (c *Clock) Steady() *Steady {
 	return s
 }
 
-// Reading is what the clock of the machine shows: Physical, unless that is a Steady, which leaves jumps out.
-func (c *Clock) Reading() int64 {
+// Reading is what the clock of the machine shows: Physical, unless that is a Steady, which leaves jumps out. Then moved is by how much
+// it has moved since the last look (Steady.Reading).
+func (c *Clock) Reading() (wall int64, moved time.Duration) {
 	if s := c.Steady(); s != nil {
 		return s.Reading()
 	}
-	return c.physical.Now()
+	return c.physical.Now(), 0
 }
 
 // Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time. It follows the

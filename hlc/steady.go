@@ -8,8 +8,8 @@ import (
 
 // Steady is a physical clock that does not take part in the jumps of another one. Between two looks at that, its time goes on with a
 // monotonic clock, which is also cheaper to read. Each look takes over what the clock has gained or lost since the last one, unless
-// that is more than a limit. Then the clock has jumped: it was wrong before or is wrong now. Steady goes on as if it had not, until
-// its owner has found out and calls Trust.
+// that is more than a limit, or than its owner takes. Then the clock has jumped: it was wrong before or is wrong now. Steady goes on as if it
+// had not, until its owner has found out and calls Trust.
 //
 // Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward. That is as it
 // should be, so it is an AwakeMonotonic: nobody knows exactly for how long that was. Who relies on the
@@ -17,7 +17,7 @@ import (
 type Steady struct {
 	wall      Physical
 	monotonic Monotonic
-	limit     int64
+	limit     time.Duration
 
 	// base is what Now adds to the monotonic clock.
 	base   atomic.Int64
@@ -38,7 +38,7 @@ func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady 
 	if limit <= 0 {
 		limit = DefaultMaxOffset
 	}
-	s := &Steady{wall: wall, monotonic: monotonic, limit: int64(limit)}
+	s := &Steady{wall: wall, monotonic: monotonic, limit: limit}
 	seen := wall.Now() - monotonic()
 	s.seen.Store(seen)
 	s.base.Store(seen)
@@ -48,11 +48,18 @@ func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady 
 // Now implements Physical.
 func (s *Steady) Now() int64 { return s.monotonic() + s.base.Load() }
 
-// Reading is what the clock underneath shows, jumps and all.
-func (s *Steady) Reading() int64 { return s.wall.Now() }
+// Reading is what the clock underneath shows, jumps and all, and by how much that has moved since the last look.
+func (s *Steady) Reading() (wall int64, moved time.Duration) {
+	seen := s.seen.Load()
+	before := s.monotonic()
+	wall = s.wall.Now()
+	return wall, time.Duration(wall - before - seen)
+}
 
-// Look compares the clock with the monotonic one. It returns by how much it jumped since the last look, zero if it did not.
-func (s *Steady) Look() (jump time.Duration) {
+// Look compares the clock with the monotonic one. It returns by how much that has moved since the last look, and whether that was a jump.
+// What is within the limit is a jump if takes says so by returning false; nil takes it all. takes is called with Steady locked, before anybody
+// sees the new time, and not while an earlier jump waits for Trust.
+func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration, jumped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.monotonic()
@@ -62,20 +69,18 @@ func (s *Steady) Look() (jump time.Duration) {
 	// allows, what is nearest to the last look is believed.
 	seen := s.seen.Load()
 	ahead := max(wall-after, min(wall-before, seen))
-	moved := ahead - seen
-	apart := moved > s.limit || moved < -s.limit
-	if apart {
+	moved = time.Duration(ahead - seen)
+	waiting := s.jumped.Load()
+	jumped = moved > s.limit || moved < -s.limit || (!waiting && takes != nil && !takes(moved))
+	if jumped {
 		s.jumped.Store(true) // before seen: Unsure finds one of the two
 	}
 	s.seen.Store(ahead)
 	s.looked.Store(true)
-	if apart {
-		return time.Duration(moved)
-	}
-	if !s.jumped.Load() {
+	if !jumped && !waiting {
 		s.base.Store(ahead)
 	}
-	return 0
+	return moved, jumped
 }
 
 // Jumped says whether there was a jump that was not followed by Trust.
@@ -107,6 +112,6 @@ func (s *Steady) Unsure() bool {
 		return true
 	}
 	before := s.monotonic()
-	moved := s.wall.Now() - before - seen
+	moved := time.Duration(s.wall.Now() - before - seen)
 	return moved > s.limit || moved < -s.limit
 }

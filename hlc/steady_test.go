@@ -8,6 +8,11 @@ import (
 	"pgregory.net/rapid"
 )
 
+func reading(s *Steady) int64 {
+	wall, _ := s.Reading()
+	return wall
+}
+
 func TestSteadyFollowsItsClock(t *testing.T) {
 	wall := NewManual(1e18)
 	var elapsed atomic.Int64
@@ -25,8 +30,11 @@ func TestSteadyFollowsItsClock(t *testing.T) {
 		if off := wall.Now() - s.Now(); off != int64(gained) {
 			t.Errorf("before a look it is %d behind, want %d", off, gained)
 		}
-		if jump := s.Look(); jump != 0 || s.Jumped() {
-			t.Errorf("a clock that gained %v jumped by %v", gained, jump)
+		if shown, moved := s.Reading(); shown != wall.Now() || moved != gained {
+			t.Errorf("before a look the reading is %d, and moved by %v; want %d, %v", shown, moved, wall.Now(), gained)
+		}
+		if moved, jumped := s.Look(nil); jumped || moved != gained || s.Jumped() {
+			t.Errorf("a clock that gained %v moved by %v, jumped: %v", gained, moved, jumped)
 		}
 		if s.Now() != wall.Now() {
 			t.Errorf("after a look it shows %d, its clock %d", s.Now(), wall.Now())
@@ -44,19 +52,46 @@ func TestSteadyLeavesJumpsOut(t *testing.T) {
 		if s.Now() != want {
 			t.Errorf("a jump by %v shows before it was looked for", by)
 		}
-		if jump := s.Look(); jump != by || !s.Jumped() {
-			t.Errorf("a jump by %v is found as %v, jumped %v", by, jump, s.Jumped())
+		if moved, jumped := s.Look(nil); !jumped || moved != by || !s.Jumped() {
+			t.Errorf("a jump by %v is found as %v, jumped %v", by, moved, s.Jumped())
 		}
 		for range 5 {
 			elapsed.Add(1e6)
 			wall.Advance(time.Millisecond)
 			want += 1e6
-			if jump := s.Look(); jump != 0 || !s.Jumped() || s.Now() != want {
-				t.Errorf("later: another jump by %v; jumped %v; it shows %d, want %d", jump, s.Jumped(), s.Now(), want)
+			if moved, jumped := s.Look(nil); jumped || moved != 0 || !s.Jumped() || s.Now() != want {
+				t.Errorf("later: another jump by %v; jumped %v; it shows %d, want %d", moved, s.Jumped(), s.Now(), want)
 			}
 		}
-		if moved := s.Trust(); moved != by || s.Jumped() || s.Now() != wall.Now() || s.Now() != s.Reading() {
+		if moved := s.Trust(); moved != by || s.Jumped() || s.Now() != wall.Now() || s.Now() != reading(s) {
 			t.Errorf("trusted: moved by %v, want %v; jumped %v; it shows %d, its clock %d", moved, by, s.Jumped(), s.Now(), wall.Now())
+		}
+	}
+}
+
+// What the owner does not take is a jump, however short, and nobody sees it before Trust. While that is waited for nothing is asked.
+func TestSteadyLeavesOutWhatIsNotTaken(t *testing.T) {
+	for _, by := range []time.Duration{time.Millisecond, -time.Millisecond, 250 * time.Millisecond, -250 * time.Millisecond} {
+		wall := NewManual(1e18)
+		var elapsed atomic.Int64
+		s := NewSteady(wall, elapsed.Load, 250*time.Millisecond)
+		asked := 0
+		refuse := func(moved time.Duration) bool {
+			if asked++; moved != by || s.Now() != 1e18 {
+				t.Errorf("asked about %v, at %d; it is %v", moved, s.Now(), by)
+			}
+			return false
+		}
+		wall.Advance(by)
+		if moved, jumped := s.Look(refuse); !jumped || moved != by || !s.Jumped() || s.Now() != 1e18 || reading(s) != wall.Now() || asked != 1 {
+			t.Errorf("%v was not taken: moved by %v, jumped %v; it shows %d; asked %d times", by, moved, jumped, s.Now(), asked)
+		}
+		wall.Advance(by)
+		if moved, jumped := s.Look(refuse); jumped || moved != by || !s.Jumped() || s.Now() != 1e18 || reading(s) != wall.Now() || asked != 1 {
+			t.Errorf("%v once more: moved by %v, jumped %v; it shows %d; asked %d times", by, moved, jumped, s.Now(), asked)
+		}
+		if moved := s.Trust(); moved != 2*by || s.Now() != wall.Now() {
+			t.Errorf("trusted: it moved by %v and shows %d, its clock %d", moved, s.Now(), wall.Now())
 		}
 	}
 }
@@ -83,14 +118,14 @@ func TestSteadyLooksSlowly(t *testing.T) {
 		for range 20 {
 			now += 1e8
 			gained += rapid.Int64Range(-1e7, 1e7).Draw(t, "gained")
-			if jump := s.Look(); jump != 0 {
-				t.Fatalf("a jump by %v", jump)
+			if moved, jumped := s.Look(nil); jumped {
+				t.Fatalf("a jump by %v", moved)
 			}
 		}
 		slow = false
-		s.Look()
-		if s.Now() != s.Reading() {
-			t.Fatalf("it shows %d, its clock %d", s.Now(), s.Reading())
+		s.Look(nil)
+		if s.Now() != reading(s) {
+			t.Fatalf("it shows %d, its clock %d", s.Now(), reading(s))
 		}
 	})
 }
@@ -108,20 +143,20 @@ func TestSteadyIsUnsure(t *testing.T) {
 	}
 	wall.Advance(time.Hour)
 	expect("nobody ever looks", false)
-	s.Look()
+	s.Look(nil)
 	s.Trust()
 	expect("trusted", false)
 	for _, by := range []time.Duration{250 * time.Millisecond, -250 * time.Millisecond} {
 		wall.Advance(by)
 		expect("within the limit", false)
-		s.Look()
+		s.Look(nil)
 	}
 	for _, by := range []time.Duration{251 * time.Millisecond, -251 * time.Millisecond} {
 		wall.Advance(by)
 		expect("before a look", true)
-		s.Look()
+		s.Look(nil)
 		expect("after a look", true)
-		s.Look()
+		s.Look(nil)
 		expect("after another one", true)
 		s.Trust()
 		expect("trusted", false)
@@ -143,7 +178,7 @@ func TestSteadyIsUnsureSlowly(t *testing.T) {
 			defer func() { elapsed += still }()
 			return elapsed
 		}, 250*time.Millisecond)
-		s.Look()
+		s.Look(nil)
 		gained = durations.Draw(t, "suspended")
 		still = durations.Draw(t, "still")
 		if !s.Unsure() {
@@ -168,13 +203,13 @@ func BenchmarkSteadyNow(b *testing.B) {
 func BenchmarkLook(b *testing.B) {
 	s := NewSteady(System(), SystemMonotonic(), 0)
 	for b.Loop() {
-		s.Look()
+		s.Look(nil)
 	}
 }
 
 func BenchmarkUnsure(b *testing.B) {
 	s := NewSteady(System(), SystemMonotonic(), 0)
-	s.Look()
+	s.Look(nil)
 	for b.Loop() {
 		s.Unsure()
 	}
@@ -188,14 +223,14 @@ func TestSteadyDoesNotBelieveASuspendedMachine(t *testing.T) {
 		wall := NewManual(1e18)
 		var awake atomic.Int64
 		s := NewSteady(wall, awake.Load, 250*time.Millisecond)
-		s.Look()
+		s.Look(nil)
 		before := s.Now()
 		wall.Advance(guess)
 		if !s.Unsure() {
 			t.Errorf("a guess of %v is believed at once", guess)
 		}
-		if jump := s.Look(); jump != guess || !s.Jumped() || s.Now() != before {
-			t.Errorf("a guess of %v: it jumped by %v, and time went on by %d", guess, jump, s.Now()-before)
+		if moved, _ := s.Look(nil); moved != guess || !s.Jumped() || s.Now() != before {
+			t.Errorf("a guess of %v: it jumped by %v, and time went on by %d", guess, moved, s.Now()-before)
 		}
 	}
 }

@@ -57,6 +57,63 @@ func TestJumpBeyondTheBoundIsNotHandedOn(t *testing.T) {
 	}
 }
 
+// A step within the bound can take a clock beyond it from another one, while a third between them agrees with both. What is committed by it is not
+// below what was acknowledged by the other.
+func TestStepAwayFromOneOfTwo(t *testing.T) {
+	for name, d := range map[string]time.Duration{"back": 1, "forward": -1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := six(t, nil)
+				client := c.Client(t)
+				// Each on a node of its own, and used by a client of its own, which knows nothing of the others.
+				var spread []*kv.Keyspace
+				for _, name := range []string{"a", "b", "c"} {
+					create(t, client, name, kv.Range(), kv.Replicas(1), kv.CommitWait())
+					spread = append(spread, c.Client(t).Keyspace(name))
+				}
+				create(t, client, "shared", kv.Range(), kv.Replicas(3)) // whose hosts compare their clocks
+				c.Clock(3).SetOffset(-120 * time.Millisecond * d)
+				c.Clock(4).SetOffset(-120 * time.Millisecond * d)
+				c.Clock(5).SetOffset(80 * time.Millisecond * d)
+				time.Sleep(10 * time.Second)
+				ready(t, c)
+				for _, ks := range spread {
+					put(t, ks, "k", "v")
+				}
+				c.Clock(4).SetOffset(-339 * time.Millisecond * d)
+				last := hlc.Timestamp{}
+				acknowledged := 0
+				for began := time.Now(); time.Since(began) < 20*time.Second; {
+					for _, i := range []int{0, 1, 2, 0, 2, 1} { // each after each of the others
+						ks := spread[i]
+						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+						at, err := ks.Put(ctx, []byte("k"), []byte("v"))
+						cancel()
+						if err == nil {
+							acknowledged++
+							if !last.Less(at) {
+								t.Fatalf("%v after the step keyspace %s commits at %v, after %v was acknowledged", time.Since(began), ks.Name(), at, last)
+							}
+							last = at
+						}
+					}
+				}
+				if acknowledged == 0 {
+					t.Error("nothing was committed")
+				}
+				if ready, _ := c.Process(4).Ready(); ready {
+					t.Error("the node whose clock was set is ready")
+				}
+				if ready, why := c.Process(3).Ready(); !ready {
+					t.Errorf("the node between the two others is not ready: %s", why)
+				}
+				c.Clock(4).SetOffset(0)
+				ready(t, c)
+			})
+		})
+	}
+}
+
 // A jump within the bound disturbs nobody: no request is refused, nobody hands over.
 func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

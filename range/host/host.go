@@ -138,7 +138,8 @@ func (c *Config) leaseDuration() time.Duration {
 // reading is the clock that leases and ticks are measured with.
 func (c *Config) reading() int64 {
 	if planted.Active == planted.LeaseOnWallClock {
-		return c.Clock.Reading()
+		wall, _ := c.Clock.Reading()
+		return wall
 	}
 	return c.Monotonic()
 }

@@ -60,11 +60,11 @@ func TestLeaseOfASuspendedMachine(t *testing.T) {
 				t.Errorf("%s: the lease stands %v, for %v", when, ok, left)
 			}
 		}
-		n.steady.Look()
+		n.steady.Look(nil)
 		expect("before", true)
 		n.wall.Store(int64(time.Second))
 		expect("suspended", false)
-		n.steady.Look()
+		n.steady.Look(nil)
 		n.host.DistrustLeases()
 		expect("noticed", false)
 		n.steady.Trust()

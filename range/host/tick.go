@@ -47,9 +47,10 @@ func (h *Host) pingPeers(now int64) {
 		return
 	}
 	ts := h.config.Clock.Now()
+	wall, _ := h.config.Clock.Reading()
 	for _, host := range all {
 		h.transport.Ping(host, &peerpb.HostPing{
-			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(h.config.Clock.Reading()),
+			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),
 			Reluctant: h.reluctant.Load(),
 		})
 	}

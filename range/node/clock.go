@@ -22,7 +22,7 @@ func (d *doubt) refusal(n *Node) *refusal {
 	if d.jump == 0 {
 		return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("node %s has just started, and has not compared its clock with those of its peers yet", n.config.ID)}
 	}
-	return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s jumped by %v, and most of its peers have not confirmed that it is right; "+
+	return &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s jumped by %v, and those of its peers have not confirmed that it is right; "+
 		"check its time synchronisation", n.config.ID, d.jump.Round(time.Millisecond))}
 }
 
@@ -39,10 +39,9 @@ func (n *Node) doubtAtStart() {
 func (n *Node) lookAtClock() (changed bool) {
 	steady := n.config.Clock.Steady()
 	if steady != nil {
-		if jump := steady.Look(); jump != 0 {
+		if jump, jumped := n.skew.look(steady, n.now()); jumped {
 			changed = true
 			n.metrics.clockJumps.Inc()
-			n.skew.restart()
 			n.host.DistrustLeases()
 			n.doubt = &doubt{jump: jump}
 			n.log.Error("THE CLOCK OF THIS SERVER HAS JUMPED: nothing is served until the clocks of its peers confirm it", "by", jump.Round(time.Millisecond))
@@ -79,6 +78,6 @@ func (n *Node) clockConfirmed() bool {
 	// Too few are measured to confirm it. But those that are, one at least, must not say otherwise: the verdict on that is spoken after two looks, a second
 	// apart, and with short ticks the time is up before. As long as there is none, clients may reach this node that nobody else does, and
 	// would take its word for the time.
-	off, measured := n.skew.disagreeing(n.now())
-	return measured > 0 && off <= measured/2
+	s := n.skew.standing(n.now())
+	return s.peers > 0 && s.agreement == undisputed
 }

@@ -32,11 +32,13 @@
 //
 // # The clock
 //
-// Pings from peers carry their clocks. A node whose clock is off by more than the maximum offset from a majority of its peers
-// refuses all requests and gives its leaderships away until that is mended (skew.go).
+// Pings from peers carry their clocks. A node goes on only if its clock is one of a majority that are within the maximum offset of each
+// other; else it refuses all requests and gives its leaderships away until that is mended (skew.go). Of two that are further
+// apart at most one goes on.
 //
 // That takes some seconds to measure. A jump is noticed with the next tick, by the monotonic clock, and nobody sees it before: the
-// node's time goes on without it (hlc.Steady), and nothing is served, until the peers' clocks confirm which time is right. Nor does a
+// node's time goes on without it (hlc.Steady), and nothing is served, until the peers' clocks confirm which time is right. So it is with a smaller step that takes
+// the clock too far from another one's. Nor does a
 // node serve after its start before it has compared clocks with the peers that it hears (clock.go).
 //
 // INVARIANT: no request is answered by a clock reading from after a jump beyond the maximum offset that peers have not confirmed, if there are peers.

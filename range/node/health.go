@@ -62,15 +62,15 @@ func (n *Node) watchHealth(ctx context.Context) {
 
 // checkSkew compares the clock with those of the peers.
 func (n *Node) checkSkew() {
-	changed, off, peers := n.skew.check(n.now())
+	changed, stands := n.skew.check(n.now())
 	if !changed {
 		return
 	}
 	if n.skew.unhealthy.Load() {
 		n.log.Error("THE CLOCK OF THIS SERVER IS WRONG, or those of the others are: nothing is served until that is mended; "+
-			"check its time synchronisation", "peers", peers, "peers_that_disagree", off, "max_offset", n.config.Clock.MaxOffset())
+			"check its time synchronisation", "peers", stands.peers, "peers_that_disagree", stands.off, "max_offset", n.config.Clock.MaxOffset())
 	} else {
-		n.log.Info("the clock agrees with the peers' again; serving", "peers", peers)
+		n.log.Info("the clock agrees with the peers' again; serving", "peers", stands.peers)
 	}
 }
 
@@ -86,8 +86,8 @@ func (n *Node) checkHealth() {
 		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, stateErr)}
 	case n.skew.unhealthy.Load():
 		wrong = true
-		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is off by more than %s from those of most of its peers; "+
-			"check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
+		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is wrong, or those of others are: it is not among the largest group of clocks "+
+			"that are within %s of each other; check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
 	case n.doubt != nil:
 		r, wrong = n.doubt.refusal(n), n.doubt.jump != 0
 	case n.clockAhead() > 2*n.config.Clock.MaxAhead():

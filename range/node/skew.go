@@ -1,10 +1,12 @@
 package node
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -15,16 +17,24 @@ const (
 	skewSamples = 5
 	// skewChecks is how many checks in a row (one a second) must agree before anything changes.
 	skewChecks = 2
+	// skewStep is the part of the limit by which this node's clock has to move between two looks, a tick apart, for that to be a step of it. What is less
+	// may be the monotonic clock, which need not go exactly as fast, and is left to the checks.
+	skewStep = 8
+	// skewMost bounds what is measured, so that the difference of two offsets fits, whatever a peer sends.
+	skewMost = 1 << 60
 )
 
 // skew measures this node's clock against those of its peers, by the pings that they send all the time.
 //
 // A ping that arrives says what the peer's clock was when it was sent. Its delay is not known and never negative, and makes
 // the peer look slow; so of several measurements of a peer's offset the greatest is the best. They count for two to four seconds,
-// so that a jump of a peer's clock, or what a pause of this process did to them, passes.
+// so that a jump of a peer's clock, or what a pause of this process did to them, passes. Steps of this node's own clock are known, and
+// change all of them at once.
+//
+// INVARIANT: of two nodes that measure the same clocks, and find each other's more than the limit apart, at most one goes with the others (agreement).
 type skew struct {
 	limit int64 // nanoseconds
-	// unhealthy: off from a majority of the peers.
+	// unhealthy is the verdict: this node's clock does not go with the others.
 	unhealthy atomic.Bool
 
 	mu struct {
@@ -47,12 +57,21 @@ func (s *skew) init(limit time.Duration) {
 	s.mu.peers = make(map[uint64]*peerOffset)
 }
 
-// heard takes a ping at its arrival; physical reads this node's clock, now is the monotonic time. The clock is read with the lock held:
-// whatever is measured after restart is measured with the clock as it was then.
-func (s *skew) heard(from uint64, ping *peerpb.HostPing, physical func() int64, now int64) {
+// step says whether a clock that has moved by so much between two looks has made a step.
+func (s *skew) step(moved time.Duration) bool {
+	return int64(moved) >= s.limit/skewStep || int64(moved) <= -s.limit/skewStep
+}
+
+// heard takes a ping at its arrival; reading is hlc.Clock.Reading, now is the monotonic time. The clock is read with the lock held:
+// whatever is measured after a look is measured with the clock as it was then. Nothing is measured between a step and the look that finds it.
+func (s *skew) heard(from uint64, ping *peerpb.HostPing, reading func() (wall int64, moved time.Duration), now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	offset := int64(ping.GetPhysical()) - physical()
+	wall, moved := reading()
+	if s.step(moved) {
+		return
+	}
+	offset := min(max(int64(ping.GetPhysical())-wall, -skewMost), skewMost)
 	p := s.mu.peers[from]
 	if p == nil {
 		p = &peerOffset{windowEnd: now + int64(skewWindow)}
@@ -97,6 +116,10 @@ func (p *peerOffset) offset(now int64) (ns int64, known bool) {
 func (s *skew) offsets(now int64) map[uint64]time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.offsetsLocked(now)
+}
+
+func (s *skew) offsetsLocked(now int64) map[uint64]time.Duration {
 	known := make(map[uint64]time.Duration, len(s.mu.peers))
 	for id, p := range s.mu.peers {
 		if ns, ok := p.offset(now); ok {
@@ -121,18 +144,100 @@ func (s *skew) agrees(peer uint64, now int64) bool {
 	return !known || (ns <= s.limit && ns >= -s.limit)
 }
 
-// restart forgets all measurements: this node's clock is another one than they were made with.
-func (s *skew) restart() {
+// look takes over what this node's clock has gained or lost, unless it jumped, or has made a step after which it may be wrong. Then all
+// measurements are forgotten: they were made with another clock. Of the health goroutine.
+func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped bool) {
+	// With the lock held until the measurements go by the new reading, so that none is made with that and moved after all.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.mu.peers)
+	moved, jumped = steady.Look(func(moved time.Duration) bool {
+		return !s.step(moved) || s.unhealthy.Load() || s.standingLocked(now, int64(moved)).agreement == undisputed
+	})
+	switch {
+	case jumped:
+		clear(s.mu.peers)
+	case s.step(moved):
+		for _, p := range s.mu.peers {
+			p.best -= int64(moved)
+			p.before -= int64(moved)
+		}
+	}
+	return moved, jumped
 }
 
-// confirmed says whether at least so many peers are measured, and most of those agree with this node's clock. Then the verdict is that
+// standing is how this node's clock stands to those of its peers, as far as they are measured.
+type standing struct {
+	agreement agreement
+	// peers is how many are measured, off how many of those differ by more than the limit.
+	off, peers int
+}
+
+func (s *skew) standing(now int64) standing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.standingLocked(now, 0)
+}
+
+// standingLocked is the standing if this node's clock moves.
+func (s *skew) standingLocked(now, moved int64) (stands standing) {
+	known := s.offsetsLocked(now)
+	stands.peers = len(known)
+	clocks := make([]int64, 1, len(known)+1) // this node's own is 0
+	for _, o := range known {
+		ns := int64(o) - moved
+		if ns > s.limit || ns < -s.limit {
+			stands.off++
+		}
+		clocks = append(clocks, ns)
+	}
+	stands.agreement = agreementOf(clocks, s.limit)
+	return stands
+}
+
+// agreement is whether a clock goes with a majority of clocks that are within the limit of each other. There may be several such groups of the same size, as of three clocks
+// of which the second agrees with both others, and these do not with each other: then nobody can tell which of those two is right.
+type agreement int
+
+const (
+	// none: it is in no largest group, or that is no majority.
+	none agreement = iota
+	// disputed: it is in the one that is furthest ahead, not in all of them. Who is behind knows for sure that others are ahead, and
+	// stops serving; who is ahead may see others behind because of a slow network.
+	disputed
+	// undisputed: it is in all largest groups.
+	undisputed
+)
+
+// agreementOf is how the clock that shows 0 agrees with all clocks, of which it is one. It sorts them.
+func agreementOf(clocks []int64, limit int64) agreement {
+	slices.Sort(clocks)
+	// Each group ends after the one before. So what all largest ones have in common begins with the last one's first clock, and ends with the
+	// first one's last. That is furthest, the end of the last group, if there is only one.
+	most, end, least, greatest, furthest := 0, 0, int64(0), int64(0), int64(0)
+	for first := range clocks {
+		for end < len(clocks) && clocks[end]-clocks[first] <= limit {
+			end++
+		}
+		switch size := end - first; {
+		case size > most:
+			most, least, greatest, furthest = size, clocks[first], clocks[end-1], clocks[end-1]
+		case size == most:
+			least, furthest = clocks[first], clocks[end-1]
+		}
+	}
+	switch {
+	case most <= len(clocks)/2 || 0 < least || furthest < 0:
+		return none
+	case greatest < 0:
+		return disputed
+	}
+	return undisputed
+}
+
+// confirmed says whether at least so many peers are measured, and this node's clock goes with theirs, whichever are right. Then the verdict is that
 // it is right. Of the health goroutine.
 func (s *skew) confirmed(now int64, least int) bool {
-	off, peers := s.disagreeing(now)
-	if peers < least || off > peers/2 {
+	if stands := s.standing(now); stands.peers < least || stands.agreement != undisputed {
 		return false
 	}
 	s.unhealthy.Store(false)
@@ -140,33 +245,22 @@ func (s *skew) confirmed(now int64, least int) bool {
 	return true
 }
 
-// disagreeing is how many of how many peers that are measured have other clocks.
-func (s *skew) disagreeing(now int64) (off, peers int) {
-	known := s.offsets(now)
-	for _, o := range known {
-		if int64(o) > s.limit || int64(o) < -s.limit {
-			off++
-		}
-	}
-	return off, len(known)
-}
-
-// check is called once a second; it reports whether the verdict changed, and how many of how many peers disagree.
-func (s *skew) check(now int64) (changed bool, off, peers int) {
-	off, peers = s.disagreeing(now)
-	bad := off > peers/2
-	if peers == 0 {
+// check is called once a second; it reports whether the verdict changed, and what it is founded on.
+func (s *skew) check(now int64) (changed bool, stands standing) {
+	stands = s.standing(now)
+	bad := stands.agreement == none
+	if stands.peers == 0 {
 		// Nobody was heard: no news.
 		bad = s.unhealthy.Load()
 	}
 	if bad == s.unhealthy.Load() {
 		s.streak = 0
-		return false, off, peers
+		return false, stands
 	}
 	if s.streak++; s.streak < skewChecks {
-		return false, off, peers
+		return false, stands
 	}
 	s.streak = 0
 	s.unhealthy.Store(bad)
-	return true, off, peers
+	return true, stands
 }

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -13,7 +16,7 @@ func pings(s *skew, now *int64, seconds int, offset, delay map[uint64]time.Durat
 		for range 10 {
 			*now += int64(100 * time.Millisecond)
 			for id, o := range offset {
-				s.heard(id, &peerpb.HostPing{Physical: uint64(*now + int64(o) - int64(delay[id]))}, func() int64 { return *now }, *now)
+				s.heard(id, &peerpb.HostPing{Physical: uint64(*now + int64(o) - int64(delay[id]))}, func() (int64, time.Duration) { return *now, 0 }, *now)
 			}
 		}
 		s.check(*now)
@@ -34,6 +37,13 @@ func TestSkewIsToldFromDelay(t *testing.T) {
 		{"two of four", map[uint64]time.Duration{2: time.Second, 3: time.Second, 4: 0, 5: 0}, nil, false},
 		{"three of four", map[uint64]time.Duration{2: time.Second, 3: time.Second, 4: -time.Second, 5: 0}, nil, true},
 		{"within the limit", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond}, nil, false},
+		{"behind one of two", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 400 * time.Millisecond}, nil, true},
+		{"ahead of one of two", map[uint64]time.Duration{2: -200 * time.Millisecond, 3: -400 * time.Millisecond}, nil, false},
+		{"slow ways to two that are behind", map[uint64]time.Duration{2: -100 * time.Millisecond, 3: -240 * time.Millisecond}, map[uint64]time.Duration{2: 50 * time.Millisecond, 3: 50 * time.Millisecond}, false},
+		{"between two that disagree", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond}, nil, false},
+		{"the end of five", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 400 * time.Millisecond}, nil, true},
+		{"in the larger group", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 500 * time.Millisecond}, nil, false},
+		{"no majority", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond, 4: time.Second}, nil, true},
 		{"a little delay", map[uint64]time.Duration{2: 0, 3: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -44,6 +54,150 @@ func TestSkewIsToldFromDelay(t *testing.T) {
 			if s.unhealthy.Load() != test.bad {
 				t.Errorf("unhealthy %v, want %v; offsets %v", s.unhealthy.Load(), test.bad, s.offsets(now))
 			}
+		})
+	}
+}
+
+// Whatever the clocks show: of two that are further apart than the limit not both go with the others, all are undisputed if none are, and a majority within
+// the limit is if all others are further away from each of it.
+func TestAgreement(t *testing.T) {
+	const limit = 250
+	rapid.Check(t, func(t *rapid.T) {
+		clocks := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(-400, 400), rapid.Int64Range(-skewMost/2, skewMost/2)), 1, 9).Draw(t, "clocks")
+		found := make([]agreement, len(clocks))
+		for i, own := range clocks {
+			var seen []int64
+			for _, c := range clocks {
+				seen = append(seen, c-own)
+			}
+			found[i] = agreementOf(seen, limit)
+		}
+		near := func(a, b int64) bool { return a-b <= limit && b-a <= limit }
+		all := true
+		for i, a := range clocks {
+			for j, b := range clocks {
+				if near(a, b) {
+					continue
+				}
+				all = false
+				if found[i] != none && found[j] != none {
+					t.Fatalf("%d and %d of %v both go with the others", a, b, clocks)
+				}
+			}
+		}
+		// A group whose clocks agree with all of the group, and with none outside of it.
+		for i, a := range clocks {
+			size, apart := 0, true
+			for _, b := range clocks {
+				if !near(a, b) {
+					continue
+				}
+				size++
+				for _, c := range clocks {
+					apart = apart && near(b, c) == near(a, c)
+				}
+			}
+			want := none
+			if size > len(clocks)/2 {
+				want = undisputed
+			}
+			if apart && found[i] != want {
+				t.Fatalf("%d of %v, in a group of %d: %v", a, clocks, size, found[i])
+			}
+		}
+		for i := range clocks {
+			if all && found[i] != undisputed {
+				t.Fatalf("%d of %v: %v", clocks[i], clocks, found[i])
+			}
+		}
+	})
+}
+
+// Where groups are equally large, the one that is ahead goes on.
+func TestDisputedAgreement(t *testing.T) {
+	for _, test := range []struct {
+		clocks []int64
+		want   []agreement
+	}{
+		{[]int64{-200, 0, 200}, []agreement{none, undisputed, disputed}},
+		{[]int64{-339, -120, 80}, []agreement{none, undisputed, disputed}},
+		{[]int64{-200, 0, 0, 0, 200}, []agreement{none, undisputed, undisputed, undisputed, disputed}},
+		{[]int64{-200, 0, 100, 200, 200}, []agreement{none, undisputed, undisputed, undisputed, undisputed}},
+		{[]int64{-200, -200, -200, 0, 200}, []agreement{undisputed, undisputed, undisputed, undisputed, none}},
+		{[]int64{0, 300}, []agreement{none, none}},
+		{[]int64{-300, 0, 300}, []agreement{none, none, none}},
+		{[]int64{7}, []agreement{undisputed}},
+	} {
+		for i, own := range test.clocks {
+			var seen []int64
+			for _, c := range test.clocks {
+				seen = append(seen, c-own)
+			}
+			if got := agreementOf(seen, 250); got != test.want[i] {
+				t.Errorf("%d of %v: %v, want %v", own, test.clocks, got, test.want[i])
+			}
+		}
+	}
+}
+
+// A step of this node's clock changes what is known of the others by as much, at once; and is not taken if the clock does not fit then.
+func TestSkewAfterAStep(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		step   time.Duration
+		others map[uint64]time.Duration
+		taken  bool
+	}{
+		{"back, and away from one", -219 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 200 * time.Millisecond}, false},
+		{"forward, and away from one", 219 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: -200 * time.Millisecond}, false},
+		{"back, and still near", -219 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 20 * time.Millisecond}, true},
+		{"forward, and nearer", 219 * time.Millisecond, map[uint64]time.Duration{2: 100 * time.Millisecond, 3: 240 * time.Millisecond}, true},
+		{"less than a step at the end", -31 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 250 * time.Millisecond}, true},
+		{"a step at the end", -32 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 250 * time.Millisecond}, false},
+		{"alone", -219 * time.Millisecond, nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var s skew
+			s.init(250 * time.Millisecond)
+			now := int64(time.Hour)
+			wall := hlc.NewManual(1e18)
+			steady := hlc.NewSteady(wall, func() int64 { return now }, 250*time.Millisecond)
+			hear := func(n int) {
+				for range n {
+					now += int64(100 * time.Millisecond)
+					wall.Advance(100 * time.Millisecond)
+					for id, o := range test.others {
+						s.heard(id, &peerpb.HostPing{Physical: uint64(1e18 + now - int64(time.Hour) + int64(o))}, steady.Reading, now)
+					}
+				}
+			}
+			hear(10)
+			before := steady.Now()
+			wall.Advance(test.step)
+			hear(1) // after the step, and before it is noticed
+			moved, jumped := s.look(steady, now)
+			if moved != test.step || jumped == test.taken {
+				t.Errorf("moved by %v, jumped: %v", moved, jumped)
+			}
+			if got, want := steady.Now()-before == int64(100*time.Millisecond+test.step), test.taken; got != want {
+				t.Errorf("taken: %v, want %v", got, want)
+			}
+			check := func(when string) {
+				t.Helper()
+				known := s.offsets(now)
+				for id, o := range test.others {
+					if got := known[id]; got != o-test.step {
+						t.Errorf("%s peer %d is %v off, want %v", when, id, got, o-test.step)
+					}
+				}
+			}
+			if test.taken {
+				check("at once")
+			} else if n := len(s.mu.peers); n != 0 {
+				t.Errorf("%d peers are measured with the clock before", n)
+			}
+			hear(10)
+			check("later")
 		})
 	}
 }
@@ -60,7 +214,7 @@ func TestSkewIgnoresDelayedPings(t *testing.T) {
 			delay = 0
 		}
 		for _, id := range []uint64{2, 3} {
-			s.heard(id, &peerpb.HostPing{Physical: uint64(now - int64(delay))}, func() int64 { return now }, now)
+			s.heard(id, &peerpb.HostPing{Physical: uint64(now - int64(delay))}, func() (int64, time.Duration) { return now, 0 }, now)
 		}
 		if i%10 == 9 {
 			s.check(now)
@@ -82,7 +236,7 @@ func TestSkewAfterAPause(t *testing.T) {
 	now += int64(15 * time.Second)
 	for i := range 150 {
 		for _, id := range []uint64{2, 3} {
-			s.heard(id, &peerpb.HostPing{Physical: uint64(sent + int64(i)*int64(100*time.Millisecond))}, func() int64 { return now }, now)
+			s.heard(id, &peerpb.HostPing{Physical: uint64(sent + int64(i)*int64(100*time.Millisecond))}, func() (int64, time.Duration) { return now, 0 }, now)
 		}
 	}
 	s.check(now)
