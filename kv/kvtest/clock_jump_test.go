@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -112,6 +113,35 @@ func TestStepAwayFromOneOfTwo(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Slow ways make the clocks of others look slow, here that of one beyond the bound. Who went on in spite of that does so after a restart, and after a jump that was right.
+func TestSlowWaysLookLikeSlowClocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const limit = 50 * time.Millisecond
+		c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = limit })
+		create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
+		way := func(a, b int, d time.Duration) {
+			c.Network().SetLatency(c.Host(a), c.Host(b), d)
+			c.Network().SetLatency(c.Host(b), c.Host(a), d)
+		}
+		way(3, 4, limit*4/5)
+		way(3, 5, limit*6/5)
+		time.Sleep(20 * time.Second)
+		ready(t, c)
+		if err := c.Stop(3); err != nil {
+			t.Fatal(err)
+		}
+		start(t, c, 3)
+		ready(t, c)
+		c.Clock(3).Jump(time.Second)
+		time.Sleep(time.Second)
+		if ready, _ := c.Process(3).Ready(); ready {
+			t.Error("ready with a clock that is wrong")
+		}
+		c.Clock(3).SetOffset(0)
+		ready(t, c)
+	})
 }
 
 // A jump within the bound disturbs nobody: no request is refused, nobody hands over.

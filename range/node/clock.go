@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -10,12 +11,26 @@ import (
 // measureFor is for how many election timeouts after its start a node waits at most for measurements of more clocks than one.
 const measureFor = 3
 
+// disputedFor is how long a node in doubt waits before it goes on with a clock that is disputed: longer than those that are behind it need to notice that they
+// are, which is a few pings and skewChecks.
+const disputedFor = 5 * healthPeriod
+
 // doubt is why this node does not know whether its clock is right. Of the health goroutine, once that runs.
 type doubt struct {
 	// jump is by how much the clock jumped last; zero if this is about the start.
 	jump time.Duration
 	// until is when one peer is enough to end the doubt of a start, of Node.now.
 	until int64
+	// disputed is when a clock that is disputed ends the doubt too. Never, if the jump was what made it that: then others are right, for all that is known.
+	disputed int64
+}
+
+// needs is how the clock has to go with those of the peers.
+func (d *doubt) needs(now int64) agreement {
+	if now < d.disputed {
+		return undisputed
+	}
+	return disputed
 }
 
 func (d *doubt) refusal(n *Node) *refusal {
@@ -29,7 +44,8 @@ func (d *doubt) refusal(n *Node) *refusal {
 // doubtAtStart: what the clock of the machine shows is not believed before it has been compared. A node without peers believes it.
 func (n *Node) doubtAtStart() {
 	if peers, _ := n.host.Peers(); peers > 0 {
-		n.doubt = &doubt{until: n.now() + measureFor*int64(n.config.electionTimeout())}
+		now := n.now()
+		n.doubt = &doubt{until: now + measureFor*int64(n.config.electionTimeout()), disputed: now + int64(disputedFor)}
 	}
 }
 
@@ -39,11 +55,11 @@ func (n *Node) doubtAtStart() {
 func (n *Node) lookAtClock() (changed bool) {
 	steady := n.config.Clock.Steady()
 	if steady != nil {
-		if jump, jumped := n.skew.look(steady, n.now()); jumped {
+		if jump, jumped, before := n.skew.look(steady, n.now()); jumped {
 			changed = true
 			n.metrics.clockJumps.Inc()
 			n.host.DistrustLeases()
-			n.doubt = &doubt{jump: jump}
+			n.doubtJump(jump, before)
 			n.log.Error("THE CLOCK OF THIS SERVER HAS JUMPED: nothing is served until the clocks of its peers confirm it", "by", jump.Round(time.Millisecond))
 		}
 	}
@@ -63,13 +79,26 @@ func (n *Node) lookAtClock() (changed bool) {
 	return true
 }
 
+// doubtJump begins a doubt. before is how the clock went with the others until now.
+func (n *Node) doubtJump(jump time.Duration, before agreement) {
+	d := &doubt{jump: jump, disputed: math.MaxInt64}
+	switch {
+	case n.doubt != nil && n.doubt.jump != 0:
+		d.disputed = n.doubt.disputed // what went before the first jump counts
+	case before != undisputed:
+		d.disputed = n.now() + int64(disputedFor)
+	}
+	n.doubt = d
+}
+
 // clockConfirmed says whether a doubt is over.
 func (n *Node) clockConfirmed() bool {
 	peers, silent := n.host.Peers()
+	needs := n.doubt.needs(n.now())
 	switch {
 	case peers == 0:
 		return true // there is nobody to ask, and nobody to disagree with
-	case peers > silent && n.skew.confirmed(n.now(), (peers-silent)/2+1):
+	case peers > silent && n.skew.confirmed(n.now(), (peers-silent)/2+1, needs):
 		return true
 	}
 	if n.doubt.jump != 0 || n.now() < n.doubt.until || n.skew.unhealthy.Load() {
@@ -79,5 +108,5 @@ func (n *Node) clockConfirmed() bool {
 	// apart, and with short ticks the time is up before. As long as there is none, clients may reach this node that nobody else does, and
 	// would take its word for the time.
 	s := n.skew.standing(n.now())
-	return s.peers > 0 && s.agreement == undisputed
+	return s.peers > 0 && s.agreement >= needs
 }

@@ -32,8 +32,8 @@
 //
 // # The clock
 //
-// Pings from peers carry their clocks. A node goes on only if its clock is one of a majority that are within the maximum offset of each
-// other; else it refuses all requests and gives its leaderships away until that is mended (skew.go). Of two that are further
+// Pings from peers carry their clocks. A node whose clock is off by more than the maximum offset from half of all clocks, or is behind one by as much
+// that is not, refuses all requests and gives its leaderships away until that is mended (skew.go). Of two that are further
 // apart at most one goes on.
 //
 // That takes some seconds to measure. A jump is noticed with the next tick, by the monotonic clock, and nobody sees it before: the
@@ -55,7 +55,7 @@
 // preference, health, garbage collection and flushing; all end with Close.
 //
 // Locks: those of leaders, elections, reports, collector, reconciler, skew and of the registry's writers are leaves: nothing is
-// called with one of them held. The hooks on the host's workers (machine.go) take them for a few instructions.
+// called with one of them held, but for hlc.Steady's, which is one, by skew's. The hooks on the host's workers (machine.go) take them for a few instructions.
 //
 // # Imports
 //

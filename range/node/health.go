@@ -86,8 +86,8 @@ func (n *Node) checkHealth() {
 		r = &refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s: %v", n.config.ID, stateErr)}
 	case n.skew.unhealthy.Load():
 		wrong = true
-		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is wrong, or those of others are: it is not among the largest group of clocks "+
-			"that are within %s of each other; check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
+		r = &refusal{kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s is wrong, or those of others are: it is off by more than %s from half of them, or behind one of the others; "+
+			"check its time synchronisation", n.config.ID, n.config.Clock.MaxOffset())}
 	case n.doubt != nil:
 		r, wrong = n.doubt.refusal(n), n.doubt.jump != 0
 	case n.clockAhead() > 2*n.config.Clock.MaxAhead():

@@ -43,7 +43,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.transfers = counter("leader_transfers_total", "Leaderships handed to other replicas.")
 	m.refused = counter("requests_refused_total", "Requests that no replica here was asked.")
 	m.ahead = counter("requests_ahead_total", "Requests that waited, or were refused, because they named timestamps too far ahead of this server's clock.")
-	m.clockJumps = counter("clock_jumps_total", "Jumps of this server's clock beyond the maximum offset.")
+	m.clockJumps = counter("clock_jumps_total", "Jumps of this server's clock beyond the maximum offset, and smaller steps that took it too far from a peer's.")
 	m.flushes = counter("state_flushes_total", "Flushes of the state that were asked for because much was not durable.")
 	m.collections = counter("gc_runs_total", "Garbage collections of a partition.")
 	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +30,8 @@ const (
 // so that a jump of a peer's clock, or what a pause of this process did to them, passes. Steps of this node's own clock are known, and
 // change all of them at once.
 //
-// INVARIANT: of two nodes that measure the same clocks, and find each other's more than the limit apart, at most one goes with the others (agreement).
+// INVARIANT: of two nodes that measure the same clocks, and find each other's more than the limit apart, at most one goes with the others (agreement). Nor is one that is not
+// behind, and within the limit of a majority, ever stopped by a slow network.
 type skew struct {
 	limit int64 // nanoseconds
 	// unhealthy is the verdict: this node's clock does not go with the others.
@@ -145,16 +145,17 @@ func (s *skew) agrees(peer uint64, now int64) bool {
 }
 
 // look takes over what this node's clock has gained or lost, unless it jumped, or has made a step after which it may be wrong. Then all
-// measurements are forgotten: they were made with another clock. Of the health goroutine.
-func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped bool) {
+// measurements are forgotten: they were made with another clock; before is how that went with the others. Of the health goroutine.
+func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped bool, before agreement) {
 	// With the lock held until the measurements go by the new reading, so that none is made with that and moved after all.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	moved, jumped = steady.Look(func(moved time.Duration) bool {
-		return !s.step(moved) || s.unhealthy.Load() || s.standingLocked(now, int64(moved)).agreement == undisputed
+		return !s.step(moved) || s.standingLocked(now, int64(moved)).agreement == undisputed
 	})
 	switch {
 	case jumped:
+		before = s.standingLocked(now, 0).agreement
 		clear(s.mu.peers)
 	case s.step(moved):
 		for _, p := range s.mu.peers {
@@ -162,7 +163,7 @@ func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped 
 			p.before -= int64(moved)
 		}
 	}
-	return moved, jumped
+	return moved, jumped, before
 }
 
 // standing is how this node's clock stands to those of its peers, as far as they are measured.
@@ -194,50 +195,51 @@ func (s *skew) standingLocked(now, moved int64) (stands standing) {
 	return stands
 }
 
-// agreement is whether a clock goes with a majority of clocks that are within the limit of each other. There may be several such groups of the same size, as of three clocks
-// of which the second agrees with both others, and these do not with each other: then nobody can tell which of those two is right.
+// agreement is whether a clock goes with those of the others. It does not if it is off by more than the limit from half of all clocks. But of three clocks the second can
+// be near both others, and these be too far from each other; nobody can tell which of those two is right. The one that is behind knows for sure
+// that the other is ahead, and stops serving. The one that is ahead may see the other behind because of a slow network, and goes on.
 type agreement int
 
 const (
-	// none: it is in no largest group, or that is no majority.
+	// none: it is off from half of all clocks, or behind one that is not.
 	none agreement = iota
-	// disputed: it is in the one that is furthest ahead, not in all of them. Who is behind knows for sure that others are ahead, and
-	// stops serving; who is ahead may see others behind because of a slow network.
+	// disputed: it goes with the others, and seems to be ahead of one that goes with the others, too.
 	disputed
-	// undisputed: it is in all largest groups.
+	// undisputed: it is within the limit of all clocks that go with the others.
 	undisputed
 )
 
-// agreementOf is how the clock that shows 0 agrees with all clocks, of which it is one. It sorts them.
+// agreementOf is how the clock that shows 0 agrees with all clocks, of which it is one. It takes the square of their number, which is that of
+// hosts that share groups.
 func agreementOf(clocks []int64, limit int64) agreement {
-	slices.Sort(clocks)
-	// Each group ends after the one before. So what all largest ones have in common begins with the last one's first clock, and ends with the
-	// first one's last. That is furthest, the end of the last group, if there is only one.
-	most, end, least, greatest, furthest := 0, 0, int64(0), int64(0), int64(0)
-	for first := range clocks {
-		for end < len(clocks) && clocks[end]-clocks[first] <= limit {
-			end++
+	majority := func(of int64) bool {
+		near := 0
+		for _, c := range clocks {
+			if c-of <= limit && of-c <= limit {
+				near++
+			}
 		}
-		switch size := end - first; {
-		case size > most:
-			most, least, greatest, furthest = size, clocks[first], clocks[end-1], clocks[end-1]
-		case size == most:
-			least, furthest = clocks[first], clocks[end-1]
-		}
+		return near > len(clocks)/2
 	}
-	switch {
-	case most <= len(clocks)/2 || 0 < least || furthest < 0:
+	if !majority(0) {
 		return none
-	case greatest < 0:
-		return disputed
 	}
-	return undisputed
+	found := undisputed
+	for _, c := range clocks {
+		switch {
+		case c > limit && majority(c):
+			return none
+		case c < -limit && majority(c):
+			found = disputed
+		}
+	}
+	return found
 }
 
-// confirmed says whether at least so many peers are measured, and this node's clock goes with theirs, whichever are right. Then the verdict is that
+// confirmed says whether at least so many peers are measured, and this node's clock goes with theirs as well as it has to. Then the verdict is that
 // it is right. Of the health goroutine.
-func (s *skew) confirmed(now int64, least int) bool {
-	if stands := s.standing(now); stands.peers < least || stands.agreement != undisputed {
+func (s *skew) confirmed(now int64, least int, needs agreement) bool {
+	if stands := s.standing(now); stands.peers < least || stands.agreement < needs {
 		return false
 	}
 	s.unhealthy.Store(false)

@@ -41,9 +41,10 @@ func TestSkewIsToldFromDelay(t *testing.T) {
 		{"ahead of one of two", map[uint64]time.Duration{2: -200 * time.Millisecond, 3: -400 * time.Millisecond}, nil, false},
 		{"slow ways to two that are behind", map[uint64]time.Duration{2: -100 * time.Millisecond, 3: -240 * time.Millisecond}, map[uint64]time.Duration{2: 50 * time.Millisecond, 3: 50 * time.Millisecond}, false},
 		{"between two that disagree", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond}, nil, false},
-		{"the end of five", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 400 * time.Millisecond}, nil, true},
-		{"in the larger group", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 500 * time.Millisecond}, nil, false},
-		{"no majority", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond, 4: time.Second}, nil, true},
+		{"behind one of four", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 400 * time.Millisecond}, nil, true},
+		{"behind one that is alone", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 500 * time.Millisecond}, nil, false},
+		{"between others", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond, 4: time.Second}, nil, false},
+		{"far from four, of which two are further", nil, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 300 * time.Millisecond, 5: 300 * time.Millisecond}, false},
 		{"a little delay", map[uint64]time.Duration{2: 0, 3: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -58,38 +59,43 @@ func TestSkewIsToldFromDelay(t *testing.T) {
 	}
 }
 
-// Whatever the clocks show: of two that are further apart than the limit not both go with the others, all are undisputed if none are, and a majority within
-// the limit is if all others are further away from each of it.
+// Whatever the clocks show: of two that are further apart than the limit not both go with the others, somebody does if anybody is near a majority, and all are
+// undisputed if all are within the limit of each other, as is a majority that is if no other is near any of it. Delays, by which others look slow, do not
+// stop anybody who is near a majority all the same.
 func TestAgreement(t *testing.T) {
 	const limit = 250
 	rapid.Check(t, func(t *rapid.T) {
 		clocks := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(-400, 400), rapid.Int64Range(-skewMost/2, skewMost/2)), 1, 9).Draw(t, "clocks")
-		found := make([]agreement, len(clocks))
+		found, late := make([]agreement, len(clocks)), make([]agreement, len(clocks))
+		nearMost := make([]bool, len(clocks)) // also by what is measured late
 		for i, own := range clocks {
-			var seen []int64
-			for _, c := range clocks {
+			seen, delayed, agree := []int64{}, []int64{}, 0
+			for j, c := range clocks {
 				seen = append(seen, c-own)
+				delay := int64(0)
+				if j != i {
+					delay = rapid.Int64Range(0, 300).Draw(t, "delay")
+				}
+				delayed = append(delayed, c-own-delay)
+				if c-own-delay <= limit && own+delay-c <= limit {
+					agree++
+				}
 			}
-			found[i] = agreementOf(seen, limit)
+			nearMost[i] = agree > len(clocks)/2
+			found[i], late[i] = agreementOf(seen, limit), agreementOf(delayed, limit)
 		}
 		near := func(a, b int64) bool { return a-b <= limit && b-a <= limit }
-		all := true
+		all, anybody, goesOn := true, false, false
 		for i, a := range clocks {
+			goesOn = goesOn || found[i] != none
+			size, apart, behind := 0, true, false
 			for j, b := range clocks {
-				if near(a, b) {
-					continue
-				}
-				all = false
-				if found[i] != none && found[j] != none {
-					t.Fatalf("%d and %d of %v both go with the others", a, b, clocks)
-				}
-			}
-		}
-		// A group whose clocks agree with all of the group, and with none outside of it.
-		for i, a := range clocks {
-			size, apart := 0, true
-			for _, b := range clocks {
 				if !near(a, b) {
+					all = false
+					behind = behind || b > a
+					if found[i] != none && found[j] != none {
+						t.Fatalf("%d and %d of %v both go with the others", a, b, clocks)
+					}
 					continue
 				}
 				size++
@@ -97,13 +103,20 @@ func TestAgreement(t *testing.T) {
 					apart = apart && near(b, c) == near(a, c)
 				}
 			}
+			anybody = anybody || size > len(clocks)/2
 			want := none
 			if size > len(clocks)/2 {
 				want = undisputed
 			}
-			if apart && found[i] != want {
+			if apart && found[i] != want { // all near it are near the same ones
 				t.Fatalf("%d of %v, in a group of %d: %v", a, clocks, size, found[i])
 			}
+			if nearMost[i] && !behind && late[i] == none {
+				t.Fatalf("%d of %v is behind nobody, near a majority in spite of delays, and does not go on", a, clocks)
+			}
+		}
+		if anybody != goesOn {
+			t.Fatalf("of %v somebody is near a majority: %v; goes on: %v", clocks, anybody, goesOn)
 		}
 		for i := range clocks {
 			if all && found[i] != undisputed {
@@ -113,8 +126,7 @@ func TestAgreement(t *testing.T) {
 	})
 }
 
-// Where groups are equally large, the one that is ahead goes on.
-func TestDisputedAgreement(t *testing.T) {
+func TestAgreementOfSome(t *testing.T) {
 	for _, test := range []struct {
 		clocks []int64
 		want   []agreement
@@ -124,6 +136,8 @@ func TestDisputedAgreement(t *testing.T) {
 		{[]int64{-200, 0, 0, 0, 200}, []agreement{none, undisputed, undisputed, undisputed, disputed}},
 		{[]int64{-200, 0, 100, 200, 200}, []agreement{none, undisputed, undisputed, undisputed, undisputed}},
 		{[]int64{-200, -200, -200, 0, 200}, []agreement{undisputed, undisputed, undisputed, undisputed, none}},
+		{[]int64{-60, -60, -40, -40, 200}, []agreement{none, none, undisputed, undisputed, disputed}},
+		{[]int64{-60, -60, -40, -40, 220}, []agreement{undisputed, undisputed, undisputed, undisputed, none}},
 		{[]int64{0, 300}, []agreement{none, none}},
 		{[]int64{-300, 0, 300}, []agreement{none, none, none}},
 		{[]int64{7}, []agreement{undisputed}},
@@ -171,11 +185,11 @@ func TestSkewAfterAStep(t *testing.T) {
 					}
 				}
 			}
-			hear(10)
+			hear(30) // a window, and half of the next
 			before := steady.Now()
 			wall.Advance(test.step)
 			hear(1) // after the step, and before it is noticed
-			moved, jumped := s.look(steady, now)
+			moved, jumped, _ := s.look(steady, now)
 			if moved != test.step || jumped == test.taken {
 				t.Errorf("moved by %v, jumped: %v", moved, jumped)
 			}
