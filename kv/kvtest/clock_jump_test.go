@@ -144,6 +144,47 @@ func TestSlowWaysLookLikeSlowClocks(t *testing.T) {
 	})
 }
 
+// A step that looks as if it took a clock beyond the bound, because of a slow way, is believed in the end: whoever really is behind has stopped by then.
+func TestStepThatSeemsTooLarge(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := six(t, nil)
+		create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
+		c.Clock(4).SetOffset(-50 * time.Millisecond)
+		c.Clock(5).SetOffset(-100 * time.Millisecond)
+		c.Network().SetLatency(c.Host(5), c.Host(3), 60*time.Millisecond)
+		time.Sleep(20 * time.Second)
+		ready(t, c)
+		c.Clock(3).SetOffset(100 * time.Millisecond)
+		time.Sleep(5 * time.Second)
+		if ready, _ := c.Process(3).Ready(); ready {
+			t.Error("a step that takes the clock away from one of two is believed at once")
+		}
+		ready(t, c)
+	})
+}
+
+// A machine that stood still for longer than measurements count is confirmed by peers that always look slow.
+func TestSuspendedBehindSlowWays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const limit = 50 * time.Millisecond
+		c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = limit })
+		create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
+		c.Network().SetLatency(c.Host(4), c.Host(3), limit*4/5)
+		c.Network().SetLatency(c.Host(5), c.Host(3), limit*6/5)
+		time.Sleep(20 * time.Second)
+		ready(t, c)
+		for _, other := range []int{4, 5} {
+			c.Network().CutBoth(c.Host(3), c.Host(other), memnet.Stall)
+		}
+		time.Sleep(10 * time.Second)
+		c.Clock(3).Jump(time.Second) // nothing is measured
+		time.Sleep(time.Second)
+		c.Clock(3).SetOffset(0)
+		c.HealAll()
+		ready(t, c)
+	})
+}
+
 // A jump within the bound disturbs nobody: no request is refused, nobody hands over.
 func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -11,9 +11,13 @@ import (
 // measureFor is for how many election timeouts after its start a node waits at most for measurements of more clocks than one.
 const measureFor = 3
 
-// disputedFor is how long a node in doubt waits before it goes on with a clock that is disputed: longer than those that are behind it need to notice that they
-// are, which is a few pings and skewChecks.
-const disputedFor = 5 * healthPeriod
+const (
+	// disputedFor is how long a clock has been disputed when those that are behind it have stopped: what they have measured before is forgotten, and then they need
+	// a few pings and skewChecks.
+	disputedFor = 2*skewWindow + (skewChecks+1)*healthPeriod
+	// disputedByStep is the same if it was this node's clock that has moved. Then that is probably wrong; but a slow network can look like it, and that may last.
+	disputedByStep = 30 * time.Second
+)
 
 // doubt is why this node does not know whether its clock is right. Of the health goroutine, once that runs.
 type doubt struct {
@@ -21,16 +25,19 @@ type doubt struct {
 	jump time.Duration
 	// until is when one peer is enough to end the doubt of a start, of Node.now.
 	until int64
-	// disputed is when a clock that is disputed ends the doubt too. Never, if the jump was what made it that: then others are right, for all that is known.
-	disputed int64
+	// patience is how long the clock has to be disputed until it is believed all the same, and since the beginning of that; math.MaxInt64 if it is not.
+	patience time.Duration
+	since    int64
 }
 
-// needs is how the clock has to go with those of the peers.
-func (d *doubt) needs(now int64) agreement {
-	if now < d.disputed {
-		return undisputed
+// settled says whether the clock goes with those of the peers well enough, or long enough.
+func (d *doubt) settled(a agreement, now int64) bool {
+	if a != disputed {
+		d.since = math.MaxInt64
+		return a == undisputed
 	}
-	return disputed
+	d.since = min(d.since, now)
+	return now-d.since >= int64(d.patience)
 }
 
 func (d *doubt) refusal(n *Node) *refusal {
@@ -45,7 +52,7 @@ func (d *doubt) refusal(n *Node) *refusal {
 func (n *Node) doubtAtStart() {
 	if peers, _ := n.host.Peers(); peers > 0 {
 		now := n.now()
-		n.doubt = &doubt{until: now + measureFor*int64(n.config.electionTimeout()), disputed: now + int64(disputedFor)}
+		n.doubt = &doubt{until: now + measureFor*int64(n.config.electionTimeout()), patience: disputedFor, since: math.MaxInt64}
 	}
 }
 
@@ -55,12 +62,16 @@ func (n *Node) doubtAtStart() {
 func (n *Node) lookAtClock() (changed bool) {
 	steady := n.config.Clock.Steady()
 	if steady != nil {
-		if jump, jumped, before := n.skew.look(steady, n.now()); jumped {
+		moved, jumped, before := n.skew.look(steady, n.now())
+		switch {
+		case jumped:
 			changed = true
 			n.metrics.clockJumps.Inc()
 			n.host.DistrustLeases()
-			n.doubtJump(jump, before)
-			n.log.Error("THE CLOCK OF THIS SERVER HAS JUMPED: nothing is served until the clocks of its peers confirm it", "by", jump.Round(time.Millisecond))
+			n.doubtJump(moved, before)
+			n.log.Error("THE CLOCK OF THIS SERVER HAS JUMPED: nothing is served until the clocks of its peers confirm it", "by", moved.Round(time.Millisecond))
+		case n.doubt != nil && n.skew.step(moved):
+			n.doubt.since = math.MaxInt64
 		}
 	}
 	if n.doubt == nil || !n.clockConfirmed() {
@@ -79,34 +90,42 @@ func (n *Node) lookAtClock() (changed bool) {
 	return true
 }
 
-// doubtJump begins a doubt. before is how the clock went with the others until now.
-func (n *Node) doubtJump(jump time.Duration, before agreement) {
-	d := &doubt{jump: jump, disputed: math.MaxInt64}
+// doubtJump begins a doubt. before is how the clock stood to the others until now.
+func (n *Node) doubtJump(jump time.Duration, before standing) {
+	d := &doubt{jump: jump, patience: disputedFor, since: math.MaxInt64}
 	switch {
-	case n.doubt != nil && n.doubt.jump != 0:
-		d.disputed = n.doubt.disputed // what went before the first jump counts
-	case before != undisputed:
-		d.disputed = n.now() + int64(disputedFor)
+	case n.doubt != nil:
+		d.patience = n.doubt.patience // what was before the first jump counts
+	case before.agreement == undisputed && before.peers >= n.enoughClocks():
+		d.patience = disputedByStep
 	}
 	n.doubt = d
+}
+
+// enoughClocks is how many peers' clocks have to be measured to tell whether this node's is right: those of most that are heard.
+func (n *Node) enoughClocks() int {
+	peers, silent := n.host.Peers()
+	return (peers-silent)/2 + 1
 }
 
 // clockConfirmed says whether a doubt is over.
 func (n *Node) clockConfirmed() bool {
 	peers, silent := n.host.Peers()
-	needs := n.doubt.needs(n.now())
+	now := n.now()
+	stands := n.skew.standing(now)
+	settled := n.doubt.settled(stands.agreement, now)
 	switch {
 	case peers == 0:
 		return true // there is nobody to ask, and nobody to disagree with
-	case peers > silent && n.skew.confirmed(n.now(), (peers-silent)/2+1, needs):
+	case peers > silent && stands.peers >= n.enoughClocks() && settled:
+		n.skew.believe()
 		return true
 	}
-	if n.doubt.jump != 0 || n.now() < n.doubt.until || n.skew.unhealthy.Load() {
+	if n.doubt.jump != 0 || now < n.doubt.until || n.skew.unhealthy.Load() {
 		return false
 	}
 	// Too few are measured to confirm it. But those that are, one at least, must not say otherwise: the verdict on that is spoken after two looks, a second
 	// apart, and with short ticks the time is up before. As long as there is none, clients may reach this node that nobody else does, and
 	// would take its word for the time.
-	s := n.skew.standing(n.now())
-	return s.peers > 0 && s.agreement >= needs
+	return stands.peers > 0 && settled
 }

@@ -30,8 +30,7 @@ const (
 // so that a jump of a peer's clock, or what a pause of this process did to them, passes. Steps of this node's own clock are known, and
 // change all of them at once.
 //
-// INVARIANT: of two nodes that measure the same clocks, and find each other's more than the limit apart, at most one goes with the others (agreement). Nor is one that is not
-// behind, and within the limit of a majority, ever stopped by a slow network.
+// INVARIANT: of two nodes that measure the same clocks, and find each other's more than the limit apart, at most one goes with the others (agreement).
 type skew struct {
 	limit int64 // nanoseconds
 	// unhealthy is the verdict: this node's clock does not go with the others.
@@ -145,17 +144,22 @@ func (s *skew) agrees(peer uint64, now int64) bool {
 }
 
 // look takes over what this node's clock has gained or lost, unless it jumped, or has made a step after which it may be wrong. Then all
-// measurements are forgotten: they were made with another clock; before is how that went with the others. Of the health goroutine.
-func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped bool, before agreement) {
+// measurements are forgotten: they were made with another clock; before is how that stood to the others. Of the health goroutine.
+func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped bool, before standing) {
 	// With the lock held until the measurements go by the new reading, so that none is made with that and moved after all.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	moved, jumped = steady.Look(func(moved time.Duration) bool {
-		return !s.step(moved) || s.standingLocked(now, int64(moved)).agreement == undisputed
+		if !s.step(moved) {
+			return true
+		}
+		after := s.standingLocked(now, int64(moved)).agreement
+		// A step back leaves nobody behind who was not before.
+		return after == undisputed || after == disputed && moved < 0 && s.standingLocked(now, 0).agreement == disputed
 	})
 	switch {
 	case jumped:
-		before = s.standingLocked(now, 0).agreement
+		before = s.standingLocked(now, 0)
 		clear(s.mu.peers)
 	case s.step(moved):
 		for _, p := range s.mu.peers {
@@ -236,15 +240,10 @@ func agreementOf(clocks []int64, limit int64) agreement {
 	return found
 }
 
-// confirmed says whether at least so many peers are measured, and this node's clock goes with theirs as well as it has to. Then the verdict is that
-// it is right. Of the health goroutine.
-func (s *skew) confirmed(now int64, least int, needs agreement) bool {
-	if stands := s.standing(now); stands.peers < least || stands.agreement < needs {
-		return false
-	}
+// believe makes it the verdict that the clock is right. Of the health goroutine.
+func (s *skew) believe() {
 	s.unhealthy.Store(false)
 	s.streak = 0
-	return true
 }
 
 // check is called once a second; it reports whether the verdict changed, and what it is founded on.
@@ -259,7 +258,11 @@ func (s *skew) check(now int64) (changed bool, stands standing) {
 		s.streak = 0
 		return false, stands
 	}
-	if s.streak++; s.streak < skewChecks {
+	needs := skewChecks
+	if stands.agreement == disputed {
+		needs = int(disputedFor / healthPeriod) // those that are behind stop first
+	}
+	if s.streak++; s.streak < needs {
 		return false, stands
 	}
 	s.streak = 0

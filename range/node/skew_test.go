@@ -1,6 +1,7 @@
 package node
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -214,6 +215,54 @@ func TestSkewAfterAStep(t *testing.T) {
 			check("later")
 		})
 	}
+}
+
+// Who comes back within the bound, ahead of somebody, waits until that one has forgotten what it measured before, and stopped. Who is behind nobody and ahead of
+// nobody does not wait.
+func TestSkewIsOverLaterWhileDisputed(t *testing.T) {
+	for name, test := range map[string]struct {
+		third   time.Duration
+		seconds int
+	}{"disputed": {-300 * time.Millisecond, int(disputedFor / healthPeriod)}, "undisputed": {-200 * time.Millisecond, skewChecks}} {
+		t.Run(name, func(t *testing.T) {
+			var s skew
+			s.init(250 * time.Millisecond)
+			now := int64(time.Hour)
+			pings(&s, &now, 10, map[uint64]time.Duration{2: -time.Second, 3: -time.Second}, nil)
+			if !s.unhealthy.Load() {
+				t.Fatal("healthy, a second ahead of both")
+			}
+			back := map[uint64]time.Duration{2: -150 * time.Millisecond, 3: test.third}
+			pings(&s, &now, test.seconds-1, back, nil)
+			if !s.unhealthy.Load() {
+				t.Errorf("believed after %d checks", test.seconds-1)
+			}
+			pings(&s, &now, 1, back, nil)
+			if s.unhealthy.Load() {
+				t.Errorf("not believed after %d checks", test.seconds)
+			}
+		})
+	}
+}
+
+// A disputed clock ends a doubt when it has been disputed for long enough without a break.
+func TestDoubtIsSettled(t *testing.T) {
+	d := doubt{patience: disputedFor, since: math.MaxInt64}
+	at := func(seconds int64, a agreement, want bool) {
+		t.Helper()
+		if got := d.settled(a, seconds*int64(time.Second)); got != want {
+			t.Errorf("at %d s, with %d: %v", seconds, a, got)
+		}
+	}
+	at(1, none, false)
+	at(2, undisputed, true)
+	at(3, disputed, false)
+	at(9, disputed, false)
+	at(10, disputed, true)
+	at(11, none, false)
+	at(12, disputed, false)
+	at(18, disputed, false)
+	at(19, disputed, true)
 }
 
 // One prompt ping in two seconds is enough to tell a slow network from a slow clock.
