@@ -247,7 +247,7 @@ func lostReign(d *Dice, at time.Duration) []Fault {
 func wrongClocks(d *Dice, at time.Duration) []Fault {
 	wrong := clocksWrong.at(d, at+d.Between(0, time.Second))
 	wrong.For = d.Between(500*time.Millisecond, 15*time.Second)
-	faults := []Fault{wrong}
+	faults := clocksApart(d, at, &wrong)
 	apart := leadersApart.at(d, at)
 	who := apart.Effect.(leaderApart)
 	switch d.IntN(3) {
@@ -259,6 +259,26 @@ func wrongClocks(d *Dice, at time.Duration) []Fault {
 		faults = append(faults, turnover(d, at)...)
 	}
 	return faults
+}
+
+// clocksApart adds to a clock beyond the bound that the others are as far off as they may be. In a third of the cases, with three servers, which all compare
+// their clocks, it is beyond the bound from one of them and within it from the other, or was set by less than the bound. What is drawn already decides.
+func clocksApart(d *Dice, at time.Duration, wrong *Fault) (faults []Fault) {
+	effect := wrong.Effect.(clockWrong)
+	drawn := effect.Offset.Abs().Milliseconds()
+	if d.Servers == 3 && drawn%3 == 0 {
+		to := effect.Offset / effect.Offset.Abs()
+		effect.Offset = to * (300*time.Millisecond + time.Duration(drawn%70)*time.Millisecond)
+		wrong.Effect = effect
+		for i := range d.Servers {
+			off := to * maxClock
+			if Target(fmt.Sprint(i)) != effect.Server && wrong.For.Milliseconds()>>i&1 == 1 {
+				off = -to * time.Duration(drawn%int64(maxClock/time.Millisecond)) * time.Millisecond
+			}
+			faults = append(faults, fault(at-time.Second, 0, clockSet{Target(fmt.Sprint(i)), off}))
+		}
+	}
+	return append(faults, *wrong)
 }
 
 // replacement is a server that comes back with an empty disk, and then one after the other crash of those that still know.
