@@ -45,7 +45,7 @@ func TestSkewIsToldFromDelay(t *testing.T) {
 		{"behind one of four", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 400 * time.Millisecond}, nil, true},
 		{"behind one that is alone", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 500 * time.Millisecond}, nil, false},
 		{"between others", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond, 4: time.Second}, nil, false},
-		{"far from four, of which two are further", nil, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 300 * time.Millisecond, 5: 300 * time.Millisecond}, false},
+		{"slow ways to four, two of them slower", map[uint64]time.Duration{2: 0, 3: 0, 4: 0, 5: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 300 * time.Millisecond, 5: 300 * time.Millisecond}, false},
 		{"a little delay", map[uint64]time.Duration{2: 0, 3: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
