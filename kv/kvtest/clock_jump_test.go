@@ -115,20 +115,24 @@ func TestStepAwayFromOneOfTwo(t *testing.T) {
 	}
 }
 
-// Slow ways make the clocks of others look slow, here that of one beyond the bound. Who went on in spite of that does so after a restart, and after a jump that was right.
+// behindSlowWays is a cluster with a bound of 50 ms in which server 3 sees the clocks of servers 4 and 5 late, and that of 5 beyond the bound. It serves all the same.
+func behindSlowWays(t *testing.T) *kvtest.Cluster {
+	const limit = 50 * time.Millisecond
+	c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = limit })
+	create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
+	for other, way := range map[int]time.Duration{4: limit * 4 / 5, 5: limit * 6 / 5} {
+		c.Network().SetLatency(c.Host(3), c.Host(other), way)
+		c.Network().SetLatency(c.Host(other), c.Host(3), way)
+	}
+	time.Sleep(20 * time.Second)
+	ready(t, c)
+	return c
+}
+
+// Who goes on although slow ways make the clocks of others look slow does so after a restart, too, and after a jump that was right.
 func TestSlowWaysLookLikeSlowClocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const limit = 50 * time.Millisecond
-		c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = limit })
-		create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
-		way := func(a, b int, d time.Duration) {
-			c.Network().SetLatency(c.Host(a), c.Host(b), d)
-			c.Network().SetLatency(c.Host(b), c.Host(a), d)
-		}
-		way(3, 4, limit*4/5)
-		way(3, 5, limit*6/5)
-		time.Sleep(20 * time.Second)
-		ready(t, c)
+		c := behindSlowWays(t)
 		if err := c.Stop(3); err != nil {
 			t.Fatal(err)
 		}
@@ -166,13 +170,7 @@ func TestStepThatSeemsTooLarge(t *testing.T) {
 // A machine that stood still for longer than measurements count is confirmed by peers that always look slow.
 func TestSuspendedBehindSlowWays(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const limit = 50 * time.Millisecond
-		c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = limit })
-		create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
-		c.Network().SetLatency(c.Host(4), c.Host(3), limit*4/5)
-		c.Network().SetLatency(c.Host(5), c.Host(3), limit*6/5)
-		time.Sleep(20 * time.Second)
-		ready(t, c)
+		c := behindSlowWays(t)
 		for _, other := range []int{4, 5} {
 			c.Network().CutBoth(c.Host(3), c.Host(other), memnet.Stall)
 		}

@@ -261,8 +261,8 @@ func wrongClocks(d *Dice, at time.Duration) []Fault {
 	return faults
 }
 
-// clocksApart adds to a clock beyond the bound that the others are as far off as they may be. In a third of the cases, with three servers, which all compare
-// their clocks, it is beyond the bound from one of them and within it from the other, or was set by less than the bound. What is drawn already decides.
+// clocksApart has the other clocks be off too, in a third of the cases with three servers, which all compare their clocks: so that the one beyond the bound may be within it
+// from one of the others and not from the other one, or have been set by less than the bound. It draws nothing, so that the other faults of a seed stay what they were.
 func clocksApart(d *Dice, at time.Duration, wrong *Fault) (faults []Fault) {
 	effect := wrong.Effect.(clockWrong)
 	drawn := effect.Offset.Abs().Milliseconds()
