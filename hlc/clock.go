@@ -49,7 +49,11 @@ func NewClock(physical Physical, bound BoundSource) *Clock {
 // else the next logical one.
 func (c *Clock) Now() Timestamp {
 	// INVARIANT: read before the lock is taken. A reading that became stale while waiting is merely not higher than last.
-	wall := c.physical.Now()
+	return c.after(c.physical.Now())
+}
+
+// after is Now for a reading of the physical clock.
+func (c *Clock) after(wall int64) Timestamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if wall > c.mu.last.Wall {
@@ -58,6 +62,17 @@ func (c *Clock) Now() Timestamp {
 		c.mu.last = c.mu.last.Next()
 	}
 	return c.mu.last
+}
+
+// Told is Now for what others go by: the choice of a timestamp, or what is told of the time. sure is false if the machine may have been suspended since
+// anybody looked, or if its clock has jumped (Steady.Told): the timestamp may be too low by as much, and others must not see it.
+func (c *Clock) Told() (now Timestamp, sure bool) {
+	s := c.Steady()
+	if s == nil {
+		return c.Now(), true
+	}
+	wall, sure := s.Told()
+	return c.after(wall), sure
 }
 
 // Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than twice MaxAhead

@@ -12,8 +12,8 @@ import (
 // had not, until its owner has found out and calls Trust.
 //
 // Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward. That is as it
-// should be, so it is an AwakeMonotonic: nobody knows exactly for how long that was. Who relies on the
-// monotonic clock, and cannot wait for the next look, asks Unsure.
+// should be, so it is an AwakeMonotonic: nobody knows exactly for how long that was. Until the next look Now is too low then. Whoever tells others what
+// time it is, or chooses a timestamp by it, asks Told; who relies on the monotonic clock, Unsure.
 type Steady struct {
 	wall      Physical
 	monotonic Monotonic
@@ -31,6 +31,13 @@ type Steady struct {
 }
 
 var _ Physical = (*Steady)(nil)
+
+// stepPart is the part of a limit that is a step.
+const stepPart = 8
+
+// Step is by how much a clock has to move between two looks, against a monotonic one, for that to be a step of it, given how far
+// the clocks of a cluster may be apart. What is less may be the monotonic clock, which need not go exactly as fast.
+func Step(limit time.Duration) time.Duration { return limit / stepPart }
 
 // NewSteady returns a Steady over a physical clock, which shows the right time at this moment as far as is known. A limit of zero or less means
 // DefaultMaxOffset.
@@ -75,11 +82,11 @@ func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration
 	if jumped {
 		s.jumped.Store(true) // before seen: Unsure finds one of the two
 	}
+	if !jumped && !waiting {
+		s.base.Store(ahead) // before seen: who does not find the clock moved goes by the new base
+	}
 	s.seen.Store(ahead)
 	s.looked.Store(true)
-	if !jumped && !waiting {
-		s.base.Store(ahead)
-	}
 	return moved, jumped
 }
 
@@ -97,21 +104,45 @@ func (s *Steady) Trust() time.Duration {
 	return time.Duration(by)
 }
 
-// Unsure says whether there was a jump that was not followed by Trust, or the clock has jumped since the last look: the monotonic clock may have
-// stood still, for all that is known. As long as nobody has looked, nobody would ever say otherwise, and it is not. It takes no lock, and costs one
+// Told returns Now, and whether others may go by it. They may not if there was a jump that was not followed by Trust, or if the clock has made a
+// step (see Step) since the last look: then Now may be behind the true time by as much as the monotonic clock stood still. It takes no lock, and costs
+// one more reading of a clock than Now does.
+func (s *Steady) Told() (now int64, sure bool) {
+	step := Step(s.limit)
+	now, moved, sure := s.read(step)
+	return now, sure && moved < step && moved > -step
+}
+
+// Unsure says whether there was a jump that was not followed by Trust, or the clock has moved by so much since the last look: the monotonic clock may have
+// stood still for as long, for all that is known. As long as nobody has looked, nobody would ever say otherwise, and it is not. It takes no lock, and costs one
 // reading of each clock.
-func (s *Steady) Unsure() bool {
+func (s *Steady) Unsure(moved time.Duration) bool {
+	_, by, sure := s.read(moved)
+	return !sure || by >= moved || by <= -moved
+}
+
+// readings is how often both clocks are read, to find out that they did not come apart by so much.
+const readings = 3
+
+// read returns Now, and how far the clock has moved since the last look: 0 if there was none. sure is false if there was a jump that was not followed by
+// Trust. It reads again if the clock seems to have moved by too much, as it does if this goroutine stood still.
+func (s *Steady) read(much time.Duration) (now int64, moved time.Duration, sure bool) {
 	if !s.looked.Load() {
-		return false
+		return s.Now(), 0, true
 	}
-	// INVARIANT: seen is read before jumped, which Look writes first; and the monotonic clock before the wall clock. A goroutine that stands
-	// still in between then finds the wall clock further ahead than it is: it may be unsure without a reason, and never overlooks
-	// that the monotonic clock stood still.
-	seen := s.seen.Load()
-	if s.jumped.Load() {
-		return true
+	for range readings {
+		// INVARIANT: seen is read before jumped and base, which Look writes first; jumped before base, which Trust writes first; and the monotonic clock before
+		// the wall clock. A goroutine that stands still in between then finds the wall clock further ahead than it is: that may be taken for a
+		// step without being one, and a monotonic clock that stood still is never overlooked.
+		seen := s.seen.Load()
+		if s.jumped.Load() {
+			return s.Now(), 0, false
+		}
+		base, before := s.base.Load(), s.monotonic()
+		now, moved = before+base, time.Duration(s.wall.Now()-before-seen)
+		if moved < much && moved > -much {
+			break
+		}
 	}
-	before := s.monotonic()
-	moved := time.Duration(s.wall.Now() - before - seen)
-	return moved > s.limit || moved < -s.limit
+	return now, moved, true
 }

@@ -1,6 +1,7 @@
 package hlc
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -130,15 +131,23 @@ func TestSteadyLooksSlowly(t *testing.T) {
 	})
 }
 
-// A machine that stood still together with its monotonic clock: nobody has to wait for a look to be unsure, until the clock is trusted.
+// A machine that stood still together with its monotonic clock: nobody has to wait for a look to be unsure, until that or, after a jump, until the clock is trusted.
 func TestSteadyIsUnsure(t *testing.T) {
+	const limit, step = 80 * time.Millisecond, 10 * time.Millisecond
 	wall := NewManual(1e18)
 	var elapsed atomic.Int64
-	s := NewSteady(wall, elapsed.Load, 250*time.Millisecond)
+	s := NewSteady(wall, elapsed.Load, limit)
+	c := NewClock(s, FixedBound(limit))
 	expect := func(when string, unsure bool) {
 		t.Helper()
-		if s.Unsure() != unsure {
+		if s.Unsure(step) != unsure {
 			t.Errorf("%s: unsure %v", when, !unsure)
+		}
+		if now, sure := s.Told(); sure == unsure || now != s.Now() {
+			t.Errorf("%s: told %d, sure %v", when, now, sure)
+		}
+		if _, sure := c.Told(); sure == unsure {
+			t.Errorf("%s: the hybrid clock is sure: %v", when, sure)
 		}
 	}
 	wall.Advance(time.Hour)
@@ -146,16 +155,28 @@ func TestSteadyIsUnsure(t *testing.T) {
 	s.Look(nil)
 	s.Trust()
 	expect("trusted", false)
-	for _, by := range []time.Duration{250 * time.Millisecond, -250 * time.Millisecond} {
+	for _, by := range []time.Duration{step - 1, 1 - step} {
 		wall.Advance(by)
-		expect("within the limit", false)
-		s.Look(nil)
+		expect("less than a step", false)
 	}
-	for _, by := range []time.Duration{251 * time.Millisecond, -251 * time.Millisecond} {
+	s.Look(nil)
+	for _, by := range []time.Duration{step, -step, limit, -limit} {
+		wall.Advance(by)
+		expect("before a look at a step", true)
+		if s.Unsure(by.Abs() + 1) {
+			t.Errorf("it moved by more than %v", by)
+		}
+		s.Look(nil)
+		expect("after a look at a step", false)
+	}
+	for _, by := range []time.Duration{limit + 1, -limit - 1} {
 		wall.Advance(by)
 		expect("before a look", true)
 		s.Look(nil)
 		expect("after a look", true)
+		if !s.Unsure(time.Hour) {
+			t.Error("it has jumped, and is unsure only of little")
+		}
 		s.Look(nil)
 		expect("after another one", true)
 		s.Trust()
@@ -164,6 +185,58 @@ func TestSteadyIsUnsure(t *testing.T) {
 	wall.Advance(time.Second)
 	wall.Advance(-time.Second)
 	expect("back again", false)
+}
+
+// A time that is told is one of before the step, of a clock that had not made it yet, or of after the look that took it over, whoever looks meanwhile.
+func TestSteadyTellsNoTimeInBetween(t *testing.T) {
+	const limit = 250 * time.Millisecond
+	wall := NewManual(1e18)
+	s := NewSteady(wall, func() int64 { return 0 }, limit)
+	s.Look(nil)
+	var done atomic.Bool
+	var g sync.WaitGroup
+	for range 2 {
+		g.Go(func() {
+			for !done.Load() {
+				low := wall.Now()
+				if now, sure := s.Told(); sure && now < low {
+					t.Errorf("%v behind the clock", time.Duration(low-now))
+					return
+				}
+			}
+		})
+	}
+	for range 20000 {
+		wall.Advance(limit / 2)
+		s.Look(nil)
+	}
+	done.Store(true)
+	g.Wait()
+}
+
+// A goroutine that stood still between its readings of the clocks reads them again.
+func TestSteadyReadsAgain(t *testing.T) {
+	const limit = 8 * time.Millisecond
+	var elapsed int64
+	still := 0
+	s := NewSteady(physicalFunc(func() int64 {
+		if still > 0 {
+			still--
+			elapsed += int64(time.Second)
+		}
+		return 1e18 + elapsed
+	}), func() int64 { return elapsed }, limit)
+	s.Look(nil)
+	for n := range readings {
+		still = n
+		if _, sure := s.Told(); !sure || s.Unsure(limit/8) {
+			t.Errorf("it is unsure after %d times", n)
+		}
+	}
+	still = readings
+	if _, sure := s.Told(); sure {
+		t.Error("it is sure")
+	}
 }
 
 // A goroutine that stands still in the middle of Unsure does not overlook that the monotonic clock did, whatever the two times are.
@@ -181,7 +254,7 @@ func TestSteadyIsUnsureSlowly(t *testing.T) {
 		s.Look(nil)
 		gained = durations.Draw(t, "suspended")
 		still = durations.Draw(t, "still")
-		if !s.Unsure() {
+		if _, sure := s.Told(); sure || !s.Unsure(250*time.Millisecond) {
 			t.Fatal("it is sure")
 		}
 	})
@@ -211,8 +284,18 @@ func BenchmarkUnsure(b *testing.B) {
 	s := NewSteady(System(), SystemMonotonic(), 0)
 	s.Look(nil)
 	for b.Loop() {
-		s.Unsure()
+		s.Unsure(time.Millisecond)
 	}
+}
+
+func BenchmarkTold(b *testing.B) {
+	c := NewClock(NewSteady(System(), SystemMonotonic(), 0), FixedBound(0))
+	c.Steady().Look(nil)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			c.Told()
+		}
+	})
 }
 
 // A machine that was suspended has guessed for how long, and put its wall clock right by that. Steady, on a monotonic clock that stood still meanwhile, does
@@ -226,7 +309,7 @@ func TestSteadyDoesNotBelieveASuspendedMachine(t *testing.T) {
 		s.Look(nil)
 		before := s.Now()
 		wall.Advance(guess)
-		if !s.Unsure() {
+		if !s.Unsure(250 * time.Millisecond) {
 			t.Errorf("a guess of %v is believed at once", guess)
 		}
 		if moved, _ := s.Look(nil); moved != guess || !s.Jumped() || s.Now() != before {

@@ -17,7 +17,7 @@ func TestClocksOfANode(t *testing.T) {
 	c.awake = func() int64 { return 0 } // it stands still
 	wall := hlc.NewManual(1e18)
 	c.Physical = wall
-	steady := c.nodeClock().Steady()
+	steady := c.clock().Steady()
 	steady.Look(nil)
 	wall.Advance(time.Second)
 	if jump, jumped := steady.Look(nil); !jumped || jump != time.Second {
@@ -29,7 +29,7 @@ func TestClocksOfANode(t *testing.T) {
 	if err := c.ensureDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	steady = c.nodeClock().Steady()
+	steady = c.clock().Steady()
 	steady.Look(nil)
 	wall.Advance(time.Second)
 	given += int64(time.Second)

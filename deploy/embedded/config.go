@@ -171,13 +171,11 @@ func (c *ServerConfig) ensureDefaults() error {
 
 func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// nodeClock makes the hybrid clock of the data node, which looks for jumps of the physical one.
-func (c *ServerConfig) nodeClock() *hlc.Clock {
+// clock makes a hybrid clock that leaves the jumps of the physical one out: that of the data node, or of the core's member. On the time that the latter shows nothing
+// depends, but it has no lease if it has jumped, since then the machine may have been suspended.
+func (c *ServerConfig) clock() *hlc.Clock {
 	return hlc.NewClock(hlc.NewSteady(c.Physical, c.awake, c.MaxOffset), c.bound())
 }
-
-// coreClock makes the hybrid clock of the core's member, which nothing depends on.
-func (c *ServerConfig) coreClock() *hlc.Clock { return hlc.NewClock(c.Physical, c.bound()) }
 
 func (c *ServerConfig) bound() hlc.BoundSource {
 	if c.KernelBound {

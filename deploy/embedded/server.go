@@ -92,7 +92,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		return nil, err
 	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
-	s.clock = config.nodeClock()
+	s.clock = config.clock()
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: s.clientTLS, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,

@@ -8,7 +8,7 @@ import (
 // clusterService makes the Cluster service, which answers from the parts that are there at the moment.
 func (s *Server) clusterService() *server.ClusterService {
 	return server.NewClusterService(server.ClusterConfig{
-		MaxClockOffset: s.config.coreClock().MaxAhead(),
+		MaxClockOffset: s.config.clock().MaxAhead(),
 
 		Client: s.core,
 		Core: func() *server.Server {

@@ -52,3 +52,49 @@ func TestSuspendedLeaderServesNothingStale(t *testing.T) {
 		mustHold(t, things, "k", "new")
 	})
 }
+
+// The same for the leader of the core.
+func TestSuspendedCoreLeaderServesNothingStale(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := six(t, nil)
+		admin := c.Client(t)
+		create(t, admin, "things", kv.Range())
+		near := c.Client(t)
+		if all, err := near.Keyspaces(t.Context()); err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		old := 0
+		for i := range c.Servers() {
+			if c.Process(i).LeadsCore() {
+				old = i
+			}
+		}
+		for other := range c.Servers() {
+			if other != old {
+				c.Network().CutBoth("client-2", c.Host(other), memnet.Stall)
+			}
+		}
+		c.Clock(old).SetSpeed(0)
+		c.Pause(old)
+		create(t, admin, "others", kv.Range())
+		for other := range c.Servers() {
+			if other != old {
+				c.Network().CutBoth(c.Host(old), c.Host(other), memnet.Stall)
+			}
+		}
+		c.Resume(old)
+		c.Clock(old).SetSpeed(1)
+		for resumed := time.Now(); time.Since(resumed) < 2*time.Second; {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			all, err := near.Keyspaces(ctx)
+			cancel()
+			if err == nil && len(all) == 1 {
+				t.Fatalf("a stale read %v after the machine went on", time.Since(resumed))
+			}
+		}
+		c.HealAll()
+		if all, err := near.Keyspaces(t.Context()); err != nil || len(all) != 2 {
+			t.Error(all, err)
+		}
+	})
+}

@@ -130,12 +130,12 @@ func (g *Group) LeaseLeft() time.Duration {
 	return left
 }
 
-// leaseCounts says whether the monotonic clock is known to have gone on since the lease began.
+// leaseCounts says whether the monotonic clock is known to have gone on since the lease began, but for less than the lease has to spare.
 func (g *Group) leaseCounts() bool {
 	if planted.Active == planted.LeaseOnWallClock {
 		return true // whatever that clock does
 	}
-	if s := g.host.config.Clock.Steady(); s != nil && s.Unsure() {
+	if s := g.host.config.Clock.Steady(); s != nil && s.Unsure(g.host.stoodStill) {
 		return false
 	}
 	from := g.host.leasesFrom.Load()
@@ -145,6 +145,14 @@ func (g *Group) leaseCounts() bool {
 // DistrustLeases is for who has found out that the monotonic clock may have stood still: none of the leases that began before this moment
 // stands any more.
 func (h *Host) DistrustLeases() { h.leasesFrom.Store(h.now()) }
+
+// ClockMoves is for who looks at the host's clock, if that is an hlc.Steady. It is told by how much that has moved since the last look, before anybody can see that
+// it did: if it is by more than leases have to spare, the monotonic clock may have stood still for as long, and none of them stands.
+func (h *Host) ClockMoves(moved time.Duration) {
+	if moved >= h.stoodStill || moved <= -h.stoodStill {
+		h.DistrustLeases()
+	}
+}
 
 // Awake says whether the group does anything at present, but sleep.
 func (g *Group) Awake() bool { return g.stirring.Load() }

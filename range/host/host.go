@@ -70,8 +70,10 @@ type Config struct {
 	RetainLogBytes int64
 	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps less. Default 2 GiB.
 	TotalLogBytes int64
-	// Clock's readings travel with pings. If it is a Steady, no lease stands while that is unsure.
+	// Clock's readings travel with pings. If it is a Steady, no lease stands while that is unsure, and who looks at it tells ClockMoves.
 	Clock *hlc.Clock
+	// LooksAtClock: that is the host itself, and it believes the clock whatever it does, since nothing but leases depends on it.
+	LooksAtClock bool
 	// OnPing is told of every ping, from the transport's goroutine; optional.
 	OnPing func(from uint64, ping *peerpb.HostPing)
 	// OnFailed is told of a group that failed, from a worker's goroutine; optional.
@@ -135,6 +137,12 @@ func (c *Config) leaseDuration() time.Duration {
 	return time.Duration(float64(c.promiseDuration()) * (1 - c.DriftMargin))
 }
 
+// stoodStill is for how long the monotonic clock may have stood still without a lease that is measured with it lasting longer than was promised. It leaves most of the margin to
+// what that is for.
+func (c *Config) stoodStill() time.Duration {
+	return min(hlc.Step(c.Clock.MaxOffset()), (c.promiseDuration()-c.leaseDuration())/3)
+}
+
 // reading is the clock that leases and ticks are measured with.
 func (c *Config) reading() int64 {
 	if planted.Active == planted.LeaseOnWallClock {
@@ -159,6 +167,8 @@ type Host struct {
 	awake   atomic.Int64
 	// reluctant: see SetReluctant.
 	reluctant atomic.Bool
+	// stoodStill is Config.stoodStill.
+	stoodStill time.Duration
 	// leasesFrom is when the oldest lease that stands may have begun, of now: see DistrustLeases.
 	leasesFrom atomic.Int64
 
@@ -190,7 +200,7 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots)}
+	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots), stoodStill: c.stoodStill()}
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) }, func() float64 {
 		all, _ := h.Peers()
 		return float64(all)

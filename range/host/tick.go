@@ -28,6 +28,9 @@ func (h *Host) tickLoop() {
 			h.config.Logger.Warn("this process stood still; its leases have run out", "for", gap.Round(time.Millisecond))
 		}
 		last = now
+		if h.config.LooksAtClock {
+			h.lookAtClock()
+		}
 		for _, s := range h.shards {
 			s.signalTick()
 		}
@@ -38,6 +41,22 @@ func (h *Host) tickLoop() {
 		}
 		// Counted from now and not from when the tick was due: two ticks are never closer than the interval.
 		timer.Reset(h.config.Tick)
+	}
+}
+
+// lookAtClock takes over what the clock has gained or lost.
+func (h *Host) lookAtClock() {
+	steady := h.config.Clock.Steady()
+	if steady == nil {
+		return
+	}
+	_, jumped := steady.Look(func(moved time.Duration) bool {
+		h.ClockMoves(moved)
+		return true
+	})
+	if jumped {
+		h.DistrustLeases()
+		steady.Trust()
 	}
 }
 

@@ -62,7 +62,7 @@ func (n *Node) doubtAtStart() {
 func (n *Node) lookAtClock() (changed bool) {
 	steady := n.config.Clock.Steady()
 	if steady != nil {
-		moved, jumped, before := n.skew.look(steady, n.now())
+		moved, jumped, before := n.skew.look(steady, n.now(), n.host.ClockMoves)
 		switch {
 		case jumped:
 			changed = true

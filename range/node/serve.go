@@ -27,7 +27,12 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 	case forNode && q.GetMergeScan() != nil:
 		n.mergeScan(replica.Pending{Client: client, Request: q, Reply: reply, Arrived: now})
 	case forNode:
-		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(n.config.Clock.Now()),
+		now := n.told()
+		if now == nil {
+			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
+			return nil, false
+		}
+		reply(&kvpb.Response{Id: q.Id, Now: now,
 			Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: uint64(n.config.ID)}}})
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
@@ -35,7 +40,7 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 			return h, false
 		}
 		n.metrics.refused.Inc()
-		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(n.config.Clock.Now()), Error: e})
+		reply(&kvpb.Response{Id: q.Id, Now: n.told(), Error: e})
 	}
 	return nil, false
 }
@@ -114,9 +119,18 @@ func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string, repl
 	n.metrics.refused.Inc()
 	response := &kvpb.Response{Id: q.Id, Error: &kvpb.Error{Code: code, Message: message}}
 	if code != kvpb.ErrorCode_CLOCK_SKEW {
-		response.Now = rpc.ToTimestamp(n.config.Clock.Now())
+		response.Now = n.told()
 	}
 	reply(response)
+}
+
+// told is what an answer says about the time; nil if the clock is not to be told.
+func (n *Node) told() *kvpb.Timestamp {
+	now, sure := n.config.Clock.Told()
+	if !sure {
+		return nil
+	}
+	return rpc.ToTimestamp(now)
 }
 
 // absent says what this node knows of a partition of which it has no replica.

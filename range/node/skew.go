@@ -16,9 +16,6 @@ const (
 	skewSamples = 5
 	// skewChecks is how many checks in a row (one a second) must agree before anything changes.
 	skewChecks = 2
-	// skewStep is the part of the limit by which this node's clock has to move between two looks, a tick apart, for that to be a step of it. What is less
-	// may be the monotonic clock, which need not go exactly as fast, and is left to the checks.
-	skewStep = 8
 	// skewMost bounds what is measured, so that the difference of two offsets fits, whatever a peer sends.
 	skewMost = 1 << 60
 )
@@ -56,9 +53,10 @@ func (s *skew) init(limit time.Duration) {
 	s.mu.peers = make(map[uint64]*peerOffset)
 }
 
-// step says whether a clock that has moved by so much between two looks has made a step.
+// step says whether a clock that has moved by so much between two looks has made a step. What is less is left to the checks.
 func (s *skew) step(moved time.Duration) bool {
-	return int64(moved) >= s.limit/skewStep || int64(moved) <= -s.limit/skewStep
+	least := hlc.Step(time.Duration(s.limit))
+	return moved >= least || moved <= -least
 }
 
 // heard takes a ping at its arrival; reading is hlc.Clock.Reading, now is the monotonic time. The clock is read with the lock held:
@@ -144,13 +142,14 @@ func (s *skew) agrees(peer uint64, now int64) bool {
 }
 
 // look takes over what this node's clock has gained or lost, unless it jumped, or has made a step after which it may be wrong. Then all
-// measurements are forgotten: they were made with another clock; before is how that stood to the others. Of the health goroutine.
-func (s *skew) look(steady *hlc.Steady, now int64) (moved time.Duration, jumped bool, before standing) {
+// measurements are forgotten: they were made with another clock; before is how that stood to the others. found is told by how much it has moved
+// before anybody sees it. Of the health goroutine.
+func (s *skew) look(steady *hlc.Steady, now int64, found func(moved time.Duration)) (moved time.Duration, jumped bool, before standing) {
 	// With the lock held until the measurements go by the new reading, so that none is made with that and moved after all.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	moved, jumped = steady.Look(func(moved time.Duration) bool {
-		if !s.step(moved) {
+		if found(moved); !s.step(moved) {
 			return true
 		}
 		after := s.standingLocked(now, int64(moved)).agreement

@@ -190,7 +190,7 @@ func TestSkewAfterAStep(t *testing.T) {
 			before := steady.Now()
 			wall.Advance(test.step)
 			hear(1) // after the step, and before it is noticed
-			moved, jumped, _ := s.look(steady, now)
+			moved, jumped, _ := s.look(steady, now, func(time.Duration) {})
 			if moved != test.step || jumped == test.taken {
 				t.Errorf("moved by %v, jumped: %v", moved, jumped)
 			}

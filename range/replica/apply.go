@@ -10,7 +10,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/planted"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -284,7 +283,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 // answer answers what waited for a proposal.
 func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
 	if len(p.answers) > 0 {
-		now := rpc.ToTimestamp(hlc.Max(r.node.Clock.Now(), highest))
+		now := r.node.told(highest)
 		for i := range p.answers {
 			a := &p.answers[i]
 			if a.done != nil {

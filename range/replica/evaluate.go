@@ -517,7 +517,10 @@ func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error
 // checkSession looks at a write's session timestamp.
 func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
-	e.clock = r.node.Clock.Now()
+	var sure bool
+	if e.clock, sure = r.node.Clock.Told(); !sure {
+		return r.unsureClock(q)
+	}
 	if !r.checkAhead(w.session, e.clock) {
 		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
 			r.id, w.session)

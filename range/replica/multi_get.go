@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
@@ -49,7 +48,7 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 		m.release()
 	}
 	response.Id = q.Id
-	response.Now = rpc.ToTimestamp(hlc.Max(n.Clock.Now(), rpc.FromTimestamp(q.GetMultiGet().GetAt())))
+	response.Now = n.told(rpc.FromTimestamp(q.GetMultiGet().GetAt()))
 	n.Metrics.answered(commandMultiGet, response)
 	pending.Reply(response)
 	releaseRows(response.GetMultiGet().GetRows())

@@ -126,7 +126,10 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	}
 	rd.session = rpc.FromTimestamp(q.Session)
 	// INVARIANT: the clock is read before leadership is proved.
-	rd.chosen = r.node.Clock.Now()
+	var sure bool
+	if rd.chosen, sure = r.node.Clock.Told(); !sure {
+		return r.unsureClock(q)
+	}
 	if context != nil && rd.observed.IsZero() {
 		rd.observed = rd.chosen
 	}
@@ -529,11 +532,8 @@ func (r *Replica) serveNow(rd *read) {
 	} else {
 		r.node.Metrics.readsReadIndex.Inc()
 	}
-	if response.Now == nil {
-		response.Now = &kvpb.Timestamp{}
-	}
-	if response.Now.Wall == 0 {
-		setTimestamp(response.Now, hlc.Max(r.node.Clock.Now(), rd.timestamp))
+	if response.Now == nil || response.Now.Wall == 0 {
+		r.node.tell(response, rd.timestamp)
 	}
 	r.endRead(rd, response)
 	releaseRows(response.GetScan().GetRows())
@@ -551,7 +551,12 @@ func (r *Replica) restart(rd *read) {
 	if rd.lockedReading != &plainReading {
 		rd.settled, rd.committed = hlc.Timestamp{}, hlc.Timestamp{}
 	}
-	rd.chosen = hlc.Max(r.node.Clock.Now(), rd.session)
+	now, sure := r.node.Clock.Told()
+	if !sure {
+		r.endRead(rd, r.unsureClock(rd.pending.Request))
+		return
+	}
+	rd.chosen = hlc.Max(now, rd.session)
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)
 }

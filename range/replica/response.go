@@ -11,10 +11,37 @@ import (
 // reply answers a request, now.
 func (r *Replica) reply(p Pending, c command, response *kvpb.Response) {
 	if response.Now == nil {
-		response.Now = rpc.ToTimestamp(r.node.Clock.Now())
+		response.Now = r.node.told(hlc.Timestamp{})
 	}
 	r.node.Metrics.answered(c, response)
 	p.Reply(response)
+}
+
+// told is what an answer says about the time: the clock, but at least some timestamp that it tells of; nil if the clock is not to be told.
+func (n *Node) told(atLeast hlc.Timestamp) *kvpb.Timestamp {
+	now, sure := n.Clock.Told()
+	if !sure {
+		return nil
+	}
+	return rpc.ToTimestamp(hlc.Max(now, atLeast))
+}
+
+// tell has an answer, which may have memory for that, say what time it is, as told does.
+func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
+	now, sure := n.Clock.Told()
+	switch {
+	case !sure:
+		response.Now = nil
+		return
+	case response.Now == nil:
+		response.Now = &kvpb.Timestamp{}
+	}
+	setTimestamp(response.Now, hlc.Max(now, atLeast))
+}
+
+// unsureClock refuses a request of which the timestamp would come from a clock that others must not go by.
+func (r *Replica) unsureClock(q *kvpb.Request) *kvpb.Response {
+	return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: this server's clock has just been set, or its machine was suspended, and it has not been looked at since", r.id)
 }
 
 // Responses to the common commands are one allocation each.
