@@ -127,6 +127,14 @@ func (c *Clock) Rewind() {
 // Physical is the physical clock's reading in nanoseconds since the epoch. It may go back.
 func (c *Clock) Physical() int64 { return c.physical.Now() }
 
+// Reached is Physical, or what that may be found to have been in a moment: see Steady.Reached. It is for who has to get above what other clocks show.
+func (c *Clock) Reached() int64 {
+	if s := c.Steady(); s != nil {
+		return s.Reached()
+	}
+	return c.physical.Now()
+}
+
 // Steady is the physical clock if it is a Steady, else nil.
 func (c *Clock) Steady() *Steady {
 	s, _ := c.physical.(*Steady)

@@ -22,9 +22,8 @@ type Steady struct {
 	// base is what Now adds to the monotonic clock.
 	base   atomic.Int64
 	jumped atomic.Bool
-	// seen is how far the wall clock was ahead of the monotonic one at the last look. looked: there was one. Look writes them.
-	seen   atomic.Int64
-	looked atomic.Bool
+	// seen is how far the wall clock was ahead of the monotonic one at the last look, or at the beginning. Look writes it.
+	seen atomic.Int64
 
 	// mu orders Look and Trust.
 	mu sync.Mutex
@@ -32,12 +31,16 @@ type Steady struct {
 
 var _ Physical = (*Steady)(nil)
 
-// stepPart is the part of a limit that is a step.
-const stepPart = 8
+const (
+	// stepPart is the part of a limit that is a step.
+	stepPart = 8
+	// leastStep is what is no step even if the limit is tiny: as long as it may take to read two clocks of a machine on which that is slow.
+	leastStep = 20 * time.Microsecond
+)
 
 // Step is by how much a clock has to move between two looks, against a monotonic one, for that to be a step of it, given how far
 // the clocks of a cluster may be apart. What is less may be the monotonic clock, which need not go exactly as fast.
-func Step(limit time.Duration) time.Duration { return limit / stepPart }
+func Step(limit time.Duration) time.Duration { return max(limit/stepPart, leastStep) }
 
 // NewSteady returns a Steady over a physical clock, which shows the right time at this moment as far as is known. A limit of zero or less means
 // DefaultMaxOffset.
@@ -65,7 +68,7 @@ func (s *Steady) Reading() (wall int64, moved time.Duration) {
 
 // Look compares the clock with the monotonic one. It returns by how much that has moved since the last look, and whether that was a jump.
 // What is within the limit is a jump if takes says so by returning false; nil takes it all. takes is called with Steady locked, before anybody
-// sees the new time, and not while an earlier jump waits for Trust.
+// sees the new time, and not while an earlier jump waits for Trust: until then the clock is unsure, and who goes by takes has to act before Trust.
 func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration, jumped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +89,6 @@ func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration
 		s.base.Store(ahead) // before seen: who does not find the clock moved goes by the new base
 	}
 	s.seen.Store(ahead)
-	s.looked.Store(true)
 	return moved, jumped
 }
 
@@ -106,7 +108,7 @@ func (s *Steady) Trust() time.Duration {
 
 // Told returns Now, and whether others may go by it. They may not if there was a jump that was not followed by Trust, or if the clock has made a
 // step (see Step) since the last look: then Now may be behind the true time by as much as the monotonic clock stood still. It takes no lock, and costs
-// one more reading of a clock than Now does.
+// one more reading of a clock than Now does, and a few if this goroutine stands still in between.
 func (s *Steady) Told() (now int64, sure bool) {
 	step := Step(s.limit)
 	now, moved, sure := s.read(step)
@@ -114,22 +116,25 @@ func (s *Steady) Told() (now int64, sure bool) {
 }
 
 // Unsure says whether there was a jump that was not followed by Trust, or the clock has moved by so much since the last look: the monotonic clock may have
-// stood still for as long, for all that is known. As long as nobody has looked, nobody would ever say otherwise, and it is not. It takes no lock, and costs one
-// reading of each clock.
+// stood still for as long, for all that is known. It takes no lock, and costs one
+// reading of each clock, or a few.
 func (s *Steady) Unsure(moved time.Duration) bool {
 	_, by, sure := s.read(moved)
 	return !sure || by >= moved || by <= -moved
 }
 
+// Reached is Now, unless the clock has made a step forward since the last look that the next one may take over without a jump: then it counts. It may be too high by as much.
+func (s *Steady) Reached() int64 {
+	now, moved, _ := s.read(Step(s.limit))
+	return now + int64(max(0, min(moved, s.limit)))
+}
+
 // readings is how often both clocks are read, to find out that they did not come apart by so much.
 const readings = 3
 
-// read returns Now, and how far the clock has moved since the last look: 0 if there was none. sure is false if there was a jump that was not followed by
+// read returns Now, and how far the clock has moved since the last look. sure is false if there was a jump that was not followed by
 // Trust. It reads again if the clock seems to have moved by too much, as it does if this goroutine stood still.
 func (s *Steady) read(much time.Duration) (now int64, moved time.Duration, sure bool) {
-	if !s.looked.Load() {
-		return s.Now(), 0, true
-	}
 	for range readings {
 		// INVARIANT: seen is read before jumped and base, which Look writes first; jumped before base, which Trust writes first; and the monotonic clock before
 		// the wall clock. A goroutine that stands still in between then finds the wall clock further ahead than it is: that may be taken for a

@@ -150,8 +150,9 @@ func TestSteadyIsUnsure(t *testing.T) {
 			t.Errorf("%s: the hybrid clock is sure: %v", when, sure)
 		}
 	}
+	expect("at the beginning", false)
 	wall.Advance(time.Hour)
-	expect("nobody ever looks", false)
+	expect("nobody has looked", true)
 	s.Look(nil)
 	s.Trust()
 	expect("trusted", false)
@@ -163,6 +164,9 @@ func TestSteadyIsUnsure(t *testing.T) {
 	for _, by := range []time.Duration{step, -step, limit, -limit} {
 		wall.Advance(by)
 		expect("before a look at a step", true)
+		if reached, want := c.Reached(), s.Now()+int64(max(0, by)); reached != want {
+			t.Errorf("after a step of %v it has reached %d, want %d", by, reached, want)
+		}
 		if s.Unsure(by.Abs() + 1) {
 			t.Errorf("it moved by more than %v", by)
 		}
@@ -172,6 +176,9 @@ func TestSteadyIsUnsure(t *testing.T) {
 	for _, by := range []time.Duration{limit + 1, -limit - 1} {
 		wall.Advance(by)
 		expect("before a look", true)
+		if reached, want := s.Reached(), s.Now()+int64(max(0, min(by, limit))); reached != want {
+			t.Errorf("after a jump of %v it has reached %d, want %d", by, reached, want)
+		}
 		s.Look(nil)
 		expect("after a look", true)
 		if !s.Unsure(time.Hour) {

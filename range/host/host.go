@@ -169,6 +169,11 @@ type Host struct {
 	reluctant atomic.Bool
 	// stoodStill is Config.stoodStill.
 	stoodStill time.Duration
+	// moves is by how much the clock has moved forward within a lease's duration, which ends at end, and within the one before. Of who calls ClockMoves.
+	moves struct {
+		end         int64
+		sum, before time.Duration
+	}
 	// leasesFrom is when the oldest lease that stands may have begun, of now: see DistrustLeases.
 	leasesFrom atomic.Int64
 

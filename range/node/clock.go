@@ -78,6 +78,7 @@ func (n *Node) lookAtClock() (changed bool) {
 		return changed
 	}
 	if n.doubt.jump != 0 {
+		n.host.DistrustLeases() // the machine may have been suspended again since the jump
 		by := steady.Trust()
 		if by > 0 {
 			for _, h := range n.replicas.all() {

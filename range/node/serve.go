@@ -27,12 +27,12 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 	case forNode && q.GetMergeScan() != nil:
 		n.mergeScan(replica.Pending{Client: client, Request: q, Reply: reply, Arrived: now})
 	case forNode:
-		now := n.told()
-		if now == nil {
+		now, sure := n.config.Clock.Told()
+		if !sure {
 			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
 			return nil, false
 		}
-		reply(&kvpb.Response{Id: q.Id, Now: now,
+		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(now),
 			Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: uint64(n.config.ID)}}})
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
@@ -40,7 +40,7 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 			return h, false
 		}
 		n.metrics.refused.Inc()
-		reply(&kvpb.Response{Id: q.Id, Now: n.told(), Error: e})
+		reply(n.told(&kvpb.Response{Id: q.Id, Error: e}))
 	}
 	return nil, false
 }
@@ -119,18 +119,16 @@ func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string, repl
 	n.metrics.refused.Inc()
 	response := &kvpb.Response{Id: q.Id, Error: &kvpb.Error{Code: code, Message: message}}
 	if code != kvpb.ErrorCode_CLOCK_SKEW {
-		response.Now = n.told()
+		n.told(response)
 	}
 	reply(response)
 }
 
-// told is what an answer says about the time; nil if the clock is not to be told.
-func (n *Node) told() *kvpb.Timestamp {
+// told has an answer say what time it is.
+func (n *Node) told(response *kvpb.Response) *kvpb.Response {
 	now, sure := n.config.Clock.Told()
-	if !sure {
-		return nil
-	}
-	return rpc.ToTimestamp(now)
+	response.Now, response.ClockUnsure = rpc.ToTimestamp(now), !sure
+	return response
 }
 
 // absent says what this node knows of a partition of which it has no replica.

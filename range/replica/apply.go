@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/planted"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -283,7 +284,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 // answer answers what waited for a proposal.
 func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
 	if len(p.answers) > 0 {
-		now := r.node.told(highest)
+		told, sure := r.node.Clock.Told()
+		now := rpc.ToTimestamp(hlc.Max(told, highest))
 		for i := range p.answers {
 			a := &p.answers[i]
 			if a.done != nil {
@@ -291,7 +293,7 @@ func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
 				continue
 			}
 			// All share it: nobody changes a response.
-			a.response.Now = now
+			a.response.Now, a.response.ClockUnsure = now, !sure
 			r.send(a)
 		}
 	}

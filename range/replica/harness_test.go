@@ -87,8 +87,10 @@ type member struct {
 	settled  map[string]bool
 	resolved []string
 	skew     time.Duration
-	state    *engine.State
-	replica  *Replica
+	// slept is for how long the monotonic clock has stood still.
+	slept   time.Duration
+	state   *engine.State
+	replica *Replica
 
 	mu         sync.Mutex
 	leadership group.Leadership
@@ -136,6 +138,9 @@ func (m *member) Now() int64 {
 	}
 	return now() + int64(m.skew)
 }
+
+// monotonic is the member's monotonic clock.
+func (m *member) monotonic() int64 { return m.cluster.physical.Now() - int64(m.slept) }
 
 func (m *member) open(replicas int) {
 	t := m.cluster.t
@@ -410,6 +415,9 @@ func describe(response *kvpb.Response) string {
 		if e.Timestamp != nil {
 			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))
 		}
+		if response.ClockUnsure {
+			b.WriteString(" (clock unsure)")
+		}
 		return b.String()
 	}
 	switch x := response.Result.(type) {
@@ -486,6 +494,9 @@ func describe(response *kvpb.Response) string {
 		if x.Count.More {
 			fmt.Fprintf(&b, " more from %q", x.Count.Resume)
 		}
+	}
+	if response.ClockUnsure {
+		b.WriteString(" (clock unsure)")
 	}
 	return b.String()
 }

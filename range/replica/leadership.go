@@ -34,9 +34,12 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		// have merged them. The next leader, whose clock may be behind this one's, is above those too once this election
 		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
 		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
+		//
+		// A step of the clock that nobody has looked at counts. If it is a jump, ClockWentForward follows.
 		clock := r.node.Clock
-		r.mu.hearsSince = clock.Physical()
-		r.mu.low = hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())}
+		now := clock.Reached()
+		r.mu.hearsSince = now
+		r.mu.low = hlc.Timestamp{Wall: now + int64(clock.MaxAhead())}
 		if planted.Active == planted.CacheNotRaised {
 			r.mu.low = hlc.Timestamp{Wall: 1}
 		}
@@ -61,7 +64,9 @@ func (r *Replica) ClockWentForward() {
 		return
 	}
 	clock := r.node.Clock
-	r.mu.low = hlc.Max(r.mu.low, hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead())})
+	now := clock.Physical()
+	r.mu.hearsSince = now - int64(txn.Abandoned-electedTime) // as after an election: what was heard is of the wrong clock
+	r.mu.low = hlc.Max(r.mu.low, hlc.Timestamp{Wall: now + int64(clock.MaxAhead())})
 	r.mu.cache.raise(r.mu.low)
 }
 

@@ -216,7 +216,7 @@ func (m *mergedScan) failed(err error) *kvpb.Response {
 // answer answers, after what was read at a timestamp, and ends the scan.
 func (m *mergedScan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	response.Id = m.pending.Request.Id
-	response.Now = m.node.told(at)
+	m.node.tell(response, at)
 	m.node.Metrics.answered(commandMergeScan, response)
 	m.pending.Reply(response)
 	releaseRows(response.GetMergeScan().GetRows())

@@ -48,7 +48,7 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 		m.release()
 	}
 	response.Id = q.Id
-	response.Now = n.told(rpc.FromTimestamp(q.GetMultiGet().GetAt()))
+	n.tell(response, rpc.FromTimestamp(q.GetMultiGet().GetAt()))
 	n.Metrics.answered(commandMultiGet, response)
 	pending.Reply(response)
 	releaseRows(response.GetMultiGet().GetRows())

@@ -11,32 +11,20 @@ import (
 // reply answers a request, now.
 func (r *Replica) reply(p Pending, c command, response *kvpb.Response) {
 	if response.Now == nil {
-		response.Now = r.node.told(hlc.Timestamp{})
+		r.node.tell(response, hlc.Timestamp{})
 	}
 	r.node.Metrics.answered(c, response)
 	p.Reply(response)
 }
 
-// told is what an answer says about the time: the clock, but at least some timestamp that it tells of; nil if the clock is not to be told.
-func (n *Node) told(atLeast hlc.Timestamp) *kvpb.Timestamp {
-	now, sure := n.Clock.Told()
-	if !sure {
-		return nil
-	}
-	return rpc.ToTimestamp(hlc.Max(now, atLeast))
-}
-
-// tell has an answer, which may have memory for that, say what time it is, as told does.
+// tell has an answer say what time it is, but at least some timestamp that it tells of. The answer may have memory for that.
 func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	now, sure := n.Clock.Told()
-	switch {
-	case !sure:
-		response.Now = nil
-		return
-	case response.Now == nil:
+	if response.Now == nil {
 		response.Now = &kvpb.Timestamp{}
 	}
 	setTimestamp(response.Now, hlc.Max(now, atLeast))
+	response.ClockUnsure = !sure
 }
 
 // unsureClock refuses a request of which the timestamp would come from a clock that others must not go by.

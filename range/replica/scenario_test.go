@@ -35,6 +35,8 @@ import (
 //	lease on|off
 //	read-index N [error=E]        answers what waits for a read index
 //	clock MS                      advances the physical clock
+//	suspend N ms=D                the machine of replica N was suspended: its wall clock is right, the monotonic one stood still
+//	look N                        its node looks at its clock, and believes it
 //	clock-right N                 the node of replica N finds that its clock was behind, and takes the right time
 //	disk full|free
 //	flush N, crash N, reopen N    the state database; crash loses what is not flushed
@@ -176,6 +178,20 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		m := s.member(d, "")
 		m.skew = 0
 		m.replica.ClockWentForward()
+	case "suspend":
+		m := s.member(d, "")
+		if m.node.Clock.Steady() == nil {
+			m.node.Clock = hlc.NewClock(hlc.NewSteady(m, m.monotonic, 250*time.Millisecond), hlc.FixedBound(250*time.Millisecond))
+		}
+		m.slept += time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
+	case "look":
+		m := s.member(d, "")
+		moved, jumped := m.node.Clock.Steady().Look(nil)
+		if jumped {
+			m.node.Clock.Steady().Trust()
+			m.replica.ClockWentForward()
+		}
+		return fmt.Sprintf("by %v, jumped: %v", moved, jumped)
 	case "skew":
 		s.member(d, "").skew = time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "disk":

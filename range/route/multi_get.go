@@ -126,7 +126,7 @@ func (t *together) landPart(i int, response *kvpb.Response) (over int, _ error) 
 		if refusal == nil {
 			refusal = &kvpb.Error{Message: "it refused without a reason"}
 		}
-		return t.conclude(i, &kvpb.Response{Now: response.Now, Error: refusal}, nil)
+		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUnsure: response.ClockUnsure, Error: refusal}, nil)
 	}
 	t.sender.session.observe(x.call.Request.GetBatchGet().At)
 	return 1, t.landed(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id, Term: x.leader.term, Shared: true, Rows: x.rows}, nil)

@@ -189,7 +189,7 @@ func (l *lane) came(w awaited, response *kvpb.Response, err error) (*kvpb.Respon
 		s := l.node.sender
 		l.answered.Add(1)
 		s.session.observe(response.Now)
-		if w.sampled {
+		if w.sampled && !response.ClockUnsure {
 			s.present.observe(rpc.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
 		}
 	}
@@ -262,6 +262,9 @@ func (n *node) ping(ctx context.Context) error {
 	return err
 }
 
+// errNoTime: the node answers, and does not know whether its clock is right.
+var errNoTime = errors.New("it tells no time")
+
 // now asks the node for its clock, and makes sure that it is the node it should be.
 func (l *lane) now(ctx context.Context) (*kvpb.Timestamp, error) {
 	s := l.node.sender
@@ -275,6 +278,9 @@ func (l *lane) now(ctx context.Context) (*kvpb.Timestamp, error) {
 		return nil, err
 	}
 	if e := response.Error; e != nil {
+		if e.Code == kvpb.ErrorCode_CLOCK_SKEW {
+			return nil, fmt.Errorf("%w: %s", errNoTime, e.Message)
+		}
 		return nil, errors.New(e.Message)
 	}
 	result := response.GetNowResult()

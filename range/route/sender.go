@@ -278,7 +278,7 @@ func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time
 			now, err := n.lanes[0].now(ctx)
 			if err != nil {
 				now = nil
-				if ctx.Err() == nil {
+				if ctx.Err() == nil && !errors.Is(err, errNoTime) {
 					n.suspect(incarnation, err)
 				}
 			}

@@ -940,8 +940,10 @@ type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The node's hybrid clock after the request; at or above every timestamp in the response.
-	Now   *Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
-	Error *Error     `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Now *Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
+	// now is at or above every timestamp in the response, but not to be taken for the time: the node does not know whether its clock is behind.
+	ClockUnsure bool   `protobuf:"varint,4,opt,name=clock_unsure,json=clockUnsure,proto3" json:"clock_unsure,omitempty"`
+	Error       *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// Types that are valid to be assigned to Result:
 	//
 	//	*Response_Get
@@ -1010,6 +1012,13 @@ func (x *Response) GetNow() *Timestamp {
 		return x.Now
 	}
 	return nil
+}
+
+func (x *Response) GetClockUnsure() bool {
+	if x != nil {
+		return x.ClockUnsure
+	}
+	return false
 }
 
 func (x *Response) GetError() *Error {
@@ -5259,11 +5268,11 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\aresolve\x18  \x01(\v2\x1e.tidemark.kv.v1.ResolveRequestH\x00R\aresolve\x12_\n" +
 	"\x14inspect_transactions\x18! \x01(\v2*.tidemark.kv.v1.InspectTransactionsRequestH\x00R\x13inspectTransactions\x12>\n" +
 	"\tmulti_get\x18\" \x01(\v2\x1f.tidemark.kv.v1.MultiGetRequestH\x00R\bmultiGetB\t\n" +
-	"\acommand\"\xf3\n" +
-	"\n" +
+	"\acommand\"\x96\v\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
-	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12+\n" +
+	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12!\n" +
+	"\fclock_unsure\x18\x04 \x01(\bR\vclockUnsure\x12+\n" +
 	"\x05error\x18\x03 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\x12/\n" +
 	"\x03get\x18\x10 \x01(\v2\x1b.tidemark.kv.v1.GetResponseH\x00R\x03get\x12/\n" +
 	"\x03put\x18\x11 \x01(\v2\x1b.tidemark.kv.v1.PutResponseH\x00R\x03put\x128\n" +
