@@ -80,8 +80,10 @@ type fakeNode struct {
 	clock   *hlc.Clock
 	given   hlc.Timestamp
 	hangs   bool
-	server  *grpc.Server
-	served  chan struct{}
+	// timeless is how often it is going to say that it does not know what time it is.
+	timeless int
+	server   *grpc.Server
+	served   chan struct{}
 	clusterpb.UnimplementedClusterServer
 }
 

@@ -70,6 +70,10 @@ func (n *fakeNode) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	}
 	_ = n.clock.Update(rpc.FromTimestamp(r.Session))
 	if _, now := r.Command.(*kvpb.Request_Now); now {
+		if n.timeless > 0 {
+			n.timeless--
+			return failed(kvpb.ErrorCode_CLOCK_SKEW, "its clock has just been set")
+		}
 		return &kvpb.Response{Now: rpc.ToTimestamp(n.nowLocked()), Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.id}}}
 	}
 	var f fault

@@ -337,6 +337,26 @@ func TestHashScanAsksEachNodeOnce(t *testing.T) {
 	})
 }
 
+// A node that answers, and does not know for the moment what time it is, goes on being asked for what it has.
+func TestScanWhileANodeTellsNoTime(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		c.addKeyspace("k", 12)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("k")
+		want := fill(t, ks, 100)
+		must[[]Pair](t)(drain(ks.Scan(t.Context()))) // leaders are known from here on
+		c.set(func() { c.nodes[2].timeless = 1 })
+		asked := c.requestsOf("now")
+		if got := must[[]Pair](t)(drain(ks.Scan(t.Context()))); !slices.Equal(keysOf(got), want) {
+			t.Errorf("read %q", keysOf(got))
+		}
+		if n := c.requestsOf("now") - asked; n != 6 {
+			t.Errorf("clocks were asked for %d times, want twice for each node: is one suspected?", n)
+		}
+	})
+}
+
 // Partitions that leave a node's scan, at its beginning or in the middle, are read by themselves from where the page began that they
 // are missing in; so are all when the node knows no such scans.
 func TestPartitionsLeaveABundle(t *testing.T) {
