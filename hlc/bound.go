@@ -35,7 +35,7 @@ func (b fixedBound) maxOffset() time.Duration { return time.Duration(b) }
 // Otherwise, on systems that have no such call, and whenever the kernel's estimate is wider than the fallback, the
 // fallback holds: it is the operator's promise, and with it the greatest offset that the cluster tolerates. What the kernel says is of this
 // clock and true time; of other clocks it says nothing (Clock.WaitFloor). All servers have one, or none has.
-// Zero or less means DefaultMaxOffset. Use it with System only: it says nothing about any other physical clock.
+// Zero or less means DefaultMaxOffset. Use it with System only, or a Steady over that: it says nothing about any other physical clock.
 func KernelBound(fallback time.Duration) BoundSource {
 	if fallback <= 0 {
 		fallback = DefaultMaxOffset

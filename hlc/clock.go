@@ -151,9 +151,14 @@ func (c *Clock) Reading() (wall int64, moved time.Duration) {
 }
 
 // Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time. It follows the
-// physical clock, so it may move back; a caller that waits for earliest to pass a timestamp asks again.
+// physical clock, so it may move back; a caller that waits for earliest to pass a timestamp asks again. If that clock is a Steady, the interval covers by how much
+// what is underneath has moved since the last look.
 func (c *Clock) Bounds() (earliest, latest int64) {
-	width := c.MaxError()
+	width := c.MaxError() // before the clock is read: a step that comes in between makes the error smaller
+	if s := c.Steady(); s != nil {
+		earliest, latest = s.Span()
+		return earliest - int64(width), latest + int64(width)
+	}
 	now := c.physical.Now()
 	return now - int64(width), now + int64(width)
 }

@@ -129,6 +129,12 @@ func (s *Steady) Reached() int64 {
 	return now + int64(max(0, min(moved, s.limit)))
 }
 
+// Span is between what times the true one is if the clock underneath is right: Now, or, if the clock has moved since the last look, what it shows.
+func (s *Steady) Span() (earliest, latest int64) {
+	now, moved, _ := s.read(leastStep)
+	return now + int64(min(0, moved)), now + int64(max(0, moved))
+}
+
 // readings is how often both clocks are read, to find out that they did not come apart by so much.
 const readings = 3
 

@@ -324,3 +324,27 @@ func TestSteadyDoesNotBelieveASuspendedMachine(t *testing.T) {
 		}
 	}
 }
+
+// A clock that has been put right, and says that its error is small from now on: true time is in the bounds before the next look, too.
+func TestBoundsOfASteadyClock(t *testing.T) {
+	const was, is = 40 * time.Millisecond, time.Millisecond
+	for _, off := range []time.Duration{-25 * time.Millisecond, 25 * time.Millisecond} {
+		truth := int64(1e18)
+		wall := NewManual(truth + int64(off))
+		known := kernelReading{maxErrorMicros: was.Microseconds(), synchronised: true}
+		s := NewSteady(wall, func() int64 { return 0 }, DefaultMaxOffset)
+		c := NewClock(s, &kernelBound{fallback: DefaultMaxOffset, read: func() (kernelReading, bool) { return known, true }})
+		check := func(when string, width time.Duration) {
+			t.Helper()
+			if earliest, latest := c.Bounds(); earliest > truth || latest < truth || latest-earliest > int64(2*width) {
+				t.Errorf("%v off, %s: from %v to %v off", off, when, time.Duration(earliest-truth), time.Duration(latest-truth))
+			}
+		}
+		check("at first", was)
+		wall.Advance(-off)
+		known.maxErrorMicros = is.Microseconds()
+		check("put right", is+off.Abs())
+		s.Look(nil)
+		check("looked at", is)
+	}
+}

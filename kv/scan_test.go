@@ -357,6 +357,29 @@ func TestScanWhileANodeTellsNoTime(t *testing.T) {
 	})
 }
 
+// A node that does not know what time it is may have handed over what it led: it is not asked again and again.
+func TestScanFindsWhoLeadsNow(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		c.addKeyspace("k", 12)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("k")
+		want := fill(t, ks, 100)
+		must[[]Pair](t)(drain(ks.Scan(t.Context()))) // leaders are known from here on
+		c.set(func() {
+			c.nodes[2].timeless = 1 << 30
+			for _, p := range c.partitions {
+				if p.leader == 2 {
+					p.leader, p.term = 3, p.term+1 // nobody is told
+				}
+			}
+		})
+		if got := must[[]Pair](t)(drain(ks.Scan(t.Context()))); !slices.Equal(keysOf(got), want) {
+			t.Errorf("read %q", keysOf(got))
+		}
+	})
+}
+
 // Partitions that leave a node's scan, at its beginning or in the middle, are read by themselves from where the page began that they
 // are missing in; so are all when the node knows no such scans.
 func TestPartitionsLeaveABundle(t *testing.T) {

@@ -137,8 +137,8 @@ func (c *Config) leaseDuration() time.Duration {
 	return time.Duration(float64(c.promiseDuration()) * (1 - c.DriftMargin))
 }
 
-// stoodStill is for how long the monotonic clock may have stood still without a lease that is measured with it lasting longer than was promised. It leaves most of the margin to
-// what that is for.
+// stoodStill is for how long the monotonic clock may have stood still without a lease that is measured with it lasting longer than was promised. Two thirds of the margin are left to
+// what that is for, or one third until a step has been looked at.
 func (c *Config) stoodStill() time.Duration {
 	return min(hlc.Step(c.Clock.MaxOffset()), (c.promiseDuration()-c.leaseDuration())/3)
 }

@@ -64,7 +64,7 @@ func (r *Replica) ClockWentForward() {
 		return
 	}
 	clock := r.node.Clock
-	now := clock.Physical()
+	now := clock.Reached()
 	r.mu.hearsSince = now - int64(txn.Abandoned-electedTime) // as after an election: what was heard is of the wrong clock
 	r.mu.low = hlc.Max(r.mu.low, hlc.Timestamp{Wall: now + int64(clock.MaxAhead())})
 	r.mu.cache.raise(r.mu.low)

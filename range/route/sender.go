@@ -257,12 +257,16 @@ func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.T
 const greetWait = 500 * time.Millisecond
 
 // Clocks asks the nodes that lead the given partitions for their clocks, all at once, and returns the highest timestamp
-// with the nodes that answered. Those that do not within the limit are left out. The answers raise the session.
+// with the nodes that answered. Those that do not within the limit, or do not know what time it is, are left out. The answers raise the session.
 func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time.Duration) (hlc.Timestamp, map[keys.NodeID]bool) {
-	ask := make(map[*node]bool)
+	type hint struct {
+		cell   *cell
+		leader *leader
+	}
+	ask := make(map[*node][]hint)
 	for _, p := range partitions {
 		if l := p.cell.leader.Load(); l.usable() {
-			ask[l.node] = true
+			ask[l.node] = append(ask[l.node], hint{p.cell, l})
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -272,13 +276,18 @@ func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time
 		now  *kvpb.Timestamp
 	}
 	answers := make(chan answer, len(ask))
-	for n := range ask {
+	for n, hints := range ask {
 		go func() { // ends with ctx at the latest, and is waited for below
 			incarnation := n.incarnation.Load()
 			now, err := n.lanes[0].now(ctx)
 			if err != nil {
 				now = nil
-				if ctx.Err() == nil && !errors.Is(err, errNoTime) {
+				switch {
+				case errors.Is(err, errNoTime): // it answers, but may not lead much longer
+					for _, h := range hints {
+						h.cell.drop(h.leader, time.Now())
+					}
+				case ctx.Err() == nil:
 					n.suspect(incarnation, err)
 				}
 			}
