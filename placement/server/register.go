@@ -67,6 +67,10 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 	if err != nil {
 		return nil, err
 	}
+	// Also if nothing has changed: the attempt that changed it may have been cut short, by the end of a leadership say.
+	if err := s.displace(ctx, v, id, r.Address); err != nil {
+		return nil, err
+	}
 	if err := s.revive(ctx, id); err != nil {
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	return nil
 }
 
-// displace declares dead whoever else is registered at the address that a node has just come to: no two can listen there. So nothing is placed on a server whose disk
+// displace declares dead whoever else is registered at the address at which a node has just registered: no two can listen there. So nothing is placed on a server whose disk
 // was lost, and that came back as another node, until its former lease runs out. A node that is there after all, because this one's address is a
 // mistake, is alive again with its next heartbeat.
 func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, address string) error {
@@ -153,7 +157,7 @@ func (s *Server) addNode(ctx context.Context, v *store.View, r *clusterpb.Regist
 		return 0, errConflict("nodes")
 	}
 	s.config.Logger.Info("node registered", "node", id, "address", r.Address, "region", r.Locality.GetRegion(), "zone", r.Locality.GetZone())
-	return id, s.displace(ctx, v, id, r.Address)
+	return id, nil
 }
 
 // updateNode writes what changed about a node that is known, if anything did.
@@ -183,7 +187,6 @@ func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, 
 	}
 	if err == nil && old.Address != fresh.Address {
 		s.config.Logger.Info("node moved", "node", id, "from", old.Address, "to", fresh.Address)
-		return s.displace(ctx, v, id, fresh.Address)
 	}
 	return err
 }
