@@ -177,11 +177,11 @@ func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route
 				pins[p.ID] = pin{node: l.Node, term: l.Term}
 			}
 		}
-		clock, answered := s.Clocks(ctx, parts, clockWait)
+		clock, answered, all := s.Clocks(ctx, parts, clockWait)
 		if err := ctx.Err(); err != nil {
 			return nil, &route.Error{Cause: err, Message: "asking the nodes for their clocks"}
 		}
-		if len(answered) == 0 { // all leaders have just failed
+		if len(answered) == 0 || !all { // all leaders have just failed, or one will know in a moment what time it is, or hands over
 			if err := k.client.pause(ctx, restartPause); err != nil {
 				return nil, err
 			}

@@ -257,8 +257,9 @@ func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.T
 const greetWait = 500 * time.Millisecond
 
 // Clocks asks the nodes that lead the given partitions for their clocks, all at once, and returns the highest timestamp
-// with the nodes that answered. Those that do not within the limit, or do not know what time it is, are left out. The answers raise the session.
-func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time.Duration) (hlc.Timestamp, map[keys.NodeID]bool) {
+// with the nodes that answered. Those that do not within the limit are left out. The answers raise the session. all is false if a node
+// answered that it does not know what time it is, as happens for a tick after its clock was set: it is left out, too, and may not lead much longer.
+func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time.Duration) (highest hlc.Timestamp, answered map[keys.NodeID]bool, all bool) {
 	type hint struct {
 		cell   *cell
 		leader *leader
@@ -274,6 +275,7 @@ func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time
 	type answer struct {
 		node *node
 		now  *kvpb.Timestamp
+		err  error
 	}
 	answers := make(chan answer, len(ask))
 	for n, hints := range ask {
@@ -283,7 +285,7 @@ func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time
 			if err != nil {
 				now = nil
 				switch {
-				case errors.Is(err, errNoTime): // it answers, but may not lead much longer
+				case errors.Is(err, errNoTime):
 					for _, h := range hints {
 						h.cell.drop(h.leader, time.Now())
 					}
@@ -291,16 +293,18 @@ func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time
 					n.suspect(incarnation, err)
 				}
 			}
-			answers <- answer{n, now}
+			answers <- answer{n, now, err}
 		}()
 	}
-	var highest hlc.Timestamp
-	answered := make(map[keys.NodeID]bool, len(ask))
+	answered, all = make(map[keys.NodeID]bool, len(ask)), true
 	for range ask {
-		if a := <-answers; a.now != nil {
+		switch a := <-answers; {
+		case a.now != nil:
 			highest = hlc.Max(highest, rpc.FromTimestamp(a.now))
 			answered[a.node.id] = true
+		case errors.Is(a.err, errNoTime):
+			all = false
 		}
 	}
-	return highest, answered
+	return highest, answered, all
 }
