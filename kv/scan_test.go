@@ -315,15 +315,22 @@ func TestShortScanIsOneRequest(t *testing.T) {
 	})
 }
 
+// scanned fills the keyspace "k", and scans it: its leaders are known from then on.
+func scanned(t *testing.T, client *Client, rows int) (ks *Keyspace, want []string) {
+	t.Helper()
+	ks = client.Keyspace("k")
+	want = fill(t, ks, rows)
+	must[[]Pair](t)(drain(ks.Scan(t.Context())))
+	return ks, want
+}
+
 // A scan of a hash keyspace takes one request to each node that leads something, and one for its clock.
 func TestHashScanAsksEachNodeOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.addKeyspace("k", 32)
 		client := c.open()
 		defer client.Close()
-		ks := client.Keyspace("k")
-		want := fill(t, ks, 200)
-		must[[]Pair](t)(drain(ks.Scan(t.Context()))) // leaders are known from here on
+		ks, want := scanned(t, client, 200)
 		asked := func() [3]int { return [3]int{c.requestsOf("mergescan"), c.requestsOf("scan"), c.requestsOf("now")} }
 		before := asked()
 		got := must[[]Pair](t)(drain(ks.Scan(t.Context(), From([]byte("key00050")), Limit(30))))
@@ -343,9 +350,7 @@ func TestScanWhileANodeTellsNoTime(t *testing.T) {
 		c.addKeyspace("k", 12)
 		client := c.open()
 		defer client.Close()
-		ks := client.Keyspace("k")
-		want := fill(t, ks, 100)
-		must[[]Pair](t)(drain(ks.Scan(t.Context()))) // leaders are known from here on
+		ks, want := scanned(t, client, 100)
 		c.set(func() { c.nodes[2].timeless = 1 })
 		asked := c.requestsOf("now")
 		if got := must[[]Pair](t)(drain(ks.Scan(t.Context()))); !slices.Equal(keysOf(got), want) {
@@ -363,9 +368,7 @@ func TestScanFindsWhoLeadsNow(t *testing.T) {
 		c.addKeyspace("k", 12)
 		client := c.open()
 		defer client.Close()
-		ks := client.Keyspace("k")
-		want := fill(t, ks, 100)
-		must[[]Pair](t)(drain(ks.Scan(t.Context()))) // leaders are known from here on
+		ks, want := scanned(t, client, 100)
 		c.set(func() {
 			c.nodes[2].timeless = 1 << 30
 			for _, p := range c.partitions {

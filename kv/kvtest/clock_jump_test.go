@@ -183,7 +183,7 @@ func TestSuspendedBehindSlowWays(t *testing.T) {
 	})
 }
 
-// A jump within the bound disturbs nobody: no request is refused, nobody hands over.
+// A jump within the bound disturbs nobody: no request fails (those that come before it is noticed are tried again), nobody hands over.
 func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)

@@ -67,10 +67,6 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 	if err != nil {
 		return nil, err
 	}
-	// Also if nothing has changed: the attempt that changed it may have been cut short, by the end of a leadership say.
-	if err := s.displace(ctx, v, id, r.Address); err != nil {
-		return nil, err
-	}
 	if err := s.revive(ctx, id); err != nil {
 		return nil, err
 	}
@@ -98,9 +94,9 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	return nil
 }
 
-// displace declares dead whoever else is registered at the address at which a node has just registered: no two can listen there. So nothing is placed on a server whose disk
+// displace declares dead whoever else is registered at the address that a node comes to: no two can listen there. So nothing is placed on a server whose disk
 // was lost, and that came back as another node, until its former lease runs out. A node that is there after all, because this one's address is a
-// mistake, is alive again with its next heartbeat.
+// mistake, is alive again with its next heartbeat. It comes before the record is written: an attempt that is cut short in between is repeated as a whole.
 func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, address string) error {
 	for kv, err := range v.All([]byte(nodePrefix)) {
 		if err != nil {
@@ -143,6 +139,9 @@ func (s *Server) addNode(ctx context.Context, v *store.View, r *clusterpb.Regist
 		return 0, s.toStatus(err)
 	}
 	id := keys.NodeID(ids.Node)
+	if err := s.displace(ctx, v, id, r.Address); err != nil {
+		return 0, err
+	}
 	ids.Node++
 	ok, err := s.commit(ctx,
 		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(serverKey(r.Server))},
@@ -170,7 +169,8 @@ func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, 
 	if revision != 0 && proto.Equal(old, fresh) {
 		return nil
 	}
-	if old.Address != fresh.Address && revision != 0 {
+	moves := old.Address != fresh.Address
+	if moves && revision != 0 {
 		alive, err := v.Get(aliveKey(id))
 		if err != nil {
 			return s.toStatus(err)
@@ -181,11 +181,16 @@ func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, 
 				"(If the node moved, it can join when its lease of %s has run out.)", id, old.Address, fresh.Address, s.config.NodeLease), "")
 		}
 	}
+	if moves {
+		if err := s.displace(ctx, v, id, fresh.Address); err != nil {
+			return err
+		}
+	}
 	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)}, store.Put(nodeKey(id), encode(fresh)))
 	if err == nil && !ok {
 		err = errConflict("node " + id.String())
 	}
-	if err == nil && old.Address != fresh.Address {
+	if err == nil && moves {
 		s.config.Logger.Info("node moved", "node", id, "from", old.Address, "to", fresh.Address)
 	}
 	return err
