@@ -7,7 +7,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -19,7 +18,7 @@ type Lock struct {
 	// Prepared is the lowest timestamp at which the key may be committed.
 	Prepared hlc.Timestamp
 	// Request is the Prepare that laid it; the version gets it.
-	Request mvcc.RequestID
+	Request keys.RequestID
 	// Laid is when, in nanoseconds since the epoch, by the physical clock of the partition's leader.
 	Laid int64
 	// Value is what a PUT writes; else it is empty.
@@ -68,7 +67,7 @@ func DecodeLock(data []byte) (Lock, error) {
 	l.Transaction.Keyspace = keys.KeyspaceID(d.number("keyspace", 1<<32-1))
 	l.Transaction.Anchor = append([]byte(nil), d.bytes("anchor", keys.MaxKeySize)...)
 	l.Prepared = d.timestamp("prepared timestamp")
-	l.Request = mvcc.RequestID{Client: d.number("client", 1<<64-1), Sequence: d.number("sequence", 1<<64-1)}
+	l.Request = keys.RequestID{Client: d.number("client", 1<<64-1), Sequence: d.number("sequence", 1<<64-1)}
 	l.Laid = int64(d.number("time", 1<<63-1))
 	l.Value = d.rest()
 	if d.err == nil {

@@ -25,3 +25,12 @@ func (id KeyspaceID) String() string  { return "k" + strconv.FormatUint(uint64(i
 func (id PartitionID) String() string { return "p" + strconv.FormatUint(uint64(id), 10) }
 func (id ReplicaID) String() string   { return "r" + strconv.FormatUint(uint64(id), 10) }
 func (id NodeID) String() string      { return "n" + strconv.FormatUint(uint64(id), 10) }
+
+// RequestID names a client's request; all attempts of one request have the same. The zero RequestID
+// names none.
+type RequestID struct {
+	Client, Sequence uint64
+}
+
+// IsZero reports whether it names no request.
+func (id RequestID) IsZero() bool { return id == RequestID{} }

@@ -100,7 +100,7 @@ func TestVersionedKeyComesBack(t *testing.T) {
 		if !IsData(stateKey) || IsData(AnchorKey(key, "txn")) || IsData(nil) {
 			t.Fatalf("%x: what is data is not told from what is not", stateKey)
 		}
-		if prefix := DataPrefix(stateKey); !bytes.Equal(prefix, DataKey(key)) {
+		if prefix := stateKey[:cockroachkvs.Split(stateKey)]; !bytes.Equal(prefix, DataKey(key)) {
 			t.Fatalf("prefix %x of %x", prefix, stateKey)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/cockroachdb/pebble/v2/cockroachkvs"
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
@@ -141,10 +140,6 @@ func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err
 	}
 	return stateKey[1:end:end], ts, nil
 }
-
-// DataPrefix is the part of a versioned or unversioned data key that all versions of the key share: the unversioned key.
-// It aliases the argument, which must be a state key.
-func DataPrefix(stateKey []byte) []byte { return stateKey[:cockroachkvs.Split(stateKey)] }
 
 // DataSpan is the state span of all versions of the internal keys in span.
 func DataSpan(span Span) Span {

@@ -116,7 +116,7 @@ func (c *cursor) look() error {
 		return err
 	}
 	c.version = v
-	c.prefix = append(c.prefix[:0], keys.DataPrefix(c.iter.Key())...)
+	c.prefix = append(c.prefix[:0], dataPrefix(c.iter.Key())...)
 	c.user = c.key()[c.cut:]
 	return nil
 }
@@ -221,5 +221,5 @@ func (c *cursor) nextKey() bool {
 
 // sameKey reports whether the iterator stands on a version of the key that was looked at.
 func (c *cursor) sameKey() bool {
-	return bytes.Equal(keys.DataPrefix(c.iter.Key()), c.prefix)
+	return bytes.Equal(dataPrefix(c.iter.Key()), c.prefix)
 }

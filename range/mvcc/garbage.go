@@ -83,7 +83,7 @@ func (c *collector) run() error {
 			return err
 		}
 		sameKey := true
-		if p := keys.DataPrefix(stateKey); !bytes.Equal(p, c.prefix) {
+		if p := dataPrefix(stateKey); !bytes.Equal(p, c.prefix) {
 			sameKey = false
 			c.endKey()
 			c.prefix, c.hidden, c.newer = append(c.prefix[:0], p...), false, 0

@@ -34,13 +34,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// RequestID names a client's request; all attempts of one request have the same. The zero RequestID is nobody's.
-type RequestID struct {
-	Client, Sequence uint64
-}
-
-// IsZero reports whether it is nobody's.
-func (id RequestID) IsZero() bool { return id == RequestID{} }
+// RequestID names a client's request.
+type RequestID = keys.RequestID
 
 // Version is one version of a key.
 type Version struct {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	goversion "go/version"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sdkPackages are the project's packages that a program gets with kv, and sdkModules the modules: what an
+// application that only talks to a cluster has to compile, and to keep compatible with its other
+// dependencies. No storage engine, no Raft, no server.
+var (
+	sdkPackages = []string{"hlc", "kv", "range/keys", "range/planted", "range/route", "rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "txn", "txn/coordinator"}
+	sdkModules  = []string{
+		module,
+		"github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg", "github.com/planetscale/vtprotobuf",
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
+		"github.com/RaduBerinde/btreemap",
+		"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text",
+		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
+	}
+)
+
+// The SDK brings no server into a program that uses it.
+func TestSDKImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", module+"/kv").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := 0
+	for line := range strings.Lines(string(out)) {
+		path, of, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok {
+			continue
+		}
+		seen++
+		if !slices.Contains(sdkModules, of) {
+			t.Errorf("kv brings %s of module %s with it", path, of)
+		}
+		if ours, ok := strings.CutPrefix(path, module+"/"); ok && !slices.Contains(sdkPackages, ours) {
+			t.Errorf("kv brings %s with it", ours)
+		}
+	}
+	if seen < len(sdkPackages) {
+		t.Fatalf("only %d packages were listed", seen)
+	}
+}
+
+// go.mod asks for no newer Go than the modules that the build needs.
+func TestGoVersion(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.GoVersion}}{{end}}", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	ours, newest, of := "", "", ""
+	for line := range strings.Lines(string(out)) {
+		path, version, ok := strings.Cut(strings.TrimSpace(line), " ")
+		switch {
+		case !ok:
+		case path == module:
+			ours = version
+		case goversion.Compare("go"+version, "go"+newest) > 0:
+			newest, of = version, path
+		}
+	}
+	if ours == "" || newest == "" || goversion.Compare("go"+ours, "go"+newest) > 0 {
+		t.Errorf("go.mod asks for Go %s; the newest that a dependency asks for is %s (%s)", ours, newest, of)
+	}
+}
