@@ -195,7 +195,7 @@ func (c *Client) Keyspaces(ctx context.Context) ([]KeyspaceInfo, error) {
 		r, err := cluster.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 		all = nil
 		for _, info := range r.GetKeyspaces() {
-			all = append(all, keyspaceInfo(info))
+			all = append(all, keyspaceInfo(info, c.sender.Table()))
 		}
 		return err
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -31,12 +30,17 @@ type Client struct {
 	random      func() uint64
 }
 
-// Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers) belong to. It returns when a
+// Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers) belong to. An endpoint may also
+// be a list, "host:port,host:port", as an environment variable has it. Open returns when a
 // server has sent the partition table; if none of the servers can be reached, it returns an error that says why for each
 // of them; if there are some and they are not ready, it waits for them until ctx ends (without a deadline: 10 seconds).
 func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	c := &Client{cfg: config{requestTimeout: DefaultRequestTimeout}}
-	c.cfg.route.Endpoints = slices.Clone(endpoints)
+	endpoints, err := splitEndpoints(endpoints)
+	if err != nil {
+		return nil, err
+	}
+	c.cfg.route.Endpoints = endpoints
 	for _, o := range options {
 		o(&c.cfg)
 	}
@@ -44,15 +48,6 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	if c.random == nil {
 		c.random = rand.Uint64
 	}
-	for _, e := range endpoints {
-		if e == "" {
-			return nil, invalid("open", "", nil, "one of the endpoints is empty; want addresses such as 127.0.0.1:7400")
-		}
-	}
-	if len(endpoints) == 0 {
-		return nil, invalid("open", "", nil, "no endpoints are given; want addresses such as 127.0.0.1:7400")
-	}
-	var err error
 	if c.sender, err = route.New(c.cfg.route); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}

@@ -6,7 +6,7 @@
 //	if err != nil { ... }
 //	defer client.Close()
 //
-//	users, err := client.CreateKeyspace(ctx, "users", kv.Hash(32))
+//	users, _, err := client.CreateKeyspaceIfMissing(ctx, "users", kv.Hash(32))
 //	version, err := users.Put(ctx, []byte("ada"), []byte("Lovelace"))
 //	pair, err := users.Get(ctx, []byte("ada"))
 //	for pair, err := range users.Scan(ctx, kv.Prefix([]byte("a")), kv.Limit(100)) { ... }
@@ -20,6 +20,7 @@
 //   - A write that returned without an error is on the disks of a majority of the partition's replicas.
 //   - Get, Put, Delete and CompareAndSwap are linearisable. So are Batch, BatchGet, Count and Scan when all they touch is in
 //     one partition.
+//   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
 //   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see every write that was
 //     acknowledged before they began, and none that came after that moment, in any partition.
 //   - A client never goes back in time: what it has once seen, it sees in all later reads (Client.Timestamp, Client.Observe).

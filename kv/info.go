@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -18,8 +19,12 @@ type KeyspaceInfo struct {
 	HashPartitions int
 	// Partitions is how many partitions there are at present.
 	Partitions int
-	Replicas   int
-	GCWindow   time.Duration
+	// SplitAt are the keys at which the partitions of a range keyspace begin, in order, as this client's
+	// partition table shows them; the first partition, which begins below every key, is left out. A hash
+	// keyspace has none. They are the caller's.
+	SplitAt  [][]byte
+	Replicas int
+	GCWindow time.Duration
 	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its timestamp.
 	CommitWait bool
 	State      KeyspaceState
@@ -40,7 +45,7 @@ const (
 	KeyspaceDropping KeyspaceState = "dropping"
 )
 
-func keyspaceInfo(i *clusterpb.KeyspaceInfo) KeyspaceInfo {
+func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 	k := i.GetKeyspace()
 	info := KeyspaceInfo{
 		ID:         k.GetId(),
@@ -53,6 +58,12 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo) KeyspaceInfo {
 	}
 	if k.GetPartitioning() == clusterpb.Partitioning_HASH {
 		info.HashPartitions = int(k.GetHashPartitions())
+	} else if known := table.KeyspaceByID(keys.KeyspaceID(k.GetId())); known != nil {
+		for _, p := range known.Partitions() {
+			if len(p.Span.Start) > 0 {
+				info.SplitAt = append(info.SplitAt, clone(p.Span.Start))
+			}
+		}
 	}
 	switch k.GetState() {
 	case clusterpb.KeyspaceState_ACTIVE:

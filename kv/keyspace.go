@@ -114,6 +114,7 @@ const (
 	replaceNothing replacement = iota
 	replaceValue
 	replaceDelete
+	replaceKeep
 )
 
 // Set replaces the value.
@@ -172,7 +173,7 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 		return "expects nothing; use ExpectAbsent, ExpectValue or ExpectVersion"
 	case expect.kind == expectVersion && expect.version.IsZero():
 		return "expects an unset version; a key without a value is expected with ExpectAbsent"
-	case replacement.kind == replaceNothing:
+	case replacement.kind == replaceNothing, replacement.kind == replaceKeep:
 		return "replaces nothing; use Set or DeleteIt"
 	}
 	return ""

@@ -11,16 +11,14 @@ import (
 )
 
 func TestParsePartitioning(t *testing.T) {
-	for text, want := range map[string]partitioning{
-		"range": {}, "hash": {hash: true, count: 32}, "hash:1": {hash: true, count: 1}, "hash:16384": {hash: true, count: 16384},
-	} {
-		if got, err := parsePartitioning(text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
+	for text, want := range map[string]int{"range": 1, "hash": 32, "hash:1": 1, "hash:16384": 16384} {
+		if option, got, err := parsePartitioning(text); err != nil || got != want || option == nil {
+			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "hash:", "hash:0", "hash:16385", "hash:-1", "hash:x", "hash:8:8", "range:3", "list"} {
 		var coded *codedError
-		if _, err := parsePartitioning(text); !errors.As(err, &coded) || coded.code != exitUsage {
+		if _, _, err := parsePartitioning(text); !errors.As(err, &coded) || coded.code != exitUsage {
 			t.Errorf("%q: want a usage error, got %v", text, err)
 		}
 	}

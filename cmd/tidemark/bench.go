@@ -201,7 +201,7 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 
 // withBench runs do with a client, when the keyspace is there.
 func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, do func(*kv.Client) error) error {
-	by, err := parsePartitioning(f.partitions)
+	layout, partitions, err := parsePartitioning(f.partitions)
 	if err != nil {
 		return err
 	}
@@ -210,18 +210,15 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, 
 		return err
 	}
 	defer client.Close()
-	if err := ensureBenchKeyspace(ctx, client, f, by); err != nil {
+	if err := ensureBenchKeyspace(ctx, client, f, layout, partitions); err != nil {
 		return err
 	}
 	return do(client)
 }
 
 // ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with too few partitions is neither made nor used.
-func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, by partitioning) error {
-	how, partitions := kv.Range(), 1
-	if by.hash {
-		how, partitions = kv.Hash(int(by.count)), int(by.count)
-	}
+func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, layout kv.KeyspaceOption,
+	partitions int) error {
 	info, err := client.Keyspace(f.keyspace).Describe(ctx)
 	there := err == nil
 	switch {
@@ -236,6 +233,6 @@ func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, b
 	if there {
 		return nil
 	}
-	_, err = client.CreateKeyspace(ctx, f.keyspace, how)
+	_, err = client.CreateKeyspace(ctx, f.keyspace, layout)
 	return err
 }

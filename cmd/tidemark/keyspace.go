@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,7 @@ type createFlags struct {
 	replicas   int
 	window     time.Duration
 	commitWait bool
+	ifMissing  bool
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -50,7 +52,8 @@ The copies of a partition lie on different nodes; if there are fewer nodes than 
 		Example: `  tidemark keyspace create fruit --partitions hash:32
   tidemark keyspace create users --partitions range --split-at g --split-at p
   tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
-  tidemark keyspace create ledger --partitions hash:32 --commit-wait`,
+  tidemark keyspace create ledger --partitions hash:32 --commit-wait
+  tidemark keyspace create fruit --partitions hash:32 --if-missing`,
 		Args: arguments("NAME", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error { return a.createKeyspace(ctx, args[0], f) }),
 	}
@@ -60,6 +63,7 @@ The copies of a partition lie on different nodes; if there are fewer nodes than 
 	flags.IntVar(&f.replicas, "replicas", 0, "copies of each partition: 1, 3 or 5 (default: the cluster's, 3)")
 	flags.DurationVar(&f.window, "gc-window", 0, "for how long the past can be read (default: the cluster's, 1h)")
 	flags.BoolVar(&f.commitWait, "commit-wait", false, "every write is acknowledged, and seen, only when all clocks have passed its timestamp")
+	flags.BoolVar(&f.ifMissing, "if-missing", false, "succeed if the keyspace exists and is as the flags describe it")
 	f.encoding.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
@@ -69,11 +73,7 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	if f.partitions == "" {
 		return nil, usagef("say how to partition the keyspace: --partitions hash:N (for instance hash:32) or --partitions range")
 	}
-	by, err := parsePartitioning(f.partitions)
-	if err != nil {
-		return nil, err
-	}
-	if by.hash && len(f.splitAt) > 0 {
+	if strings.HasPrefix(f.partitions, "hash") && len(f.splitAt) > 0 {
 		return nil, usagef("--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
 	}
 	var split [][]byte
@@ -91,11 +91,11 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		}
 		split = append(split, key)
 	}
-	if by.hash {
-		options = append(options, kv.Hash(int(by.count)))
-	} else {
-		options = append(options, kv.Range(split...))
+	partitioning, _, err := parsePartitioning(f.partitions, split...)
+	if err != nil {
+		return nil, err
 	}
+	options = append(options, partitioning)
 	switch f.replicas {
 	case 0:
 	case 1, 3, 5:
@@ -121,7 +121,14 @@ func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) er
 		return err
 	}
 	return a.withClient(ctx, func(client *kv.Client) error {
-		keyspace, err := client.CreateKeyspace(ctx, name, options...)
+		create := client.CreateKeyspace
+		if f.ifMissing {
+			create = func(ctx context.Context, name string, options ...kv.KeyspaceOption) (*kv.Keyspace, error) {
+				keyspace, _, err := client.CreateKeyspaceIfMissing(ctx, name, options...)
+				return keyspace, err
+			}
+		}
+		keyspace, err := create(ctx, name, options...)
 		if err != nil {
 			return err
 		}

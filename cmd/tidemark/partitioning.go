@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// parsePartitioning reads the value of --partitions: the option, and with how many partitions a keyspace
+// begins that is made with it.
+func parsePartitioning(text string, splitAt ...[]byte) (kv.KeyspaceOption, int, error) {
+	option, err := kv.ParsePartitioning(text, splitAt...)
+	if err != nil {
+		var bad *kv.Error
+		errors.As(err, &bad)
+		return nil, 0, usagef("--partitions %s", bad.Message)
+	}
+	kind, count, counted := strings.Cut(text, ":")
+	switch {
+	case kind != "hash":
+		return option, len(splitAt) + 1, nil
+	case !counted:
+		return option, kv.DefaultHashPartitions, nil
+	}
+	n, err := strconv.Atoi(count)
+	return option, n, err
+}
