@@ -24,7 +24,7 @@ func benchState(b *testing.B, flush bool) *engine.State {
 		commit(b, s, func(batch *engine.StateBatch) error {
 			for j := i; j < i+1000; j++ {
 				value[0] = byte(j)
-				if err := Put(batch, benchKey(nil, j), hlc.Timestamp{Wall: 1763632000_000000000 + int64(j)}, RequestID{1, uint64(j)}, value); err != nil {
+				if err := Put(batch, benchKey(nil, j), hlc.Timestamp{Wall: 1763632000_000000000 + int64(j)}, RequestID{Client: 1, Sequence: uint64(j)}, value); err != nil {
 					return err
 				}
 			}
@@ -118,7 +118,7 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		batch.Reset()
-		if err := Put(batch, key, hlc.Timestamp{Wall: 1, Logical: 1}, RequestID{1, 1}, value); err != nil {
+		if err := Put(batch, key, hlc.Timestamp{Wall: 1, Logical: 1}, RequestID{Client: 1, Sequence: 1}, value); err != nil {
 			b.Fatal(err)
 		}
 	}

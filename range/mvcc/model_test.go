@@ -138,7 +138,7 @@ var (
 		return keys.Span{Start: genKey.Draw(t, "start"), End: genKey.Draw(t, "end")}
 	})
 	genID = rapid.Custom(func(t *rapid.T) RequestID {
-		return RequestID{rapid.Uint64Range(0, 3).Draw(t, "client"), rapid.Uint64Range(0, 300).Draw(t, "sequence")}
+		return RequestID{Client: rapid.Uint64Range(0, 3).Draw(t, "client"), Sequence: rapid.Uint64Range(0, 300).Draw(t, "sequence")}
 	})
 	genValue = rapid.SliceOfN(rapid.Byte(), 0, 20)
 )

@@ -14,7 +14,7 @@ import (
 // FuzzDecodeHeader: decoding never panics, and what decodes encodes to the same bytes.
 func FuzzDecodeHeader(f *testing.F) {
 	for _, h := range []Header{
-		{KindValue, RequestID{}, false}, {KindTombstone, RequestID{1, 127}, true}, {KindValue, RequestID{1 << 63, 1<<64 - 1}, false}, {KindValue, RequestID{7, 128}, true},
+		{KindValue, RequestID{}, false}, {KindTombstone, RequestID{Client: 1, Sequence: 127}, true}, {KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false}, {KindValue, RequestID{Client: 7, Sequence: 128}, true},
 	} {
 		f.Add(h.append(nil))
 		if h.Kind == KindValue {
@@ -52,7 +52,7 @@ func commit(t testing.TB, s *engine.State, fill func(b *engine.StateBatch) error
 
 // TestCorruptVersions: whatever is not a version is an error that names the key, from every way of reading.
 func TestCorruptVersions(t *testing.T) {
-	good := Header{Kind: KindValue, Request: RequestID{1, 2}}.append(nil)
+	good := Header{Kind: KindValue, Request: RequestID{Client: 1, Sequence: 2}}.append(nil)
 	for name, c := range map[string]struct{ stateKey, stored []byte }{
 		"empty":           {keys.VersionedKey([]byte("victim"), ts(5)), nil},
 		"zeros":           {keys.VersionedKey([]byte("victim"), ts(5)), make([]byte, 30)},
@@ -70,7 +70,7 @@ func TestCorruptVersions(t *testing.T) {
 			_, _, get := Get(s, key, ts(9))
 			_, _, newest := Newest(s, key)
 			_, _, uncertain := GetUncertain(s, key, ts(5), ts(9))
-			_, _, find := FindRequest(s, key, ts(1), RequestID{1, 2})
+			_, _, find := FindRequest(s, key, ts(1), RequestID{Client: 1, Sequence: 2})
 			_, forward := Scan(s, ScanOptions{Span: all, At: ts(9)}, nil)
 			_, reverse := Scan(s, ScanOptions{Span: all, At: ts(9), Reverse: true}, nil)
 			_, count := Count(s, ScanOptions{Span: all, At: ts(9)})
@@ -134,7 +134,7 @@ func TestManyVersionsAreSteppedOver(t *testing.T) {
 	commit(t, s, func(b *engine.StateBatch) error {
 		for k := range rows {
 			for v := range versions {
-				if err := Put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)), RequestID{1, uint64(v)}, []byte("v")); err != nil {
+				if err := Put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)), RequestID{Client: 1, Sequence: uint64(v)}, []byte("v")); err != nil {
 					return err
 				}
 			}
