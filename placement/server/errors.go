@@ -58,6 +58,8 @@ func (s *Server) toStatus(err error) error {
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, err.Error())
+	case errors.Is(err, store.ErrTooLarge):
+		return status.Error(codes.InvalidArgument, "the core: "+err.Error()) // it will be no smaller the next time
 	}
 	if _, ok := status.FromError(err); ok {
 		return err

@@ -20,11 +20,16 @@ type application struct {
 	store *Store
 	batch *engine.StateBatch
 	meta  *storepb.MetaRecord
-	// index is that of the entry at hand.
-	index   uint64
+	// index is that of the entry at hand, and format that of its command.
+	index  uint64
+	format byte
+	// unheard: nobody gets the answer of the command at hand, and it is not kept. So it need not be made.
+	unheard bool
 	events  []revisionEvents
 	answers []answer
 	leases  []leaseChange
+	// attached is by how many keys leases have come to have more, or fewer.
+	attached map[int64]int
 }
 
 // answer is what a command of this process came to.
@@ -49,7 +54,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
-	a := &application{store: s, batch: batch, index: s.machine.index}
+	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{}}
 	// The indexed batch shows what earlier entries of the same call did.
 	if err := a.read(func(r *reader) error { a.meta = r.meta; return nil }); err != nil {
 		return err
@@ -62,10 +67,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		if len(e.Data) == 0 {
 			continue
 		}
-		command, err := decodeCommand(e.Data)
+		command, format, err := decodeCommand(e.Data)
 		if err != nil {
 			return fmt.Errorf("entry %d of the core's log: %w", e.Index, err)
 		}
+		a.format, a.unheard = format, command.Origin != s.origin && command.Session == 0
 		result, err := a.once(command)
 		if err != nil {
 			return fmt.Errorf("apply entry %d of the core's log: %w", e.Index, err)
@@ -89,7 +95,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 
 // publish makes an application visible: to the lessor, to readers, to watchers, and last to who waits for it.
 func (s *Store) publish(a *application, term uint64) {
-	s.lessor.changed(a.leases)
+	s.lessor.changed(a.leases, a.attached)
 	waiting := s.applied(a, term)
 	s.hub.publish(a.events, a.meta.Revision)
 	for i, p := range waiting {

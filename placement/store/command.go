@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	// commandFormat is the first byte of a log entry. A member refuses formats that it does not know, and stops applying,
-	// rather than applying half of what a newer member meant.
+	// The first byte of a log entry is its format. A member refuses formats that it does not know, and stops applying, rather
+	// than applying half of what a newer member meant. A command has the lowest format that says what it means.
 	commandFormat = 1
+	// etcdCompareFormat is for commands that compare over ranges. A comparison over a range without keys is made as etcd makes
+	// it (see compare); in the format before it always held, and what is in a log of that format keeps its meaning.
+	etcdCompareFormat = 2
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -99,28 +102,49 @@ func CloseSession(id uint64) *storepb.Command {
 func encodeCommand(c *storepb.Command) ([]byte, error) {
 	data := make([]byte, 1+c.SizeVT())
 	data[0] = commandFormat
+	if txn, ok := c.Op.(*storepb.Command_Txn); ok && comparesRange(txn.Txn) {
+		data[0] = etcdCompareFormat
+	}
 	if _, err := c.MarshalToSizedBufferVT(data[1:]); err != nil {
 		return nil, fmt.Errorf("encode command: %w", err)
 	}
 	return data, nil
 }
 
+// comparesRange says whether a transaction, or one nested in it, compares over a range.
+func comparesRange(t *storepb.Txn) bool {
+	for _, c := range t.GetCompare() {
+		if len(c.GetRangeEnd()) > 0 {
+			return true
+		}
+	}
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			if nested, ok := op.GetOp().(*storepb.Op_Txn); ok && comparesRange(nested.Txn) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // decodeCommand copies what it keeps of data.
-func decodeCommand(data []byte) (*storepb.Command, error) {
+func decodeCommand(data []byte) (c *storepb.Command, format byte, err error) {
 	if len(data) == 0 {
-		return nil, errors.New("command is empty")
+		return nil, 0, errors.New("command is empty")
 	}
-	if data[0] != commandFormat {
-		return nil, fmt.Errorf("command has format %d, this version knows %d: a newer version wrote it", data[0], commandFormat)
+	if format = data[0]; format < commandFormat || format > etcdCompareFormat {
+		return nil, 0, fmt.Errorf("command has format %d, this version knows %d to %d: a newer version wrote it",
+			format, commandFormat, etcdCompareFormat)
 	}
-	c := &storepb.Command{}
+	c = &storepb.Command{}
 	if err := c.UnmarshalVT(data[1:]); err != nil {
-		return nil, fmt.Errorf("command is malformed: %w", err)
+		return nil, 0, fmt.Errorf("command is malformed: %w", err)
 	}
 	if c.Op == nil {
-		return nil, errors.New("command says nothing to do: a newer version may have written it")
+		return nil, 0, errors.New("command says nothing to do: a newer version may have written it")
 	}
-	return c, nil
+	return c, format, nil
 }
 
 // validateCommand is the part of checking that needs no state. Its limits hold for what is proposed, not for what is applied:

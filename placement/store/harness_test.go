@@ -39,6 +39,7 @@ type core struct {
 	term    uint64
 	leader  *member // nil: nobody leads
 	cut     bool    // the leader has lost its quorum: proposals wait, leases and read indexes are refused
+	hold    func(*storepb.Command) <-chan struct{}
 	log     []group.Entry
 	members []*member
 }
@@ -155,7 +156,44 @@ func (c *core) setCut(cut bool) {
 	}
 }
 
+// setHold has proposals for which hold returns a channel wait for that; those behind them overtake them.
+func (c *core) setHold(hold func(*storepb.Command) <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold = hold
+}
+
+// proposedBytes is how large the log is.
+func (c *core) proposedBytes() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.log {
+		n += len(e.Data)
+	}
+	return n
+}
+
 func (m *member) Propose(term uint64, data []byte) error {
+	m.core.mu.Lock()
+	hold := m.core.hold
+	m.core.mu.Unlock()
+	if hold != nil {
+		command := &storepb.Command{}
+		if err := command.UnmarshalVT(data[1:]); err != nil {
+			return err
+		}
+		if wait := hold(command); wait != nil {
+			go func() {
+				<-wait
+				_ = m.append(term, data)
+			}()
+			return nil
+		}
+	}
+	return m.append(term, data)
+}
+
+func (m *member) append(term uint64, data []byte) error {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
 	if m.core.leader == m && m.core.term == term {

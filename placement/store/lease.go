@@ -41,7 +41,7 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 
 // revoke ends a lease and deletes its keys, all at one revision.
 func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) error {
-	var attached []*storepb.KeyValue
+	w := &writer{application: a, revision: a.meta.Revision + 1}
 	var exists bool
 	err := a.read(func(r *reader) (err error) {
 		if _, exists, err = r.get(leaseKey(l.GetId())); err != nil || !exists {
@@ -59,7 +59,9 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 			if kv == nil || kv.Lease != l.Id {
 				return fmt.Errorf("key %q is attached to lease %d, and does not have it", key, l.Id)
 			}
-			attached = append(attached, kv)
+			if err := w.delete(kv); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -69,12 +71,6 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 	if !exists {
 		refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d", l.GetId())
 		return nil
-	}
-	w := &writer{application: a, revision: a.meta.Revision + 1}
-	for _, kv := range attached {
-		if err := w.delete(kv); err != nil {
-			return err
-		}
 	}
 	if err := a.batch.Delete(leaseKey(l.Id), nil); err != nil {
 		return err
@@ -96,6 +92,20 @@ func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 		found = append(found, bytes.Clone(key))
 	}
 	return found, r.it.Error()
+}
+
+// loadAttached counts the keys of all leases.
+func loadAttached(r *reader) (map[int64]int, error) {
+	attached := map[int64]int{}
+	end := tableEnd(tableAttached)
+	for ok := r.it.SeekGE(tableKey(tableAttached)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+		id, _, err := decodeNumberKey(r.it.Key())
+		if err != nil {
+			return nil, err
+		}
+		attached[int64(id)]++
+	}
+	return attached, r.it.Error()
 }
 
 // loadLeases reads all leases and their terms.

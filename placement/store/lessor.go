@@ -27,6 +27,8 @@ type lessor struct {
 	mu  struct {
 		sync.Mutex
 		leases map[int64]*countdown
+		// keys is how many keys each lease has, for those that have any.
+		keys map[int64]int
 		// active: this member leads, and has applied everything that was committed before its term.
 		active bool
 		// ticked is when expired was last called.
@@ -39,33 +41,41 @@ type countdown struct {
 	deadline time.Time
 	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
 	ending time.Time
+	// spared: since it was renewed it has got a full term because the process stood still.
+	spared bool
 }
 
 func newLessor(clock hlc.Monotonic) *lessor {
 	l := &lessor{now: func() time.Time { return time.Unix(0, clock()) }}
-	l.mu.leases = map[int64]*countdown{}
+	l.mu.leases, l.mu.keys = map[int64]*countdown{}, map[int64]int{}
 	return l
 }
 
-// replace forgets everything and takes over what is in the state.
-func (l *lessor) replace(leases []leaseChange) {
+// replace forgets everything and takes over what is in the state: the leases, and how many keys they have.
+func (l *lessor) replace(leases []leaseChange, keys map[int64]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.mu.leases)
-	l.changedLocked(leases)
+	clear(l.mu.keys)
+	l.changedLocked(leases, keys)
 }
 
-// changed follows what was applied.
-func (l *lessor) changed(changes []leaseChange) {
-	if len(changes) == 0 {
+// changed follows what was applied; keys is how many keys leases have got or lost.
+func (l *lessor) changed(changes []leaseChange, keys map[int64]int) {
+	if len(changes) == 0 && len(keys) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.changedLocked(changes)
+	l.changedLocked(changes, keys)
 }
 
-func (l *lessor) changedLocked(changes []leaseChange) {
+func (l *lessor) changedLocked(changes []leaseChange, keys map[int64]int) {
+	for id, n := range keys {
+		if l.mu.keys[id] += n; l.mu.keys[id] == 0 {
+			delete(l.mu.keys, id)
+		}
+	}
 	now := l.now()
 	for _, c := range changes {
 		if c.ttlMillis == 0 {
@@ -86,14 +96,25 @@ func (l *lessor) activate(active bool) {
 	}
 	l.mu.active = active
 	l.mu.ticked = l.now()
-	if active {
-		l.refreshLocked(l.mu.ticked)
+	if !active {
+		return
+	}
+	for _, c := range l.mu.leases {
+		c.deadline, c.ending, c.spared = l.mu.ticked.Add(c.term), time.Time{}, false
 	}
 }
 
-func (l *lessor) refreshLocked(now time.Time) {
+// spareLocked is for when the process stood still, and nobody's renewals were heard: every lease gets a full term from now on.
+// One that got that before and was not renewed since gets only back what the silence has taken, so that a process that stands
+// still again and again does not keep the leases of owners that are gone.
+func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 	for _, c := range l.mu.leases {
-		c.deadline, c.ending = now.Add(c.term), time.Time{}
+		if c.spared {
+			c.deadline = c.deadline.Add(silence)
+		} else {
+			c.deadline = now.Add(c.term)
+		}
+		c.spared, c.ending = true, time.Time{}
 	}
 }
 
@@ -108,7 +129,7 @@ func (l *lessor) renew(id int64) (time.Duration, error) {
 	case c == nil || !c.ending.IsZero():
 		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
 	}
-	c.deadline = l.now().Add(c.term)
+	c.deadline, c.spared = l.now().Add(c.term), false
 	return c.term, nil
 }
 
@@ -121,10 +142,11 @@ func (l *lessor) expired() (ids []int64, paused bool) {
 		return nil, false
 	}
 	now := l.now()
-	paused = now.Sub(l.mu.ticked) > lessorTick+pauseTolerance
+	silence := now.Sub(l.mu.ticked)
+	paused = silence > lessorTick+pauseTolerance
 	l.mu.ticked = now
 	if paused {
-		l.refreshLocked(now)
+		l.spareLocked(now, silence)
 		return nil, true
 	}
 	for id, c := range l.mu.leases {
@@ -168,6 +190,13 @@ func (l *lessor) ids() []int64 {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// attached is how many keys a lease has.
+func (l *lessor) attached(id int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.keys[id]
 }
 
 func (l *lessor) count() int {
@@ -217,7 +246,7 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 // Leases lists the leases that this member knows, in no order.
 func (s *Store) Leases() []int64 { return s.lessor.ids() }
 
-// keep is the leader's housekeeping: it ends leases and compacts the history. It is one goroutine, from New to Close.
+// keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing but the time.
 func (s *Store) keep() {
 	timer := time.NewTimer(lessorTick)
 	defer timer.Stop()
@@ -234,12 +263,11 @@ func (s *Store) keep() {
 		}
 		ids, paused := s.lessor.expired()
 		if paused {
-			s.config.Logger.Warn("the process stood still; every lease gets a full term", "leases", s.lessor.count())
+			s.config.Logger.Warn("the process stood still; leases get a full term, once until they are renewed", "leases", s.lessor.count())
 		}
 		for _, id := range ids {
 			s.expire(id)
 		}
-		s.compactHistory()
 	}
 }
 
@@ -262,22 +290,4 @@ func (s *Store) expire(id int64) {
 	}
 	s.metrics.expired.Inc()
 	s.config.Logger.Info("lease ran out", "lease", id)
-}
-
-// compactHistory compacts if the history has become a tenth longer than it is to be.
-func (s *Store) compactHistory() {
-	if !s.historyLong() {
-		return
-	}
-	if l, _ := s.Leadership(); !l.Serving {
-		return
-	}
-	to := s.Revision() - s.config.History
-	if _, err := s.Do(s.ctx, Compact(to)); err != nil && s.ctx.Err() == nil {
-		s.config.Logger.Info("history was not compacted; the leader tries again later", "to", to, "error", err)
-	}
-}
-
-func (s *Store) historyLong() bool {
-	return s.Revision() > s.Compacted()+s.config.History+s.config.History/10
 }

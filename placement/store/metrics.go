@@ -39,6 +39,11 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		gauge("revision", "Newest revision that this member has applied.", func() float64 { return float64(s.Revision()) }),
 		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 { return float64(s.Compacted()) }),
 		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.count()) }),
+		gauge("pending_commands", "Commands that were proposed and whose outcome is open.", func() float64 { return float64(s.room.heldCommands.Load()) }),
+		gauge("pending_bytes", "Size of the commands whose outcome is open.", func() float64 { return float64(s.room.heldBytes.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "tidemark_placement_store_overloaded_total", Help: "Commands that were refused because too much waited already.",
+		}, func() float64 { return float64(s.room.refusals.Load()) }),
 		gauge("watchers", "Watchers on this member.", func() float64 { return float64(s.hub.watchers()) }),
 		gauge("leader", "1 if this member leads the core and serves.", func() float64 {
 			if l, _ := s.Leadership(); l.Serving {

@@ -90,12 +90,15 @@ func (m *model) compare(c *storepb.Compare) bool {
 		}
 		return one(kv, exists)
 	}
+	none := true
 	for key, kv := range state {
-		if inRange(key, c.Key, c.RangeEnd) && !one(kv, true) {
-			return false
+		if inRange(key, c.Key, c.RangeEnd) {
+			if none = false; !one(kv, true) {
+				return false
+			}
 		}
 	}
-	return true
+	return !none || one(&storepb.KeyValue{}, false)
 }
 
 // plan lists the operations of the branches that hold, as a tree.

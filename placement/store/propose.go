@@ -11,9 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// pending is a command that was proposed and whose outcome somebody waits for.
+// pending is a command that was proposed, until this member knows what became of it: it was applied, or the leadership under
+// which it was proposed is over. Its caller may have given up before.
 type pending struct {
 	term uint64
+	// size is what it takes of the room.
+	size int
 	// answer has room for the one result.
 	answer chan *storepb.Result
 	// lost is closed when the leadership under which it was proposed is over.
@@ -52,11 +55,18 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	serving := s.leadershipLocked().Serving
 	s.notifyLocked()
 	s.mu.Unlock()
-	for _, p := range lost {
-		close(p.lost)
-	}
+	s.lose(lost)
 	s.lessor.activate(serving)
 	s.poke()
+	s.pokeCompactor()
+}
+
+// lose tells the callers of commands that it is not known what becomes of them.
+func (s *Store) lose(lost []*pending) {
+	for _, p := range lost {
+		close(p.lost)
+		s.room.leave(p.size)
+	}
 }
 
 func (s *Store) notifyLocked() {
@@ -68,6 +78,14 @@ func (s *Store) notifyLocked() {
 func (s *Store) poke() {
 	select {
 	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pokeCompactor makes the compactor look.
+func (s *Store) pokeCompactor() {
+	select {
+	case s.long <- struct{}{}:
 	default:
 	}
 }
@@ -103,23 +121,44 @@ func (s *Store) applied(a *application, term uint64) []*pending {
 	if serving != before {
 		s.lessor.activate(serving)
 	}
-	if serving != before || len(a.leases) > 0 || s.historyLong() {
+	if serving != before || len(a.leases) > 0 {
 		s.poke()
+	}
+	if s.historyLong() {
+		s.pokeCompactor()
+	}
+	for _, p := range waiting {
+		if p != nil {
+			s.room.leave(p.size)
+		}
 	}
 	return waiting
 }
 
-// Do proposes a command and waits until this member, which has to be the leader, has applied it. A NotLeaderError says that
-// nothing was proposed. ErrOutcomeUnknown says that it may or may not have taken effect, now or later: with a session the same
+// Do proposes a command and waits until this member, which has to be the leader, has applied it. A NotLeaderError,
+// ErrOverloaded and ErrTooLarge say that nothing was proposed. ErrOutcomeUnknown says that it may or may not have taken effect, now or later: with a session the same
 // command can be done again, on whichever member leads then. The other errors are the command's own outcome.
 func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	if err := validateCommand(c); err != nil {
 		return nil, err
 	}
-	if op, ok := c.Op.(*storepb.Command_Compact); ok && c.Sequence == 0 {
+	switch op := c.Op.(type) {
+	case *storepb.Command_Txn:
+		if err := s.checkWork(op.Txn); err != nil {
+			return nil, err
+		}
+	case *storepb.Command_Compact:
 		// A long way is done in steps, so that none stops the log for long.
-		for s.Compacted()+compactStep < op.Compact.GetRevision() && op.Compact.GetRevision() <= s.Revision() {
-			if _, err := s.do(ctx, Compact(s.Compacted()+compactStep)); err != nil && !errors.Is(err, ErrCompacted) {
+		to := op.Compact.GetRevision()
+		for s.Compacted() < to && to <= s.Revision() {
+			step, err := s.compactionStep(to)
+			if err != nil {
+				return nil, err
+			}
+			if step >= to {
+				break
+			}
+			if _, err := s.do(ctx, Compact(step)); err != nil && !errors.Is(err, ErrCompacted) {
 				return nil, err
 			}
 		}
@@ -129,19 +168,7 @@ func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 
 func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	started := time.Now()
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%d commands wait for the core already: %w", cap(s.slots), ctx.Err())
-	}
-	defer func() { <-s.slots }()
-
-	p := &pending{answer: make(chan *storepb.Result, 1), lost: make(chan struct{})}
-	handle, request, err := s.register(p)
-	if err != nil {
-		return nil, err
-	}
-	defer s.unregister(request)
+	request := s.requests.Add(1)
 	data, err := encodeCommand(&storepb.Command{
 		Origin: s.origin, Request: request, Session: c.Session, Sequence: c.Sequence, Acknowledged: c.Acknowledged, Op: c.Op,
 	})
@@ -151,7 +178,17 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 	if len(data) > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), MaxCommandBytes)
 	}
+	if err := s.room.enter(ctx, len(data)); err != nil {
+		return nil, err
+	}
+	p := &pending{size: len(data), answer: make(chan *storepb.Result, 1), lost: make(chan struct{})}
+	handle, err := s.register(request, p)
+	if err != nil {
+		s.room.leave(p.size)
+		return nil, err
+	}
 	if err := handle.Propose(p.term, data); err != nil {
+		s.unregister(request)
 		return nil, fmt.Errorf("propose to the core: %w", err)
 	}
 	select {
@@ -165,27 +202,31 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 	}
 }
 
-// register must come before the proposal: LeadershipChanged ends what is registered.
-func (s *Store) register(p *pending) (Group, uint64, error) {
+// register must come before the proposal: LeadershipChanged ends what is registered, and so does whoever applies it.
+func (s *Store) register(request uint64, p *pending) (Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch l := s.mu.leadership; {
 	case s.mu.closed:
-		return nil, 0, ErrClosed
+		return nil, ErrClosed
 	case s.mu.group == nil || !l.IsLeader:
-		return nil, 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	default:
 		p.term = l.Term
 	}
-	s.mu.request++
-	s.mu.pending[s.mu.request] = p
-	return s.mu.group, s.mu.request, nil
+	s.mu.pending[request] = p
+	return s.mu.group, nil
 }
 
+// unregister is for what was not proposed.
 func (s *Store) unregister(request uint64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	p := s.mu.pending[request]
 	delete(s.mu.pending, request)
+	s.mu.Unlock()
+	if p != nil {
+		s.room.leave(p.size)
+	}
 }
 
 // Confirm returns when this member has applied everything that was acknowledged anywhere before the call: at once on a leader

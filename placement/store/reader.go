@@ -58,6 +58,15 @@ func (r *reader) get(key []byte) (value []byte, ok bool, err error) {
 	return value, err == nil, err
 }
 
+// applied is the index and the term of the last entry of the state that is read; 0 if there was none.
+func (r *reader) applied() (index, term uint64, err error) {
+	value, ok, err := r.get(appliedKey)
+	if err != nil || !ok {
+		return 0, 0, err
+	}
+	return decodeApplied(value)
+}
+
 // at returns the newest version of a key at or below a revision; nil if there is none or it is a deletion.
 func (r *reader) at(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	kv, err := r.version(key, revision)

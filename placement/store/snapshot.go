@@ -45,14 +45,22 @@ type snapshot struct {
 	index, term uint64
 }
 
-// Snapshot implements group.StateMachine.
+// Snapshot implements group.StateMachine. It may run beside Apply.
 func (s *Store) Snapshot() (group.Snapshot, error) {
 	r, err := s.open(s.config.State)
 	if err != nil {
 		return nil, err
 	}
-	// No Apply runs now, so the database is as of the applied index.
-	return &snapshot{store: s, it: r.it, index: s.machine.index, term: s.machine.term}, nil
+	// Apply may run beside this, so the applied index comes from where the content comes from.
+	index, term, err := r.applied()
+	if err == nil && index == 0 {
+		err = errors.New("nothing was applied to the core's store yet: there is nothing to send")
+	}
+	if err != nil {
+		s.done(r)
+		return nil, fmt.Errorf("snapshot of the core's store: %w", err)
+	}
+	return &snapshot{store: s, it: r.it, index: index, term: term}, nil
 }
 
 func (p *snapshot) Index() uint64 { return p.index }

@@ -163,7 +163,7 @@ func FuzzCommand(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := decodeCommand(data)
+		c, _, err := decodeCommand(data)
 		if err != nil {
 			return
 		}
@@ -172,7 +172,7 @@ func FuzzCommand(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decodeCommand(again); err != nil {
+		if _, _, err := decodeCommand(again); err != nil {
 			t.Fatalf("decoded, encoded and not decoded again: %v", err)
 		}
 	})
@@ -186,7 +186,7 @@ func FuzzApply(f *testing.F) {
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		command, err := decodeCommand(data)
+		command, _, err := decodeCommand(data)
 		if err != nil || validateCommand(command) != nil {
 			return
 		}

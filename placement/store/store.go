@@ -38,8 +38,10 @@ type Config struct {
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
 	History uint64
-	// MaxPending bounds the commands that wait for their outcome; Do waits for room. Default 1,024.
-	MaxPending int
+	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits for room. Defaults 1,024 and 64 MiB,
+	// which is well below what Raft lets a leader have without a quorum.
+	MaxPending      int
+	MaxPendingBytes int64
 	// MaxWatchers bounds the watchers. Default 10,000.
 	MaxWatchers int
 
@@ -63,6 +65,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.MaxPending <= 0 {
 		c.MaxPending = 1024
+	}
+	if c.MaxPendingBytes <= 0 {
+		c.MaxPendingBytes = 64 << 20
 	}
 	if c.MaxWatchers <= 0 {
 		c.MaxWatchers = 10_000
@@ -88,11 +93,14 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
+	// requests numbers the commands of this process.
+	requests atomic.Uint64
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wake    chan struct{} // for keep
-	slots   chan struct{} // one for each pending command
+	long    chan struct{} // for the compactor
+	room    *room         // for commands whose outcome is open
 	running sync.WaitGroup
 
 	mu struct {
@@ -101,7 +109,6 @@ type Store struct {
 		leadership  group.Leadership
 		appliedTerm uint64
 		pending     map[uint64]*pending
-		request     uint64
 		closed      bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
@@ -126,7 +133,8 @@ func New(config Config) (*Store, error) {
 		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of nobody
 		lessor: newLessor(config.Monotonic),
 		wake:   make(chan struct{}, 1),
-		slots:  make(chan struct{}, config.MaxPending),
+		long:   make(chan struct{}, 1),
+		room:   newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 	}
 	s.mu.group = config.Group
 	s.mu.pending = map[uint64]*pending{}
@@ -141,21 +149,16 @@ func New(config Config) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.keep)
+	s.running.Go(s.compactor)
 	return s, nil
 }
 
 // load reads what memory has of the state.
 func (s *Store) load() error {
 	return s.read(func(r *reader) error {
-		value, ok, err := r.get(appliedKey)
-		if err != nil {
+		var err error
+		if s.machine.index, s.machine.term, err = r.applied(); err != nil {
 			return err
-		}
-		s.machine.index, s.machine.term = 0, 0
-		if ok {
-			if s.machine.index, s.machine.term, err = decodeApplied(value); err != nil {
-				return err
-			}
 		}
 		if s.machine.sessions, err = loadSessions(r); err != nil {
 			return err
@@ -164,7 +167,11 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		s.lessor.replace(leases)
+		attached, err := loadAttached(r)
+		if err != nil {
+			return err
+		}
+		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
 		return nil
@@ -195,9 +202,7 @@ func (s *Store) Close() {
 	lost := s.takePendingLocked(func(*pending) bool { return true })
 	s.notifyLocked()
 	s.mu.Unlock()
-	for _, p := range lost {
-		close(p.lost)
-	}
+	s.lose(lost)
 	s.cancel()
 	s.hub.close()
 	s.running.Wait()

@@ -283,7 +283,7 @@ func TestNoRenewalWithoutQuorum(t *testing.T) {
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLessor(hlc.SystemMonotonic())
-		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}})
+		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
 		l.activate(true)
 		time.Sleep(15 * time.Second)
 		if ids, paused := l.expired(); !paused || len(ids) != 0 {
@@ -361,7 +361,7 @@ func TestHistoryIsBounded(t *testing.T) {
 // A long compaction is done in steps, and comes to the same.
 func TestLongCompaction(t *testing.T) {
 	c, s := one(t, nil)
-	for i := range 3*compactStep - 100 {
+	for i := range 3*compactEvents - 100 {
 		put(t, s, fmt.Sprint(i%7), "")
 	}
 	do(t, s, Compact(s.Revision()))
@@ -372,7 +372,7 @@ func TestLongCompaction(t *testing.T) {
 
 func TestApplyRefusesWhatItCannotKnow(t *testing.T) {
 	c, s := one(t, nil)
-	for _, data := range [][]byte{{commandFormat + 1}, {commandFormat}, {commandFormat, 0xff}} {
+	for _, data := range [][]byte{{0}, {etcdCompareFormat + 1}, {commandFormat}, {commandFormat, 0xff}} {
 		c.mu.Lock()
 		err := s.Apply([]group.Entry{{Index: uint64(len(c.log) + 1), Term: 2, Data: data}})
 		c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 	var chosen map[*storepb.Txn]bool
 	err := a.read(func(r *reader) (err error) {
-		if chosen, err = choose(r, t, nil); err == nil {
+		if chosen, err = choose(r, t, a.format, nil); err == nil {
 			err = check(r, t, chosen, result)
 		}
 		return err
@@ -29,13 +29,13 @@ func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 }
 
 // choose says for each transaction in t whether its comparisons hold.
-func choose(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool) (map[*storepb.Txn]bool, error) {
+func choose(r *reader, t *storepb.Txn, format byte, chosen map[*storepb.Txn]bool) (map[*storepb.Txn]bool, error) {
 	if chosen == nil {
 		chosen = map[*storepb.Txn]bool{}
 	}
 	holds := true
 	for _, c := range t.Compare {
-		ok, err := compare(r, c)
+		ok, err := compare(r, c, format)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func choose(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool) (map[*store
 	chosen[t] = holds
 	for _, op := range branch(t, holds) {
 		if nested, ok := op.Op.(*storepb.Op_Txn); ok {
-			if _, err := choose(r, nested.Txn, chosen); err != nil {
+			if _, err := choose(r, nested.Txn, format, chosen); err != nil {
 				return nil, err
 			}
 		}
@@ -59,28 +59,33 @@ func branch(t *storepb.Txn, holds bool) []*storepb.Op {
 	return t.Failure
 }
 
-// compare evaluates one comparison. For a range it has to hold for every key there is; with none it holds.
-func compare(r *reader, c *storepb.Compare) (bool, error) {
+// compare evaluates one comparison, with what etcd's comes to. Over a range it has to hold for every key there is. A range
+// without keys is compared as one key that does not exist: its numbers are 0, and no comparison with its value holds.
+func compare(r *reader, c *storepb.Compare, format byte) (bool, error) {
 	if len(c.RangeEnd) == 0 {
 		kv, err := r.at(c.Key, r.meta.Revision)
 		if err != nil {
 			return false, err
 		}
 		if kv == nil {
-			// A value cannot be compared with that of a key that does not exist.
-			if c.Target == storepb.Compare_VALUE {
-				return false, nil
-			}
-			kv = &storepb.KeyValue{}
+			return holdsForNone(c), nil
 		}
 		return holds(c, kv), nil
 	}
-	all := true
+	all, none := true, true
 	err := r.scan(rangeSpan(c.Key, c.RangeEnd), r.meta.Revision, func(kv *storepb.KeyValue) (bool, error) {
-		all = holds(c, kv)
+		all, none = holds(c, kv), false
 		return all, nil
 	})
+	if none && format >= etcdCompareFormat {
+		all = holdsForNone(c)
+	}
 	return all, err
+}
+
+// holdsForNone evaluates a comparison with a key that does not exist.
+func holdsForNone(c *storepb.Compare) bool {
+	return c.Target != storepb.Compare_VALUE && holds(c, &storepb.KeyValue{})
 }
 
 func holds(c *storepb.Compare, kv *storepb.KeyValue) bool {
@@ -161,7 +166,12 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 type writer struct {
 	*application
 	revision uint64
-	events   []Event
+	// written is how many events there are. They are kept here as long as they are no more than the hub would keep: a huge
+	// command, which an earlier version has let into the log, must not take memory for the values of all its keys.
+	written uint32
+	events  []Event
+	bytes   int
+	tooMany bool
 }
 
 // do carries out the chosen operations, in order. A range sees the writes before it.
@@ -171,6 +181,9 @@ func (w *writer) do(t *storepb.Txn, chosen map[*storepb.Txn]bool) (*storepb.TxnR
 		one := &storepb.OpResult{}
 		switch op := op.Op.(type) {
 		case *storepb.Op_Range:
+			if w.unheard {
+				break
+			}
 			found, err := w.find(op.Range)
 			if err != nil {
 				return nil, err
@@ -235,12 +248,15 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 			record.Lease = previous.Lease
 		}
 		if previous.Lease != 0 && previous.Lease != record.Lease {
-			if err := w.batch.Delete(attachedKey(previous.Lease, p.Key), nil); err != nil {
+			if err := w.detach(previous); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if record.Lease != 0 {
+		if previous.GetLease() != record.Lease {
+			w.attached[record.Lease]++
+		}
 		if err := w.batch.Set(attachedKey(record.Lease, p.Key), nil, nil); err != nil {
 			return nil, err
 		}
@@ -248,36 +264,34 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	return previous, w.write(p.Key, record, previous)
 }
 
+// deleteRange deletes keys while it reads: the iterator goes by the batch as it was, so that it meets none twice.
 func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
-	var found []*storepb.KeyValue
+	result := &storepb.DeleteRangeResult{}
 	err := w.read(func(r *reader) error {
 		return r.scan(rangeSpan(d.Key, d.RangeEnd), w.revision, func(kv *storepb.KeyValue) (bool, error) {
-			found = append(found, kv)
-			return true, nil
+			result.Deleted++
+			if d.Previous && !w.unheard {
+				result.Previous = append(result.Previous, kv)
+			}
+			return true, w.delete(kv)
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	result := &storepb.DeleteRangeResult{Deleted: uint64(len(found))}
-	for _, kv := range found {
-		if err := w.delete(kv); err != nil {
-			return nil, err
-		}
-	}
-	if d.Previous {
-		result.Previous = found
-	}
-	return result, nil
+	return result, err
 }
 
 func (w *writer) delete(kv *storepb.KeyValue) error {
 	if kv.Lease != 0 {
-		if err := w.batch.Delete(attachedKey(kv.Lease, kv.Key), nil); err != nil {
+		if err := w.detach(kv); err != nil {
 			return err
 		}
 	}
 	return w.write(kv.Key, &storepb.VersionRecord{Tombstone: true}, kv)
+}
+
+// detach takes a key from its lease.
+func (w *writer) detach(kv *storepb.KeyValue) error {
+	w.attached[kv.Lease]--
+	return w.batch.Delete(attachedKey(kv.Lease, kv.Key), nil)
 }
 
 // write adds a version and its event. It copies nothing that it keeps: commands and key-values are never changed.
@@ -285,22 +299,30 @@ func (w *writer) write(key []byte, record *storepb.VersionRecord, previous *stor
 	if err := w.set(versionKey(key, w.revision), record); err != nil {
 		return err
 	}
-	if err := w.batch.Set(eventKey(w.revision, uint32(len(w.events))), key, nil); err != nil {
+	if err := w.batch.Set(eventKey(w.revision, w.written), key, nil); err != nil {
 		return err
 	}
-	w.events = append(w.events, Event{Previous: previous, KV: &storepb.KeyValue{
+	w.written++
+	if w.tooMany {
+		return nil
+	}
+	event := Event{Previous: previous, KV: &storepb.KeyValue{
 		Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision, Version: record.Version,
 		Value: record.Value, Lease: record.Lease,
-	}})
+	}}
+	w.events = append(w.events, event)
+	if w.bytes += event.size(); len(w.events) > maxRecentEvents || w.bytes > maxRecentBytes {
+		w.events, w.tooMany = nil, true
+	}
 	return nil
 }
 
 // finish makes the revision the store's own, if anything was written at it.
 func (w *writer) finish() error {
-	if len(w.events) == 0 {
+	if w.written == 0 {
 		return nil
 	}
 	w.meta.Revision = w.revision
-	w.application.events = append(w.application.events, revisionEvents{w.revision, w.events})
+	w.application.events = append(w.application.events, revisionEvents{w.revision, w.events, w.tooMany})
 	return w.saveMeta()
 }

@@ -42,6 +42,8 @@ func (e Event) size() int {
 type revisionEvents struct {
 	revision uint64
 	events   []Event
+	// tooMany: they are more than the hub keeps, and are in the database alone.
+	tooMany bool
 }
 
 // position is the next event that a watcher has not seen.
@@ -81,6 +83,11 @@ func (h *watchHub) publish(added []revisionEvents, head uint64) {
 	defer h.mu.Unlock()
 	h.mu.head = head
 	for _, r := range added {
+		if r.tooMany {
+			h.mu.floor = r.revision + 1
+			h.mu.recent, h.mu.events, h.mu.bytes = nil, 0, 0
+			continue
+		}
 		h.mu.recent = append(h.mu.recent, r)
 		h.mu.events += len(r.events)
 		for _, e := range r.events {
@@ -112,6 +119,9 @@ func (h *watchHub) publish(added []revisionEvents, head uint64) {
 
 func concerns(span keys.Span, added []revisionEvents) bool {
 	for _, r := range added {
+		if r.tooMany {
+			return true
+		}
 		for _, e := range r.events {
 			if span.Contains(e.KV.Key) {
 				return true

@@ -1,0 +1,329 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// The header of a snapshot is of the same moment as its content, though Apply runs beside it.
+func TestSnapshotIsOfOneMoment(t *testing.T) {
+	_, s := one(t, func(config *Config) { config.History = 20 })
+	stop := make(chan struct{})
+	var applying sync.WaitGroup
+	applying.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				put(t, s, "a", fmt.Sprint(i))
+			}
+		}
+	})
+	defer applying.Wait()
+	defer close(stop)
+	put(t, s, "b", "")
+	for range 500 {
+		snap, err := s.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var data bytes.Buffer
+		err = errors.Join(snap.Write(t.Context(), &data), snap.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := verify(t.Context(), discardPairs{}, snap.Index(), snap.Term(), &snapshotReader{r: &data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A compaction that takes long does not keep leases from running out, and is not taken for a pause of the process.
+func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCore(t, 1, func(config *Config) { config.History = 10 })
+		defer c.close()
+		c.elect(c.members[0])
+		s := c.members[0].store
+		do(t, s, Grant(5, 5000))
+		do(t, s, Writes(PutLeased([]byte("leased"), nil, 5)))
+		slow := make(chan struct{})
+		// The next compaction stays in the log for 20 s before it is applied.
+		c.setHold(func(command *storepb.Command) <-chan struct{} {
+			if _, ok := command.Op.(*storepb.Command_Compact); ok {
+				return slow
+			}
+			return nil
+		})
+		time.AfterFunc(20*time.Second, func() { close(slow) })
+		for i := range 30 {
+			put(t, s, "a", fmt.Sprint(i))
+		}
+		time.Sleep(7 * time.Second)
+		synctest.Wait()
+		if got := get(t, s, "leased"); got != "-" {
+			t.Errorf("7 s after a lease of 5 s was granted, its key is there: a compaction is under way")
+		}
+		time.Sleep(30 * time.Second)
+		if kept := s.Revision() - s.Compacted(); kept > 12 {
+			t.Errorf("%d revisions are kept", kept)
+		}
+	})
+}
+
+// A process that stands still again and again does not prolong a lease for ever: its owner has had a full term to renew it.
+func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() })
+		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
+		l.activate(true)
+		running := time.Duration(0)
+		for range 20 {
+			time.Sleep(3 * time.Second) // it stands still
+			if _, paused := l.expired(); !paused {
+				t.Fatal("a pause was not noticed")
+			}
+			for range 8 {
+				time.Sleep(lessorTick)
+				running += lessorTick
+				if ids, _ := l.expired(); len(ids) > 0 {
+					return
+				}
+			}
+		}
+		t.Errorf("a lease of 9 s has not run out, though the process ran for %s in all without hearing of its owner", running)
+	})
+}
+
+// One command cannot stop the log for longer than it takes to touch MaxTouched keys.
+func TestRangesAreBounded(t *testing.T) {
+	_, s := one(t, nil)
+	const half = MaxTouched / 2
+	for from := 0; from < 2*half+1; from += MaxOperations {
+		var ops []*storepb.Op
+		for i := from; i < min(from+MaxOperations, 2*half+1); i++ {
+			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
+		}
+		do(t, s, Writes(ops...))
+	}
+	before := s.Revision()
+	key, end := PrefixRange([]byte("key/"))
+	everything := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end}}}
+	some := func(limit uint64) *storepb.Op {
+		return &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end, Limit: limit}}}
+	}
+	compared := []*storepb.Compare{{Key: key, RangeEnd: end, Target: storepb.Compare_VERSION, Number: 1}}
+	for name, command := range map[string]*storepb.Command{
+		"a deletion":        Writes(DeletePrefix([]byte("key/"))),
+		"nested":            Writes(&storepb.Op{Op: &storepb.Op_Txn{Txn: &storepb.Txn{Failure: []*storepb.Op{DeletePrefix([]byte("key/"))}}}}),
+		"a range":           Writes(everything),
+		"two ranges":        Writes(some(half+1), some(half+1)),
+		"a comparison":      If(compared, nil, nil),
+		"with a comparison": If(compared, []*storepb.Op{some(1)}, nil),
+	} {
+		if _, err := s.Do(t.Context(), command); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(MaxTouched)) {
+			t.Errorf("%s of %d keys: %v", name, 2*half+1, err)
+		}
+	}
+	if s.Revision() != before {
+		t.Errorf("something was written: revision %d, before %d", s.Revision(), before)
+	}
+	if got := do(t, s, Writes(some(half))).Txn.Results[0].GetRange(); len(got.Kvs) != half || !got.More {
+		t.Errorf("a range with a limit: %d keys", len(got.Kvs))
+	}
+	do(t, s, Writes(Delete([]byte("key/000000"))))
+	if n := do(t, s, Writes(DeletePrefix([]byte("key/")))).Txn.Results[0].GetDeleteRange().Deleted; n != 2*half {
+		t.Errorf("%d keys deleted, of as many as may be", n)
+	}
+}
+
+// An answer that would not fit into a message is refused before it is made.
+func TestAnswersAreBounded(t *testing.T) {
+	_, s := one(t, nil)
+	for i := range MaxResultBytes>>20 + 1 {
+		put(t, s, fmt.Sprintf("large/%02d", i), strings.Repeat("x", 1<<20))
+	}
+	key, end := PrefixRange([]byte("large/"))
+	q := &storepb.Range{Key: key, RangeEnd: end}
+	if _, err := s.Do(t.Context(), Writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("an answer of more than %d bytes: %v", MaxResultBytes, err)
+	}
+	q.KeysOnly = true
+	do(t, s, Writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
+}
+
+// What an earlier version has let into the log is applied, however large, and alike on all members.
+func TestHugeCommandInAnOldLog(t *testing.T) {
+	c := newCore(t, 2, nil)
+	defer c.close()
+	c.elect(c.members[0])
+	s := c.members[0].store
+	for from := 0; from < MaxTouched+500; from += 500 {
+		var ops []*storepb.Op
+		for i := from; i < from+500; i++ {
+			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
+		}
+		do(t, s, Writes(ops...))
+	}
+	w, err := s.Watch([]byte("key/"), s.Revision())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	data, err := encodeCommand(Writes(DeletePrefix([]byte("key/"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.appendLocked(data)
+	c.mu.Unlock()
+	if n, err := count(s, "key/"); n != 0 || err != nil {
+		t.Fatalf("%d keys left, %v", n, err)
+	}
+	events := 0
+	for events < MaxTouched+500 {
+		batch, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		events += len(batch.Events)
+	}
+	c.members[1].catchUp()
+	same(t, c.members[0].dump(), c.members[1].dump())
+}
+
+func count(s *Store, prefix string) (uint64, error) {
+	key, end := PrefixRange([]byte(prefix))
+	result, err := s.Stale().Range(&storepb.Range{Key: key, RangeEnd: end, CountOnly: true})
+	return result.GetCount(), err
+}
+
+// A lease has so many keys at most that its end does not stop the log for long.
+func TestKeysOfALeaseAreBounded(t *testing.T) {
+	c, s := one(t, nil)
+	do(t, s, Grant(7, 60_000))
+	for from := 0; from < MaxTouched; from += 1000 {
+		var ops []*storepb.Op
+		for i := from; i < from+1000; i++ {
+			ops = append(ops, PutLeased(fmt.Appendf(nil, "key/%06d", i), nil, 7))
+		}
+		do(t, s, Writes(ops...))
+	}
+	one := Writes(PutLeased([]byte("one more"), nil, 7))
+	if _, err := s.Do(t.Context(), one); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "lease 7") {
+		t.Fatalf("one more key than a lease may have: %v", err)
+	}
+	do(t, s, Writes(Delete([]byte("key/000000")), Put([]byte("key/000001"), nil)))
+	do(t, s, one)
+	// What is known of it does not depend on having been there.
+	c.members[0].close()
+	c.members[0].open(nil)
+	c.elect(c.members[0])
+	s = c.members[0].store
+	do(t, s, Writes(PutLeased([]byte("the last"), nil, 7)))
+	if _, err := s.Do(t.Context(), Writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, ErrTooLarge) {
+		t.Fatalf("one more key than a lease may have, after a restart: %v", err)
+	}
+	do(t, s, Revoke(7))
+	if n, err := count(s, "key/"); n != 1 || err != nil { // the one that was taken from it
+		t.Errorf("%d keys are left, %v", n, err)
+	}
+}
+
+// Steps of a compaction are measured by what they remove, not by revisions alone.
+func TestCompactionStepsAreBounded(t *testing.T) {
+	c, s := one(t, nil)
+	const perRevision = 500
+	for i := range 60 {
+		var ops []*storepb.Op
+		for k := range perRevision {
+			ops = append(ops, Put(fmt.Appendf(nil, "%03d", k), fmt.Append(nil, i)))
+		}
+		do(t, s, Writes(ops...))
+	}
+	c.mu.Lock()
+	from := len(c.log)
+	c.mu.Unlock()
+	do(t, s, Compact(s.Revision()))
+	last := uint64(0)
+	for _, e := range c.log[from:] {
+		command, _, err := decodeCommand(e.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := command.GetCompact().GetRevision()
+		if n := int(to-last) * perRevision; last > 0 && n > compactEvents+perRevision {
+			t.Errorf("one command compacts %d events, from revision %d to %d", n, last, to)
+		}
+		last = to
+	}
+	if want := 60 * perRevision / compactEvents; len(c.log)-from < want {
+		t.Errorf("%d commands for %d events", len(c.log)-from, 60*perRevision)
+	}
+	if n := len(c.members[0].dump()); n != perRevision*2+2 {
+		t.Errorf("%d records left", n)
+	}
+}
+
+// What waits for the core is bounded in bytes, also by those whose callers have given up: it is in the log of a leader that
+// cannot commit, until it is no leader any more.
+func TestPendingBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCore(t, 1, func(config *Config) { config.MaxPendingBytes = 8 << 20 })
+		defer c.close()
+		c.elect(c.members[0])
+		s := c.members[0].store
+		c.setCut(true)
+		var full, unknown int
+		for range 40 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := s.Do(ctx, Writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 1<<20))))
+			cancel()
+			switch {
+			case errors.Is(err, ErrOutcomeUnknown):
+				unknown++
+			case errors.Is(err, ErrOverloaded) && errors.Is(err, context.DeadlineExceeded):
+				full++
+			default:
+				t.Fatalf("without a quorum: %v", err)
+			}
+		}
+		if proposed := c.proposedBytes(); proposed > 9<<20 || unknown == 0 || full == 0 {
+			t.Errorf("a leader without a quorum has %d MiB of commands in its log: %d unknown, %d refused", proposed>>20, unknown, full)
+		}
+		c.setCut(false)
+		do(t, s, Writes(Put([]byte("a"), nil)))
+		c.setCut(true)
+		go func() {
+			_, _ = s.Do(t.Context(), Writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 3<<20))))
+		}()
+		synctest.Wait()
+		c.elect(c.members[0]) // the former leadership has gone, with what waited in it
+		c.setCut(false)
+		do(t, s, Writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 3<<20))))
+	})
+}
+
+// A command that no message could carry is refused, and is no reason for the leader to go.
+func TestCommandAboveTheLimit(t *testing.T) {
+	c, s := one(t, nil)
+	before, _ := s.Leadership()
+	_, err := s.Do(t.Context(), Writes(Put([]byte("a"), make([]byte, MaxCommandBytes))))
+	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(MaxCommandBytes)) {
+		t.Errorf("a command that is too large: %v", err)
+	}
+	if after, _ := s.Leadership(); after != before || c.proposedBytes() > MaxCommandBytes {
+		t.Errorf("it was proposed: %+v, before %+v", after, before)
+	}
+}

@@ -1,0 +1,195 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// A command is applied as a whole, by every member, and again whenever a member replays its log; while it is, nothing else
+// is. So what it may ask for is bounded when it is proposed: the leader looks how much that would be at present. Apply itself
+// refuses nothing for its size, because a member of another version would not refuse the same.
+const (
+	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and how many a lease may
+	// have, which all go when it ends.
+	MaxTouched = 10_000
+	// MaxResultBytes is how large the keys and values may be that the operations of one command answer with.
+	MaxResultBytes = 16 << 20
+)
+
+// checkWork refuses a transaction that would do too much.
+func (s *Store) checkWork(t *storepb.Txn) error {
+	if err := s.checkLeases(t); err != nil {
+		return err
+	}
+	if !reads(t) {
+		return nil
+	}
+	return s.read(func(r *reader) error {
+		w := work{reader: r}
+		_, err := w.txn(t, amount{})
+		return err
+	})
+}
+
+// reads says whether how much a transaction does depends on what there is.
+func reads(t *storepb.Txn) bool {
+	if comparesRange(t) {
+		return true
+	}
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Range:
+				return true
+			case *storepb.Op_Put:
+				if op.Put.GetPrevious() {
+					return true
+				}
+			case *storepb.Op_DeleteRange:
+				if op.DeleteRange.GetPrevious() || len(op.DeleteRange.GetRangeEnd()) > 0 {
+					return true
+				}
+			case *storepb.Op_Txn:
+				if reads(op.Txn) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// amount is what a part of a command touches, and what it answers.
+type amount struct{ keys, bytes int }
+
+// work adds up amounts, and stops at the first that is too much.
+type work struct{ reader *reader }
+
+func (a amount) check() error {
+	switch {
+	case a.keys > MaxTouched:
+		return fmt.Errorf("%w: its ranges have more than %d keys together; do it in parts", ErrTooLarge, MaxTouched)
+	case a.bytes > MaxResultBytes:
+		return fmt.Errorf("%w: it would answer with more than %d bytes; ask for less at a time", ErrTooLarge, MaxResultBytes)
+	}
+	return nil
+}
+
+// txn adds a transaction to what there is: its comparisons, and the dearer of its branches.
+func (w *work) txn(t *storepb.Txn, before amount) (amount, error) {
+	var err error
+	for _, c := range t.GetCompare() {
+		if len(c.RangeEnd) > 0 {
+			if before, err = w.span(before, &storepb.Range{Key: c.Key, RangeEnd: c.RangeEnd, CountOnly: true}); err != nil {
+				return before, err
+			}
+		}
+	}
+	most := before
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		sum := before
+		for _, op := range ops {
+			if sum, err = w.op(sum, op); err != nil {
+				return sum, err
+			}
+		}
+		most = amount{max(most.keys, sum.keys), max(most.bytes, sum.bytes)}
+	}
+	return most, nil
+}
+
+func (w *work) op(a amount, op *storepb.Op) (amount, error) {
+	switch op := op.GetOp().(type) {
+	case *storepb.Op_Range:
+		return w.span(a, op.Range)
+	case *storepb.Op_Put:
+		if op.Put.Previous {
+			return w.span(a, &storepb.Range{Key: op.Put.Key})
+		}
+	case *storepb.Op_DeleteRange:
+		d := op.DeleteRange
+		return w.span(a, &storepb.Range{Key: d.Key, RangeEnd: d.RangeEnd, CountOnly: !d.Previous})
+	case *storepb.Op_Txn:
+		return w.txn(op.Txn, a)
+	}
+	return a, nil
+}
+
+// span adds what a range reads.
+func (w *work) span(a amount, q *storepb.Range) (amount, error) {
+	revision, err := w.reader.checkRevision(q.Revision)
+	if err != nil {
+		return a, nil // Apply says what is wrong with it
+	}
+	answered := uint64(0)
+	err = w.reader.scan(rangeSpan(q.Key, q.RangeEnd), revision, func(kv *storepb.KeyValue) (bool, error) {
+		if q.Limit > 0 && answered == q.Limit && !q.CountOnly && !q.Count {
+			return false, nil
+		}
+		a.keys++
+		if !q.CountOnly && (q.Limit == 0 || answered < q.Limit) {
+			answered++
+			a.bytes += len(kv.Key)
+			if !q.KeysOnly {
+				a.bytes += len(kv.Value)
+			}
+		}
+		return true, a.check()
+	})
+	return a, err
+}
+
+// checkLeases refuses a transaction after which a lease might have too many keys.
+func (s *Store) checkLeases(t *storepb.Txn) error {
+	var more map[int64]map[string]bool
+	collectLeased(t, &more)
+	for lease, keys := range more {
+		if s.lessor.attached(lease)+len(keys) <= MaxTouched {
+			continue
+		}
+		// Some of them may be the lease's already.
+		if err := s.read(func(r *reader) error {
+			for key := range keys {
+				kv, err := r.at([]byte(key), r.meta.Revision)
+				if err != nil {
+					return err
+				}
+				if kv.GetLease() == lease {
+					delete(keys, key)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if n := s.lessor.attached(lease); n+len(keys) > MaxTouched {
+			return fmt.Errorf("%w: lease %d has %d keys and would get %d more, the limit is %d; use several leases",
+				ErrTooLarge, lease, n, len(keys), MaxTouched)
+		}
+	}
+	return nil
+}
+
+// collectLeased adds the keys that a transaction may put under leases.
+func collectLeased(t *storepb.Txn, more *map[int64]map[string]bool) {
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Put:
+				if op.Put.Lease == 0 {
+					continue
+				}
+				if *more == nil {
+					*more = map[int64]map[string]bool{}
+				}
+				if (*more)[op.Put.Lease] == nil {
+					(*more)[op.Put.Lease] = map[string]bool{}
+				}
+				(*more)[op.Put.Lease][string(op.Put.Key)] = true
+			case *storepb.Op_Txn:
+				collectLeased(op.Txn, more)
+			}
+		}
+	}
+}
