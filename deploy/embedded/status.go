@@ -27,7 +27,8 @@ func (s *Server) clusterService() *server.ClusterService {
 			}
 			return s.parts.node.node
 		},
-		Status: s.status,
+		Status:     s.status,
+		Registerer: s.config.Registry,
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -33,16 +34,35 @@ type ClusterConfig struct {
 	Status func() *clusterpb.StatusResponse
 	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
 	MaxClockOffset time.Duration
+	// Registerer takes the service's metrics; nil: nobody sees them.
+	Registerer prometheus.Registerer
 }
 
 // ClusterService is the service Cluster, on any server.
 type ClusterService struct {
 	clusterpb.UnimplementedClusterServer
 	config ClusterConfig
+	cut    prometheus.Counter
 }
 
 // NewClusterService makes a ClusterService.
-func NewClusterService(config ClusterConfig) *ClusterService { return &ClusterService{config: config} }
+func NewClusterService(config ClusterConfig) *ClusterService {
+	s := &ClusterService{config: config}
+	s.cut = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tidemark_cluster_table_streams_cut_total",
+		Help: "Streams of the partition table to clients that were cut off because the client did not read.",
+	})
+	if config.Registerer != nil {
+		// A server that was closed and started again in this process goes on counting.
+		var there prometheus.AlreadyRegisteredError
+		if errors.As(config.Registerer.Register(s.cut), &there) {
+			if c, ok := there.ExistingCollector.(prometheus.Counter); ok {
+				s.cut = c
+			}
+		}
+	}
+	return s
+}
 
 func (s *ClusterService) core() *Server {
 	if s.config.Core == nil {
@@ -155,16 +175,23 @@ func (s *ClusterService) WatchTable(r *clusterpb.WatchTableRequest, stream clust
 	if source == nil {
 		return status.Error(codes.Unavailable, "this server is starting: it has no partition table yet")
 	}
-	if r.Keyspace == "" {
+	return sending(ctx, s.cut.Inc, stream.Send, func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
+		return s.watch(ctx, source, r.Keyspace, send)
+	})
+}
+
+// watch sends the table, or what belongs to one keyspace, as it changes.
+func (s *ClusterService) watch(ctx context.Context, source TableSource, keyspace string, send func(*clusterpb.TableUpdate) error) error {
+	if keyspace == "" {
 		if d := s.config.MaxClockOffset; d > 0 {
-			if err := stream.Send(&clusterpb.TableUpdate{MaxClockOffsetMicros: uint64(d.Microseconds())}); err != nil {
+			if err := send(&clusterpb.TableUpdate{MaxClockOffsetMicros: uint64(d.Microseconds())}); err != nil {
 				return err
 			}
 		}
-		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error { return sendPieces(u, stream.Send) })
+		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error { return sendPieces(u, send) })
 	}
 	for {
-		err := s.watchKeyspace(ctx, source, r.Keyspace, stream.Send)
+		err := s.watchKeyspace(ctx, source, keyspace, send)
 		if !errors.Is(err, errArrived) {
 			return err
 		}

@@ -12,8 +12,8 @@ type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
 
-	registrations, heartbeats, created, dropped prometheus.Counter
-	streams                                     prometheus.Gauge
+	registrations, heartbeats, created, dropped, cut prometheus.Counter
+	streams                                          prometheus.Gauge
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -27,6 +27,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	m.heartbeats = counter("heartbeats_total", "Heartbeats of nodes that this member took as the leader.")
 	m.created = counter("keyspaces_created_total", "Keyspaces created by this member.")
 	m.dropped = counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")
+	m.cut = counter("table_streams_cut_total", "Streams of the partition table to nodes that were cut off because the node did not read.")
 	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams", Help: "Streams of the partition table from this member."})
 	m.collectors = append(m.collectors, m.streams)
 	counted := func(name, help, prefix string) {

@@ -310,5 +310,8 @@ func (s *Server) WatchMetadata(r *clusterpb.WatchMetadataRequest, stream cluster
 		// A member that lags may not know a new node yet; a wrong node id shows at its heartbeats.
 		s.config.Logger.Debug("metadata stream", "node", keys.NodeID(r.Node), "after", r.AfterRevision)
 	}
-	return s.subscribe(stream.Context(), r.AfterRevision, stream.Send)
+	return sending(stream.Context(), s.metrics.cut.Inc, stream.Send,
+		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
+			return s.subscribe(ctx, r.AfterRevision, send)
+		})
 }
