@@ -66,8 +66,8 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 		if ended := new(route.Error); errors.As(err, &ended) {
 			return nil, wrap("open", "", nil, err)
 		}
-		e := &Error{Op: "open", Message: err.Error(), wraps: append(causes(err), err)}
-		if unreachable := new(route.UnreachableError); errors.As(err, &unreachable) {
+		e := &Error{Op: "open", Message: route.Plain(err.Error()), wraps: append(causes(err), err)}
+		if unreachable := new(route.UnreachableError); errors.As(err, &unreachable) && !unreachable.Advised() {
 			e.Message += "; check that the servers run, and the endpoints"
 		}
 		if ctx.Err() == nil || !errors.Is(err, context.Canceled) {

@@ -76,7 +76,7 @@ func TestErrorsSayItOnce(t *testing.T) {
 			`tidemark: put in keyspace "k": partition p7: nobody leads it (partition p100, node n3)`: wrap("put", "k", nil,
 				with(func(e *route.Error) { e.Message = "partition p7: nobody leads it" })),
 			"tidemark: commit: the transaction may or may not be committed, or may be yet; ask kv.Outcome, or read what it has written, to find out: " +
-				"context deadline exceeded, no answer (2 attempts) (attempt 2 of the transaction, partition p100, node n3)": inAttempt(client.wrapTxn("commit", "", nil, unknown), 2),
+				"timed out, no answer (2 attempts) (attempt 2 of the transaction, partition p100, node n3)": inAttempt(client.wrapTxn("commit", "", nil, unknown), 2),
 			`tidemark: get in keyspace "k": 1893456000.000000000.0 (2030-01-01T00:00:00Z) is after 1893455999.250000001.7 (2029-12-31T23:59:59.25Z)`: wrap("get", "k", nil,
 				&route.Error{Message: "1893456000.000000000.0 is after 1893455999.250000001.7"}),
 			`tidemark: get in keyspace "k": ` + hlc.MaxTimestamp.String() + " is too late": wrap("get", "k", nil, &route.Error{Message: hlc.MaxTimestamp.String() + " is too late"}),
@@ -88,7 +88,7 @@ func TestErrorsSayItOnce(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := client.CreateKeyspace(ended, "cwk")
-		if want := `tidemark: create keyspace "cwk": the caller cancelled it; no server had been asked yet`; !errors.Is(err, context.Canceled) || err.Error() != want {
+		if want := `tidemark: create keyspace "cwk": the call was cancelled; no server had been asked yet`; !errors.Is(err, context.Canceled) || err.Error() != want {
 			t.Errorf("%v\nwant %s", err, want)
 		}
 	})

@@ -167,7 +167,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_NO_QUORUM:           {ErrNoQuorum, "bring back the nodes that are down"},
 	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "make room on that node's disk"},
 	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
-	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "synchronise the node's clock"},
+	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "check the time synchronisation of the servers"},
 	kvpb.ErrorCode_WRONG_CLUSTER:       {ErrWrongCluster, "check the endpoints"},
 	kvpb.ErrorCode_TIMESTAMP_TOO_OLD:   {ErrTimestampTooOld, "read a later moment, or give the keyspace a longer GC window"},
 	kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: {ErrTimestampInFuture, "read an earlier moment"},
@@ -196,7 +196,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	e := &Error{Op: op, Keyspace: keyspace, Key: clone(key)}
 	var r *route.Error
 	if !errors.As(err, &r) {
-		e.Message, e.wraps = err.Error(), append(causes(err), err)
+		e.Message, e.wraps = route.Plain(err.Error()), append(causes(err), err)
 		return e
 	}
 	e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
@@ -206,6 +206,9 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	}
 	var parts []string
 	kind := kinds[r.Code]
+	if r.Code == kvpb.ErrorCode_OVERLOADED && r.Why == kvpb.ErrorCause_CAUSE_CLOCKS {
+		kind = kinds[kvpb.ErrorCode_CLOCK_SKEW] // the node has room
+	}
 	if r.Code == kvpb.ErrorCode_NO_QUORUM && r.Partition == 0 {
 		kind.advice = "start the core's members that do not answer, or see what keeps them from one another"
 	}
@@ -232,7 +235,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		e.wraps = append(e.wraps, ErrCorruption)
 		kind.advice = damageAdvice
 	}
-	if kind.advice != "" && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
+	if kind.advice != "" && !strings.Contains(r.Message, kind.advice) && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
 		parts = append(parts, kind.advice)
 	}
 	e.Message = strings.Join(parts, "; ")
@@ -292,11 +295,11 @@ func describe(cause error, keyspace string) string {
 	case errors.Is(cause, context.DeadlineExceeded):
 		return "gave up at the deadline"
 	case errors.Is(cause, context.Canceled):
-		return "the caller cancelled it"
+		return "the call was cancelled"
 	case errors.Is(cause, route.ErrNoKeyspace):
 		return fmt.Sprintf("there is no keyspace %q; `tidemark keyspace list` shows those there are", keyspace)
 	}
-	return cause.Error()
+	return route.Plain(cause.Error())
 }
 
 // wrapAdmin turns an error of the Cluster service into an *Error.
@@ -309,7 +312,7 @@ func wrapAdmin(op, keyspace string, err error) error {
 	if !ok {
 		return wrap(op, keyspace, nil, err)
 	}
-	e := &Error{Op: op, Keyspace: keyspace, Message: st.Message(), wraps: []error{err}}
+	e := &Error{Op: op, Keyspace: keyspace, Message: route.Plain(st.Message()), wraps: []error{err}}
 	switch st.Code() {
 	case codes.AlreadyExists:
 		e.wraps = append(e.wraps, ErrKeyspaceExists)

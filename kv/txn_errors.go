@@ -124,7 +124,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 func because(cause error) string {
 	r, ok := cause.(*route.Error)
 	if !ok {
-		return timed(cause.Error())
+		return timed(route.Plain(cause.Error()))
 	}
 	known := *r
 	known.Message, known.OutcomeUnknown, known.Partition, known.Node = words(r), false, 0, 0

@@ -24,7 +24,8 @@ var ErrNotSent = errors.New("rpc: request was not sent")
 
 // ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as *ErrStreamBroken.
 type ErrStreamBroken struct {
-	// Sent is false if the request certainly never left this process. If true, it may or may not have reached the node.
+	// Sent is false if the request certainly never left this process, or came to a node that refused its stream and ran nothing
+	// of it. If true, it may or may not have been executed.
 	Sent bool
 	// Cause is why the stream ended: a gRPC status.
 	Cause error
@@ -35,7 +36,7 @@ func (e *ErrStreamBroken) Error() string {
 	if e.Sent {
 		return fmt.Sprintf("stream broke after the request was sent: %v", e.Cause)
 	}
-	return fmt.Sprintf("stream broke before the request was sent: %v", e.Cause)
+	return fmt.Sprintf("stream broke before the request was sent, or taken: %v", e.Cause)
 }
 
 // Unwrap gives the cause.
@@ -205,6 +206,9 @@ type clientStream struct {
 	// broken is set, under out.mu, when no further request is taken.
 	broken atomic.Bool
 
+	// refused: the server has not taken the stream, and read no request of it. Of the goroutine that receives.
+	refused bool
+
 	// Guarded by out.mu.
 	slots    []slot
 	free     []uint32
@@ -320,8 +324,11 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if s.abandon(c) {
+		if over, sent := s.abandon(c); over {
 			s.conn.calls.Put(c)
+			if !sent {
+				return nil, notSentBecause(ctx.Err())
+			}
 			return nil, ctx.Err()
 		}
 		<-c.done // The outcome came first, and is on its way.
@@ -332,16 +339,21 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 	return response, err
 }
 
-// abandon gives up a submitted call. It returns false if the outcome has come first: then it is there, or on its way.
-func (s *clientStream) abandon(c *call) bool {
+// abandon gives up a submitted call. over is false if the outcome has come first: then it is there, or on its way. sent is false if
+// the request could be taken back from what is yet to be sent, and so never reaches the node.
+func (s *clientStream) abandon(c *call) (over, sent bool) {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
 	slot := &s.slots[c.id&(1<<slotBits-1)]
 	if slot.id != c.id || slot.call != c {
-		return false
+		return false, true
+	}
+	if s.out.takeBackLocked(c.chunk, c.id) {
+		s.leaveLocked(c.id)
+		return true, false
 	}
 	slot.call = nil
-	return true
+	return true, true
 }
 
 // run opens the stream, and receives until it breaks.
@@ -379,6 +391,7 @@ func (s *clientStream) receive(ctx context.Context, broke context.CancelCauseFun
 	for {
 		batch := new(kvpb.BatchResponse)
 		if err := stream.RecvMsg(batch); err != nil {
+			s.refused = len(stream.Trailer()[refusedKey]) > 0
 			return err
 		}
 		done = s.dispatch(batch.Responses, done[:0])
@@ -414,7 +427,7 @@ func (s *clientStream) fail(cause error) {
 	for i := range s.slots {
 		if c := s.slots[i].call; c != nil {
 			// A chunk below first was given to gRPC.
-			c.err = &ErrStreamBroken{Sent: c.chunk < s.out.mu.first, Cause: cause}
+			c.err = &ErrStreamBroken{Sent: c.chunk < s.out.mu.first && !s.refused, Cause: cause}
 			failed = append(failed, c)
 		}
 		s.slots[i] = slot{}

@@ -91,11 +91,11 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 		return err
 	}
 	if err := s.checkHello(first.Hello); err != nil {
-		return err
+		return refused(stream, err)
 	}
 	turn, err := s.clients.open(first.Hello, s.config.MaxStreams)
 	if err != nil {
-		return err
+		return refused(stream, err)
 	}
 	defer s.clients.close(turn)
 	s.metrics.streams.Inc()
@@ -129,6 +129,15 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 	ss.out.close()
 	sender.Wait()
 	readers.wait()
+	return err
+}
+
+// refusedKey is in the trailer of a stream of which the server has read no request but its first message's, and run none.
+const refusedKey = "tidemark-refused"
+
+// refused ends a stream at its beginning.
+func refused(stream kvpb.KV_BatchServer, err error) error {
+	stream.SetTrailer(metadata.Pairs(refusedKey, "1"))
 	return err
 }
 

@@ -37,7 +37,7 @@ func (f *Flight) Outcome(number int) (*kvpb.Response, error) {
 func (f *Flight) Abandon() {
 	for i := range f.calls {
 		if c := &f.calls[i]; c.stream != nil {
-			c.stream.abandon(c)
+			_, _ = c.stream.abandon(c)
 			c.stream = nil
 		}
 	}

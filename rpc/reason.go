@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"strings"
 
 	"google.golang.org/grpc/status"
 )
@@ -23,7 +22,7 @@ var wrappings = []struct {
 }
 
 // Reason is why a call to another server failed, in words for people who know its address: what gRPC and the network put around
-// them is taken off.
+// them is taken off. Of a connection that could not be made it says what to do about it (see connection_failure.go).
 func Reason(err error) string {
 	if err == nil {
 		return "no reason known"
@@ -38,19 +37,14 @@ func Reason(err error) string {
 	for _, w := range wrappings {
 		text = w.pattern.ReplaceAllString(text, w.rest)
 	}
-	switch {
-	case strings.Contains(text, "frame too large"), strings.Contains(text, "HTTP/1.1 header"), strings.Contains(text, "HTTP status code"):
-		return "what answers there is not a server of Tidemark"
-	case strings.Contains(text, "error reading server preface"):
-		return "it closes the connection at once: it wants TLS, or is not a server of Tidemark"
-	case strings.Contains(text, "first record does not look like a TLS handshake"):
-		return "it does not speak TLS, or is not a server of Tidemark"
+	if failure := connectionFailure(text); failure != "" {
+		return failure
 	}
 	switch text {
 	case context.DeadlineExceeded.Error(), context.Canceled.Error(), "stream terminated by RST_STREAM with error code: CANCEL":
 		return "no answer in time"
-	case "error reading from server: EOF":
-		return "the connection was closed"
+	case "error reading from server: EOF", "error reading from server: connection reset by peer", "connection reset by peer", "broken pipe":
+		return "the connection was closed: the server stopped, or something between closed it"
 	}
 	return text
 }

@@ -43,7 +43,7 @@ type ServerConfig struct {
 func ServerOptions(c ServerConfig) []grpc.ServerOption {
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
-		transport = credentials.NewTLS(c.TLS)
+		transport = tlsCredentials{credentials.NewTLS(c.TLS)}
 	} else if c.Lanes != nil {
 		transport = laneCredentials{transport, c.Lanes}
 	}

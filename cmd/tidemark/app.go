@@ -23,7 +23,7 @@ type app struct {
 
 	endpoints []string
 	timeout   time.Duration
-	tls       struct{ ca, cert, key string }
+	tls       clientTLS
 	format    output.Format
 	output    string
 
@@ -81,9 +81,7 @@ func (a *app) client(cmd *cobra.Command) *cobra.Command {
 	flags.StringSliceVar(&a.endpoints, "endpoints", nil,
 		"addresses of servers, any of the cluster (default "+endpointsEnv+", or "+defaultEndpoint+")")
 	flags.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try each request; 0 is without limit")
-	flags.StringVar(&a.tls.ca, "tls-ca", "", "PEM file of the authorities that sign the servers' certificates; turns TLS on")
-	flags.StringVar(&a.tls.cert, "tls-cert", "", "PEM file of this client's certificate, if the servers ask for one")
-	flags.StringVar(&a.tls.key, "tls-key", "", "PEM file of the key of --tls-cert")
+	a.tls.register(cmd)
 	return cmd
 }
 

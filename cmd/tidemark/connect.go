@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/kv"
-	"github.com/tidemarkdb/tidemark/rpc"
 )
 
 // connect opens a client to the cluster that the flags and the environment name.
@@ -29,11 +28,11 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 		}
 	}
 	options = append(options, kv.WithRequestTimeout(a.timeout))
-	if a.tls.ca != "" || a.tls.cert != "" || a.tls.key != "" {
-		config, err := rpc.LoadClientTLS(a.tls.cert, a.tls.key, a.tls.ca)
-		if err != nil {
-			return nil, usagef("%w", err)
-		}
+	config, err := a.tls.config(a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
 		options = append(options, kv.WithTLS(config))
 	}
 	if a.timeout > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/rpc"
 )
 
 // What gRPC wraps around the words that matter, and what is left of it.
@@ -19,6 +20,13 @@ var wrappings = []struct {
 	{regexp.MustCompile(`connection error: desc = "transport: Error while dialing: ([^"]*)"`), "$1"},
 	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "}, // the address stands before it already
 	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
+	// What to do stands there for programs; here it is flags.
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsTLS)), "the server wants TLS, and was called without: give --tls, and --tls-ca FILE if " +
+		"this machine does not know the authority that signed its certificate"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonNoTLS)), "the server speaks no TLS: leave out --tls and --tls-ca (and $TIDEMARK_TLS...), or check the address"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonUnknownAuthority)), "the server's certificate is signed by an authority that is not known here: " +
+		"give its file with --tls-ca"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsCertificate)), "the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"}, // that is for programs
 }
 

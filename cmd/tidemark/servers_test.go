@@ -222,11 +222,24 @@ func TestServerWithTLS(t *testing.T) {
 	if got := command(t, "", nil, append([]string{"get", "one", "key", "-o", "raw"}, secret...)...); got.out != "value" {
 		t.Errorf("%+v", got)
 	}
-	for _, flags := range [][]string{nil, {"--tls-ca", cert}} {
-		args := append([]string{"get", "one", "key", "--endpoints", address, "--timeout", "1s"}, flags...)
-		if got := command(t, "", nil, args...); got.code != exitUnavailable || got.out != "" {
-			t.Errorf("with only %q: %+v", flags, got)
+	for want, flags := range map[string][]string{
+		"wants TLS, and was called without: give --tls":                    nil,
+		"wants a client certificate, and was given none: give --tls-cert":  {"--tls-ca", cert},
+		"an authority that is not known here: give its file with --tls-ca": {"--tls"},
+	} {
+		args := append([]string{"get", "one", "key", "--endpoints", address, "--timeout", "60s"}, flags...)
+		got := command(t, "", nil, args...)
+		if got.code != exitUnavailable || got.out != "" || !strings.Contains(got.err, want) || strings.Contains(got.err, "check that the servers run") {
+			t.Errorf("with only %q: %+v\nwant in it %q", flags, got, want)
 		}
+	}
+	// What the environment says need not be given.
+	environment := map[string]string{endpointsEnv: address, tlsCAEnv: cert, tlsCertEnv: cert, tlsKeyEnv: key}
+	if got := command(t, "", environment, "get", "one", "key", "-o", "raw", "--timeout", "60s"); got.out != "value" {
+		t.Errorf("from the environment: %+v", got)
+	}
+	if got := command(t, "", environment, "get", "one", "key", "--tls=false", "--timeout", "60s"); !strings.Contains(got.err, "wants TLS") {
+		t.Errorf("--tls=false with the environment: %+v", got)
 	}
 	s.end()
 }

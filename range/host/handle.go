@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -367,7 +368,11 @@ func (g *Group) fail(err error) {
 	if !g.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	g.host.config.Logger.Error("replica failed", "partition", g.id, "replica", g.self, "error", err)
+	attributes := []any{"partition", g.id, "replica", g.self, "error", err}
+	if p := new(panicError); errors.As(err, &p) {
+		attributes = append(attributes, "stack", string(p.stack))
+	}
+	g.host.config.Logger.Error("replica failed", attributes...)
 	g.host.metrics.failed.Inc()
 	g.shutDown()
 	if f := g.host.config.OnFailed; f != nil {
@@ -380,10 +385,22 @@ func (g *Group) failFrom(err error) {
 	g.do(func(g *Group) { g.fail(err) })
 }
 
-// panicked makes an error of what a panic carried, with the stack. A storage that failed comes out of Raft as a panic with its error.
+// panicError is a panic as an error. Its text is for whoever asks why the replica does not serve; the stack is for the log.
+type panicError struct {
+	error
+	stack []byte
+}
+
+// Unwrap gives what was panicked with.
+func (e *panicError) Unwrap() error { return e.error }
+
+// panicked makes an error of what a panic carried. A storage that failed comes out of Raft as a panic with its error.
 func panicked(doing string, p any) error {
-	if err, ok := p.(error); ok {
-		return fmt.Errorf("%s: %w\n%s", doing, err, debug.Stack())
+	err, ok := p.(error)
+	if ok {
+		err = fmt.Errorf("%s: %w", doing, err)
+	} else {
+		err = fmt.Errorf("%s: %v", doing, p)
 	}
-	return fmt.Errorf("%s: %v\n%s", doing, p, debug.Stack())
+	return &panicError{err, debug.Stack()}
 }

@@ -58,7 +58,7 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 			switch wait := clock.Delay(at); {
 			case wait > 0 && !mayWait(q):
 				n.metrics.ahead.Inc()
-				n.refuse(q, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("node %s: a write names a timestamp that is ahead of this node's clock by more than clocks may differ; "+
+				n.tooEarly(q, fmt.Sprintf("node %s: a write names a timestamp that is ahead of this node's clock by more than clocks may differ; "+
 					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
 				continue
 			case wait > 0:
@@ -92,7 +92,7 @@ func (a *ahead) hold(n *Node, h *aheadRequest, wait time.Duration) {
 			n.refuseAhead(h)
 			return
 		}
-		n.refuse(h.request.Request, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("node %s: too many requests name timestamps that are ahead of its clock; "+
+		n.tooEarly(h.request.Request, fmt.Sprintf("node %s: too many requests name timestamps that are ahead of its clock; "+
 			"check the time synchronisation of the servers", n.config.ID), h.request.Reply)
 		return
 	}
@@ -144,6 +144,11 @@ func (a *ahead) close(n *Node) {
 		n.refuseAhead(h)
 	}
 	a.running.Wait()
+}
+
+// tooEarly refuses a request because of a clock. For the sender it is as if the node had no room: it waits, and sends it here again.
+func (n *Node) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Response)) {
+	n.refuseFor(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message, Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)
 }
 
 // refuseAhead answers a request that does not run because the node is closing.

@@ -116,9 +116,13 @@ func inspect(q *kvpb.Request) (whole, forNode bool) {
 // refuse answers a request that did not run. A clock that is known to be wrong is not handed on: a session that took it from one
 // that is ahead would be refused by all the other nodes until their time has come there.
 func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string, reply func(*kvpb.Response)) {
+	n.refuseFor(q, &kvpb.Error{Code: code, Message: message}, reply)
+}
+
+func (n *Node) refuseFor(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Response)) {
 	n.metrics.refused.Inc()
-	response := &kvpb.Response{Id: q.Id, Error: &kvpb.Error{Code: code, Message: message}}
-	if code != kvpb.ErrorCode_CLOCK_SKEW {
+	response := &kvpb.Response{Id: q.Id, Error: e}
+	if e.Code != kvpb.ErrorCode_CLOCK_SKEW {
 		n.told(response)
 	}
 	reply(response)

@@ -34,6 +34,8 @@ func (r *Replica) earlyLocked(t hlc.Timestamp) time.Duration {
 // earlyError refuses a read that is too early.
 func (r *Replica) earlyError(q *kvpb.Request, t hlc.Timestamp, early time.Duration) *kvpb.Response {
 	r.node.Metrics.readsEarly.Inc()
-	return newError(q, kvpb.ErrorCode_OVERLOADED, "partition %s: the read at %s is ahead of this server's clock by more than its lease is certain to last; it can run in %s",
+	response := newError(q, kvpb.ErrorCode_OVERLOADED, "partition %s: the read at %s is ahead of this server's clock by more than its lease is certain to last; it can run in %s",
 		r.id, t, early.Round(time.Millisecond))
+	response.Error.Cause = kvpb.ErrorCause_CAUSE_CLOCKS
+	return response
 }

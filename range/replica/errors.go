@@ -45,10 +45,11 @@ func (r *Replica) notLeader(request *kvpb.Request) *kvpb.Response {
 		if lost := r.lostQuorum(); lost != "" {
 			return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum: %s", r.id, lost)
 		}
-		return newError(request, kvpb.ErrorCode_NOT_LEADER, "partition %s: nobody is known to lead it at present; try again", r.id)
+		return newError(request, kvpb.ErrorCode_NOT_LEADER, "partition %s: no leader of it is known at present; try again", r.id)
 	}
 	response := newError(request, kvpb.ErrorCode_NOT_LEADER,
-		"partition %s: it is led by another replica, or at another term, than the request was sent to; see the leader given", r.id)
+		"partition %s: node %s leads it, at term %d; the request went to another replica, or names another term", r.id,
+		keys.NodeID(hint.Node), hint.Term)
 	response.Error.Leader = hint
 	return response
 }
@@ -86,13 +87,18 @@ func (r *Replica) unknownOutcome(request *kvpb.Request) *kvpb.Response {
 	return response
 }
 
-// unconfirmed is for a read whose leader could not have a quorum confirm it.
+// unconfirmed is for a read whose leader could not have a majority confirm it. That is the fault of nodes that are down only if
+// some are: the leader may have lost its lease to a clock, and its confirmation to a slow network.
 func (r *Replica) unconfirmed(request *kvpb.Request, err error) *kvpb.Response {
-	text := err.Error()
 	if lost := r.lostQuorum(); lost != "" {
-		text = lost
+		return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s", r.id, lost)
 	}
-	return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s", r.id, text)
+	if _, sure := r.node.Clock.Told(); !sure {
+		return newError(request, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the clock of its leader has just been set, or its machine was "+
+			"suspended, and a majority of its replicas has not confirmed yet that it still leads", r.id)
+	}
+	return newError(request, kvpb.ErrorCode_NODE_UNHEALTHY, "partition %s: a majority of its replicas did not confirm its leader in time, "+
+		"although none of them is known to be down (%s); try again", r.id, err)
 }
 
 // staleEpoch is for a request that was routed by another descriptor.

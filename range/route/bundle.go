@@ -148,6 +148,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeSca
 			return s.bundled(b, response)
 		}
 		a.note(e.Code, e.Message, 0, b.Node)
+		a.last.cause = e.Cause
 		switch e.Code {
 		case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_DEADLINE_EXCEEDED:
 			if err := a.wait(ctx, overloadedBackoff); err != nil {

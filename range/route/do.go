@@ -143,6 +143,7 @@ type attempt struct {
 	// last is what the most recent failure was, in words and as a code, and where.
 	last struct {
 		code      kvpb.ErrorCode
+		cause     kvpb.ErrorCause
 		message   string
 		partition keys.PartitionID
 		node      keys.NodeID

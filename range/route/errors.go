@@ -1,6 +1,7 @@
 package route
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,6 +24,8 @@ var (
 type Error struct {
 	// Code is the last answer's code; UNKNOWN_ERROR when there was no answer.
 	Code kvpb.ErrorCode
+	// Why says more about Code, if the node did.
+	Why kvpb.ErrorCause
 	// Message is what the node said, or what the sender was waiting for: a sentence for people.
 	Message string
 	// Keyspace is which one the request was for; 0 when it was for none, or for several partitions at once.
@@ -50,7 +53,7 @@ func (e *Error) Error() string {
 		b.WriteString("the write may or may not have been executed: ")
 	}
 	if e.Cause != nil {
-		b.WriteString(e.Cause.Error())
+		b.WriteString(Plain(e.Cause.Error()))
 	}
 	if e.Message != "" {
 		if e.Cause != nil {
@@ -73,6 +76,14 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// Plain puts words for people in the place of the context package's.
+func Plain(text string) string { return plain.Replace(text) }
+
+var plain = strings.NewReplacer(
+	context.Canceled.Error(), "the call was cancelled",
+	context.DeadlineExceeded.Error(), "timed out",
+)
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Cause }

@@ -107,6 +107,11 @@ func (e *UnreachableError) Error() string {
 	return b.String()
 }
 
+// Advised says that the error says of every server what to do about it.
+func (e *UnreachableError) Advised() bool {
+	return !slices.ContainsFunc(e.Reasons, func(reason error) bool { return !rpc.Advised(reason) })
+}
+
 // Unwrap gives the reasons.
 func (e *UnreachableError) Unwrap() []error { return e.Reasons }
 

@@ -65,7 +65,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) (Answer, error, *Backoff) {
 	s := a.sender
 	a.note(e.Code, e.Message, p.ID, l.node.id)
-	a.last.conflict = e.Conflict
+	a.last.cause, a.last.conflict = e.Cause, e.Conflict
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER:
 		s.learnLeader(p.cell, l.node, e)
@@ -99,7 +99,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		}
 		a.damaged[l.node] = e.Message
 		p.cell.drop(l, time.Now())
-		if damaged, _ := a.lost(); !p.survives(len(damaged)) {
+		if !p.survives(len(a.lost().damaged)) {
 			return Answer{}, a.ended(nil), nil // it takes a person to mend that
 		}
 		return Answer{}, nil, &unhealthyBackoff
@@ -196,7 +196,8 @@ func (a *attempt) countOf(b Backoff) int {
 
 // note remembers what went wrong last.
 func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.PartitionID, node keys.NodeID) {
-	a.last.code, a.last.message, a.last.partition, a.last.node, a.last.conflict = code, message, partition, node, nil
+	a.last.code, a.last.message, a.last.partition, a.last.node = code, message, partition, node
+	a.last.cause, a.last.conflict = kvpb.ErrorCause_CAUSE_UNSPECIFIED, nil
 }
 
 func (a *attempt) explained() bool { return a.last.message != "" }
@@ -208,20 +209,31 @@ func (a *attempt) noteLeaderless(p *Partition) {
 	}
 }
 
-// lost lists the replicas of the last attempt's partition that do not serve: those that are damaged, and those that do not answer.
-func (a *attempt) lost() (damaged, silent []string) {
+// losses are the replicas of a partition that do not serve, in words.
+type losses struct {
+	// damaged said so, silent do not answer, and doubtful answer that they do not know whether their clock is right.
+	damaged, silent, doubtful []string
+}
+
+// lost finds the losses of the last attempt's partition.
+func (a *attempt) lost() (out losses) {
 	if a.at == nil {
-		return nil, nil
+		return out
 	}
 	for _, n := range a.at.voters {
 		if said, ok := a.damaged[n]; ok {
-			damaged = append(damaged, said)
+			out.damaged = append(out.damaged, said)
 		} else if n.suspected.Load() {
 			address, reason := n.addressAndReason()
-			silent = append(silent, fmt.Sprintf("node %s (%s): %s", n.id, address, rpc.Reason(reason)))
+			text := fmt.Sprintf("node %s (%s): %s", n.id, address, rpc.Reason(reason))
+			if errors.Is(reason, errNoTime) {
+				out.doubtful = append(out.doubtful, text)
+			} else {
+				out.silent = append(out.silent, text)
+			}
 		}
 	}
-	return damaged, silent
+	return out
 }
 
 // survives reports whether a quorum of the partition's voters is left without so many of them.
@@ -242,6 +254,7 @@ func howMany(gone, all int) string {
 func (a *attempt) ended(cause error) *Error {
 	e := &Error{
 		Code:           a.last.code,
+		Why:            a.last.cause,
 		Message:        a.last.message,
 		Keyspace:       a.call.Keyspace,
 		Partition:      a.last.partition,
@@ -255,26 +268,37 @@ func (a *attempt) ended(cause error) *Error {
 	if !timeIsUp && e.Code != kvpb.ErrorCode_REPLICA_DAMAGED {
 		return e
 	}
-	damaged, silent := a.lost()
-	e.Damaged = len(damaged) > 0
-	gone := len(damaged) + len(silent)
+	lost := a.lost()
+	e.Damaged = len(lost.damaged) > 0
+	gone := len(lost.damaged) + len(lost.silent)
+	all := gone + len(lost.doubtful)
 	switch {
-	case gone == 0:
+	case all == 0:
 		return e
+	case a.at.survives(all):
+		if len(lost.silent) > 0 {
+			e.Message += "; cannot reach " + strings.Join(lost.silent, ", ")
+		}
 	case a.at.survives(gone):
-		if len(silent) > 0 {
-			e.Message += "; cannot reach " + strings.Join(silent, ", ")
+		// Enough of them answer. That they do not serve is the fault of a clock, whatever was said last.
+		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCause_CAUSE_CLOCKS, a.at.ID, 0
+		e.Message = fmt.Sprintf("partition %s is not served because of clocks: %s", a.at.ID, howMany(all, len(a.at.voters)))
+		if len(lost.silent) > 0 {
+			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")
 		}
 	default:
 		// Whatever was said last, this is why.
-		e.Code, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM, a.at.ID, 0
-		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID, howMany(gone, len(a.at.voters)))
-		if len(silent) > 0 {
-			e.Message += "; no answer from " + strings.Join(silent, ", ")
+		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCause_CAUSE_UNSPECIFIED, a.at.ID, 0
+		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID, howMany(all, len(a.at.voters)))
+		if len(lost.silent) > 0 {
+			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")
 		}
 	}
-	if len(damaged) > 0 {
-		e.Message += "; " + strings.Join(damaged, "; ")
+	if len(lost.doubtful) > 0 {
+		e.Message += "; " + strings.Join(lost.doubtful, ", ")
+	}
+	if len(lost.damaged) > 0 {
+		e.Message += "; " + strings.Join(lost.damaged, "; ")
 	}
 	return e
 }

@@ -251,6 +251,55 @@ func (ErrorCode) EnumDescriptor() ([]byte, []int) {
 	return file_kvpb_kv_proto_rawDescGZIP(), []int{2}
 }
 
+// ErrorCause says more about a code, for what the client tells its caller to do. It changes nothing about how a request is sent
+// again.
+type ErrorCause int32
+
+const (
+	ErrorCause_CAUSE_UNSPECIFIED ErrorCause = 0
+	// Clocks: the request names a timestamp that is ahead of this node's clock. Neither its load nor its peers are to blame.
+	ErrorCause_CAUSE_CLOCKS ErrorCause = 1
+)
+
+// Enum value maps for ErrorCause.
+var (
+	ErrorCause_name = map[int32]string{
+		0: "CAUSE_UNSPECIFIED",
+		1: "CAUSE_CLOCKS",
+	}
+	ErrorCause_value = map[string]int32{
+		"CAUSE_UNSPECIFIED": 0,
+		"CAUSE_CLOCKS":      1,
+	}
+)
+
+func (x ErrorCause) Enum() *ErrorCause {
+	p := new(ErrorCause)
+	*p = x
+	return p
+}
+
+func (x ErrorCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ErrorCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_kvpb_kv_proto_enumTypes[3].Descriptor()
+}
+
+func (ErrorCause) Type() protoreflect.EnumType {
+	return &file_kvpb_kv_proto_enumTypes[3]
+}
+
+func (x ErrorCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ErrorCause.Descriptor instead.
+func (ErrorCause) EnumDescriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{3}
+}
+
 type Mutation_Kind int32
 
 const (
@@ -289,11 +338,11 @@ func (x Mutation_Kind) String() string {
 }
 
 func (Mutation_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[3].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[4].Descriptor()
 }
 
 func (Mutation_Kind) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[3]
+	return &file_kvpb_kv_proto_enumTypes[4]
 }
 
 func (x Mutation_Kind) Number() protoreflect.EnumNumber {
@@ -341,11 +390,11 @@ func (x PushRequest_Kind) String() string {
 }
 
 func (PushRequest_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[4].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[5].Descriptor()
 }
 
 func (PushRequest_Kind) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[4]
+	return &file_kvpb_kv_proto_enumTypes[5]
 }
 
 func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
@@ -5065,7 +5114,9 @@ type Error struct {
 	// With UNCERTAIN: the timestamp of the version that was met. With TRANSACTION_PUSHED: the timestamp to be above.
 	Timestamp *Timestamp `protobuf:"bytes,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// With TRANSACTION_CONFLICT, TRANSACTION_ABORTED and LOCKED.
-	Conflict      *Conflict `protobuf:"bytes,6,opt,name=conflict,proto3" json:"conflict,omitempty"`
+	Conflict *Conflict `protobuf:"bytes,6,opt,name=conflict,proto3" json:"conflict,omitempty"`
+	// Why, where the code has several causes.
+	Cause         ErrorCause `protobuf:"varint,7,opt,name=cause,proto3,enum=tidemark.kv.v1.ErrorCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5140,6 +5191,13 @@ func (x *Error) GetConflict() *Conflict {
 		return x.Conflict
 	}
 	return nil
+}
+
+func (x *Error) GetCause() ErrorCause {
+	if x != nil {
+		return x.Cause
+	}
+	return ErrorCause_CAUSE_UNSPECIFIED
 }
 
 // Conflict is what was in a transaction's way.
@@ -5588,7 +5646,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +
 	"\rwaited_micros\x18\x03 \x01(\x04R\fwaitedMicros\x12\x14\n" +
-	"\x05write\x18\x04 \x01(\bR\x05write\"\xb4\x02\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\"\xe6\x02\n" +
 	"\x05Error\x12-\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x19.tidemark.kv.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12>\n" +
@@ -5597,7 +5655,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"partitions\x123\n" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
 	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
-	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\"\xb6\x01\n" +
+	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\x120\n" +
+	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\"\xb6\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
@@ -5643,7 +5702,11 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x12TRANSACTION_PUSHED\x10\x15\x12\x17\n" +
 	"\x13TRANSACTION_TOO_OLD\x10\x16\x12\n" +
 	"\n" +
-	"\x06LOCKED\x10\x172N\n" +
+	"\x06LOCKED\x10\x17*5\n" +
+	"\n" +
+	"ErrorCause\x12\x15\n" +
+	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fCAUSE_CLOCKS\x10\x012N\n" +
 	"\x02KV\x12H\n" +
 	"\x05Batch\x12\x1c.tidemark.kv.v1.BatchRequest\x1a\x1d.tidemark.kv.v1.BatchResponse(\x010\x01B)Z'github.com/tidemarkdb/tidemark/rpc/kvpbb\x06proto3"
 
@@ -5659,218 +5722,220 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 	return file_kvpb_kv_proto_rawDescData
 }
 
-var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_kvpb_kv_proto_goTypes = []any{
 	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
 	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
 	(ErrorCode)(0),                       // 2: tidemark.kv.v1.ErrorCode
-	(Mutation_Kind)(0),                   // 3: tidemark.kv.v1.Mutation.Kind
-	(PushRequest_Kind)(0),                // 4: tidemark.kv.v1.PushRequest.Kind
-	(*Hello)(nil),                        // 5: tidemark.kv.v1.Hello
-	(*BatchRequest)(nil),                 // 6: tidemark.kv.v1.BatchRequest
-	(*BatchResponse)(nil),                // 7: tidemark.kv.v1.BatchResponse
-	(*Request)(nil),                      // 8: tidemark.kv.v1.Request
-	(*Response)(nil),                     // 9: tidemark.kv.v1.Response
-	(*Timestamp)(nil),                    // 10: tidemark.kv.v1.Timestamp
-	(*GetRequest)(nil),                   // 11: tidemark.kv.v1.GetRequest
-	(*ReadContext)(nil),                  // 12: tidemark.kv.v1.ReadContext
-	(*GetResponse)(nil),                  // 13: tidemark.kv.v1.GetResponse
-	(*PutRequest)(nil),                   // 14: tidemark.kv.v1.PutRequest
-	(*PutResponse)(nil),                  // 15: tidemark.kv.v1.PutResponse
-	(*DeleteRequest)(nil),                // 16: tidemark.kv.v1.DeleteRequest
-	(*DeleteResponse)(nil),               // 17: tidemark.kv.v1.DeleteResponse
-	(*CompareAndSwapRequest)(nil),        // 18: tidemark.kv.v1.CompareAndSwapRequest
-	(*CompareAndSwapResponse)(nil),       // 19: tidemark.kv.v1.CompareAndSwapResponse
-	(*WriteBatchRequest)(nil),            // 20: tidemark.kv.v1.WriteBatchRequest
-	(*WriteOperation)(nil),               // 21: tidemark.kv.v1.WriteOperation
-	(*WriteBatchResponse)(nil),           // 22: tidemark.kv.v1.WriteBatchResponse
-	(*BatchGetRequest)(nil),              // 23: tidemark.kv.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),             // 24: tidemark.kv.v1.BatchGetResponse
-	(*MultiGetRequest)(nil),              // 25: tidemark.kv.v1.MultiGetRequest
-	(*PartitionKeys)(nil),                // 26: tidemark.kv.v1.PartitionKeys
-	(*MultiGetResponse)(nil),             // 27: tidemark.kv.v1.MultiGetResponse
-	(*ScanRequest)(nil),                  // 28: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),                 // 29: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),             // 30: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),               // 31: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),            // 32: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),             // 33: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                         // 34: tidemark.kv.v1.Rows
-	(*Pair)(nil),                         // 35: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),                 // 36: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),                // 37: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),           // 38: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),          // 39: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),                   // 40: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),                  // 41: tidemark.kv.v1.NowResponse
-	(*Transaction)(nil),                  // 42: tidemark.kv.v1.Transaction
-	(*Mutation)(nil),                     // 43: tidemark.kv.v1.Mutation
-	(*PrepareRequest)(nil),               // 44: tidemark.kv.v1.PrepareRequest
-	(*OnePhase)(nil),                     // 45: tidemark.kv.v1.OnePhase
-	(*ReadSet)(nil),                      // 46: tidemark.kv.v1.ReadSet
-	(*Leadership)(nil),                   // 47: tidemark.kv.v1.Leadership
-	(*KeySpan)(nil),                      // 48: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 49: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 50: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 51: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 52: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 53: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 54: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 55: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 56: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 57: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 58: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 59: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 60: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 61: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 62: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 63: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 64: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 65: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 66: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 67: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 68: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 69: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 70: tidemark.cluster.v1.Leader
+	(ErrorCause)(0),                      // 3: tidemark.kv.v1.ErrorCause
+	(Mutation_Kind)(0),                   // 4: tidemark.kv.v1.Mutation.Kind
+	(PushRequest_Kind)(0),                // 5: tidemark.kv.v1.PushRequest.Kind
+	(*Hello)(nil),                        // 6: tidemark.kv.v1.Hello
+	(*BatchRequest)(nil),                 // 7: tidemark.kv.v1.BatchRequest
+	(*BatchResponse)(nil),                // 8: tidemark.kv.v1.BatchResponse
+	(*Request)(nil),                      // 9: tidemark.kv.v1.Request
+	(*Response)(nil),                     // 10: tidemark.kv.v1.Response
+	(*Timestamp)(nil),                    // 11: tidemark.kv.v1.Timestamp
+	(*GetRequest)(nil),                   // 12: tidemark.kv.v1.GetRequest
+	(*ReadContext)(nil),                  // 13: tidemark.kv.v1.ReadContext
+	(*GetResponse)(nil),                  // 14: tidemark.kv.v1.GetResponse
+	(*PutRequest)(nil),                   // 15: tidemark.kv.v1.PutRequest
+	(*PutResponse)(nil),                  // 16: tidemark.kv.v1.PutResponse
+	(*DeleteRequest)(nil),                // 17: tidemark.kv.v1.DeleteRequest
+	(*DeleteResponse)(nil),               // 18: tidemark.kv.v1.DeleteResponse
+	(*CompareAndSwapRequest)(nil),        // 19: tidemark.kv.v1.CompareAndSwapRequest
+	(*CompareAndSwapResponse)(nil),       // 20: tidemark.kv.v1.CompareAndSwapResponse
+	(*WriteBatchRequest)(nil),            // 21: tidemark.kv.v1.WriteBatchRequest
+	(*WriteOperation)(nil),               // 22: tidemark.kv.v1.WriteOperation
+	(*WriteBatchResponse)(nil),           // 23: tidemark.kv.v1.WriteBatchResponse
+	(*BatchGetRequest)(nil),              // 24: tidemark.kv.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),             // 25: tidemark.kv.v1.BatchGetResponse
+	(*MultiGetRequest)(nil),              // 26: tidemark.kv.v1.MultiGetRequest
+	(*PartitionKeys)(nil),                // 27: tidemark.kv.v1.PartitionKeys
+	(*MultiGetResponse)(nil),             // 28: tidemark.kv.v1.MultiGetResponse
+	(*ScanRequest)(nil),                  // 29: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 30: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 31: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 32: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 33: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 34: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 35: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 36: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 37: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 38: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 39: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 40: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 41: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 42: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 43: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 44: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 45: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 46: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 47: tidemark.kv.v1.ReadSet
+	(*Leadership)(nil),                   // 48: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 49: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 50: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 51: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 52: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 53: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 54: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 55: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 56: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 57: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 58: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 59: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 60: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 61: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 62: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 63: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 64: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 65: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 66: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 67: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 68: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 69: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 70: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 71: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
-	5,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
-	8,   // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
-	9,   // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
-	10,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 4: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
-	14,  // 5: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
-	16,  // 6: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
-	18,  // 7: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
-	20,  // 8: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
-	23,  // 9: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	28,  // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	36,  // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	38,  // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	40,  // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	30,  // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	44,  // 15: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	50,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	52,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	56,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	58,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	60,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	63,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
-	25,  // 22: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
-	10,  // 23: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	67,  // 24: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	13,  // 25: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	15,  // 26: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	17,  // 27: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	19,  // 28: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	22,  // 29: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	24,  // 30: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	29,  // 31: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	37,  // 32: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	39,  // 33: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	41,  // 34: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	32,  // 35: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	49,  // 36: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	51,  // 37: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	54,  // 38: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	57,  // 39: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	59,  // 40: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	62,  // 41: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	64,  // 42: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
-	27,  // 43: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
-	10,  // 44: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 45: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 46: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 47: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 48: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	47,  // 49: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
-	10,  // 50: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 51: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 52: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 53: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 54: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 55: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 56: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	21,  // 57: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	10,  // 58: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 59: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 60: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	13,  // 61: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	10,  // 62: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	26,  // 63: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
-	10,  // 64: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 65: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	33,  // 66: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	10,  // 67: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 68: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 69: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 70: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	31,  // 71: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	10,  // 72: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 73: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	33,  // 74: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	67,  // 75: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	35,  // 76: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	10,  // 77: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 78: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 79: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 80: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	10,  // 81: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 82: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 83: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 84: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	3,   // 85: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	42,  // 86: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	43,  // 87: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	10,  // 88: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	45,  // 89: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	10,  // 90: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
-	47,  // 91: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	46,  // 92: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 93: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	48,  // 94: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	47,  // 95: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	10,  // 96: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 97: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	47,  // 98: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	46,  // 99: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	10,  // 100: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 101: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	42,  // 102: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	10,  // 103: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	53,  // 104: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	55,  // 105: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	6,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
+	9,   // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
+	10,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
+	11,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 4: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
+	15,  // 5: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
+	17,  // 6: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
+	19,  // 7: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
+	21,  // 8: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
+	24,  // 9: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
+	29,  // 10: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	37,  // 11: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	39,  // 12: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	41,  // 13: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	31,  // 14: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	45,  // 15: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	51,  // 16: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	53,  // 17: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	57,  // 18: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	59,  // 19: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	61,  // 20: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	64,  // 21: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	26,  // 22: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
+	11,  // 23: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	68,  // 24: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	14,  // 25: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	16,  // 26: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	18,  // 27: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	20,  // 28: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	23,  // 29: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	25,  // 30: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	30,  // 31: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	38,  // 32: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	40,  // 33: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	42,  // 34: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	33,  // 35: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	50,  // 36: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	52,  // 37: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	55,  // 38: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	58,  // 39: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	60,  // 40: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	63,  // 41: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	65,  // 42: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	28,  // 43: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
+	11,  // 44: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 45: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	11,  // 46: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 47: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 48: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	48,  // 49: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	11,  // 50: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 51: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 52: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 53: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 54: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 55: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 56: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	22,  // 57: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	11,  // 58: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 59: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 60: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	14,  // 61: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	11,  // 62: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	27,  // 63: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
+	11,  // 64: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 65: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	34,  // 66: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	11,  // 67: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 68: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 69: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	11,  // 70: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	32,  // 71: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	11,  // 72: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 73: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	34,  // 74: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	68,  // 75: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	36,  // 76: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	11,  // 77: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 78: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 79: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 80: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	11,  // 81: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 82: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 83: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 84: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 85: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	43,  // 86: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	44,  // 87: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	11,  // 88: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	46,  // 89: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	11,  // 90: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	48,  // 91: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	47,  // 92: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	11,  // 93: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	49,  // 94: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	48,  // 95: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	11,  // 96: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 97: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	48,  // 98: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	47,  // 99: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	11,  // 100: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 101: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	43,  // 102: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	11,  // 103: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	54,  // 104: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	56,  // 105: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
 	0,   // 106: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	10,  // 107: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 107: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
 	1,   // 108: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	42,  // 109: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	10,  // 110: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 111: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	10,  // 112: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 113: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	55,  // 114: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	42,  // 115: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	55,  // 116: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	61,  // 117: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	55,  // 118: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	65,  // 119: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	42,  // 120: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	66,  // 121: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	55,  // 122: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	43,  // 109: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	11,  // 110: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 111: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	11,  // 112: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 113: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	56,  // 114: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	43,  // 115: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	56,  // 116: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	62,  // 117: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	56,  // 118: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	66,  // 119: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	43,  // 120: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	67,  // 121: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	56,  // 122: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
 	2,   // 123: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	69,  // 124: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	70,  // 125: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	10,  // 126: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	68,  // 127: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	1,   // 128: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	6,   // 129: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	7,   // 130: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	130, // [130:131] is the sub-list for method output_type
-	129, // [129:130] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	70,  // 124: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	71,  // 125: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	11,  // 126: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	69,  // 127: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 128: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	1,   // 129: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 130: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 131: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	131, // [131:132] is the sub-list for method output_type
+	130, // [130:131] is the sub-list for method input_type
+	130, // [130:130] is the sub-list for extension type_name
+	130, // [130:130] is the sub-list for extension extendee
+	0,   // [0:130] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -5930,7 +5995,7 @@ func file_kvpb_kv_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,

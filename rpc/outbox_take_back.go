@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// tagTakenBack is in the place of a record's tag when its sender has taken it back before it was sent. No message has such a
+// field, so whoever reads it passes over it.
+const tagTakenBack = 15<<3 | 2
+
+// takeBackLocked takes back the request that lies in a chunk, and says whether it could: a chunk that was given to gRPC is out of
+// reach. Then the request has not been sent, and never will be.
+func (o *outbox) takeBackLocked(chunk, id uint64) bool {
+	if chunk < o.mu.first {
+		return false
+	}
+	if o.mu.closed {
+		return true // what was pending is dropped
+	}
+	if chunk-o.mu.first >= uint64(len(o.mu.pending)) {
+		return false
+	}
+	for rest := *o.mu.pending[chunk-o.mu.first]; len(rest) > 0; {
+		size, n := binary.Uvarint(rest[1:])
+		if n <= 0 || size > uint64(len(rest)-1-n) {
+			return false
+		}
+		end := 1 + n + int(size)
+		if rest[0] == tagRequests && requestID(rest[1+n:end]) == id {
+			rest[0] = tagTakenBack
+			return true
+		}
+		rest = rest[end:]
+	}
+	return false
+}
+
+// requestID is the id of an encoded request. It is the first field, as it has the lowest number.
+func requestID(request []byte) uint64 {
+	number, kind, n := protowire.ConsumeTag(request)
+	if n < 0 || number != 1 || kind != protowire.VarintType {
+		return 0
+	}
+	id, n := protowire.ConsumeVarint(request[n:])
+	if n < 0 {
+		return 0
+	}
+	return id
+}
