@@ -38,6 +38,8 @@ type guard struct {
 	disk *diskSync
 	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no use.
 	fillWAL int64
+	// names is the list of the WAL files that must be there; nil for a State.
+	names   *walNames
 	minFree uint64
 
 	// opening: Pebble opens the database. It flushes what it finds in the WAL, repeats that for ever if it fails, and hears of nothing meanwhile; and if

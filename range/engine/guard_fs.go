@@ -55,6 +55,9 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 		switch {
 		case err == nil:
 			file := &guardFile{File: f, g: s.g, name: name, category: category, hide: hide}
+			if number, ok := walNumber(name); ok && category == walCategory && s.g.names != nil {
+				file.start = &walStart{namedWAL: namedWAL{number: number}}
+			}
 			if rests(category) {
 				file.piece = &piece{}
 			}
@@ -84,6 +87,9 @@ func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 }
 
 func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if number, ok := walNumber(oldname); ok && s.g.names != nil {
+		_ = s.g.names.obsolete(number, false) // nothing is written
+	}
 	return s.create(newname, category, func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
 }
 
@@ -106,6 +112,11 @@ func (s guardFS) Link(oldname, newname string) error {
 }
 
 func (s guardFS) Rename(oldname, newname string) error {
+	if number, ok := fileNumber(newname, "OPTIONS-", ""); ok && s.g.names != nil {
+		if err := s.g.names.opening(number); err != nil {
+			return err
+		}
+	}
 	return s.change(func() error { return s.FS.Rename(oldname, newname) })
 }
 
@@ -117,6 +128,11 @@ func (s guardFS) MkdirAll(dir string, perm os.FileMode) error {
 func (s guardFS) Remove(name string) error {
 	if err := s.g.err(); err != nil {
 		return s.g.unlessOpening(err)
+	}
+	if number, ok := walNumber(name); ok && s.g.names != nil {
+		if err := s.g.names.obsolete(number, true); err != nil {
+			return s.g.unlessOpening(err)
+		}
 	}
 	return s.FS.Remove(name)
 }
@@ -140,6 +156,8 @@ type guardFile struct {
 	isDir bool
 	// piece is set for what is written with rests.
 	piece *piece
+	// start is set for a WAL of the Log.
+	start *walStart
 }
 
 func (f *guardFile) hides() bool { return f.hide || f.g.opening.Load() }
@@ -166,6 +184,9 @@ func (f *guardFile) refused(err error) error {
 
 func (f *guardFile) Write(p []byte) (int, error) {
 	n, err := f.write(p, f.File.Write)
+	if f.start != nil {
+		f.start.wrote(p[:n])
+	}
 	if f.piece != nil && err == nil {
 		f.piece.wrote(f.g, n)
 	}
@@ -226,7 +247,7 @@ func (f *guardFile) sync(op func() error) error {
 	return nil
 }
 
-func (f *guardFile) Sync() error { return f.sync(f.File.Sync) }
+func (f *guardFile) Sync() error { return f.named(f.sync(f.File.Sync)) }
 
 func (f *guardFile) SyncData() error {
 	if !f.hide {
@@ -235,7 +256,18 @@ func (f *guardFile) SyncData() error {
 	start := time.Now()
 	err := f.sync(func() error { return f.g.disk.sync(f.File) })
 	f.g.walSyncSeconds.Observe(time.Since(start).Seconds())
-	return err
+	return f.named(err)
+}
+
+// named has a WAL file named once it was synced, before anything in it is acknowledged.
+func (f *guardFile) named(err error) error {
+	if err != nil || f.start == nil || f.start.named || f.g.err() != nil {
+		return err
+	}
+	if err := f.start.synced(f.g.names); err != nil {
+		return f.failed("name", err)
+	}
+	return nil
 }
 
 func (f *guardFile) SyncTo(length int64) (fullSync bool, err error) {

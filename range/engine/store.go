@@ -95,6 +95,11 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	if err := verify(s.fs, o.Dir, k); err != nil {
 		return nil, openError(o.Dir, k, err)
 	}
+	if k == kindLog {
+		if s.g.names, err = openWALNames(s.fs, o.Dir, newestOptions(s.fs, o.Dir)); err != nil {
+			return nil, openError(o.Dir, k, err)
+		}
+	}
 	s.g.opening.Store(true)
 	s.db, err = pebble.Open(o.Dir, p)
 	if failure := s.g.err(); failure != nil {
@@ -301,6 +306,7 @@ func (s *store) release() error {
 			err = lockErr
 		}
 	}
+	s.g.names.close()
 	s.g.disk.close()
 	s.g.disk = nil
 	// What goes wrong after a failure is its consequence.

@@ -24,6 +24,8 @@ import (
 //   - in a WAL, a batch whose mark (see walMark) says that a batch which cannot be read was synced.
 //
 // What is left is damage to the last record, or to a batch after which no other was committed. Log.Close commits a mark.
+//
+// A WAL file that is not there at all, or has nothing in it, walNames tells from one that never was.
 
 // errDamaged is a proof that a file was damaged.
 var errDamaged = errors.New("damaged file")
@@ -40,6 +42,9 @@ func verify(fs vfs.FS, dir string, k kind) error {
 	}
 	if k != kindLog {
 		return nil
+	}
+	if err := checkWALNames(fs, dir, desc.OptionsFilename); err != nil {
+		return err
 	}
 	wal, number, err := newestWAL(fs, dir)
 	if err != nil || wal == "" {
