@@ -183,10 +183,10 @@ func (f *guardFile) refused(err error) error {
 }
 
 func (f *guardFile) Write(p []byte) (int, error) {
-	n, err := f.write(p, f.File.Write)
 	if f.start != nil {
-		f.start.wrote(p[:n])
+		f.start.write(p) // first: in race builds vfs.MemFS changes what it was given. After an error nothing is named any more.
 	}
+	n, err := f.write(p, f.File.Write)
 	if f.piece != nil && err == nil {
 		f.piece.wrote(f.g, n)
 	}

@@ -304,8 +304,8 @@ type walStart struct {
 	named bool
 }
 
-// wrote takes bytes that were written. What is beyond maxNamedLength is left out.
-func (w *walStart) wrote(p []byte) {
+// write takes bytes that are written. What is beyond maxNamedLength is left out.
+func (w *walStart) write(p []byte) {
 	if w.named || w.length >= maxNamedLength {
 		return
 	}

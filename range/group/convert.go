@@ -50,14 +50,8 @@ type entry struct {
 // readContext is how long the context of a heartbeat is that asks for a read's leadership.
 const readContext = 8
 
-// inbound makes a Raft message of a peer message, or nil if it is malformed. Entry data is shared.
+// inbound makes a Raft message of a peer message that is well-formed. Entry data is shared.
 func inbound(p *peerpb.RaftMessage) *raftpb.Message {
-	switch n := len(p.GetContext()); raftpb.MessageType(p.GetType()) {
-	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
-		if n != 0 && n != readContext {
-			return nil // Raft takes it for the number of a read
-		}
-	}
 	m := &message{
 		kind: raftpb.MessageType(p.GetType()), to: p.GetTo(), from: p.GetFrom(), term: p.GetTerm(), logTerm: p.GetLogTerm(),
 		index: p.GetIndex(), commit: p.GetCommit(), vote: p.GetVote(), rejectHint: p.GetRejectHint(), reject: p.GetReject(),
@@ -74,9 +68,6 @@ func inbound(p *peerpb.RaftMessage) *raftpb.Message {
 		boxes := make([]entry, n)
 		m.Entries = make([]*raftpb.Entry, n)
 		for i, e := range p.GetEntries() {
-			if e == nil || e.GetIndex() != m.index+uint64(i)+1 || int(e.GetType()) >= len(raftpb.EntryType_name) {
-				return nil
-			}
 			b := &boxes[i]
 			b.kind, b.term, b.index = raftpb.EntryType(e.GetType()), e.GetTerm(), e.GetIndex()
 			b.Type, b.Term, b.Index, b.Data = &b.kind, &b.term, &b.index, e.GetData()
@@ -85,13 +76,9 @@ func inbound(p *peerpb.RaftMessage) *raftpb.Message {
 	}
 	if s := p.GetSnapshot(); s != nil {
 		conf := &raftpb.ConfState{}
-		if err := proto.Unmarshal(s.GetConfState(), conf); err != nil || s.GetIndex() == 0 {
-			return nil
-		}
+		_ = proto.Unmarshal(s.GetConfState(), conf) // it was read before
 		index, term := s.GetIndex(), s.GetTerm()
 		m.Snapshot = &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}
-	} else if m.kind == raftpb.MsgSnap {
-		return nil
 	}
 	return &m.Message
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -70,12 +71,18 @@ type Group struct {
 	reads int
 	// tell: the next Output tells of the leadership.
 	tell bool
+	plausible plausible
 	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask it for what was lost.
 	heartbeatAnswered bool
 }
 
-// New opens a group on its storage.
-func New(c Config) (*Group, error) {
+// New opens a group on its storage. It returns ErrImplausible if that holds what cannot be.
+func New(c Config) (_ *Group, err error) {
+	defer func() {
+		if p := recover(); p != nil { // Raft's, of a storage that does not agree with itself
+			err = fmt.Errorf("group %s: %w: %v", c.ID, ErrImplausible, p)
+		}
+	}()
 	if c.ElectionTicks == 0 {
 		c.ElectionTicks = 10
 	}
@@ -93,7 +100,13 @@ func New(c Config) (*Group, error) {
 	}
 	g := &Group{config: c}
 	g.promise.duration = max(c.PromiseDuration, c.LeaseDuration)
-	var err error
+	hard, conf, err := c.Storage.InitialState()
+	if err == nil {
+		err = sane(c.Storage, hard)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("group %s: %w", c.ID, err)
+	}
 	g.node, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(c.Self),
 		ElectionTick:              c.ElectionTicks,
@@ -115,10 +128,12 @@ func New(c Config) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", c.ID, err)
 	}
-	hard, conf, err := c.Storage.InitialState()
+	last, err := c.Storage.LastIndex()
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", c.ID, err)
 	}
+	g.plausible.voters = slices.Sorted(slices.Values(conf.GetVoters()))
+	g.plausible.logEnds(last)
 	g.term = hard.GetTerm()
 	g.stored.term, g.stored.vote = hard.GetTerm(), hard.GetVote()
 	g.lease.init(conf.GetVoters(), c.Self, c.LeaseDuration)
@@ -149,16 +164,25 @@ func (g *Group) WithholdVotes(withhold bool) {
 const campaignTransfer = "CampaignTransfer"
 
 // Step takes a message from a peer. The message belongs to the group from here on. What Raft refuses is dropped, as a
-// network may drop it.
-func (g *Group) Step(m *peerpb.RaftMessage) {
+// network may drop it; so is what cannot be, and then the reason is returned.
+func (g *Group) Step(m *peerpb.RaftMessage) Refusal {
+	if why := g.WellFormed(m); why != "" {
+		return why
+	}
 	if m.GetWake() {
 		g.Wake()
-		return
+		return ""
 	}
+	if why := g.believable(m); why != "" {
+		return why
+	}
+	g.take(m)
+	return ""
+}
+
+// take takes a message that can be.
+func (g *Group) take(m *peerpb.RaftMessage) {
 	kind := raftpb.MessageType(m.GetType())
-	if !acceptable(kind) {
-		return // a local message or a proposal from the network: nobody honest sends it
-	}
 	from := keys.ReplicaID(m.GetFrom())
 	vote := asksForVote(kind, m.GetContext())
 	if vote && g.withholdVotes {
@@ -185,8 +209,8 @@ func (g *Group) Step(m *peerpb.RaftMessage) {
 		g.heartbeatAnswered = true
 	}
 	msg := inbound(m)
-	if msg == nil {
-		return
+	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.plausible.least {
+		msg.Commit = nil // entries that came just before may have taken the place of that one; the next heartbeat says it again
 	}
 	switch {
 	case vote && (g.promise.until != 0 || g.isLeader):
@@ -208,11 +232,12 @@ func (g *Group) step(m *raftpb.Message) {
 	}
 }
 
-// acceptable says whether a message of this type may come from a peer.
+// acceptable says whether a message of this type may come from a peer. Local messages and proposals may not; and reads are asked of leaders
+// only, so none is forwarded.
 func acceptable(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
-		raftpb.MsgSnap, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
+		raftpb.MsgSnap, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow:
 		return true
 	}
 	return false
@@ -228,6 +253,7 @@ func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 		return
 	}
 	g.reluctance.tick(g.leader)
+	g.tickPlausible()
 	g.tie.tick(&g.promise)
 	g.node.Tick()
 	if g.abdicated {

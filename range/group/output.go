@@ -38,6 +38,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 		g.sleep.farewell = g.sleep.farewell[:0]
 	}
 	if !g.node.HasReady() {
+		g.plausible.logEnds(g.plausible.last)
 		g.lease.credit(g.isLeader, g.term, now)
 		told := g.tellLeadership(out)
 		return len(out.Messages) > 0 || told
@@ -48,8 +49,12 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
+			if index := m.GetSnapshot().GetMetadata().GetIndex(); index > 0 {
+				g.plausible.last = index
+			}
 			if n := len(m.Entries); n > 0 {
 				g.appended = m.Entries[n-1].GetIndex()
+				g.plausible.last = g.appended
 			}
 			if !g.commitAlone(m) {
 				out.Append = m
@@ -60,6 +65,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 			g.outgoing(m, now, out)
 		}
 	}
+	g.plausible.logEnds(g.plausible.last)
 	g.heartbeatAnswered = false
 	clear(g.echo)
 	for _, r := range rd.ReadStates {
@@ -117,10 +123,15 @@ func (g *Group) tellLeadership(out *Output) bool {
 func (g *Group) Outgoing(m *raftpb.Message) *peerpb.RaftMessage { return outbound(g.config.ID, m) }
 
 func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
+	switch m.GetType() {
+	case raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
+		return // of a leader that was deposed in this moment; the host has its reads fail
+	}
 	if g.onlyCommit(m) || g.reluctance.holdsBack(m, g.config.ElectionTicks) || g.promise.holdsBack(m, now) {
 		return
 	}
 	g.tie.begun(m)
+	g.plausible.askedAbout(m)
 	p := outbound(g.config.ID, m)
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
