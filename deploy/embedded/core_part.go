@@ -158,6 +158,12 @@ func (s *Server) formCore(ctx context.Context) error {
 		return err
 	}
 	p, err := s.startCore(founding)
+	if errors.Is(err, group.ErrImplausible) {
+		// To start again would not change it, and the server may hold a node that serves.
+		s.config.Logger.Error("THE CONSISTENT CORE'S MEMBER DOES NOT OPEN and is left alone", "error", err)
+		s.coreBroken.Store(&err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

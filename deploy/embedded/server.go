@@ -56,6 +56,9 @@ type Server struct {
 		node *nodePart
 	}
 
+	// coreBroken is why the core's member is left alone, if it is.
+	coreBroken atomic.Pointer[error]
+
 	done     chan struct{} // closed when the server has failed or was closed
 	doneOnce sync.Once
 	failure  atomic.Pointer[error]

@@ -54,6 +54,9 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 	core, data := s.parts.core, s.parts.node
 	s.parts.Unlock()
 	if s.bootstrap != nil {
+		if broken := s.coreBroken.Load(); broken != nil {
+			return false, "the consistent core's member on this server does not open: " + (*broken).Error(), nil
+		}
 		if core == nil {
 			why := s.bootstrap.WaitingFor()
 			if why == "" {

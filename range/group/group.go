@@ -70,7 +70,7 @@ type Group struct {
 	// reads is how many read requests Raft has not answered, on a leader.
 	reads int
 	// tell: the next Output tells of the leadership.
-	tell bool
+	tell      bool
 	plausible plausible
 	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask it for what was lost.
 	heartbeatAnswered bool

@@ -344,6 +344,12 @@ func (s *scenario) stable(id keys.ReplicaID) {
 				s.t.Fatal(err)
 			}
 		}
+		if snap := m.GetSnapshot(); snap.GetMetadata().GetIndex() > 0 {
+			if err := r.storage.ApplySnapshot(snap); err != nil {
+				s.t.Fatal(err)
+			}
+			r.index = snap.GetMetadata().GetIndex()
+		}
 		if err := r.storage.Append(m.Entries); err != nil {
 			s.t.Fatal(err)
 		}

@@ -182,6 +182,7 @@ type Host struct {
 	// snapshotSlots holds a token for each snapshot that is being sent.
 	snapshotSlots chan struct{}
 	peers         peers
+	refusals      refusals
 	// wakes are groups that the ticker is to wake; bounded by a few events times the number of groups.
 	wakes struct {
 		mu    sync.Mutex

@@ -1,6 +1,10 @@
 package host
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+)
 
 type metrics struct {
 	groups                                                                prometheus.Gauge
@@ -8,6 +12,7 @@ type metrics struct {
 	appliedEntries                                                        prometheus.Counter
 	snapshotsSent, snapshotsFailed, snapshotsReceived, snapshotsInstalled prometheus.Counter
 	applySeconds                                                          prometheus.Histogram
+	refused                                                               map[group.Refusal]prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
@@ -33,7 +38,14 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		applySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tidemark_host_apply_seconds", Help: "Time to apply what was committed together.", Buckets: prometheus.ExponentialBuckets(10e-6, 2, 16)}),
 	}
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidemark_host_messages_refused_total", Help: "Messages of peers that were refused because they cannot be."}, []string{"reason"})
+	m.refused = make(map[group.Refusal]prometheus.Counter, len(group.Refusals))
+	for _, why := range group.Refusals {
+		m.refused[why] = refused.WithLabelValues(string(why))
+	}
 	if r != nil {
+		r.MustRegister(refused)
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_awake_groups", Help: "Groups that are awake."}, awake))
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers", Help: "Hosts that share a group with this one, and are pinged."}, peers))
 		r.MustRegister(m.groups, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.pauses, m.appliedEntries,

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -183,8 +184,9 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 			h.metrics.misaddressed.Inc()
 			continue
 		}
-		if raftpb.MessageType(m.GetType()) == raftpb.MsgSnap {
-			continue // a snapshot has a stream of its own
+		if raftpb.MessageType(m.GetType()) == raftpb.MsgSnap && !m.GetWake() {
+			h.metrics.refused[group.RefusedSnapshot].Inc() // it has a stream of its own
+			continue
 		}
 		if g.receive(m) {
 			g.shard.leave(g)

@@ -196,7 +196,13 @@ func (s *shard) process(g *Group, tick bool) {
 		}
 	}
 	for _, m := range messages {
-		g.core.Step(m)
+		if why := g.core.Step(m); why != "" {
+			s.host.refused(g, m, why)
+		}
+	}
+	if err := g.core.Broken(); err != nil {
+		g.fail(err)
+		return
 	}
 	// INVARIANT: what was proposed before a hand-over was asked for is in the log before it: a leader's last entry closes what it has served.
 	g.propose(proposals)

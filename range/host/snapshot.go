@@ -117,6 +117,10 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 	if !g.addressed(from, m) {
 		return fmt.Errorf("partition %s: the snapshot is not for this replica, or not from one of its peers", g.id)
 	}
+	if why := g.core.WellFormed(m); why != "" {
+		h.refused(g, m, why)
+		return fmt.Errorf("partition %s: the message of the snapshot cannot be: %s", g.id, why)
+	}
 	g.inbox.mu.Lock()
 	full := g.inbox.fullOfSnapshots()
 	g.inbox.mu.Unlock()
