@@ -203,6 +203,8 @@ type network struct {
 	messages int
 	// batches, if it is not nil, gets those that carry entries.
 	batches map[[2]uint64][]*peerpb.MessageBatch
+	// onMessage, when set, is shown all messages, under the lock.
+	onMessage func(*peerpb.RaftMessage)
 	// onStream, when set, is called several times while the nth snapshot (from 1) is sent.
 	onStream func(ctx context.Context, n int) error
 	streams  int
@@ -248,6 +250,11 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 	key := [2]uint64{from, to}
 	n.mu.Lock()
 	n.messages += len(b.Messages)
+	if n.onMessage != nil {
+		for _, m := range b.Messages {
+			n.onMessage(m)
+		}
+	}
 	if n.batches != nil && slices.ContainsFunc(b.Messages, func(m *peerpb.RaftMessage) bool { return len(m.Entries) > 0 }) {
 		n.batches[key] = append(n.batches[key], b)
 	}
