@@ -183,11 +183,7 @@ type Host struct {
 	snapshotSlots chan struct{}
 	peers         peers
 	refusals      refusals
-	// wakes are groups that the ticker is to wake; bounded by a few events times the number of groups.
-	wakes struct {
-		mu    sync.Mutex
-		queue []waking
-	}
+	wakes         wakes
 
 	ctx    context.Context // of the ticker, and of the groups' snapshot sends
 	cancel context.CancelFunc

@@ -306,20 +306,16 @@ func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
 			}
 			others := make([]waking, 40*wakesPerTick)
 			for i := range others {
-				others[i] = waking{n.host.Group(100), func(*Group) {}}
+				others[i].wakeKey = wakeKey{group: n.host.Group(100), host: uint64(1000 + i), back: true} // where it has no replica
 			}
-			n.host.wakes.mu.Lock()
-			n.host.wakes.queue = append(n.host.wakes.queue, others...)
-			n.host.wakes.mu.Unlock()
+			n.host.wakes.add(others)
 		}
 		c.net.isolate(leader.id, true)
 		time.Sleep(1500 * time.Millisecond)
 		for _, n := range c.hosts {
-			n.host.wakes.mu.Lock()
-			if q := n.host.wakes.queue; len(q)%wakesPerTick == 1 {
+			if n.host.wakes.length()%wakesPerTick == 1 {
 				woken++
 			}
-			n.host.wakes.mu.Unlock()
 		}
 		if woken != 2 {
 			t.Fatalf("%d hosts have the group in their queues", woken)

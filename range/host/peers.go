@@ -1,8 +1,6 @@
 package host
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -247,79 +245,6 @@ func (h *Host) HandleUnreachable(host uint64) {
 				g.do(func(g *Group) { g.core.Unreachable(id) })
 			}
 		}
-	}
-}
-
-// wakeFollowersOf wakes the groups that sleep under a leader on a host that is silent, or has restarted, or that know no leader. Their
-// turns may come late: by then the host may be back, and lead as before, or the group be led anew.
-func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
-	ticks := h.config.ElectionTicks
-	h.wakeLater(func(g *Group) func(*Group) {
-		then := g.leadership.Load()
-		_, member := g.onHost(host)
-		if !member || then.IsLeader || (then.Leader != 0 && g.hosts[then.Leader] != host) {
-			return nil
-		}
-		return func(g *Group) {
-			l := g.core.Leadership()
-			ledAnew := l.Leader != 0 && (g.hosts[l.Leader] != host || l.Term != then.Term)
-			if !ledAnew && (restarted || h.PeerDown(host)) {
-				g.core.WakeLeaderGone(ticks)
-			}
-		}
-	})
-}
-
-// wakeLeadersWithout wakes the groups led here that fell asleep while a host was away that is back now.
-func (h *Host) wakeLeadersWithout(host uint64) {
-	h.wakeLater(func(g *Group) func(*Group) {
-		id, member := g.onHost(host)
-		if !member || !g.leadership.Load().IsLeader {
-			return nil
-		}
-		return func(g *Group) {
-			if g.core.SleepsWithout(id) {
-				g.core.Wake()
-			}
-		}
-	})
-}
-
-// waking is a group to be woken.
-type waking struct {
-	group *Group
-	wake  func(*Group)
-}
-
-// wakesPerTick bounds how many groups are woken at a time: thousands of elections at once would keep each other from ending.
-const wakesPerTick = 500
-
-// wakeLater has the ticker wake the groups for which there is something to call, in the order of their ids, so that the hosts of a
-// group wake it at about the same time.
-func (h *Host) wakeLater(match func(*Group) (wake func(*Group))) {
-	var found []waking
-	h.Groups(func(g *Group) {
-		if wake := match(g); wake != nil {
-			found = append(found, waking{g, wake})
-		}
-	})
-	slices.SortFunc(found, func(a, b waking) int { return cmp.Compare(a.group.id, b.group.id) })
-	h.wakes.mu.Lock()
-	defer h.wakes.mu.Unlock()
-	h.wakes.queue = append(h.wakes.queue, found...)
-}
-
-// wakeSome wakes the next groups in the queue.
-func (h *Host) wakeSome() {
-	h.wakes.mu.Lock()
-	n := min(wakesPerTick, len(h.wakes.queue))
-	some := h.wakes.queue[:n:n]
-	if h.wakes.queue = h.wakes.queue[n:]; len(h.wakes.queue) == 0 {
-		h.wakes.queue = nil
-	}
-	h.wakes.mu.Unlock()
-	for _, w := range some {
-		w.group.do(w.wake)
 	}
 }
 

@@ -1,0 +1,129 @@
+package host
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+)
+
+// wakes are the groups that the ticker is to wake: thousands of elections at once would keep each other from ending.
+//
+// INVARIANT: a group is queued at most once for each of its hosts and each reason, however often that host seems to go and to come.
+type wakes struct {
+	mu sync.Mutex
+	// queue is in the order in which they are woken; due says what is known of each of them.
+	queue []wakeKey
+	due   map[wakeKey]wakeState
+}
+
+// wakeKey is a group and the host because of which it is to be woken: it is gone, or back.
+type wakeKey struct {
+	group *Group
+	host  uint64
+	back  bool
+}
+
+// wakeState is of the latest event: who led the group then, and whether the host is known to be another process than the one that did.
+type wakeState struct {
+	then      group.Leadership
+	restarted bool
+}
+
+// wakesPerTick bounds how many groups are woken at a time.
+const wakesPerTick = 500
+
+// waking is a group to be woken.
+type waking struct {
+	wakeKey
+	wakeState
+}
+
+// add queues groups, and updates those that are queued.
+func (w *wakes) add(found []waking) {
+	slices.SortFunc(found, func(a, b waking) int { return cmp.Compare(a.group.id, b.group.id) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.due == nil {
+		w.due = make(map[wakeKey]wakeState, len(found))
+	}
+	for _, x := range found {
+		old, queued := w.due[x.wakeKey]
+		if !queued {
+			w.queue = append(w.queue, x.wakeKey)
+		} else if old.then == x.then {
+			x.restarted = x.restarted || old.restarted
+		}
+		w.due[x.wakeKey] = x.wakeState
+	}
+}
+
+// some takes the next ones.
+func (w *wakes) some() []waking {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := make([]waking, min(wakesPerTick, len(w.queue)))
+	for i, k := range w.queue[:len(next)] {
+		next[i] = waking{k, w.due[k]}
+		delete(w.due, k)
+	}
+	if w.queue = w.queue[len(next):]; len(w.queue) == 0 {
+		w.queue, w.due = nil, nil
+	}
+	return next
+}
+
+func (w *wakes) length() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue)
+}
+
+// wakeFollowersOf has the groups woken that sleep under a leader on a host that is silent, or has restarted, or that know no leader; in the order of
+// their ids, so that the hosts of a group wake it at about the same time.
+func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
+	var found []waking
+	h.Groups(func(g *Group) {
+		l := g.leadership.Load()
+		if _, member := g.onHost(host); member && !l.IsLeader && (l.Leader == 0 || g.hosts[l.Leader] == host) {
+			found = append(found, waking{wakeKey{group: g, host: host}, wakeState{*l, restarted}})
+		}
+	})
+	h.wakes.add(found)
+}
+
+// wakeLeadersWithout has the groups woken that are led here and fell asleep while a host was away that is back now.
+func (h *Host) wakeLeadersWithout(host uint64) {
+	var found []waking
+	h.Groups(func(g *Group) {
+		if _, member := g.onHost(host); member && g.leadership.Load().IsLeader {
+			found = append(found, waking{wakeKey: wakeKey{group: g, host: host, back: true}})
+		}
+	})
+	h.wakes.add(found)
+}
+
+// wakeSome wakes the next groups in the queue.
+func (h *Host) wakeSome() {
+	for _, w := range h.wakes.some() {
+		if w.back {
+			w.group.do(func(g *Group) {
+				if id, _ := g.onHost(w.host); g.core.SleepsWithout(id) {
+					g.core.Wake()
+				}
+			})
+			continue
+		}
+		w.group.do(func(g *Group) { g.wakeLeaderGone(w.host, w.wakeState) })
+	}
+}
+
+// wakeLeaderGone is the turn of a follower, which may come late: by then the host may be back, and lead as before, or the group be led anew.
+func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
+	l := g.core.Leadership()
+	ledAnew := l.Leader != 0 && (g.hosts[l.Leader] != host || l.Term != s.then.Term)
+	if !ledAnew && (s.restarted || g.host.PeerDown(host)) {
+		g.core.WakeLeaderGone(g.host.config.ElectionTicks)
+	}
+}

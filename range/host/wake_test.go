@@ -1,0 +1,42 @@
+package host
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// TestWakeQueueIsBounded: a host that seems to restart again and again has each group that slept under it queued once.
+func TestWakeQueueIsBounded(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		var ids []keys.PartitionID
+		for i := range 30 {
+			ids = append(ids, keys.PartitionID(100+i))
+		}
+		c.create(ids...)
+		for _, id := range ids {
+			c.awaitLeader(id)
+		}
+		asleep := func() bool { return c.hosts[1].host.Awake()+c.hosts[2].host.Awake()+c.hosts[3].host.Awake() == 0 }
+		c.await("all groups to sleep", asleep)
+		h := c.hosts[1].host
+		for incarnation := range uint64(1000) {
+			h.HandleMessages(2, &peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1 + incarnation}})
+			h.HandleMessages(3, &peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1 + incarnation}})
+		}
+		// Of two hosts, for each group at most: that it is gone, and that it is back.
+		if n := h.wakes.length(); n == 0 || n > 4*len(ids) {
+			t.Errorf("%d wakings are queued for %d groups", n, len(ids))
+		}
+		c.await("the queue to be empty", func() bool { return h.wakes.length() == 0 })
+		synctest.Wait()
+		for _, id := range ids {
+			for _, n := range c.hosts {
+				n.host.Group(id).Wake()
+			}
+			c.propose(id, "after")
+		}
+	})
+}
