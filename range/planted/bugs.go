@@ -68,6 +68,8 @@ const (
 	AbortedAfterCommit Bug = "aborted_after_commit"
 	// AgeLost: a transaction that runs again is as young as its last attempt.
 	AgeLost Bug = "age_lost"
+	// HeldSpanIgnored: others write in a span that a transaction holds.
+	HeldSpanIgnored Bug = "held_span_ignored"
 	// OnePhaseUnchecked: a one-phase commit does not look whether what it read is still so.
 	OnePhaseUnchecked Bug = "one_phase_unchecked"
 	// LocksForgotten: a replica that starts does not know which keys were locked.
@@ -93,7 +95,7 @@ func Transactional() []Bug {
 	return []Bug{
 		RefreshSkipped, RefreshNotRecorded, RecordRevived, DecisionNotDurable,
 		CommitBelowPrepare, WaitForLatest, UncertaintyForgotten, PushIgnored,
-		OwnDeletesSeen, OnePhaseOverLock, AbortedAfterCommit, AgeLost,
+		OwnDeletesSeen, OnePhaseOverLock, AbortedAfterCommit, AgeLost, HeldSpanIgnored,
 		OnePhaseUnchecked, LocksForgotten, ReadThroughLock, ReignUnchecked,
 	}
 }

@@ -255,8 +255,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			}
 			r.forgetRecordsLocked(first)
 			for _, l := range first.lets {
-				if r.mu.locks.Get(l.Key) == l {
-					r.requeueLocked(r.mu.locks.Remove(l.Key))
+				if r.mu.locks.Has(l) {
+					r.requeueLocked(r.mu.locks.RemoveLock(l))
 				}
 			}
 			r.locksChangedLocked()

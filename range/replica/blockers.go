@@ -279,6 +279,9 @@ func (b *blocker) oldestWriter(counts func(*parked) bool) (oldest *parked, wante
 		awaited = awaited || p.presses()
 		if of := p.transaction(); oldest == nil || txn.Older(of.Begun, of.ID, oldest.transaction().Begun, oldest.transaction().ID) {
 			oldest, wanted = p, key
+			if c := p.x.conflict; c != nil {
+				wanted = text(c.Key) // of a span lock that it waits for, it wants only this
+			}
 		}
 	})
 	return oldest, wanted, awaited

@@ -85,6 +85,7 @@ type Node struct {
 	recent recentBudget
 	merges mergeQueue
 	pace   pace
+	spans  spanBudget
 	crowd  crowd
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
@@ -117,6 +118,9 @@ type Limits struct {
 	RecentSlots, TotalRecentSlots int
 	// MaxLocks is how many keys of a partition transactions may have locked. Default 200,000.
 	MaxLocks int
+	// MaxSpanLocks is how many spans of a partition transactions may hold, default 256, TotalSpanLocks how many in all partitions that a
+	// node leads, default 16,384.
+	MaxSpanLocks, TotalSpanLocks int
 	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large they are together. Default 1,024.
 	MaxLockWaiters int
 	// PushDelay is for how long writes wait for a transaction's locks before its coordinator is asked, and it may be aborted. Default:
@@ -142,6 +146,8 @@ func (l *Limits) EnsureDefaults() {
 	setDefault(&l.RecentSlots, 32<<10)
 	setDefault(&l.TotalRecentSlots, 2<<20)
 	setDefault(&l.MaxLocks, 200_000)
+	setDefault(&l.MaxSpanLocks, 256)
+	setDefault(&l.TotalSpanLocks, 16<<10)
 	setDefault(&l.MaxLockWaiters, 1024)
 	if l.StallTimeout <= 0 {
 		l.StallTimeout = 10 * time.Second
@@ -174,6 +180,7 @@ func (n *Node) Prepare() error {
 	n.EnsureDefaults()
 	n.recent.limit = int64(n.TotalRecentSlots)
 	n.merges.node = n
+	n.spans.most = int64(n.TotalSpanLocks)
 	n.crowd.epoch = time.Now()
 	return nil
 }

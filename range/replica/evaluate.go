@@ -454,6 +454,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 	if w.x != nil && w.x.one != nil {
 		w.x.one.registerLocked(e, ts)
 	}
+	r.mu.written = hlc.Max(r.mu.written, ts)
 	if e.proposal.lowest.IsZero() || ts.Less(e.proposal.lowest) {
 		e.proposal.lowest = ts
 	}

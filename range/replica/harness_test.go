@@ -471,6 +471,9 @@ func describe(response *kvpb.Response) string {
 		}
 	case *kvpb.Response_Prepare:
 		fmt.Fprintf(&b, "prepared at %s", wireStamp(x.Prepare.Prepared))
+		if x.Prepare.Held {
+			fmt.Fprint(&b, ", held")
+		}
 		for _, g := range x.Prepare.Values {
 			fmt.Fprintf(&b, " [%s]", describeGet(g))
 		}

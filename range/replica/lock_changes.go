@@ -96,8 +96,7 @@ func (r *Replica) changeLocksLocked(applied []lockChange) {
 
 // locksChangedLocked follows every change of the table.
 func (r *Replica) locksChangedLocked() {
-	n := int64(r.mu.locks.Len())
-	r.node.Metrics.locks.Add(float64(n - r.locked.Swap(n)))
+	r.countLocksLocked()
 }
 
 // anchored is what a partition has in its anchor span of transactions.

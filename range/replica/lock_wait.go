@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A write that meets a lock which is not its own is parked with that lock. When the lock is gone it goes back to the front of the
+// A write that meets a lock which is not its own, of its key or of the span that this lies in, is parked with that lock. When the lock is gone it goes back to the front of the
 // queue and is evaluated anew, as if it had just come: nothing of it has happened. It may then meet another lock. Who waits for
 // one key goes on in the order in which it came.
 //
@@ -65,41 +65,57 @@ func (e *evaluation) blocked(w *write) bool {
 		r.mu.Unlock()
 		return false // the write will find out
 	}
-	l := r.lockInTheWayLocked(w.pending.Request)
+	l, key := r.lockInTheWayLocked(w.pending.Request)
 	if l == nil {
 		r.mu.Unlock()
 		return false
 	}
-	e.parkLocked(w, l, locks.UntilGone)
+	e.parkAtLocked(w, l, key, locks.UntilGone)
 	return true
 }
 
-// lockInTheWayLocked is the first lock of a key that a request writes.
-func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (found *lock) {
+// lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key lies in, and the key.
+func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (found *lock, key string) {
+	point := func(k []byte) bool {
+		if found = r.mu.locks.Get(text(k)); found == nil {
+			found = r.spanOfOtherLocked(k, txn.ID{})
+		}
+		key = text(k)
+		return found != nil
+	}
 	switch c := q.Command.(type) {
 	case *kvpb.Request_Put:
-		return r.mu.locks.Get(text(c.Put.Key))
+		point(c.Put.Key)
 	case *kvpb.Request_Delete:
-		return r.mu.locks.Get(text(c.Delete.Key))
+		point(c.Delete.Key)
 	case *kvpb.Request_CompareAndSwap:
-		return r.mu.locks.Get(text(c.CompareAndSwap.Key))
+		point(c.CompareAndSwap.Key)
 	case *kvpb.Request_WriteBatch:
 		for _, o := range c.WriteBatch.Operations {
-			if l := r.mu.locks.Get(text(o.Key)); l != nil {
-				return l
+			if point(o.Key) {
+				break
 			}
 		}
 	case *kvpb.Request_DeleteRange:
-		r.mu.locks.Ascend(text(c.DeleteRange.Start), text(c.DeleteRange.End), func(l *lock) bool {
-			found = l
-			return false
-		})
+		start, end := text(c.DeleteRange.Start), text(c.DeleteRange.End)
+		if found = r.keyLockInLocked(start, end, txn.ID{}); found != nil {
+			return found, found.Key
+		}
+		if found = r.spanInTheWayLocked(start, end, txn.ID{}); found != nil {
+			return found, max(start, found.Key)
+		}
 	}
-	return found
+	return found, key
 }
 
-// parkLocked parks a write; when the evaluation is over, the transaction in its way is asked about. It unlocks.
+// parkLocked is parkAtLocked for the lock of a key.
 func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
+	e.parkAtLocked(w, l, l.Key, until)
+}
+
+// parkAtLocked parks a write that is in the way of a lock with a key; when the evaluation is over, the transaction whose lock it is is asked
+// about. It unlocks.
+func (e *evaluation) parkAtLocked(w *write, l *lock, key string, until locks.Until) {
 	r := e.r
 	if r.mu.locks.Waiters() >= r.node.MaxLockWaiters ||
 		(r.mu.locks.Waiters() > 0 && r.mu.waits.bytes+w.size > r.node.MaxQueuedBytes) {
@@ -110,7 +126,7 @@ func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	if w.x == nil {
 		w.x = &transactional{}
 	}
-	w.x.conflict = &kvpb.Conflict{Key: []byte(l.Key), Transaction: l.Transaction.ID.Bytes()}
+	w.x.conflict = &kvpb.Conflict{Key: []byte(key), Transaction: l.Transaction.ID.Bytes()}
 	r.mu.waits.order++
 	r.mu.waits.bytes += w.size
 	r.attemptWaitsLocked(w)
@@ -118,6 +134,9 @@ func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	e.tend = true
 	r.mu.Unlock()
 	r.node.Metrics.writesParked.Inc()
+	if l.Span {
+		r.node.Metrics.spanWaits.Inc()
+	}
 }
 
 // leftLocked notes that a write waits no longer, whatever becomes of it.

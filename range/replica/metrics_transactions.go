@@ -15,10 +15,13 @@ type transactionMetrics struct {
 	pushesFailed                   prometheus.Counter
 	pushesCommitted, pushesAborted prometheus.Counter
 	// locks counts them on all replicas, followers too.
-	locks        prometheus.Gauge
-	lockWaits    prometheus.Histogram
-	writesParked prometheus.Counter
-	readsParked  prometheus.Counter
+	locks prometheus.Gauge
+	// spanLocks are held by leaders only.
+	spanLocks               prometheus.Gauge
+	spanWaits, spansRefused prometheus.Counter
+	lockWaits               prometheus.Histogram
+	writesParked            prometheus.Counter
+	readsParked             prometheus.Counter
 	// readsMoved is by why a read was served at a later timestamp.
 	readsMovedUncertain, readsMovedCommit, readsMovedCollected prometheus.Counter
 	// aborts is by AbortReason, counted at the coordinator.
@@ -57,6 +60,10 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.pushesCommitted, m.pushesAborted, m.pushesFailed = outcomes.WithLabelValues("committed"), outcomes.WithLabelValues("aborted"), outcomes.WithLabelValues("failed")
 	m.locks = prometheus.NewGauge(prometheus.GaugeOpts{Name: name("locks"), Help: "Keys locked by transactions, on all replicas of this node."})
 	*collectors = append(*collectors, m.locks)
+	m.spanLocks = prometheus.NewGauge(prometheus.GaugeOpts{Name: name("span_locks"), Help: "Spans held by transactions in the partitions that this node leads."})
+	*collectors = append(*collectors, m.spanLocks)
+	m.spanWaits = counter("span_lock_waits_total", "Requests that waited for a span that a transaction held.")
+	m.spansRefused = counter("span_locks_refused_total", "Requests to hold spans that were answered without, because too many were held.")
 	m.lockWaits = histogram("lock_wait_seconds", "For how long requests waited for a lock.")
 	waits := vector("lock_waits_total", "what", "Requests that waited for a lock.")
 	m.writesParked, m.readsParked = waits.WithLabelValues("write"), waits.WithLabelValues("read")

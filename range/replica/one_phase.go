@@ -177,7 +177,7 @@ func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done b
 func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase) bool {
 	r, of := e.r, o.of
 	r.mu.Lock()
-	if r.mu.reign != e.reign || r.mu.locks.Len() == 0 {
+	if r.mu.reign != e.reign || r.mu.locks.Empty() {
 		r.mu.Unlock()
 		return true
 	}
@@ -209,10 +209,17 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 			}
 		}
 	}
-	if x := r.mu.locks.Transaction(of.ID); x != nil && x.Locks() != len(o.held) {
-		r.mu.Unlock()
-		e.refuse(w, invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).response(r, w.pending.Request))
+	if l, key := r.spanOnWritesLocked(c.GetMutations(), of.ID); l != nil {
+		e.parkAtLocked(w, l, text(key), locks.UntilGone)
 		return false
+	}
+	if x := r.mu.locks.Transaction(of.ID); x != nil {
+		x.EachSpan(func(l *lock) { o.held = append(o.held, l) }) // they end with it
+		if x.Locks() != len(o.held) {
+			r.mu.Unlock()
+			e.refuse(w, invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).response(r, w.pending.Request))
+			return false
+		}
 	}
 	if l := r.lockOnReadsLocked(o); l != nil {
 		e.parkLocked(w, l, locks.UntilGone)

@@ -27,6 +27,12 @@ func (r *Replica) checkPrepare(w *write, c *kvpb.PrepareRequest) *problem {
 	if p := checkVolatile(c); p != nil {
 		return p
 	}
+	if p := r.checkHoldSpans(c); p != nil {
+		return p
+	}
+	for _, s := range c.GetHoldSpans() {
+		w.size += len(s.Start) + len(s.End) + lockOverhead
+	}
 	if p := checkReadMutations(c); p != nil {
 		return p
 	}
@@ -99,6 +105,9 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	if done, err := e.refusedAborted(w); done || err != nil {
 		return err
 	}
+	if len(c.GetHoldSpans()) > 0 {
+		return e.holdSpans(w, c)
+	}
 	if !e.readsGood(w, c) || !e.free(w, c.GetMutations()) {
 		return nil
 	}
@@ -137,7 +146,7 @@ func writes(m *kvpb.Mutation) bool {
 func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
 	r, of := e.r, w.transaction()
 	r.mu.Lock()
-	if r.mu.reign != e.reign || r.mu.locks.Len() == 0 && len(mutations) <= r.node.MaxLocks {
+	if r.mu.reign != e.reign || r.mu.locks.Empty() && len(mutations) <= r.node.MaxLocks {
 		r.mu.Unlock()
 		return true
 	}
@@ -161,6 +170,10 @@ func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
 			e.parkLocked(w, l, locks.UntilApplied)
 			return false
 		}
+	}
+	if l, key := r.spanOnWritesLocked(mutations, of.ID); l != nil {
+		e.parkAtLocked(w, l, text(key), locks.UntilGone)
+		return false
 	}
 	if r.mu.locks.Len()+len(mutations) > r.node.MaxLocks {
 		r.mu.Unlock()

@@ -36,7 +36,7 @@ type Replica struct {
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
 
-	// locked is the number of locks in the table.
+	// locked is the number of locks in the table, of keys and of spans.
 	locked atomic.Int64
 
 	// active counts what Close waits for: calls of Submit, and reads that are not answered.
@@ -87,11 +87,15 @@ type Replica struct {
 		// sequence is the number of the latest proposal.
 		sequence uint64
 		overlay  overlay
-		recent   recent
-		cache    timestampCache
+		// written is at or above every version that was put there.
+		written hlc.Timestamp
+		recent  recent
+		cache   timestampCache
 
 		// locks follows the engine on every replica (lock_changes.go); what is in flight and who waits is the leader's.
 		locks lockTable
+		// counted is what was counted of them.
+		counted counted
 		// waits is what waits for transactions, and what is asked of their coordinators.
 		waits waits
 		// held is what is held back by commit wait.
@@ -323,7 +327,7 @@ func (r *Replica) Close() error {
 	r.refuseQueueLocked(&end)
 	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
 	r.endHeldLocked(&end)
-	r.node.Metrics.locks.Sub(float64(r.locked.Swap(0)))
+	r.uncountLocksLocked()
 	confirming := r.mu.next
 	r.mu.next = nil
 	r.mu.waitingReads -= len(confirming)

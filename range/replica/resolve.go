@@ -99,7 +99,7 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 		e.refuse(w, r.notLeader(q))
 	case wait != nil:
 		r.mu.Lock()
-		if l := r.mu.locks.Get(wait.Key); r.mu.reign != e.reign || l != wait || l.InFlight() != (until == locks.UntilApplied) {
+		if r.mu.reign != e.reign || !r.mu.locks.Has(wait) || wait.InFlight() != (until == locks.UntilApplied) {
 			r.mu.Unlock()
 			e.again = append(e.again, *w)
 			return nil

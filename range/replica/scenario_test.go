@@ -107,7 +107,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.close()
 		s.c = newTestCluster(s.t, option(s.t, d, "replicas", 2), Limits{
 			MaxQueuedWrites: option(s.t, d, "queued", 0), MaxInFlight: option(s.t, d, "in-flight", 0),
-			MaxEntryBytes: option(s.t, d, "entry-bytes", 0)})
+			MaxEntryBytes: option(s.t, d, "entry-bytes", 0),
+			MaxSpanLocks:  option(s.t, d, "spans", 0), TotalSpanLocks: option(s.t, d, "all-spans", 0)})
 		return ""
 	case "elect":
 		s.c.elect(s.member(d, ""))

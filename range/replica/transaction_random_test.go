@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // A random history of transactions, in one or two phases, between plain writes and reads, elections, lost proposals and snapshots. Some
@@ -48,10 +49,14 @@ func TestRandomTransactions(t *testing.T) {
 			if seed != seeds[0] {
 				setFlag(t, "rapid.checks", "10")
 			}
-			randomTransactions(t)
+			randomTransactions(t, false)
 		})
 	}
 }
+
+// TestRandomTransactionsHoldSpans: the same, and every other transaction holds a span with all its keys before it reads. What it has read
+// stays as it was for as long as the span is held.
+func TestRandomTransactionsHoldSpans(t *testing.T) { randomTransactions(t, true) }
 
 // transactionSeeds are the seeds of histories. The first one gives as many as -rapid.checks says, each other one 10.
 var transactionSeeds = []uint64{
@@ -74,9 +79,9 @@ func setFlag(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = f.Value.Set(before) })
 }
 
-func randomTransactions(t *testing.T) {
+func randomTransactions(t *testing.T, holds bool) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}}
+		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}, holds: holds}
 		defer h.c.close()
 		t.Repeat(map[string]func(*rapid.T){
 			"go on":      h.goOn,
@@ -115,6 +120,8 @@ type transactionHistory struct {
 	// answers are to be handed to those who asked, when no lock is held.
 	answers []func()
 	count   int
+	// holds: every other one holds a span.
+	holds bool
 }
 
 // simulated is a client with a transaction.
@@ -138,6 +145,9 @@ type simulated struct {
 	acknowledged hlc.Timestamp
 	told         kvpb.TransactionState
 	over, dead   bool
+	// heldIn is the leadership in which its span was held; nil: it has held none.
+	heldIn *kvpb.Leadership
+	held   hlc.Timestamp
 }
 
 func (h *transactionHistory) begin(t *rapid.T) {
@@ -181,7 +191,30 @@ func (h *transactionHistory) begin(t *rapid.T) {
 		}
 	}
 	x.info = &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", x.number)), Begun: began, Started: began, Keyspace: 7, Anchor: []byte(anchor)}
+	if h.holds && x.number%2 == 0 {
+		x.step, x.at, x.until = "hold", hlc.Timestamp{}, hlc.Timestamp{}
+	}
 	h.transactions = append(h.transactions, x)
+}
+
+// span is from the first to the last key of a transaction.
+func (x *simulated) span() *kvpb.KeySpan {
+	all := append(sorted(x.writes), x.toRead...)
+	return &kvpb.KeySpan{Start: []byte(slices.Min(all)), End: []byte(slices.Max(all) + "\x00")}
+}
+
+// holdsNow says that the present leader has held the transaction's span ever since it was told so.
+func (h *transactionHistory) holdsNow(x *simulated) bool {
+	r := h.leader.replica
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.mu.locks.Transaction(txn.ID(x.info.Id))
+	if x.heldIn == nil || !r.isLeadershipLocked(x.heldIn) || of == nil || of.Spans() == 0 {
+		return false
+	}
+	since := true
+	of.EachSpan(func(l *lock) { since = since && l.Applied.Prepared.LessEq(x.held) }) // and not by an attempt that came late
+	return since
 }
 
 // goOn has a client do its next step, or try the present one again.
@@ -247,6 +280,8 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 		x.step = "prepare"
 	}
 	switch x.step {
+	case "hold":
+		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x.info, Volatile: true, ReturnValues: true, HoldSpans: []*kvpb.KeySpan{x.span()}}}
 	case "read":
 		c := &kvpb.ReadContext{Transaction: x.info.Id, Begun: x.info.Begun, UncertainUntil: rpc.ToTimestamp(x.until), Movable: len(x.reads) == 0}
 		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(x.toRead[len(x.reads)]), At: rpc.ToTimestamp(x.at), Context: c}}
@@ -282,7 +317,7 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 	next := func(step string) { x.request, x.step = nil, step }
 	if e := response.Error; e != nil {
 		switch e.Code {
-		case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
+		case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
 			// Again, when its turn comes.
 		case kvpb.ErrorCode_TRANSACTION_PUSHED:
 			x.commit = rpc.FromTimestamp(e.Timestamp).Next()
@@ -291,6 +326,14 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 			x.told = kvpb.TransactionState_ABORTED
 			next("resolve")
 		case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_UNCERTAIN, kvpb.ErrorCode_TRANSACTION_TOO_OLD:
+			if e.Code == kvpb.ErrorCode_TRANSACTION_CONFLICT {
+				step := x.step
+				h.answers = append(h.answers, func() {
+					if h.holdsNow(x) {
+						h.fault("transaction T%d, %s: %s, but it holds %s", x.number, step, describe(response), x.span())
+					}
+				})
+			}
 			if x.onePhase {
 				x.over, x.told = true, kvpb.TransactionState_ABORTED
 			}
@@ -315,6 +358,15 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 		x.reads[key] = r.Get
 		next("read")
 	case *kvpb.Response_Prepare:
+		if x.step == "hold" {
+			if r.Prepare.Held {
+				x.at = rpc.FromTimestamp(r.Prepare.Prepared)
+				x.until = x.at.Add(500 * time.Millisecond)
+				x.held, x.heldIn = x.at, r.Prepare.Leadership
+			}
+			next("read")
+			return
+		}
 		x.commit = hlc.Max(x.commit, rpc.FromTimestamp(r.Prepare.Prepared))
 		if x.onePhase {
 			x.over = true

@@ -234,6 +234,10 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			fmt.Fprintln(out)
 			return true
 		})
+		r.mu.locks.SpansIn("", "", func(l *lock) bool {
+			fmt.Fprintf(out, "[%q, %q) held by %s\n", l.Key, l.End, shortID(l.Transaction.ID.Bytes()))
+			return true
+		})
 		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(), len(r.mu.waits.reads), len(r.mu.records))
 		r.mu.Unlock()
 	default:
@@ -254,6 +258,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 // parseTransactional reads a request of a transaction:
 //
 //	prepare NAME K=V,K=-,K=lock,K=unlock,... (with ? at the end: it was read) [least=T] [values] [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
+//	hold NAME spans=A:B,A:B [least=T]
 //	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
 //	heartbeat NAME | resolve NAME commit=T | resolve NAME abort
@@ -319,6 +324,9 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 			p.ReadAt, p.Leadership = reads.At, reads.Leadership
 		}
 		q.Command = &kvpb.Request_Prepare{Prepare: p}
+	case "hold":
+		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"),
+			ReturnValues: true, Volatile: true, HoldSpans: reads.Spans}}
 	case "end":
 		end := &kvpb.EndTransactionRequest{Transaction: x, Commit: options["commit"] != "", CommitTimestamp: at("commit"), CommitWait: has("wait")}
 		if options["participants"] != "" {

@@ -97,7 +97,7 @@ func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 
 // letGoLocked ends a volatile lock. Who waits for it is handed on after the write at hand.
 func (e *evaluation) letGoLocked(l *lock) {
-	e.released = append(e.released, e.r.mu.locks.Remove(l.Key)...)
+	e.released = append(e.released, e.r.mu.locks.RemoveLock(l)...)
 	e.r.locksChangedLocked()
 	e.tend = true
 }
@@ -169,7 +169,7 @@ func (e *evaluation) waitAgain(waiting []*parked) (free []*parked) {
 		for n < len(waiting) && text(waiting[n].x.conflict.Key) == text(key) {
 			n++
 		}
-		if l := r.mu.locks.Get(text(key)); l != nil {
+		if l := r.lockAtLocked(text(key)); l != nil {
 			free = append(free, e.waitFor(l, waiting[:n])...)
 		} else {
 			free = append(free, waiting[:n]...)
@@ -179,9 +179,9 @@ func (e *evaluation) waitAgain(waiting []*parked) (free []*parked) {
 	return free
 }
 
-// waitFor has writes wait for a lock, and returns those that do not wait for it.
+// waitFor has writes that have waited for a key, all for the same, wait for a lock, and returns those that do not wait for it.
 func (e *evaluation) waitFor(l *lock, waiting []*parked) (free []*parked) {
-	conflict := &kvpb.Conflict{Key: []byte(l.Key), Transaction: l.Transaction.ID.Bytes()}
+	conflict := &kvpb.Conflict{Key: waiting[0].x.conflict.Key, Transaction: l.Transaction.ID.Bytes()}
 	from := 0
 	flush := func(to int) { e.r.mu.locks.WaitAll(l, waiting[from:to], locks.UntilGone) }
 	for i, p := range waiting {

@@ -3639,7 +3639,11 @@ type PrepareRequest struct {
 	// true time, it is not below the latest that this can be. Without one_phase, which says so itself, and not needed where the keyspace waits.
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// It is one of many requests of a large transaction, which rests between them: it is not among those for whom others make way.
-	Patient       bool `protobuf:"varint,10,opt,name=patient,proto3" json:"patient,omitempty"`
+	Patient bool `protobuf:"varint,10,opt,name=patient,proto3" json:"patient,omitempty"`
+	// Hold these spans until the transaction ends: nothing is written there by others, and no span that has a key in common is held by
+	// another transaction. Only with volatile and return_values, and without mutations. It waits until the locks that others have there are
+	// gone. A server that does not hold them, because it is of an earlier version or holds too many already, answers without `held`.
+	HoldSpans     []*KeySpan `protobuf:"bytes,11,rep,name=hold_spans,json=holdSpans,proto3" json:"hold_spans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3742,6 +3746,13 @@ func (x *PrepareRequest) GetPatient() bool {
 		return x.Patient
 	}
 	return false
+}
+
+func (x *PrepareRequest) GetHoldSpans() []*KeySpan {
+	if x != nil {
+		return x.HoldSpans
+	}
+	return nil
 }
 
 type OnePhase struct {
@@ -3995,7 +4006,9 @@ type PrepareResponse struct {
 	// With patient: the node serves others as well, so the transaction had better rest before its next request.
 	Crowded bool `protobuf:"varint,5,opt,name=crowded,proto3" json:"crowded,omitempty"`
 	// With patient: somebody waits for the transaction's locks here for whom it should not rest.
-	Wanted        bool `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	Wanted bool `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	// With hold_spans: they are held, and all that others have written there lies below `prepared`.
+	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4068,6 +4081,13 @@ func (x *PrepareResponse) GetCrowded() bool {
 func (x *PrepareResponse) GetWanted() bool {
 	if x != nil {
 		return x.Wanted
+	}
+	return false
+}
+
+func (x *PrepareResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
 	}
 	return false
 }
@@ -5526,7 +5546,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06DELETE\x10\x01\x12\b\n" +
 	"\x04LOCK\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNLOCK\x10\x03\"\xe0\x03\n" +
+	"\x06UNLOCK\x10\x03\"\x98\x04\n" +
 	"\x0ePrepareRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
 	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
@@ -5541,7 +5561,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vcommit_wait\x18\t \x01(\bR\n" +
 	"commitWait\x12\x18\n" +
 	"\apatient\x18\n" +
-	" \x01(\bR\apatient\"Z\n" +
+	" \x01(\bR\apatient\x126\n" +
+	"\n" +
+	"hold_spans\x18\v \x03(\v2\x17.tidemark.kv.v1.KeySpanR\tholdSpans\"Z\n" +
 	"\bOnePhase\x12-\n" +
 	"\x05reads\x18\x01 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12\x1f\n" +
 	"\vcommit_wait\x18\x02 \x01(\bR\n" +
@@ -5560,7 +5582,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05reign\x18\x03 \x01(\x04R\x05reign\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"\x87\x02\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"\x9b\x02\n" +
 	"\x0fPrepareResponse\x125\n" +
 	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
 	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12:\n" +
@@ -5569,7 +5591,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"leadership\x12\x1a\n" +
 	"\bcompared\x18\x04 \x01(\bR\bcompared\x12\x18\n" +
 	"\acrowded\x18\x05 \x01(\bR\acrowded\x12\x16\n" +
-	"\x06wanted\x18\x06 \x01(\bR\x06wanted\"\xbd\x01\n" +
+	"\x06wanted\x18\x06 \x01(\bR\x06wanted\x12\x12\n" +
+	"\x04held\x18\a \x01(\bR\x04held\"\xbd\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +
@@ -5891,51 +5914,52 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	46,  // 89: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
 	11,  // 90: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
 	48,  // 91: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	47,  // 92: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	11,  // 93: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	49,  // 94: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	48,  // 95: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	11,  // 96: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 97: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	48,  // 98: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	47,  // 99: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	11,  // 100: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 101: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	43,  // 102: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	11,  // 103: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	54,  // 104: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	56,  // 105: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 106: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	11,  // 107: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 108: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	43,  // 109: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	11,  // 110: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	5,   // 111: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	11,  // 112: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 113: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	56,  // 114: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	43,  // 115: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	56,  // 116: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	62,  // 117: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	56,  // 118: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	66,  // 119: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	43,  // 120: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	67,  // 121: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	56,  // 122: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 123: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	70,  // 124: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	71,  // 125: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	11,  // 126: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	69,  // 127: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 128: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	1,   // 129: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 130: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 131: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	131, // [131:132] is the sub-list for method output_type
-	130, // [130:131] is the sub-list for method input_type
-	130, // [130:130] is the sub-list for extension type_name
-	130, // [130:130] is the sub-list for extension extendee
-	0,   // [0:130] is the sub-list for field type_name
+	49,  // 92: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
+	47,  // 93: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	11,  // 94: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	49,  // 95: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	48,  // 96: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	11,  // 97: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 98: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	48,  // 99: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	47,  // 100: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	11,  // 101: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 102: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	43,  // 103: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	11,  // 104: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	54,  // 105: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	56,  // 106: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 107: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	11,  // 108: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 109: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	43,  // 110: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	11,  // 111: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 112: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	11,  // 113: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 114: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	56,  // 115: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	43,  // 116: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	56,  // 117: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	62,  // 118: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	56,  // 119: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	66,  // 120: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	43,  // 121: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	67,  // 122: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	56,  // 123: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 124: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	70,  // 125: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	71,  // 126: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	11,  // 127: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	69,  // 128: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 129: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	1,   // 130: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 131: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 132: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	132, // [132:133] is the sub-list for method output_type
+	131, // [131:132] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }

@@ -32,8 +32,11 @@ func (s *State) Writes() bool { return s.Kind != kvpb.Mutation_LOCK }
 
 // Lock is the lock of a key. Its fields are changed by the table only.
 type Lock[W any] struct {
-	// Key is a user key.
-	Key         string
+	// Key is a user key, or where the span begins.
+	Key string
+	// Span says that it is a span lock, of [Key, End); an empty End reaches to the end of the partition.
+	Span        bool
+	End         string
 	Transaction *Transaction[W]
 	// Applied is the state in the engine, or the volatile one; nil if there is none yet.
 	Applied *State
@@ -74,6 +77,9 @@ type Table[W any] struct {
 	byID  map[txn.ID]*Transaction[W]
 	// flights are the locks of which a change is in flight, volatile those that are nowhere else.
 	flights, volatile map[*Lock[W]]struct{}
+	// spans are the span locks, and spanBytes how many bytes their bounds have (span.go).
+	spans     []*Lock[W]
+	spanBytes int
 	// blocking are the transactions that somebody waits for.
 	blocking map[*Transaction[W]]struct{}
 	waiters  int
@@ -155,9 +161,22 @@ func (t *Table[W]) Remove(key string) (released []W) {
 	if l == nil {
 		return nil
 	}
+	return t.RemoveLock(l)
+}
+
+// RemoveLock is Remove of a lock that is in the table, be it of a key or of a span.
+func (t *Table[W]) RemoveLock(l *Lock[W]) (released []W) {
 	released = t.release(l, UntilGone)
 	t.drop(l)
 	return released
+}
+
+// Has says whether a lock is in the table still.
+func (t *Table[W]) Has(l *Lock[W]) bool {
+	if !l.Span {
+		return t.Get(l.Key) == l
+	}
+	return t.SpanAt(l.Key) == l
 }
 
 // DropInFlight forgets all that is in flight, and volatile: the locks are what they are in the engine. Who waits must have been taken out
@@ -184,23 +203,38 @@ func (t *Table[W]) InFlight() int { return len(t.flights) }
 
 // lock is the lock of a key, which is the transaction's own or new.
 func (t *Table[W]) lock(key string, of txn.Info) *Lock[W] {
-	if t.byKey == nil {
-		t.byKey = btreemap.New[string, *Lock[W]](degree, cmp.Compare[string])
-		t.byID = make(map[txn.ID]*Transaction[W])
-		t.flights, t.volatile = make(map[*Lock[W]]struct{}), make(map[*Lock[W]]struct{})
-		t.blocking = make(map[*Transaction[W]]struct{})
-	}
+	t.make()
 	if l := t.Get(key); l != nil {
 		return l
 	}
-	of2 := t.byID[of.ID]
-	if of2 == nil {
-		of2 = &Transaction[W]{Info: of}
-		t.byID[of.ID] = of2
-	}
-	l := &Lock[W]{Key: key, Transaction: of2, index: len(of2.locks)}
-	of2.locks = append(of2.locks, l)
+	l := t.add(&Lock[W]{Key: key}, of)
 	t.byKey.ReplaceOrInsert(key, l)
+	return l
+}
+
+// make makes sure that there is room for locks.
+func (t *Table[W]) make() {
+	if t.byKey != nil {
+		return
+	}
+	t.byKey = btreemap.New[string, *Lock[W]](degree, cmp.Compare[string])
+	t.byID = make(map[txn.ID]*Transaction[W])
+	t.flights, t.volatile = make(map[*Lock[W]]struct{}), make(map[*Lock[W]]struct{})
+	t.blocking = make(map[*Transaction[W]]struct{})
+}
+
+// add makes a lock one of a transaction's.
+func (t *Table[W]) add(l *Lock[W], of txn.Info) *Lock[W] {
+	x := t.byID[of.ID]
+	if x == nil {
+		x = &Transaction[W]{Info: of}
+		t.byID[of.ID] = x
+	}
+	l.Transaction, l.index = x, len(x.locks)
+	x.locks = append(x.locks, l)
+	if l.Span {
+		x.spans++
+	}
 	return l
 }
 
@@ -214,8 +248,13 @@ func (t *Table[W]) settle(l *Lock[W]) {
 func (t *Table[W]) drop(l *Lock[W]) {
 	t.settle(l)
 	delete(t.volatile, l)
-	t.byKey.Delete(l.Key)
 	of := l.Transaction
+	if l.Span {
+		t.dropSpan(l)
+		of.spans--
+	} else {
+		t.byKey.Delete(l.Key)
+	}
 	last := len(of.locks) - 1
 	of.locks[l.index] = of.locks[last]
 	of.locks[l.index].index = l.index
@@ -224,8 +263,9 @@ func (t *Table[W]) drop(l *Lock[W]) {
 	if last == 0 {
 		delete(t.byID, of.ID)
 	}
-	if t.byKey.Len() == 0 {
+	if t.byKey.Len() == 0 && len(t.spans) == 0 {
 		// Trees and maps do not shrink.
+		t.spans = nil
 		t.byKey, t.byID, t.flights, t.volatile, t.blocking = nil, nil, nil, nil, nil
 	}
 }

@@ -18,6 +18,8 @@ type Transaction[W any] struct {
 
 	locks   []*Lock[W]
 	waiters []waiter[W]
+	// spans counts those of its locks that are of spans.
+	spans int
 }
 
 // Known is what is known of how a transaction stands. It belongs to the table's owner.
@@ -38,7 +40,7 @@ type Known struct {
 	Mark uint64
 }
 
-// Locks is the number of its locks.
+// Locks is the number of its locks, of keys and of spans.
 func (x *Transaction[W]) Locks() int { return len(x.locks) }
 
 // Each calls visit for its locks, in no certain order, until it returns false. visit must not change the table.

@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/planted"
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Span locks are for transactions whose attempts fail again and again because others write where
+// they read. The next attempt holds the spans before it reads them, and then runs alone there.
+//
+// They are volatile locks (volatile.go): in the leader's memory only, and they prove nothing. What was
+// read under them is read from what is applied, and validated when the transaction commits, like all
+// other reads. So the end of a leadership, which ends them, costs at most one more attempt.
+//
+// A span is held from the moment at which its request is evaluated and no other transaction holds a
+// part of it: writes that come later wait. The request is answered when the locks are gone that
+// others had laid on keys of the span before. If it waited for these first, there would always be
+// new ones. That two transactions wait for each other that way is for wound-wait to solve, by age.
+//
+// The bounds: a request that would hold too much is answered at once, without `held`, and its
+// transaction goes on without (span_budget.go).
+
+// maxHoldSpans bounds the spans of one request.
+const maxHoldSpans = 64
+
+// checkHoldSpans says what is wrong with the spans that a Prepare is to hold by itself.
+func (r *Replica) checkHoldSpans(c *kvpb.PrepareRequest) *problem {
+	switch n := len(c.GetHoldSpans()); {
+	case n == 0:
+		return nil
+	case n > maxHoldSpans:
+		return invalid("a prepare holds at most %d spans, this one is to hold %d", maxHoldSpans, n)
+	case !c.GetVolatile() || len(c.GetMutations()) > 0:
+		return invalid("spans are held by volatile locks, without mutations in the same prepare")
+	}
+	for _, s := range c.GetHoldSpans() {
+		if p := r.checkSpan(s.GetStart(), s.GetEnd()); p != nil {
+			return p
+		}
+		if span := (keys.Span{Start: s.GetStart(), End: s.GetEnd()}); span.Empty() {
+			return invalid("the span %s that is to be held is empty", span)
+		}
+	}
+	return nil
+}
+
+// holdSpans holds spans, and answers when nothing of others is left in them that may yet be written.
+func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
+	r := e.r
+	p := preparation{e: e, w: w, of: w.transaction(), ts: hlc.Max(e.clock, hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), w.session.Next()))}
+	r.mu.Lock()
+	if r.mu.reign != e.reign {
+		r.mu.Unlock()
+		e.over = true
+		return e.wrote(w, false, nil, nil)
+	}
+	for _, s := range c.HoldSpans {
+		if l := r.spanInTheWayLocked(text(s.Start), text(s.End), p.of.ID); l != nil {
+			e.parkAtLocked(w, l, string(max(text(s.Start), l.Key)), locks.UntilGone)
+			return nil
+		}
+	}
+	if !p.takeSpansLocked(c.HoldSpans) {
+		r.mu.Unlock()
+		r.node.Metrics.spansRefused.Inc()
+		e.answerRead(w, p.response(), 0)
+		return nil
+	}
+	for _, s := range c.HoldSpans {
+		if l := r.keyLockInLocked(text(s.Start), text(s.End), p.of.ID); l != nil {
+			e.parkLocked(w, l, locks.UntilGone)
+			return nil
+		}
+	}
+	// All that was written here is applied or in flight, and none of it is above.
+	p.ts = hlc.Max(p.ts, hlc.Max(r.mu.applied.highest, r.mu.written))
+	r.mu.Unlock()
+	response := p.response()
+	response.GetPrepare().Held, response.GetPrepare().Leadership = true, e.leadership()
+	e.answerRead(w, response, 0)
+	return nil
+}
+
+// takeSpansLocked holds spans that no other transaction holds, all of them or none.
+func (p *preparation) takeSpansLocked(spans []*kvpb.KeySpan) bool {
+	r := p.e.r
+	count, bytes := 0, 0
+	for _, s := range spans {
+		n, size := r.mu.locks.SpanNeed(text(s.Start), text(s.End))
+		count, bytes = count+n, bytes+size
+	}
+	switch {
+	case count == 0:
+		return true
+	case r.mu.locks.Spans()+count > r.node.MaxSpanLocks || !r.node.spans.fits(count, bytes):
+		return false
+	}
+	state := locks.State{Kind: kvpb.Mutation_LOCK, Prepared: p.ts, Request: p.request(), Laid: p.laid()}
+	for _, s := range spans {
+		r.mu.locks.HoldSpan(text(s.Start), text(s.End), p.of, state)
+	}
+	r.locksChangedLocked()
+	return true
+}
+
+// spanInTheWayLocked is the first span lock of another transaction that has keys in common with
+// [start, end).
+func (r *Replica) spanInTheWayLocked(start, end string, own txn.ID) (found *lock) {
+	if planted.Active == planted.HeldSpanIgnored {
+		return nil
+	}
+	r.mu.locks.SpansIn(start, end, func(l *lock) bool {
+		if l.Transaction.ID != own {
+			found = l
+		}
+		return found == nil
+	})
+	return found
+}
+
+// spanOfOtherLocked is the span lock of another transaction that a key lies in; nil if there is none.
+func (r *Replica) spanOfOtherLocked(key []byte, own txn.ID) *lock {
+	if l := r.mu.locks.SpanAt(text(key)); l != nil && l.Transaction.ID != own && planted.Active != planted.HeldSpanIgnored {
+		return l
+	}
+	return nil
+}
+
+// keyLockInLocked is the first lock of another transaction on a key of [start, end).
+func (r *Replica) keyLockInLocked(start, end string, own txn.ID) (found *lock) {
+	r.mu.locks.Ascend(start, end, func(l *lock) bool {
+		if l.Transaction.ID != own {
+			found = l
+		}
+		return found == nil
+	})
+	return found
+}
+
+// spanOnWritesLocked is the first span lock in the way of a transaction's mutations, and the key that
+// lies in it.
+func (r *Replica) spanOnWritesLocked(mutations []*kvpb.Mutation, own txn.ID) (*lock, []byte) {
+	if r.mu.locks.Spans() == 0 {
+		return nil, nil
+	}
+	for _, m := range mutations {
+		if m.Kind == kvpb.Mutation_UNLOCK {
+			continue
+		}
+		if l := r.spanOfOtherLocked(m.Key, own); l != nil {
+			return l, m.Key
+		}
+	}
+	return nil, nil
+}
+
+// lockAtLocked is the lock that a key is under: its own, or that of the span that it lies in.
+func (r *Replica) lockAtLocked(key string) *lock {
+	if l := r.mu.locks.Get(key); l != nil {
+		return l
+	}
+	return r.mu.locks.SpanAt(key)
+}
