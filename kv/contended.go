@@ -93,9 +93,13 @@ func (t *Txn) noteContended(err error) {
 	}
 }
 
-// lockAhead locks what earlier attempts have failed over, or the first of it. again says that it failed over a keyspace that was dropped, of
+// lockAhead holds and locks what earlier attempts have failed over, or the first of it. again says that it failed over a keyspace that was dropped, of
 // which it locks nothing the next time: whether that matters is for the function to say.
 func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
+	if err := t.holdAhead(ctx); err != nil {
+		err = t.fail("update", "", nil, err)
+		return err, errors.Is(err, ErrKeyspaceNotFound)
+	}
 	if len(t.contended.keys) == 0 {
 		return nil, false
 	}
@@ -112,6 +116,9 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 		ks := t.client.sender.Table().KeyspaceByID(k.keyspace)
 		if ks == nil {
 			continue // it is dropped, which the function will find
+		}
+		if t.holds(ks, k.key) {
+			continue
 		}
 		p, err := t.lock(ctx, ks, k.key)
 		if err != nil {
@@ -133,7 +140,7 @@ func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys []
 	var pairs map[string]Pair
 	var wanted [][]byte
 	for _, key := range userKeys {
-		if !t.contended.meets(ks.ID, key, t.attempt) {
+		if !t.contended.meets(ks.ID, key, t.attempt) || t.holds(ks, key) {
 			continue
 		}
 		if _, written := t.writes.get(ks.ID, key); written {

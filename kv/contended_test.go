@@ -67,11 +67,11 @@ func TestLocksAhead(t *testing.T) {
 	})
 }
 
-// volatileLocks has the requests for volatile locks noted, each with the keys that it locks.
+// volatileLocks has the requests for volatile locks of keys noted, each with the keys that it locks.
 func volatileLocks(c *fakeCluster) *[][]string {
 	var locked [][]string
 	c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-		if p := r.GetPrepare(); p.GetVolatile() {
+		if p := r.GetPrepare(); p.GetVolatile() && len(p.HoldSpans) == 0 {
 			var names []string
 			for _, m := range p.Mutations {
 				names = append(names, string(m.Key))

@@ -70,6 +70,9 @@ type openScan struct {
 	// covered is the span; it is meaningful if any is set.
 	covered keys.Span
 	any     bool
+	// whole is the span that it reads if its loop is not left; endless says that it has no limit.
+	whole   keys.Span
+	endless bool
 }
 
 func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
@@ -376,8 +379,8 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace, q 
 }
 
 // openAt begins a scan; close ends it and keeps what it has read.
-func (r *reading) openAt(ks *route.Keyspace) *openScan {
-	s := &openScan{keyspace: ks}
+func (r *reading) openAt(ks *route.Keyspace, q *query) *openScan {
+	s := &openScan{keyspace: ks, whole: q.span, endless: q.limit == 0}
 	r.open = append(r.open, s)
 	return s
 }

@@ -47,6 +47,10 @@ type Txn struct {
 	attempt int
 	// contended are keys that an earlier attempt had read and written, or failed over. It is shared with the attempts before.
 	contended *contention
+	// held is what was only read and failed over, and heldAhead says that it was asked for; holding is it, if all of it is held.
+	held      *heldSpans
+	heldAhead bool
+	holding   []coordinator.Span
 	// ahead are pairs of keys that were locked before the function ran.
 	ahead map[string]Pair
 	// volatile: its locks are volatile, and what it reads under them may be on its way to be committed. So nobody is told of what it has found
@@ -75,7 +79,7 @@ func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Tx
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
-	return c.attemptTxn(&Txn{transaction: t, options: o, contended: new(contention), volatile: volatile, attempt: 1}), nil
+	return c.attemptTxn(&Txn{transaction: t, options: o, contended: new(contention), held: new(heldSpans), volatile: volatile, attempt: 1}), nil
 }
 
 // attemptTxn is an attempt that the coordinator has begun.
@@ -105,7 +109,7 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 		return nil, inAttempt(t.client.wrapTxn("begin", "", nil, err), t.attempt)
 	}
 	return t.client.attemptTxn(&Txn{
-		transaction: next, options: t.options, contended: t.contended, attempt: t.attempt + 1,
+		transaction: next, options: t.options, contended: t.contended, held: t.held, attempt: t.attempt + 1,
 		volatile: t.volatile && !t.wantsReplicatedLocks(),
 	}), nil
 }
@@ -143,6 +147,7 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 	if t.failed == nil && (mustRunAgain(err) || isTooOld(wrapped)) {
 		t.failed, t.cause = wrapped, err
 		t.noteContended(wrapped)
+		t.held.note(t, asError(wrapped))
 	}
 	return wrapped
 }
@@ -197,7 +202,10 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 		return Pair{}, err
 	}
 	defer cancel()
-	lock = t.contended.meets(id.ID, key, t.attempt) || lock
+	if err := t.holdAhead(ctx); err != nil {
+		return Pair{}, t.fail(op, ks.name, key, err)
+	}
+	lock = t.contended.meets(id.ID, key, t.attempt) && !t.holds(id, key) || lock
 	own, written := t.writes.get(id.ID, key)
 	if written && !lock {
 		return ownPair(key, own), nil
@@ -306,6 +314,9 @@ func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]
 		return nil, err
 	}
 	defer cancel()
+	if err := t.holdAhead(ctx); err != nil {
+		return nil, t.fail(op, ks.name, nil, err)
+	}
 	pairs := make([]Pair, len(userKeys))
 	locked, err := t.lockContended(ctx, id, userKeys)
 	if err != nil {
@@ -357,6 +368,10 @@ func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(
 			}
 			return
 		}
+		if err := t.holdAhead(ctx); err != nil {
+			yield(Pair{}, t.fail(op, ks.name, nil, err))
+			return
+		}
 		t.scan(ctx, ks, id, q, t.writes, func(p Pair, err error) bool { return yield(p, t.fail(op, ks.name, nil, err)) })
 	}
 }
@@ -388,6 +403,9 @@ func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (
 	})
 	if err != nil || q.empty() {
 		return 0, err
+	}
+	if err := t.holdAhead(ctx); err != nil {
+		return 0, t.fail(op, ks.name, nil, err)
 	}
 	if n, _ := t.writes.count(id.ID, q.span); n == 0 {
 		ctx, cancel := t.client.bound(ctx)

@@ -43,7 +43,7 @@ type txnScan struct {
 
 // scan yields a span; own may be nil. Errors are raw; each is the last thing it yields.
 func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query, own *writeBuffer, yield func(Pair, error) bool) {
-	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks), yield: yield}
+	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks, &q), yield: yield}
 	defer r.close(s.open)
 	s.run(ctx, own)
 }

@@ -93,6 +93,7 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			}
 			// The locks went with the commit, all of them in this partition; there is no record that could say so.
 			t.c.still(t)
+			t.endHeldBut(r.Place.Partition, at)
 			return at, true, nil
 		case unknown(err):
 			// The early locks may go: the request, if it is executed yet, needs none of them.
@@ -133,9 +134,16 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		return nil, false, err
 	}
 	c := chunks[0]
+	fits := c.fits
 	if !slices.ContainsFunc(mutations, func(m mutation) bool { return t.anchor.same(Key{m.keyspace, m.Key}) }) {
-		// The first write was taken back when there were locks: their record, if there is one, may be elsewhere.
-		return nil, false, nil
+		// The first write was taken back when there were locks, or spans were held: their record, if there is one, may be elsewhere.
+		p, err := t.c.sender.Locate(ctx, t.anchor)
+		if err != nil || !p.same(c.place) {
+			return nil, false, nil // what is wrong with it, two phases find out
+		}
+		fits = func(p Place) bool {
+			return c.fits(p) && p.holds(c.place, func(yield func([]byte) bool) { yield(t.anchor.Key) })
+		}
 	}
 	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if the lock is gone.
 	read, err := t.c.readChunks(ctx, append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
@@ -151,11 +159,11 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		return nil, false, err
 	}
 	one := &kvpb.OnePhase{CommitWait: wait}
-	fits := c.fits
 	if len(read) == 1 {
 		one.Reads = &read[0].set
 		one.Reads.At = rpc.ToTimestamp(reads.At)
-		fits = func(p Place) bool { return c.fits(p) && read[0].fits(p) }
+		mutationsFit := fits
+		fits = func(p Place) bool { return mutationsFit(p) && read[0].fits(p) }
 	}
 	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true, Slack: lockSlack, Identity: new(route.Identity),
 		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
@@ -201,7 +209,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 		return hlc.Timestamp{}, err
 	}
 	t.c.still(t)
-	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, d.locks) })
+	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, d.locks, t.heldPlaces()) })
 	return rpc.FromTimestamp(status.Timestamp), nil
 }
 
@@ -326,7 +334,7 @@ func (d *decision) settle(ctx context.Context) {
 			continue
 		}
 		if status.GetState() != kvpb.TransactionState_PENDING {
-			d.t.c.resolve(ctx, d.t.id[:], status, d.locks)
+			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces())
 		}
 		return
 	}

@@ -68,31 +68,44 @@ type layOptions struct {
 
 // lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
 func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (hlc.Timestamp, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, done, err := t.wait(ctx)
+	if err != nil {
+		return hlc.Timestamp{}, err
+	}
+	defer done()
+	highest, err := t.layChunks(ctx, all, atLeast, into, o)
+	if aborted := t.alive(); aborted != nil {
+		return hlc.Timestamp{}, aborted
+	}
+	return highest, err
+}
+
+// wait is called before the transaction waits for locks: from then on it sends heartbeats, and the context ends when one of them hears
+// that it was aborted. done ends that wait.
+func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done func(), err error) {
+	waiting, stop := context.WithCancelCause(ctx)
 	t.mu.Lock()
-	if t.mu.aborted != nil {
+	if aborted := t.mu.aborted; aborted != nil {
 		t.mu.Unlock()
-		return hlc.Timestamp{}, t.mu.aborted
+		stop(nil)
+		return nil, nil, aborted
 	}
 	if t.mu.beaten.IsZero() {
 		t.mu.beaten = time.Now()
 	}
 	t.mu.stop = stop
 	t.mu.Unlock()
-	defer func() {
+	done = func() {
 		t.mu.Lock()
 		t.mu.stop = nil
 		t.mu.Unlock()
-	}()
+		stop(nil)
+	}
 	if err := t.c.enliven(t); err != nil {
-		return hlc.Timestamp{}, err
+		done()
+		return nil, nil, err
 	}
-	highest, err := t.layChunks(ctx, all, atLeast, into, o)
-	if aborted := t.alive(); aborted != nil {
-		return hlc.Timestamp{}, aborted
-	}
-	return highest, err
+	return waiting, done, nil
 }
 
 func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (highest hlc.Timestamp, err error) {

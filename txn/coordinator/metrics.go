@@ -16,6 +16,7 @@ type metrics struct {
 	restarts  *prometheus.CounterVec
 	pushed    prometheus.Counter
 	refreshes *prometheus.CounterVec
+	holds     *prometheus.CounterVec
 	rested    prometheus.Counter
 	left      prometheus.Counter
 
@@ -45,6 +46,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_client_transaction_refreshes_total",
 			Help: "Times that the reads of a transaction were moved to a later timestamp, by outcome.",
 		}, []string{"outcome"}),
+		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tidemark_client_transaction_holds_total",
+			Help: "Attempts that asked to hold the spans that attempts before had failed over, by outcome; refused ones went on without.",
+		}, []string{"outcome"}),
 		rested: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidemark_client_transaction_rest_seconds_total",
 			Help: "How long large transactions have rested between their requests, to make way for others.",
@@ -58,7 +63,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	m.registerer = r
-	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes, m.rested, m.left} {
+	for _, c := range []prometheus.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes, m.holds, m.rested, m.left} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			return nil, err

@@ -50,7 +50,7 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 	case err != nil:
 		return hlc.Timestamp{}, err
 	case status != nil:
-		d.t.c.background(func(ctx context.Context) { d.t.c.resolve(ctx, d.t.id[:], status, d.locks) })
+		d.t.c.background(func(ctx context.Context) { d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces()) })
 		return rpc.FromTimestamp(status.Timestamp), nil
 	}
 	// It is pending, and can only be committed above the bound. Nobody asks for that, so it is given up.

@@ -47,9 +47,28 @@ func participants(all []held) []*kvpb.Participant {
 	return out
 }
 
-// resolve ends the locks of a decided transaction, one request for each partition. What fails is left to those who meet it.
-func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key) {
+// apart are those of some places whose partition is not among others.
+func apart(some, others []held) (out []held) {
+	if len(some) == 0 {
+		return nil
+	}
+	known := make(map[keys.PartitionID]bool, len(others))
+	for _, p := range others {
+		known[p.place.Partition] = true
+	}
+	for _, p := range some {
+		if !known[p.place.Partition] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// resolve ends the locks of a decided transaction, of keys and of the spans held in some places, one request for each partition. What
+// fails is left to those who meet it.
+func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key, spans []held) {
 	places, _ := c.placesOf(ctx, all)
+	places = append(places, apart(spans, places)...)
 	requests := make([]*Request, len(places))
 	for i, p := range places {
 		requests[i] = &Request{

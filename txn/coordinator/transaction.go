@@ -32,7 +32,9 @@ type Transaction struct {
 	// locked are the keys of early locks: those for which a request was sent, whatever came of it. prepared is the highest timestamp of them.
 	locked   map[string]Key
 	prepared hlc.Timestamp
-	ended    bool
+	// held are the partitions in which spans are held, or may be (hold.go).
+	held  map[keys.PartitionID]held
+	ended bool
 	// asks asks what became of a commit whose outcome is unknown; nil if there is none.
 	asks func(context.Context) (hlc.Timestamp, error)
 
@@ -94,6 +96,9 @@ func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	return true
 }
 
+// Anchor is the key whose partition decides; its Key is empty if none does yet.
+func (t *Transaction) Anchor() Key { return t.anchor }
+
 // AnchorAt makes the partition of k the one that decides, if none is yet. It takes k over.
 func (t *Transaction) AnchorAt(k Key) {
 	if len(t.anchor.Key) == 0 {
@@ -104,7 +109,7 @@ func (t *Transaction) AnchorAt(k Key) {
 // settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of the keys that are written: the first key that the
 // user wrote may have been taken back.
 func (t *Transaction) settleAnchor(writes []Write) {
-	if len(t.locked) == 0 && !slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
+	if len(t.locked)+len(t.held) == 0 && !slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
 		t.anchor = writes[0].Key
 	}
 }
@@ -151,7 +156,7 @@ func (t *Transaction) Abort() {
 func (t *Transaction) abort(more []Key) {
 	t.c.still(t)
 	all := t.everyLock(more)
-	if len(all) == 0 {
+	if len(all)+len(t.held) == 0 {
 		return
 	}
 	t.c.background(func(ctx context.Context) {
@@ -172,7 +177,7 @@ func (t *Transaction) abort(more []Key) {
 			status = e.status()
 		}
 		if status.GetState() != kvpb.TransactionState_PENDING {
-			t.c.resolve(ctx, t.id[:], status, all)
+			t.c.resolve(ctx, t.id[:], status, all, t.heldPlaces())
 		}
 	})
 }

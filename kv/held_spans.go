@@ -1,0 +1,171 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
+)
+
+// Keys that a transaction has read and written are locked by its next attempts (contended.go). That
+// is no help where it has only read: a span, into which others put new keys, or a key that others
+// write. So when attempts have failed over that, the next ones hold all of what the last has read and
+// not written, in the leaders' memory, before they read it: those who write there wait. An attempt
+// that comes to its end that way cannot fail over what it has read again.
+
+const (
+	// holdAfter is how many attempts have failed over what they have only read before the next hold it.
+	holdAfter = 2
+	// maxHeld is how many spans of a keyspace, or of one of its hash partitions, are held. Of more,
+	// neighbours are held with all that is between them.
+	maxHeld = 64
+)
+
+// heldSpans is what the next attempts of a transaction hold. The zero heldSpans is nothing.
+type heldSpans struct {
+	// failures counts the attempts that have failed over what they had only read.
+	failures int
+	// spans are in the order of keyspaces, partitions and keys.
+	spans []coordinator.Span
+	// anchor is where the record of an attempt was, or would have been; its Key may be empty.
+	anchor coordinator.Key
+}
+
+// note takes in a conflict.
+func (h *heldSpans) note(t *Txn, err *Error) {
+	if err == nil || !errors.Is(err, ErrConflict) || coordinator.LeaderChanged(t.cause) || !t.failedOverRead(err) {
+		return
+	}
+	if a := t.transaction.Anchor(); len(a.Key) > 0 {
+		h.anchor = a
+	}
+	if h.failures++; h.failures < holdAfter {
+		return
+	}
+	spans := t.readOnly()
+	if !t.ended || t.rolledBack {
+		// It would have read more.
+		spans = append(spans, h.spans...)
+	}
+	h.spans = condenseSpans(spans)
+}
+
+// failedOverRead says that a conflict is over something that is no key that the transaction has both
+// read and written, which is locked the next time.
+func (t *Txn) failedOverRead(err *Error) bool {
+	if len(err.Key) == 0 {
+		return true
+	}
+	ks := t.client.sender.Table().KeyspaceByName(err.Keyspace)
+	if ks == nil {
+		return false
+	}
+	if _, written := t.writes.get(ks.ID, err.Key); !written {
+		return true
+	}
+	_, read := t.set.seen(ks, err.Key)
+	return !read && !t.set.isLocked(ks.ID, err.Key)
+}
+
+// readOnly is what the transaction has read and not written, and what it was about to scan.
+func (t *Txn) readOnly() []coordinator.Span {
+	reads := t.set.reads()
+	spans := reads.Spans
+	for _, k := range reads.Keys {
+		if _, written := t.writes.get(k.Keyspace, k.Key); written {
+			continue
+		}
+		hash := coordinator.AllPartitions
+		if ks := t.client.sender.Table().KeyspaceByID(k.Keyspace); ks != nil && ks.Hashed() {
+			hash = int(keys.HashPartition(k.Key, ks.Info.HashPartitions))
+		}
+		spans = append(spans, coordinator.Span{Keyspace: k.Keyspace, Hash: hash, Span: keys.Point(k.Key)})
+	}
+	for _, s := range t.open {
+		switch {
+		case s.endless:
+			spans = append(spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.whole})
+		case s.any:
+			spans = append(spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.covered})
+		}
+	}
+	return spans
+}
+
+// condenseSpans covers spans with at most maxHeld of each hash partition, and of each keyspace, in order.
+func condenseSpans(spans []coordinator.Span) (out []coordinator.Span) {
+	type place struct {
+		keyspace keys.KeyspaceID
+		hash     int
+	}
+	byPlace := make(map[place][]keys.Span)
+	var places []place
+	for _, s := range spans {
+		p := place{s.Keyspace, s.Hash}
+		if byPlace[p] == nil {
+			places = append(places, p)
+		}
+		byPlace[p] = append(byPlace[p], s.Span)
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.keyspace, b.keyspace), cmp.Compare(a.hash, b.hash))
+	})
+	for _, p := range places {
+		for _, s := range cover(byPlace[p], maxHeld) {
+			out = append(out, coordinator.Span{Keyspace: p.keyspace, Hash: p.hash, Span: s.Clone()})
+		}
+	}
+	return out
+}
+
+// holdAhead holds what attempts before have failed over, once, before the first read.
+func (t *Txn) holdAhead(ctx context.Context) error {
+	if t.heldAhead || len(t.held.spans) == 0 {
+		return nil
+	}
+	t.heldAhead = true
+	ctx, cancel := t.client.bound(ctx)
+	defer cancel()
+	table := t.client.sender.Table()
+	spans := slices.DeleteFunc(slices.Clone(t.held.spans), func(s coordinator.Span) bool {
+		return table.KeyspaceByID(s.Keyspace) == nil // it is dropped, which the function will find
+	})
+	if len(spans) == 0 {
+		return nil
+	}
+	anchor := t.held.anchor
+	if len(anchor.Key) == 0 || table.KeyspaceByID(anchor.Keyspace) == nil {
+		anchor = coordinator.Key{Keyspace: spans[0].Keyspace, Key: bytes.Clone(spans[0].Start)}
+		if len(anchor.Key) == 0 {
+			anchor.Key = []byte{0}
+		}
+	}
+	since, whole, err := t.transaction.Hold(ctx, t.at, anchor, spans)
+	if err != nil {
+		return err
+	}
+	if whole {
+		t.holding = spans
+	}
+	switch {
+	case since.IsZero():
+	case t.at.IsZero():
+		t.start(since, since)
+	default:
+		return t.moveTo(ctx, since)
+	}
+	return nil
+}
+
+// holds says that a key lies in what the transaction holds.
+func (t *Txn) holds(ks *route.Keyspace, key []byte) bool {
+	return slices.ContainsFunc(t.holding, func(s coordinator.Span) bool {
+		return s.Keyspace == ks.ID && s.Contains(key) &&
+			(s.Hash == coordinator.AllPartitions || s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
+	})
+}
