@@ -69,6 +69,9 @@ func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobr
 				return &codedError{exitUsage, err}
 			}
 			a.format = format
+			if a.outTerminal && format == output.Raw {
+				a.out = output.Terminal(a.out)
+			}
 		}
 		a.running = true
 		return do(cmd.Context(), args)
@@ -87,7 +90,7 @@ func (a *app) client(cmd *cobra.Command) *cobra.Command {
 
 // printing adds --output.
 func (a *app) printing(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVarP(&a.output, "output", "o", string(output.Table), "table, json, tsv or raw")
+	cmd.Flags().StringVarP(&a.output, "output", "o", string(output.Table), "table, json (numbers as numbers, times in seconds), tsv or raw")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -103,6 +106,11 @@ func arguments(names string, least, most int) cobra.PositionalArgs {
 		}
 		return usagef("%s takes %s, got %s", cmd.Name(), names, plural(len(args), "argument"))
 	}
+}
+
+// list begins a list of what a command has found.
+func (a *app) list(columns ...output.Column) *output.List {
+	return output.NewList(a.out, a.format, columns...).Width(a.width)
 }
 
 // say prints words for people that are not the result, on stderr.

@@ -55,7 +55,7 @@ func (a *app) count(ctx context.Context, keyspace string, f spanFlags, at string
 }
 
 func (a *app) printCount(count uint64) error {
-	list := output.NewList(a.out, a.format, output.Column{Name: "count", Number: true})
+	list := a.list(output.Column{Name: "count", Number: true})
 	list.Row(count)
 	return list.Flush()
 }

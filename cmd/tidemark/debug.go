@@ -81,10 +81,10 @@ func (a *app) printFound(found []kv.LiveTransaction, more bool, waiters int, fai
 }
 
 func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) error {
-	list := output.NewList(a.out, a.format,
-		output.Column{Name: "transaction"}, output.Column{Name: "does"}, output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
+	list := a.list(
+		output.Column{Name: "transaction", Whole: true}, output.Column{Name: "does"}, output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
 		output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true}, output.Column{Name: "locks", Number: true},
-		output.Column{Name: "began"}, output.Column{Name: "state"}, output.Column{Name: "waits for"})
+		output.Column{Name: "began", Detail: true}, output.Column{Name: "state"}, output.Column{Name: "waits for", Detail: true, Whole: true})
 	notShown := 0
 	for _, x := range found {
 		list.Row(x.ID, "lock", x.Key, x.OldestLock.Round(time.Millisecond), x.Keyspace, x.Partition, x.Locks, x.Begun, orNone(x.State), nil)

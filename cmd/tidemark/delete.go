@@ -88,7 +88,7 @@ func (a *app) deleteRange(ctx context.Context, keyspace string, spans []kv.SpanO
 }
 
 func (a *app) printDeleted(count uint64) error {
-	list := output.NewList(a.out, a.format, output.Column{Name: "deleted", Number: true})
+	list := a.list(output.Column{Name: "deleted", Number: true})
 	list.Row(count)
 	return list.Flush()
 }

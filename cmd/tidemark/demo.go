@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
@@ -41,7 +43,7 @@ the same --dir goes on where it stopped.`,
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
 	f.log.register(cmd)
 	_ = cmd.MarkFlagDirname("dir")
-	return cmd
+	return a.printing(cmd)
 }
 
 func (a *app) demo(ctx context.Context, f demoFlags) error {
@@ -65,8 +67,12 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 			return fmt.Errorf("making a temporary directory for the data: %w; give one with --dir", err)
 		}
 	}
-	fmt.Fprintf(a.out, "data in %s\n", f.dir)
-	fmt.Fprintf(a.out, "starting %s and %s\n", plural(f.cores, "core server"), plural(f.nodes, "data node"))
+	words := a.out // for people, who do not ask for a format
+	if a.format != output.Table {
+		words = io.Discard
+	}
+	fmt.Fprintf(words, "data in %s\n", f.dir)
+	fmt.Fprintf(words, "starting %s and %s\n", plural(f.cores, "core server"), plural(f.nodes, "data node"))
 	began := time.Now()
 	embedded.TuneCollector(os.Getenv("GOGC"))
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
@@ -79,7 +85,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	if err == nil {
 		a.welcome(f, cluster.Endpoints(), time.Since(began))
 		<-ctx.Done()
-		fmt.Fprintln(a.out, "\nstopping")
+		fmt.Fprintln(words, "\nstopping")
 	}
 	if closeErr := cluster.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("the cluster did not stop cleanly; its data are safe: %w", closeErr)
@@ -87,12 +93,18 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "the data are in %s; go on with: tidemark demo --dir %s\n", f.dir, shellQuote(f.dir))
+	fmt.Fprintf(words, "the data are in %s; go on with: tidemark demo --dir %s\n", f.dir, shellQuote(f.dir))
 	return nil
 }
 
 // welcome says that the cluster is ready, and what to type next.
 func (a *app) welcome(f demoFlags, endpoints []string, took time.Duration) {
+	if a.format != output.Table {
+		list := a.list(output.Column{Name: "ready"}, output.Column{Name: "endpoints"}, output.Column{Name: "data"}, output.Column{Name: "http"})
+		list.Row(true, endpoints, f.dir, orNone(f.http))
+		_ = list.Flush() // a server does not end because nobody reads what it says
+		return
+	}
 	fmt.Fprintf(a.out, "ready after %.1f s on %s\n", took.Seconds(), strings.Join(endpoints, ", "))
 	if f.http != "" {
 		fmt.Fprintf(a.out, "metrics on http://%s/metrics\n", f.http)

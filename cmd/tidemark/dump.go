@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -28,6 +29,14 @@ Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
+			switch a.format { // a dump has no table; without --output it is --format that decides
+			case output.JSON:
+				format = string(records.JSONL)
+			case output.TSV:
+				format = string(records.TSV)
+			case output.Raw:
+				return usagef("--output raw: a dump is read back by load; use tsv or json")
+			}
 			parsed, err := records.ParseFormat(format)
 			if err != nil {
 				return &codedError{exitUsage, err}
@@ -40,6 +49,9 @@ Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for
 	cmd.Flags().StringVar(&format, "format", string(records.TSV), "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	a.printing(cmd)
+	cmd.Flags().Lookup("output").Usage = "tsv or json, for --format tsv and jsonl"
+	cmd.MarkFlagsMutuallyExclusive("output", "format")
 	return a.client(cmd)
 }
 

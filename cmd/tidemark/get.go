@@ -73,7 +73,7 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e en
 
 // printPairs prints the pairs that exist, and complains about the others. What a transaction has not committed yet has no version.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
-	list := output.NewList(a.out, a.format, output.Column{Name: "key"}, output.Column{Name: "value"}, output.Column{Name: "version"})
+	list := a.list(output.Column{Name: "key"}, output.Column{Name: "value"}, output.Column{Name: "version", Whole: true})
 	found := 0
 	for _, pair := range pairs {
 		if !pair.Exists() {

@@ -187,7 +187,7 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 			leaderless++
 		}
 	}
-	list := output.NewList(a.out, a.format, append(keyspaceColumns,
+	list := a.list(append(keyspaceColumns,
 		output.Column{Name: "without leader", Number: true}, output.Column{Name: "keys", Number: true}, output.Column{Name: "size", Number: true})...)
 	list.Row(append(keyspaceCells(info), leaderless, keys, output.Size(size))...)
 	return list.Flush()
@@ -212,13 +212,18 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 				if err := client.DropKeyspace(ctx, args[0]); err != nil {
 					return err
 				}
-				a.say("keyspace %q is dropped", args[0])
-				return nil
+				if a.format == output.Table {
+					a.say("keyspace %q is dropped", args[0])
+					return nil
+				}
+				list := a.list(output.Column{Name: "name"}, output.Column{Name: "dropped"})
+				list.Row(args[0], true)
+				return list.Flush()
 			})
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return a.client(cmd)
+	return a.client(a.printing(cmd))
 }
 
 var keyspaceColumns = []output.Column{
@@ -235,7 +240,7 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 }
 
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
-	list := output.NewList(a.out, a.format, keyspaceColumns...)
+	list := a.list(keyspaceColumns...)
 	for _, info := range keyspaces {
 		list.Row(keyspaceCells(info)...)
 	}

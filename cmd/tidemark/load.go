@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/loading"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -60,7 +61,7 @@ for what is not text. Without --format the name of the file decides, and else it
 	cmd.Flags().StringVar(&format, "format", "", "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
-	return a.client(cmd)
+	return a.client(a.printing(cmd))
 }
 
 // load is one run of the verb.
@@ -129,8 +130,7 @@ func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
 	shown.Stop()
 	elapsed := shown.Elapsed()
 	if err == nil {
-		fmt.Fprintf(l.out, "%d records written in %.1f s (%.0f/s)\n", written, elapsed.Seconds(), float64(written)/max(elapsed, time.Microsecond).Seconds())
-		return nil
+		return l.show(written, elapsed)
 	}
 	of := ""
 	if l.total > 0 {
@@ -144,6 +144,18 @@ func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
 		return fmt.Errorf("load: interrupted: %d%s records were written; to repeat the load does no harm", written, of)
 	}
 	return fmt.Errorf("load: %d%s records were certainly written, then it stopped; to repeat the load does no harm: %w", written, of, err)
+}
+
+// show says what was done.
+func (l *load) show(written uint64, elapsed time.Duration) error {
+	rate := uint64(float64(written) / max(elapsed, time.Microsecond).Seconds())
+	if l.app.format == output.Table {
+		_, err := fmt.Fprintf(l.out, "%d records written in %.1f s (%d/s)\n", written, elapsed.Seconds(), rate)
+		return err
+	}
+	list := l.list(output.Column{Name: "records"}, output.Column{Name: "elapsed"}, output.Column{Name: "records per second"})
+	list.Row(written, elapsed, rate)
+	return list.Flush()
 }
 
 func (l *load) from() string {

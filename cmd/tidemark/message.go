@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/rpc"
 )
@@ -36,7 +37,7 @@ func message(err error) string {
 	for _, w := range wrappings {
 		text = w.pattern.ReplaceAllString(text, w.rest)
 	}
-	return text
+	return output.Plain(text)
 }
 
 // oneLine puts an error that has several, because errors were joined, into one, without what it says twice.

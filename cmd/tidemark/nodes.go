@@ -29,11 +29,12 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 	if err != nil {
 		return err
 	}
-	list := output.NewList(a.out, a.format,
+	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "address"}, output.Column{Name: "alive"},
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
 		output.Column{Name: "disk used", Number: true}, output.Column{Name: "disk free", Number: true},
-		output.Column{Name: "region"}, output.Column{Name: "zone"}, output.Column{Name: "http"}, output.Column{Name: "version"},
+		output.Column{Name: "region"}, output.Column{Name: "zone"}, output.Column{Name: "http", Detail: true},
+		output.Column{Name: "version", Detail: true},
 		output.Column{Name: "notes"})
 	for _, node := range nodes {
 		var notes []string

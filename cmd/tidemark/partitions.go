@@ -37,9 +37,10 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	if err != nil {
 		return err
 	}
-	list := output.NewList(a.out, a.format,
+	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"}, output.Column{Name: "hash", Number: true},
-		output.Column{Name: "start"}, output.Column{Name: "end"}, output.Column{Name: "epoch"}, output.Column{Name: "replicas"},
+		output.Column{Name: "start"}, output.Column{Name: "end"}, output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas"},
+		output.Column{Name: "learners", Programs: true},
 		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true}, output.Column{Name: "size", Number: true})
 	for _, p := range partitions {
 		var hash, leader any
@@ -50,14 +51,18 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 			leader = p.Leader
 		}
 		nodes := make([]string, 0, len(p.Replicas))
+		replicas, learners := make([]uint64, 0, len(p.Replicas)), []uint64{}
 		for _, replica := range p.Replicas {
 			node := strconv.FormatUint(replica.Node, 10)
+			replicas = append(replicas, replica.Node)
 			if replica.Learner {
+				learners = append(learners, replica.Node)
 				node += " (learner)"
 			}
 			nodes = append(nodes, node)
 		}
-		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End), fmt.Sprintf("%d.%d", p.Generation, p.Membership), nodes,
+		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End), fmt.Sprintf("%d.%d", p.Generation, p.Membership),
+			output.Cell{People: nodes, Programs: replicas}, learners,
 			leader, p.LiveKeys, output.Size(p.SizeBytes))
 	}
 	return list.Flush()

@@ -58,7 +58,7 @@ func (a *app) put(ctx context.Context, keyspace string, key, value []byte) error
 
 // printVersion prints what a write made.
 func (a *app) printVersion(version kv.Timestamp) error {
-	list := output.NewList(a.out, a.format, output.Column{Name: "version"})
+	list := a.list(output.Column{Name: "version"})
 	list.Row(version)
 	return list.Flush()
 }

@@ -81,7 +81,7 @@ func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
 		return err
 	}
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
-		rows := output.NewRows(a.out, a.format, f.keysOnly)
+		rows := output.NewRows(a.out, a.format, f.keysOnly).Screen(a.width)
 		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error { return rows.Write(pair.Key, pair.Value) })
 		if flushErr := rows.Flush(); err == nil {
 			err = flushErr

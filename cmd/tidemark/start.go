@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/hlc"
 )
@@ -72,7 +73,7 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	f.log.register(cmd)
 	f.registerTuning(cmd)
 	_ = cmd.MarkFlagDirname("dir")
-	return cmd
+	return a.printing(cmd)
 }
 
 // registerTuning adds what few servers need. That the values of time and election are the same on all servers is up to
@@ -215,7 +216,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			}
 		case err := <-ready:
 			if err == nil {
-				fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)
+				a.sayReady(f)
 			}
 			ready = nil // said once; an error here is ctx's or the server's, which the other cases tell
 		case <-server.Done():
@@ -229,4 +230,15 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			return nil
 		}
 	}
+}
+
+// sayReady is the one line of a server that serves.
+func (a *app) sayReady(f startFlags) {
+	if a.format == output.Table {
+		fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)
+		return
+	}
+	list := a.list(output.Column{Name: "ready"}, output.Column{Name: "address"}, output.Column{Name: "http"})
+	list.Row(true, f.advertise, orNone(f.http))
+	_ = list.Flush() // a server does not end because nobody reads what it says
 }

@@ -53,10 +53,11 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 	if err != nil {
 		return err
 	}
-	var nodes, keyspaces, partitions any
+	var nodes, nodesAlive, keyspaces, partitions any
 	nodeList, err := client.Nodes(ctx)
 	if err == nil {
-		nodes = fmt.Sprintf("%d of %d", alive(nodeList), len(nodeList))
+		nodesAlive = alive(nodeList)
+		nodes = output.Cell{People: fmt.Sprintf("%d of %d", nodesAlive, len(nodeList)), Programs: len(nodeList)}
 		var keyspaceList []kv.KeyspaceInfo
 		if keyspaceList, err = client.Keyspaces(ctx); err == nil {
 			count := 0
@@ -70,11 +71,11 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 	for _, member := range status.Members {
 		members = append(members, member.Address)
 	}
-	list := output.NewList(a.out, a.format,
+	list := a.list(
 		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for"},
-		output.Column{Name: "nodes"}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
-		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version"})
-	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && err == nil, orNone(status.WaitingFor), nodes, keyspaces, partitions,
+		output.Column{Name: "nodes"}, output.Column{Name: "nodes alive", Programs: true}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
+		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version", Detail: true})
+	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && err == nil, orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
 		orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err

@@ -14,11 +14,18 @@ type streams struct {
 	// Whether somebody sits there: a question can be asked, a bar drawn.
 	inTerminal, outTerminal, errTerminal bool
 	getenv                               func(string) string
+	// width is how wide the terminal is; 0 if there is none.
+	width int
 }
 
 func processStreams() streams {
+	width := 0
+	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		width = columns
+	}
 	return streams{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		width: width,
+		in:    os.Stdin, out: os.Stdout, err: os.Stderr,
 		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		outTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		errTerminal: term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb",

@@ -348,7 +348,7 @@ func (s *txnSession) scan(ctx context.Context, args []string) error {
 	for _, span := range spans {
 		options = append(options, span)
 	}
-	rows := output.NewRows(s.out, s.format, false)
+	rows := output.NewRows(s.out, s.format, false).Screen(s.width)
 	pairs := s.reader().Scan(ctx, s.client.Keyspace(args[0]), options...)
 	count, last, err := each(pairs, func(pair kv.Pair) error { return rows.Write(pair.Key, pair.Value) })
 	if flushErr := rows.Flush(); err == nil {

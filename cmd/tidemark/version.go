@@ -14,7 +14,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Show the version of this binary",
 		Args:  arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {
-			list := output.NewList(a.out, a.format, output.Column{Name: "version"}, output.Column{Name: "built with"})
+			list := a.list(output.Column{Name: "version"}, output.Column{Name: "built with"})
 			list.Row(buildVersion(), platform())
 			return list.Flush()
 		}),

@@ -88,7 +88,10 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		c.configs = append(c.configs, s)
 	}
 	if config.HTTP != "" {
-		if c.http, err = startHTTP(config.HTTP, serveHTTP(gatherers, c.Ready, nil), func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
+		if config.Version == "" {
+			config.Version = version()
+		}
+		if c.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(gatherers, config.Version), c.Ready, nil), func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
 			return nil, err
 		}
 	}

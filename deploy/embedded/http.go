@@ -56,7 +56,9 @@ func ignoreClosed(err error) error {
 // httpServer is a running serveHTTP.
 type httpServer struct {
 	server *http.Server
-	done   chan error
+	// address is where it listens.
+	address string
+	done    chan error
 }
 
 func startHTTP(addr string, handler *http.Server, listen func(string) (net.Listener, error)) (*httpServer, error) {
@@ -64,7 +66,7 @@ func startHTTP(addr string, handler *http.Server, listen func(string) (net.Liste
 	if err != nil {
 		return nil, fmt.Errorf("the HTTP address: %w", err)
 	}
-	h := &httpServer{server: handler, done: make(chan error, 1)}
+	h := &httpServer{server: handler, address: l.Addr().String(), done: make(chan error, 1)}
 	go func() { h.done <- h.server.Serve(l) }()
 	return h, nil
 }

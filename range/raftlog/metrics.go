@@ -22,7 +22,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		entries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidemark_raftlog_entries_total", Help: "Raft entries written."}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidemark_raftlog_written_bytes", Help: "Bytes of entries written."}),
+			Name: "tidemark_raftlog_written_bytes_total", Help: "Bytes of entries written."}),
 		batchAppends: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tidemark_raftlog_batch_appends", Help: "Appends in one synced batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)}),
 		syncSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{

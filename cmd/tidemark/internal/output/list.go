@@ -1,14 +1,10 @@
 package output
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
@@ -19,6 +15,12 @@ type Column struct {
 	Name string
 	// Number aligns the column to the right.
 	Number bool
+	// Detail is left out of a table that is too wide before others are cut.
+	Detail bool
+	// Whole is not cut: a part of it, of an id for instance, is of no use.
+	Whole bool
+	// Programs is for programs only: it is in no table.
+	Programs bool
 }
 
 // Size is a number of bytes: with a unit in a table, plain elsewhere.
@@ -30,14 +32,22 @@ type List struct {
 	format  Format
 	columns []Column
 	rows    [][]any
+	width   int
 }
 
 // NewList begins a list.
 func NewList(out io.Writer, format Format, columns ...Column) *List {
-	return &List{out: out, format: format, columns: columns}
+	return &List{out: out, format: format, columns: columns, width: defaultWidth}
 }
 
-// Row adds a row: one cell for each column, each a string, []byte, bool, integer, Size, []string, fmt.Stringer or nil.
+// Width says how wide a table may be, if that is more than usual.
+func (l *List) Width(columns int) *List {
+	l.width = max(l.width, columns)
+	return l
+}
+
+// Row adds a row: one cell for each column, each a string, []byte, bool, integer, Size, []string, []uint64,
+// time.Duration, fmt.Stringer, Cell or nil.
 func (l *List) Row(cells ...any) {
 	if len(cells) != len(l.columns) {
 		panic(fmt.Sprintf("output: a row of %d cells for %d columns", len(cells), len(l.columns)))
@@ -55,11 +65,11 @@ func (l *List) Flush() error {
 		for i, c := range l.columns {
 			names[i] = c.fieldName()
 		}
-		return l.flushLines(strings.Join(names, "\t"), func(cell any) string { return records.Escape(plainBytes(cell)) })
+		return l.flushLines(strings.Join(names, "\t"), func(cell any) string { return records.Escape(plainBytes(programs(cell))) })
 	case Raw:
-		return l.flushLines("", func(cell any) string { return string(plainBytes(cell)) })
+		return l.flushLines("", func(cell any) string { return string(plainBytes(programs(cell))) })
 	default:
-		return l.flushTable()
+		return l.fit().write(l.out)
 	}
 }
 
@@ -94,6 +104,7 @@ func (l *List) flushJSON() error {
 			if i > 0 {
 				b = append(b, ',')
 			}
+			cell = programs(cell)
 			name := l.columns[i].fieldName()
 			if bytes, ok := cell.([]byte); ok && bytes != nil {
 				b = records.AppendJSONField(b, name, bytes)
@@ -101,90 +112,15 @@ func (l *List) flushJSON() error {
 			}
 			b = strconv.AppendQuote(b, name)
 			b = append(b, ':')
-			value, err := json.Marshal(jsonCell(cell))
-			if err != nil {
+			var err error
+			if b, err = appendJSON(b, cell); err != nil {
 				return err
 			}
-			b = append(b, value...)
 		}
 		b = append(b, '}', '\n')
 	}
 	_, err := l.out.Write(b)
 	return err
-}
-
-// jsonCell turns a cell into what encoding/json prints well.
-func jsonCell(cell any) any {
-	switch c := cell.(type) {
-	case []byte: // nil: the others were printed already
-		return nil
-	case Size:
-		return uint64(c)
-	case fmt.Stringer:
-		return c.String()
-	}
-	return cell
-}
-
-func (l *List) flushTable() error {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatUpper
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	t.SetStyle(style)
-	header := make(table.Row, len(l.columns))
-	configs := make([]table.ColumnConfig, 0, len(l.columns))
-	for i, c := range l.columns {
-		header[i] = c.Name
-		if c.Number {
-			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
-		}
-	}
-	t.AppendHeader(header)
-	t.SetColumnConfigs(configs)
-	for _, row := range l.rows {
-		cells := make(table.Row, len(row))
-		for i, cell := range row {
-			cells[i] = tableCell(cell)
-		}
-		t.AppendRow(cells)
-	}
-	return writeTrimmed(l.out, t.Render())
-}
-
-func tableCell(cell any) string {
-	switch c := cell.(type) {
-	case nil:
-		return "-"
-	case []byte:
-		return records.Escape(c)
-	case bool:
-		if c {
-			return "yes"
-		}
-		return "no"
-	case Size:
-		return c.String()
-	}
-	return records.Escape(plainBytes(cell))
-}
-
-// plainBytes is a cell as it is, for raw and, escaped, for tsv.
-func plainBytes(cell any) []byte {
-	switch c := cell.(type) {
-	case nil:
-		return nil
-	case []byte:
-		return c
-	case string:
-		return []byte(c)
-	case []string:
-		return []byte(strings.Join(c, ","))
-	case Size:
-		return strconv.AppendUint(nil, uint64(c), 10)
-	}
-	return fmt.Append(nil, cell)
 }
 
 // String shows the size with a unit of 1024.
@@ -199,15 +135,4 @@ func (s Size) String() string {
 		unit++
 	}
 	return fmt.Sprintf("%.1f %ciB", value, units[unit])
-}
-
-// writeTrimmed prints lines without the blanks at their ends.
-func writeTrimmed(out io.Writer, lines string) error {
-	var b strings.Builder
-	for line := range strings.SplitSeq(lines, "\n") {
-		b.WriteString(strings.TrimRight(line, " "))
-		b.WriteByte('\n')
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }

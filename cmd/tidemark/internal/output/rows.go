@@ -21,6 +21,9 @@ type Rows struct {
 	pageSize int
 	width    int
 	started  bool
+	// screen is how wide a row may be, 0 without end; cut says that one was shortened.
+	screen int
+	cut    bool
 }
 
 type pageRow struct{ key, value string }
@@ -36,6 +39,14 @@ const (
 // NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came before it is printed.
 func NewRows(out io.Writer, format Format, keysOnly bool) *Rows {
 	return &Rows{out: bufio.NewWriterSize(out, 64<<10), format: format, keysOnly: keysOnly, page: make([]pageRow, 0, pageRows)}
+}
+
+// Screen makes the rows of a table fit a terminal of so many columns.
+func (r *Rows) Screen(columns int) *Rows {
+	if columns > 0 {
+		r.screen = max(columns, defaultWidth)
+	}
+	return r
 }
 
 // Write prints one row. It does not keep key and value.
@@ -101,6 +112,10 @@ func (r *Rows) printPage() error {
 }
 
 func (r *Rows) printRow(row pageRow) error {
+	row.key = r.fit(row.key, r.screen)
+	if used := max(r.width, text.StringWidth(row.key)) + between; r.screen > 0 {
+		row.value = r.fit(row.value, max(r.screen-used, shortest))
+	}
 	r.line = append(r.line[:0], row.key...)
 	if !r.keysOnly {
 		if row.value != "" {
@@ -115,10 +130,24 @@ func (r *Rows) printRow(row pageRow) error {
 	return err
 }
 
+// fit shortens a cell to so many columns.
+func (r *Rows) fit(cell string, columns int) string {
+	if r.screen == 0 || len(cell) <= columns || text.StringWidth(cell) <= columns {
+		return cell
+	}
+	r.cut = true
+	return text.Snip(cell, columns, "…")
+}
+
 // Flush prints what is held back. A table without rows prints nothing.
 func (r *Rows) Flush() error {
 	if len(r.page) > 0 {
 		if err := r.printPage(); err != nil {
+			return err
+		}
+	}
+	if r.cut {
+		if _, err := r.out.WriteString("(… marks what was cut; --output json has all)\n"); err != nil {
 			return err
 		}
 	}

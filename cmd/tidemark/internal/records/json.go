@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -125,7 +127,16 @@ func AppendJSONField(dst []byte, name string, field []byte) []byte {
 		dst = base64.StdEncoding.AppendEncode(dst, field)
 		return append(dst, '"')
 	}
-	dst = append(dst, `":"`...)
+	dst = append(dst, `":`...)
+	return appendJSONString(dst, field)
+}
+
+// AppendJSONString appends text, which is valid UTF-8, as a JSON string. What does not print is escaped: control characters of
+// both kinds, what turns the direction of writing, what is not seen. A terminal or an eye would be deceived by it.
+func AppendJSONString(dst []byte, text string) []byte { return appendJSONString(dst, text) }
+
+func appendJSONString[T string | []byte](dst []byte, field T) []byte {
+	dst = append(dst, '"')
 	for i := 0; i < len(field); {
 		c := field[i]
 		if c < utf8.RuneSelf {
@@ -146,14 +157,21 @@ func AppendJSONField(dst []byte, name string, field []byte) []byte {
 			i++
 			continue
 		}
-		r, size := utf8.DecodeRune(field[i:])
-		if r == '\u2028' || r == '\u2029' { // line ends to some readers
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[r&15])
-		} else {
+		r, size := utf8.DecodeRuneInString(string(field[i:min(i+utf8.UTFMax, len(field))]))
+		switch high, low := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
 			dst = append(dst, field[i:i+size]...)
+		case high != utf8.RuneError:
+			dst = appendUnit(appendUnit(dst, high), low)
+		default:
+			dst = appendUnit(dst, r)
 		}
 		i += size
 	}
 	return append(dst, '"')
+}
+
+// appendUnit appends a \u escape.
+func appendUnit(dst []byte, unit rune) []byte {
+	return append(dst, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
 }

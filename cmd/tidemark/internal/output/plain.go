@@ -1,0 +1,58 @@
+package output
+
+import (
+	"bytes"
+	"io"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
+)
+
+// Terminal is a writer for text of others on its way to a terminal: what the terminal would act on is escaped, but for the ends of
+// lines and tabs.
+func Terminal(out io.Writer) io.Writer { return &terminal{out: out} }
+
+type terminal struct {
+	out io.Writer
+	// part is the beginning of a character whose rest comes with the next Write.
+	part []byte
+}
+
+// Write implements io.Writer.
+func (t *terminal) Write(text []byte) (int, error) {
+	whole := append(t.part, text...)
+	t.part = nil
+	var b bytes.Buffer
+	for i := 0; i < len(whole); {
+		r, size := utf8.DecodeRune(whole[i:])
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r == utf8.RuneError && size == 1 && !utf8.FullRune(whole[i:]):
+			t.part = bytes.Clone(whole[i:])
+			i = len(whole)
+			continue
+		case r == '\\': // it is no danger, and not doubled
+			b.WriteByte('\\')
+		case unicode.IsPrint(r) && (r != utf8.RuneError || size > 1):
+			b.Write(whole[i : i+size])
+		default:
+			b.WriteString(records.Escape(whole[i : i+size]))
+		}
+		i += size
+	}
+	if _, err := t.out.Write(b.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// Plain is a text of others as a terminal may have it: on one line if it was, and nothing that a terminal would act on.
+func Plain(text string) string {
+	var b bytes.Buffer
+	t := terminal{out: &b}
+	_, _ = t.Write([]byte(text))
+	b.WriteString(records.Escape(t.part))
+	return b.String()
+}
