@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// createBatch is how many replicas are created with one sync, removeBatch how many are removed before the reconciler looks
-	// whether there is something else to do: a removal takes several syncs.
+	// createBatch is how many replicas are created with one sync, removeBatch how many are removed with a few, before the
+	// reconciler looks whether there is something else to do.
 	createBatch = 1000
-	removeBatch = 50
+	removeBatch = 1000
 	// reconcileRetry is the pause before what failed is tried again.
 	reconcileRetry = 2 * time.Second
 )

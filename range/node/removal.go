@@ -133,10 +133,15 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	if err := n.markRemoval(ids); err != nil {
 		return err
 	}
-	for _, h := range gone {
-		if err := h.replica.Destroy(ctx); err != nil {
+	states := make([]replica.Gone, len(gone))
+	for i, h := range gone {
+		var err error
+		if states[i], err = h.replica.Gone(); err != nil {
 			return err
 		}
+	}
+	if err := replica.Destroy(ctx, n.config.State, states...); err != nil {
+		return err
 	}
 	if err := n.host.Log().Remove(ids...); err != nil {
 		return err
@@ -159,6 +164,7 @@ func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
 	}
 	n.log.Info("finishing the removal of replicas that the last process began", "replicas", len(ids))
 	var left []raftlog.Identity
+	var states []replica.Gone
 	for _, id := range ids {
 		if id.Removed {
 			continue // only the mark is left
@@ -168,9 +174,10 @@ func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
 		if err := p.UnmarshalVT(id.Descriptor); err != nil {
 			return fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
 		}
-		if err := replica.Destroy(context.Background(), n.config.State, id.Group, keys.PartitionSpan(p)); err != nil {
-			return err
-		}
+		states = append(states, replica.Gone{ID: id.Group, Span: keys.PartitionSpan(p)})
+	}
+	if err := replica.Destroy(context.Background(), n.config.State, states...); err != nil {
+		return err
 	}
 	if err := n.host.Log().Remove(left...); err != nil {
 		return err

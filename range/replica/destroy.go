@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/cockroachkvs"
 
@@ -10,48 +11,87 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Destroy removes everything that a partition has in a state database, durably when it returns. The replica is closed.
-func Destroy(ctx context.Context, state *engine.State, id keys.PartitionID, span keys.Span) error {
-	if err := destroy(ctx, state, id, span); err != nil {
-		return fmt.Errorf("removing partition %s: %w", id, err)
+// Gone names a partition whose state is to be removed.
+type Gone struct {
+	ID   keys.PartitionID
+	Span keys.Span
+}
+
+// Destroy removes everything that partitions have in a state database, durably when it returns. Their replicas are closed. It
+// takes a few syncs, however many partitions there are, if their data is adjacent, as that of a hash keyspace is. After an
+// error, or a crash, it can be done again.
+func Destroy(ctx context.Context, state *engine.State, gone ...Gone) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := destroy(ctx, state, gone); err != nil {
+		return fmt.Errorf("removing partition %s and %d others: %w", gone[0].ID, len(gone)-1, err)
 	}
 	return nil
 }
 
-func destroy(ctx context.Context, state *engine.State, id keys.PartitionID, span keys.Span) error {
-	spans := replicatedSpans(id, span)
+func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
+	var spans [3][]keys.Span
+	for _, g := range gone {
+		for i, span := range replicatedSpans(g.ID, g.Span) {
+			spans[i] = append(spans[i], span)
+		}
+	}
+	for i := range spans {
+		spans[i] = adjacent(spans[i])
+	}
+	// The local and the anchor spans by deletions; the data is excised, what is adjacent together.
 	var paths []string
-	// The local and the anchor span by a deletion each; the data is excised.
-	for _, span := range spans[:2] {
-		path, err := deletion(state, span)
+	for _, deleted := range spans[:2] {
+		path, err := deletion(state, deleted)
 		if err != nil {
 			state.DiscardTables(paths)
 			return err
 		}
 		paths = append(paths, path)
 	}
-	return state.IngestAndExcise(ctx, paths, spans[2])
+	for _, data := range spans[2] {
+		if err := state.IngestAndExcise(ctx, paths, data); err != nil {
+			return err
+		}
+		paths = nil
+	}
+	return nil
 }
 
-// deletion makes a table that deletes a span.
-func deletion(state *engine.State, span keys.Span) (path string, err error) {
+// adjacent sorts spans, and joins those that are next to each other. It changes the slice.
+func adjacent(spans []keys.Span) []keys.Span {
+	slices.SortFunc(spans, func(a, b keys.Span) int { return compareStateKeys(a.Start, b.Start) })
+	joined := spans[:1]
+	for _, s := range spans[1:] {
+		last := &joined[len(joined)-1]
+		if compareStateKeys(s.Start, last.End) > 0 {
+			joined = append(joined, s)
+		} else if compareStateKeys(s.End, last.End) > 0 {
+			last.End = s.End
+		}
+	}
+	return joined
+}
+
+// deletion makes a table that deletes spans, which ascend.
+func deletion(state *engine.State, spans []keys.Span) (path string, err error) {
 	table, err := state.NewTableWriter()
 	if err != nil {
 		return "", err
 	}
 	defer table.Abort()
-	if err := table.DeleteRange(span.Start, span.End); err != nil {
-		return "", err
+	for _, span := range spans {
+		if err := table.DeleteRange(span.Start, span.End); err != nil {
+			return "", err
+		}
 	}
 	return table.Finish()
 }
 
-// Destroy closes the replica and removes everything that the partition has on this node.
-func (r *Replica) Destroy(ctx context.Context) error {
-	if err := r.Close(); err != nil {
-		return err
-	}
-	return Destroy(ctx, r.state, r.id, keys.PartitionSpan(r.Descriptor()))
+// Gone closes the replica, and says what of it is to be removed from this node.
+func (r *Replica) Gone() (Gone, error) {
+	return Gone{r.id, keys.PartitionSpan(r.Descriptor())}, r.Close()
 }
 
 // compareStateKeys orders state keys as the engine does.

@@ -165,7 +165,11 @@ func TestDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Close()
-	if err := gone.Destroy(context.Background()); err != nil {
+	what, err := gone.Gone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Destroy(context.Background(), state, what); err != nil {
 		t.Fatal(err)
 	}
 	after := fs.CrashClone(vfs.CrashCloneCfg{})
