@@ -83,6 +83,8 @@ func CommitWait() KeyspaceOption {
 
 // CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name, even with the same
 // settings. If ctx ends first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
+// A context without a deadline is bounded by the request timeout from one partition that is made to the next, not as a whole:
+// thousands of partitions take their time. CreateKeyspaceIfMissing goes on waiting for one that is being set up.
 func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
 	request := &clusterpb.CreateKeyspaceRequest{Name: name, Partitioning: clusterpb.Partitioning_HASH, HashPartitions: DefaultHashPartitions}
@@ -97,10 +99,10 @@ func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...Key
 	for request.Token == 0 {
 		request.Token = c.random()
 	}
-	ctx, cancel := c.bound(ctx)
+	bounded, cancel := c.bound(ctx)
 	defer cancel()
 	var created *clusterpb.Keyspace
-	err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+	err := c.sender.Admin(bounded, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
 		r, err := cluster.CreateKeyspace(ctx, request)
 		created = r.GetKeyspace()
 		return err
@@ -108,54 +110,11 @@ func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...Key
 	if err != nil {
 		return nil, wrapAdmin(op, name, err)
 	}
-	if err := c.awaitKeyspace(ctx, keys.KeyspaceID(created.GetId()), name); err != nil {
+	total := max(int(request.HashPartitions), len(request.SplitAt)+1)
+	if err := c.awaitKeyspace(ctx, keys.KeyspaceID(created.GetId()), name, total); err != nil {
 		return nil, wrapAdmin(op, name, err)
 	}
 	return c.Keyspace(name), nil
-}
-
-// awaitKeyspace waits until the table shows the keyspace as active, with all its partitions.
-func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name string) error {
-	waiting := ""
-	for {
-		table := c.sender.Table()
-		if ks := table.KeyspaceByID(id); ks != nil && ks.Info.State == clusterpb.KeyspaceState_ACTIVE && ks.Complete() {
-			return nil
-		}
-		err := c.await(ctx, table, 250*time.Millisecond)
-		if err == nil {
-			err = c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-				r, err := cluster.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
-				for _, info := range r.GetKeyspaces() {
-					if info.GetKeyspace().GetId() != uint32(id) {
-						continue
-					}
-					if info.Keyspace.State == clusterpb.KeyspaceState_ACTIVE {
-						c.sender.Refresh()
-					} else if info.WaitingFor != "" && info.WaitingFor != waiting {
-						waiting = info.WaitingFor
-						c.logger().Info("keyspace is not usable yet", "keyspace", name, "waiting_for", waiting)
-					}
-				}
-				return err
-			})
-		}
-		if ctx.Err() != nil || err != nil {
-			if waiting == "" {
-				waiting = "the partition table to show its partitions"
-			}
-			ended := &route.Error{Cause: err, Message: "the keyspace exists but cannot be used yet; it is waiting for " + waiting}
-			if reason := new(route.Error); errors.As(err, &reason) {
-				// No server could answer any more.
-				ended.Cause, ended.Code = reason.Cause, reason.Code
-				ended.Message += ", and " + reason.Message
-			}
-			if cause := ctx.Err(); cause != nil {
-				ended.Cause = cause
-			}
-			return ended
-		}
-	}
 }
 
 // DropKeyspace deletes a keyspace with everything in it, for good. ErrKeyspaceNotFound if there is none of this name.

@@ -20,7 +20,7 @@ import (
 // and merge.
 func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
 	const op = "create keyspace"
-	ctx, cancel := c.bound(ctx)
+	bounded, cancel := c.bound(ctx)
 	defer cancel()
 	for {
 		ks, err := c.CreateKeyspace(ctx, name, options...)
@@ -34,7 +34,7 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, optio
 		info, described := ks.Describe(ctx)
 		if errors.Is(described, ErrKeyspaceNotFound) || described == nil && info.State == KeyspaceDropping {
 			// It was dropped meanwhile.
-			if stop := c.pause(ctx, resolvePause); stop != nil {
+			if stop := c.pause(bounded, resolvePause); stop != nil {
 				return nil, false, wrapAdmin(op, name, stop)
 			}
 			continue
@@ -49,7 +49,7 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, optio
 					"; use it as it is, choose another name, or drop it first",
 			}
 		}
-		if err := c.awaitKeyspace(ctx, keys.KeyspaceID(info.ID), name); err != nil {
+		if err := c.awaitKeyspace(ctx, keys.KeyspaceID(info.ID), name, info.HashPartitions); err != nil {
 			return nil, false, wrapAdmin(op, name, err)
 		}
 		return ks, false, nil

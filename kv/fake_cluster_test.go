@@ -46,6 +46,8 @@ type fakeCluster struct {
 	heard func(n *fakeNode, r *kvpb.Request, answer *kvpb.Response)
 	// waitingFor keeps new keyspaces in state CREATING.
 	waitingFor string
+	// created is told of a new keyspace before anybody else is, with the lock held; nil tells nobody.
+	created func(*clusterpb.Keyspace)
 	// noLeaders keeps leaders out of the table.
 	noLeaders bool
 	requests  map[string]int
@@ -458,6 +460,9 @@ func (n *fakeNode) CreateKeyspace(_ context.Context, r *clusterpb.CreateKeyspace
 		return nil, status.Errorf(codes.InvalidArgument, "%d replicas need as many nodes, there are %d", r.ReplicationFactor, len(c.nodes))
 	}
 	k := c.addKeyspaceLocked(r)
+	if c.created != nil {
+		c.created(k)
+	}
 	c.tellLocked()
 	return &clusterpb.CreateKeyspaceResponse{Keyspace: cloned(k)}, nil
 }

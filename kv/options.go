@@ -25,6 +25,7 @@ type config struct {
 	route          route.Config
 	requestTimeout time.Duration
 	maxClockOffset time.Duration
+	creating       func(keyspace string, made, total int)
 }
 
 // Option configures a Client.
@@ -44,6 +45,12 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.route.Logger
 // WithRequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as long as it takes. The
 // default is DefaultRequestTimeout. A scan, count or range deletion is bounded by it page by page, not as a whole.
 func WithRequestTimeout(d time.Duration) Option { return func(c *config) { c.requestTimeout = d } }
+
+// WithCreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by its goroutine: whenever more
+// partitions of the keyspace have been made, of the total. The total is 0 if that is not known.
+func WithCreationProgress(progress func(keyspace string, made, total int)) Option {
+	return func(c *config) { c.creating = progress }
+}
 
 // WithConnectionsPerNode spreads requests over n connections to each node. The default is 1, which suits all but the
 // largest values: calls made at the same time share messages on it.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -36,6 +37,7 @@ type createFlags struct {
 	window     time.Duration
 	commitWait bool
 	ifMissing  bool
+	quiet      bool
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -48,7 +50,10 @@ func (a *app) keyspaceCreateCommand() *cobra.Command {
 hash:N spreads the keys evenly over N partitions, whatever they are; N never changes. range keeps keys in order: it begins
 with one partition, or with one more than there are --split-at keys, each of which begins a partition.
 
-The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the keyspace waits for more.`,
+The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the keyspace waits for more.
+
+With thousands of partitions it shows how many have been made; --timeout then is for each that is made, not for all. If it is
+interrupted the keyspace exists, and goes on being set up: --if-missing waits for it.`,
 		Example: `  tidemark keyspace create fruit --partitions hash:32
   tidemark keyspace create users --partitions range --split-at g --split-at p
   tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
@@ -64,6 +69,7 @@ The copies of a partition lie on different nodes; if there are fewer nodes than 
 	flags.DurationVar(&f.window, "gc-window", 0, "for how long the past can be read (default: the cluster's, 1h)")
 	flags.BoolVar(&f.commitWait, "commit-wait", false, "every write is acknowledged, and seen, only when all clocks have passed its timestamp")
 	flags.BoolVar(&f.ifMissing, "if-missing", false, "succeed if the keyspace exists and is as the flags describe it")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	f.encoding.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
@@ -120,24 +126,51 @@ func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) er
 	if err != nil {
 		return err
 	}
-	return a.withClient(ctx, func(client *kv.Client) error {
-		create := client.CreateKeyspace
-		if f.ifMissing {
-			create = func(ctx context.Context, name string, options ...kv.KeyspaceOption) (*kv.Keyspace, error) {
-				keyspace, _, err := client.CreateKeyspaceIfMissing(ctx, name, options...)
-				return keyspace, err
-			}
+	shown := &creationProgress{app: a, quiet: f.quiet}
+	client, err := a.connect(ctx, kv.WithCreationProgress(shown.set))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	create := client.CreateKeyspace
+	if f.ifMissing {
+		create = func(ctx context.Context, name string, options ...kv.KeyspaceOption) (*kv.Keyspace, error) {
+			keyspace, _, err := client.CreateKeyspaceIfMissing(ctx, name, options...)
+			return keyspace, err
 		}
-		keyspace, err := create(ctx, name, options...)
-		if err != nil {
-			return err
-		}
-		info, err := keyspace.Describe(ctx)
-		if err != nil {
-			return err
-		}
-		return a.printKeyspaces([]kv.KeyspaceInfo{info})
-	})
+	}
+	keyspace, err := create(ctx, name, options...)
+	shown.stop()
+	if err != nil {
+		return err
+	}
+	info, err := keyspace.Describe(ctx)
+	if err != nil {
+		return err
+	}
+	return a.printKeyspaces([]kv.KeyspaceInfo{info})
+}
+
+// creationProgress shows how many partitions of a new keyspace have been made.
+type creationProgress struct {
+	app   *app
+	quiet bool
+	shown *progress.Progress
+}
+
+func (c *creationProgress) set(keyspace string, made, total int) {
+	if c.shown == nil {
+		c.shown = progress.Start(progress.Options{
+			Out: c.app.err, Terminal: c.app.errTerminal, Quiet: c.quiet, What: "create " + keyspace, Unit: "partitions", Total: uint64(total),
+		})
+	}
+	c.shown.Set(uint64(made))
+}
+
+func (c *creationProgress) stop() {
+	if c.shown != nil {
+		c.shown.Stop()
+	}
 }
 
 func (a *app) keyspaceListCommand() *cobra.Command {
