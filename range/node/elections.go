@@ -118,10 +118,16 @@ func (e *elections) look(h *hosted) {
 	if leader, _ := h.group.Leader(); leader != 0 {
 		return
 	}
-	// While a crowd is awake, most of these groups will hear of a leader without being woken; but the crowd may be one that
-	// has no quorum and never sleeps, so a few have their turn all the same.
-	if n.host.Awake() > busyGroups && !h.prefersSelf() && n.config.Random()%10 != 0 {
-		e.add(h, n.now()+int64(time.Second)+n.jitter(time.Second))
+	// While a crowd is awake, most of these groups will hear of a leader without being woken, and those that are to lead here
+	// would only keep the elections that are under way from ending. So a new keyspace of thousands of partitions elects its
+	// leaders as fast as the machines can, and not faster. But the crowd may be one that has no quorum and never sleeps, so a
+	// few have their turn all the same.
+	if n.host.Awake() > busyGroups && n.config.Random()%10 != 0 {
+		wait := time.Second
+		if h.prefersSelf() {
+			wait = n.config.Tick
+		}
+		e.add(h, n.now()+int64(wait)+n.jitter(wait))
 		return
 	}
 	// A node that must not serve leaves the lead to others. One that compares clocks after its start, or after a jump, is soon done.
