@@ -53,6 +53,7 @@ type BatchServer struct {
 	config  BatchServerConfig
 	clients *clients
 	metrics *batchMetrics
+	open    openStreams
 	// behind counts the readers of all streams that were relieved and are not done; see relief.
 	behind atomic.Int32
 }
@@ -117,6 +118,8 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 		}
 	}
 	ss.inFlight = make(map[uint64]int)
+	s.open.add(ss)
+	defer s.open.remove(ss)
 	ss.out.progress = ss.signalRoomLocked
 	ss.out.attach(stream)
 	var sender sync.WaitGroup

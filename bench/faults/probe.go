@@ -11,9 +11,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Probe writes to one key of every partition again and again, and notes the longest time between two successes: the pause
+// Probe writes (or reads) one key of every partition again and again, and notes the longest time between two successes: the pause
 // that a client of the partition notices.
 type Probe struct {
+	// Read has it read the keys instead of writing them, after the first time.
+	Read     bool
 	store    *Store
 	interval time.Duration
 	keys     []string // by hash partition
@@ -26,6 +28,9 @@ type Probe struct {
 		last   []time.Time
 		worst  []time.Duration
 		errors []error
+		// failures counts all operations that failed, and failure is the last error.
+		failures int
+		failure  error
 	}
 }
 
@@ -83,7 +88,12 @@ func (p *Probe) one(ctx context.Context, hash int) {
 		case <-ticker.C:
 		}
 		write, cancel := context.WithTimeout(ctx, probeTimeout)
-		err := p.store.Put(write, p.keys[hash], fmt.Sprint(n))
+		var err error
+		if p.Read {
+			_, err = p.store.Get(write, p.keys[hash])
+		} else {
+			err = p.store.Put(write, p.keys[hash], fmt.Sprint(n))
+		}
 		cancel()
 		if ctx.Err() != nil {
 			return
@@ -92,6 +102,7 @@ func (p *Probe) one(ctx context.Context, hash int) {
 		p.mu.Lock()
 		if err != nil {
 			p.mu.errors[hash] = err
+			p.mu.failures, p.mu.failure = p.mu.failures+1, err
 		} else {
 			p.mu.worst[hash] = max(p.mu.worst[hash], now.Sub(p.mu.last[hash]))
 			p.mu.last[hash] = now
@@ -105,6 +116,13 @@ func (p *Probe) one(ctx context.Context, hash int) {
 func (p *Probe) Stop() {
 	p.cancel()
 	p.group.Wait()
+}
+
+// Failures is how many operations failed since Start, and the last of their errors.
+func (p *Probe) Failures() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.failures, p.mu.failure
 }
 
 // Reset forgets the pauses so far. One that is going on counts with its whole length when it ends.

@@ -19,7 +19,7 @@ import (
 )
 
 // stopTimeout bounds a clean stop; what is not done by then a restart repairs.
-const stopTimeout = 10 * time.Second
+const stopTimeout = 20 * time.Second
 
 type startFlags struct {
 	dir, listen, advertise, locality, http string
@@ -224,7 +224,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		case <-ctx.Done():
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
-			if err := server.Close(closing); err != nil {
+			if err := server.Stop(closing); err != nil {
 				return fmt.Errorf("the server did not stop cleanly; its data are safe: %w", err)
 			}
 			return nil

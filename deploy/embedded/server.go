@@ -58,6 +58,8 @@ type Server struct {
 
 	// coreBroken is why the core's member is left alone, if it is.
 	coreBroken atomic.Pointer[error]
+	// stopping: Stop has begun.
+	stopping atomic.Bool
 
 	done     chan struct{} // closed when the server has failed or was closed
 	doneOnce sync.Once
@@ -236,7 +238,8 @@ func (s *Server) diskFailed(err error) {
 	s.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty directory", s.config.Dir, err))
 }
 
-// Close stops the server. Everything acknowledged is on disk; the context bounds how long requests under way may take.
+// Close ends the server at once: what it leads is left to elections, as after a crash. Stop hands over first. Everything
+// acknowledged is on disk; the context bounds how long requests under way may take.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		s.cancel()

@@ -50,6 +50,9 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 	if err := s.Err(); err != nil {
 		return false, err.Error(), nil
 	}
+	if s.stopping.Load() {
+		return false, "the server is stopping", nil
+	}
 	s.parts.Lock()
 	core, data := s.parts.core, s.parts.node
 	s.parts.Unlock()

@@ -79,7 +79,7 @@ func (c *Cluster) Close() error {
 	errs := make([]error, len(c.servers))
 	var wg sync.WaitGroup
 	for i := range c.servers {
-		wg.Go(func() { errs[i] = c.Stop(i) })
+		wg.Go(func() { errs[i] = c.end(i) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -105,6 +105,20 @@ func (c *Cluster) Stop(server int) error {
 		return nil
 	}
 	c.Resume(server)
+	s := c.servers[server]
+	s.disk.closing.Store(true)
+	s.disk.release()
+	defer s.disk.closing.Store(false)
+	return process.Stop(context.Background())
+}
+
+// end ends a server's process without handing anything over; nothing happens if it is down.
+func (c *Cluster) end(server int) error {
+	process := c.servers[server].process.Swap(nil)
+	if process == nil {
+		return nil
+	}
+	c.Resume(server)
 	return c.servers[server].close(process)
 }
 

@@ -165,8 +165,8 @@ type Host struct {
 	epoch   int64
 	started atomic.Bool
 	awake   atomic.Int64
-	// reluctant: see SetReluctant.
-	reluctant atomic.Bool
+	// reluctant: see SetReluctant. leaving: see Drain. noRoom: see SetNoRoom.
+	reluctant, leaving, noRoom atomic.Bool
 	// stoodStill is Config.stoodStill.
 	stoodStill time.Duration
 	// moves is by how much the clock has moved forward within a lease's duration, which ends at end, and within the one before. Of who calls ClockMoves.
@@ -271,10 +271,6 @@ func (h *Host) now() int64 { return h.config.reading() - h.epoch }
 
 // votesWithheld says whether this process is so young that its restarted groups may owe a promise to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
-
-// SetReluctant tells the peers in pings that this host does not want to lead, and has each of its groups leave campaigns to other replicas, as
-// long as one of them is on a host that is not reluctant, and not for ever (group.SetReluctant).
-func (h *Host) SetReluctant(reluctant bool) { h.reluctant.Store(reluctant) }
 
 // Awake returns how many groups are awake.
 func (h *Host) Awake() int { return int(h.awake.Load()) }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -14,6 +15,8 @@ import (
 type peers struct {
 	mu    sync.Mutex
 	hosts map[uint64]*peer
+	// withoutRoom counts those whose disk is below its reserve, for readers without the lock.
+	withoutRoom atomic.Int32
 }
 
 type peer struct {
@@ -21,8 +24,8 @@ type peer struct {
 	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
 	incarnation uint64
 	down        bool
-	// reluctant: it does not want to lead.
-	reluctant bool
+	// condition is what it said last of itself.
+	condition condition
 	// reported is when its groups were told last that messages to it were lost.
 	reported int64
 }
@@ -45,6 +48,9 @@ func (p *peers) drop(host uint64) {
 	defer p.mu.Unlock()
 	if x := p.hosts[host]; x != nil {
 		if x.groups--; x.groups == 0 {
+			if x.condition.noRoom {
+				p.withoutRoom.Add(-1)
+			}
 			delete(p.hosts, host)
 		}
 	}
@@ -66,27 +72,6 @@ func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, ba
 	restarted = x.incarnation != 0
 	x.incarnation = incarnation
 	return restarted, back
-}
-
-// said notes what a ping says of its sender.
-func (p *peers) said(host uint64, reluctant bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if x := p.hosts[host]; x != nil {
-		x.reluctant = reluctant
-	}
-}
-
-// willing says whether one of these hosts would lead, as far as they are peers.
-func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, host := range among {
-		if x := p.hosts[host]; x != nil && !x.down && !x.reluctant {
-			return true
-		}
-	}
-	return false
 }
 
 // mayReport says whether losses on the way to a host are to be told to the groups again: telling is dear, and once in a
@@ -119,22 +104,6 @@ func (p *peers) silent(now, timeout int64) (silent, all []uint64) {
 	return silent, all
 }
 
-// PeerDown says whether a host that shares a group with this one has been silent for an election timeout.
-func (h *Host) PeerDown(host uint64) bool {
-	h.peers.mu.Lock()
-	defer h.peers.mu.Unlock()
-	x := h.peers.hosts[host]
-	return x != nil && x.down
-}
-
-// PeerReluctant says whether a host does not want to lead: see SetReluctant.
-func (h *Host) PeerReluctant(host uint64) bool {
-	h.peers.mu.Lock()
-	defer h.peers.mu.Unlock()
-	x := h.peers.hosts[host]
-	return x != nil && x.reluctant
-}
-
 // Peers is how many hosts share a group with this one, and how many of them have been silent for an election timeout.
 func (h *Host) Peers() (all, silent int) {
 	h.peers.mu.Lock()
@@ -152,7 +121,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	now := h.now()
 	if p := b.GetPing(); p != nil {
 		restarted, back := h.peers.heard(from, p.GetIncarnation(), now)
-		h.peers.said(from, p.GetReluctant())
+		h.peers.said(from, conditionOf(p))
 		if restarted {
 			// A new process knows nothing of the groups that slept under its leadership.
 			h.wakeFollowersOf(from, true)

@@ -188,7 +188,7 @@ func (s *shard) process(g *Group, tick bool) {
 		g.restarted = withheld
 	}
 	// To leave a lead to others makes sense only where there is somebody else.
-	g.core.SetReluctant(s.host.reluctant.Load() && s.host.peers.willing(g.hosts))
+	g.core.SetReluctant((s.host.reluctant.Load() || s.host.leaving.Load()) && s.host.peers.willing(g.hosts))
 	for _, m := range local {
 		if err := g.core.StepLocal(m); err != nil {
 			g.fail(fmt.Errorf("raft refused the answer of its own storage: %w", err))

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/planted"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // truncateEvery is how many ticks pass between two looks for logs to truncate.
@@ -65,14 +64,7 @@ func (h *Host) pingPeers(now int64) {
 	if len(all) == 0 {
 		return
 	}
-	ts := h.config.Clock.Now()
-	wall, _ := h.config.Clock.Reading()
-	for _, host := range all {
-		h.transport.Ping(host, &peerpb.HostPing{
-			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),
-			Reluctant: h.reluctant.Load(),
-		})
-	}
+	h.ping(all)
 	for _, host := range silent {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
 		h.wakeFollowersOf(host, false)

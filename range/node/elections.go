@@ -135,7 +135,7 @@ func (e *elections) look(h *hosted) {
 		e.add(h, n.now()+int64(n.config.Tick)+n.jitter(n.config.Tick))
 		return
 	}
-	if n.health.fit() {
+	if n.health.fit() && !n.host.Leaving() {
 		n.metrics.campaigns.Inc()
 		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this disturbs nobody.
 		h.group.Wake()

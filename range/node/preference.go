@@ -144,17 +144,7 @@ func (n *Node) abdicate() {
 
 // giveAway has a leadership transferred to the replica that has most, of those that are there and on a host that is suited.
 func (n *Node) giveAway(h *hosted, suited func(host uint64) bool, transfer func(keys.ReplicaID)) {
-	h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {
-		var best keys.ReplicaID
-		for id, p := range followers {
-			host := h.group.HostOf(id)
-			if !p.Active || p.Snapshot || n.host.PeerDown(host) || !suited(host) {
-				continue
-			}
-			if best == 0 || p.Match > followers[best].Match {
-				best = id
-			}
-		}
+	h.group.Successor(suited, func(best keys.ReplicaID, _ uint64) {
 		if best != 0 {
 			n.metrics.transfers.Inc()
 			transfer(best)

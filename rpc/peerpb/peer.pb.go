@@ -85,8 +85,12 @@ type HostPing struct {
 	Logical uint32 `protobuf:"varint,3,opt,name=logical,proto3" json:"logical,omitempty"`
 	// The sender's physical clock, nanoseconds, and its bound: for the skew check.
 	Physical uint64 `protobuf:"fixed64,4,opt,name=physical,proto3" json:"physical,omitempty"`
-	// The sender does not want to lead: its disk is full or stands still, or it serves nothing.
-	Reluctant     bool `protobuf:"varint,5,opt,name=reluctant,proto3" json:"reluctant,omitempty"`
+	// The sender does not want to lead: its disk is full or stands still, it serves nothing, or it stops.
+	Reluctant bool `protobuf:"varint,5,opt,name=reluctant,proto3" json:"reluctant,omitempty"`
+	// The sender is about to end: it takes no leadership, also if all others are reluctant.
+	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// The sender's disk is below its reserve: it will not store entries with data.
+	NoRoom        bool `protobuf:"varint,7,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,6 +156,20 @@ func (x *HostPing) GetPhysical() uint64 {
 func (x *HostPing) GetReluctant() bool {
 	if x != nil {
 		return x.Reluctant
+	}
+	return false
+}
+
+func (x *HostPing) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+func (x *HostPing) GetNoRoom() bool {
+	if x != nil {
+		return x.NoRoom
 	}
 	return false
 }
@@ -702,13 +720,15 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\x94\x01\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xc7\x01\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
 	"\alogical\x18\x03 \x01(\rR\alogical\x12\x1a\n" +
 	"\bphysical\x18\x04 \x01(\x06R\bphysical\x12\x1c\n" +
-	"\treluctant\x18\x05 \x01(\bR\treluctant\"\xcc\x03\n" +
+	"\treluctant\x18\x05 \x01(\bR\treluctant\x12\x18\n" +
+	"\aleaving\x18\x06 \x01(\bR\aleaving\x12\x17\n" +
+	"\ano_room\x18\a \x01(\bR\x06noRoom\"\xcc\x03\n" +
 	"\vRaftMessage\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x04R\x05group\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x0e\n" +

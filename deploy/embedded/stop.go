@@ -1,0 +1,60 @@
+package embedded
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// drainTimeout bounds the handing over of leaderships when a server stops.
+	drainTimeout = 10 * time.Second
+	// answerTimeout bounds how long a server that stops waits for the requests that it has taken in.
+	answerTimeout = time.Second
+)
+
+// Stop ends the server so that clients notice little: it says that it is not ready, hands over what it leads while it goes
+// on serving, answers what it has taken in, and closes. It does not wait for servers that are not there: what cannot be
+// handed over within some seconds is left to elections. The context bounds all of it; when it ends the server is closed as
+// Close does.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stopping.Store(true)
+	if s.Err() == nil {
+		s.drain(ctx)
+	}
+	return s.Close(ctx)
+}
+
+// drain hands over leaderships, the core's and those of partitions, and waits for the answers under way.
+func (s *Server) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	// A part that starts now leads nothing.
+	s.parts.Lock()
+	core, data := s.parts.core, s.parts.node
+	s.parts.Unlock()
+	began := time.Now()
+	var draining sync.WaitGroup
+	left, coreLeft := 0, 0
+	if data != nil {
+		draining.Go(func() { left = data.node.Drain(ctx) })
+	}
+	if core != nil {
+		draining.Go(func() {
+			coreLeft = core.host.Drain(ctx, func(g *host.Group, term uint64, to keys.ReplicaID) { g.TransferLeader(term, to) })
+		})
+	}
+	draining.Wait()
+	if left+coreLeft > 0 {
+		s.config.Logger.Warn("stopping with leaderships that no other server could take; elections will follow",
+			"partitions", left, "core", coreLeft > 0, "after", time.Since(began).Round(time.Millisecond))
+	} else {
+		s.config.Logger.Info("leaderships handed over", "after", time.Since(began).Round(time.Millisecond))
+	}
+	answering, done := context.WithTimeout(ctx, answerTimeout)
+	defer done()
+	s.clients.Settle(answering)
+}

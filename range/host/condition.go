@@ -1,0 +1,113 @@
+package host
+
+import (
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// condition is what a host says of itself in its pings, besides the time.
+type condition struct {
+	// reluctant: it does not want to lead. leaving: it is about to end. noRoom: its disk is below its reserve, and it
+	// stores no entries with data.
+	reluctant, leaving, noRoom bool
+}
+
+func conditionOf(p *peerpb.HostPing) condition {
+	return condition{reluctant: p.GetReluctant(), leaving: p.GetLeaving(), noRoom: p.GetNoRoom()}
+}
+
+// said notes what a ping says of its sender.
+func (p *peers) said(host uint64, c condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	if x == nil {
+		return
+	}
+	if x.condition.noRoom != c.noRoom {
+		if c.noRoom {
+			p.withoutRoom.Add(1)
+		} else {
+			p.withoutRoom.Add(-1)
+		}
+	}
+	x.condition = c
+}
+
+// about is what is known of a peer.
+func (p *peers) about(host uint64) (known, down bool, c condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	if x == nil {
+		return false, false, condition{}
+	}
+	return true, x.down, x.condition
+}
+
+// willing says whether one of these hosts would lead, as far as they are peers.
+func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, host := range among {
+		if x := p.hosts[host]; x != nil && !x.down && !x.condition.reluctant {
+			return true
+		}
+	}
+	return false
+}
+
+// SetReluctant tells the peers in pings that this host does not want to lead, and has each of its groups leave campaigns to
+// other replicas, as long as one of them is on a host that is not reluctant, and not for ever (group.SetReluctant).
+func (h *Host) SetReluctant(reluctant bool) { h.reluctant.Store(reluctant) }
+
+// PeerDown says whether a host that shares a group with this one has been silent for an election timeout.
+func (h *Host) PeerDown(host uint64) bool {
+	_, down, _ := h.peers.about(host)
+	return down
+}
+
+// PeerReluctant says whether a host does not want to lead: see SetReluctant.
+func (h *Host) PeerReluctant(host uint64) bool {
+	_, _, c := h.peers.about(host)
+	return c.reluctant
+}
+
+// PeerWithoutRoom says whether a host's disk is below its reserve, as it says itself.
+func (h *Host) PeerWithoutRoom(host uint64) bool {
+	if h.peers.withoutRoom.Load() == 0 {
+		return false
+	}
+	_, _, c := h.peers.about(host)
+	return c.noRoom
+}
+
+// ping tells peers how this host is.
+func (h *Host) ping(hosts []uint64) {
+	ts := h.config.Clock.Now()
+	wall, _ := h.config.Clock.Reading()
+	for _, host := range hosts {
+		h.transport.Ping(host, &peerpb.HostPing{
+			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),
+			Reluctant: h.reluctant.Load() || h.leaving.Load(), Leaving: h.leaving.Load(), NoRoom: h.noRoom.Load(),
+		})
+	}
+}
+
+// PingNow tells all peers how this host is, without waiting for the next tick.
+func (h *Host) PingNow() {
+	if h.started.Load() {
+		h.ping(h.peers.all())
+	}
+}
+
+// all lists the peers.
+func (p *peers) all() []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]uint64, 0, len(p.hosts))
+	for id := range p.hosts {
+		all = append(all, id)
+	}
+	return all
+}
