@@ -31,6 +31,8 @@ type Disk struct {
 	reads atomic.Pointer[chan struct{}]
 	// low: it reports no room.
 	low atomic.Bool
+	// written counts the bytes that were written, whatever became of them.
+	written atomic.Int64
 	// failing counts, by DiskOp, the operations that are still to fail; negative: all of them.
 	failing [diskOps]atomic.Int64
 
@@ -62,6 +64,9 @@ func (d *Disk) SetFull(full bool) { d.full.Store(full) }
 
 // SetLow makes the disk report that it has no room left, while what is written still fits: as a disk does whose reserve is used.
 func (d *Disk) SetLow(low bool) { d.low.Store(low) }
+
+// Written is how many bytes have been written to the disk.
+func (d *Disk) Written() int64 { return d.written.Load() }
 
 // Fail makes the next n operations of a kind fail with ErrDisk; a negative n all from now on, 0 none any more.
 func (d *Disk) Fail(op DiskOp, n int) { d.failing[op].Store(int64(n)) }
@@ -300,6 +305,7 @@ func (f *mountedFile) Write(p []byte) (int, error) {
 	if err := f.disk.err("write", f.name); err != nil {
 		return 0, err
 	}
+	f.disk.written.Add(int64(len(p)))
 	return f.File.Write(p)
 }
 
@@ -307,6 +313,7 @@ func (f *mountedFile) WriteAt(p []byte, at int64) (int, error) {
 	if err := f.disk.err("write", f.name); err != nil {
 		return 0, err
 	}
+	f.disk.written.Add(int64(len(p)))
 	return f.File.WriteAt(p, at)
 }
 

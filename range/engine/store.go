@@ -213,6 +213,9 @@ func (s *store) explain(err error) error {
 // Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): whoever takes new writes should refuse them.
 func (s *store) Full() bool { return s.g.full() }
 
+// MinFreeBytes is Options.MinFreeBytes.
+func (s *store) MinFreeBytes() uint64 { return s.g.minFree }
+
 // Err is nil, or ErrFailed with its reason.
 func (s *store) Err() error { return s.g.err() }
 

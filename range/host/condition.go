@@ -82,6 +82,9 @@ func (h *Host) PeerWithoutRoom(host uint64) bool {
 	return c.noRoom
 }
 
+// AnyPeerWithoutRoom says whether PeerWithoutRoom is true of any host.
+func (h *Host) AnyPeerWithoutRoom() bool { return h.peers.withoutRoom.Load() > 0 }
+
 // ping tells peers how this host is.
 func (h *Host) ping(hosts []uint64) {
 	ts := h.config.Clock.Now()
@@ -89,7 +92,7 @@ func (h *Host) ping(hosts []uint64) {
 	for _, host := range hosts {
 		h.transport.Ping(host, &peerpb.HostPing{
 			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),
-			Reluctant: h.reluctant.Load() || h.leaving.Load(), Leaving: h.leaving.Load(), NoRoom: h.noRoom.Load(),
+			Reluctant: h.reluctant.Load() || h.leaving.Load(), Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 type metrics struct {
 	groups                                                                prometheus.Gauge
 	failed, elected, dropped, misaddressed, inboxFull, pauses             prometheus.Counter
+	refusedAppends                                                        prometheus.Counter
 	appliedEntries                                                        prometheus.Counter
 	snapshotsSent, snapshotsFailed, snapshotsReceived, snapshotsInstalled prometheus.Counter
 	applySeconds                                                          prometheus.Histogram
@@ -23,12 +24,14 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_host_" + name, Help: help})
 	}
 	m := &metrics{
-		groups:             gauge("groups", "Groups with a replica here."),
-		failed:             counter("failed_groups_total", "Replicas that failed; see the log for why."),
-		elected:            counter("elections_won_total", "Elections that a replica here won."),
-		dropped:            counter("dropped_proposals_total", "Proposals dropped because the leadership they were made for was over."),
-		misaddressed:       counter("misaddressed_messages_total", "Messages for a replica that is not here."),
-		inboxFull:          counter("inbox_full_total", "Messages dropped because a group's inbox was full."),
+		groups:       gauge("groups", "Groups with a replica here."),
+		failed:       counter("failed_groups_total", "Replicas that failed; see the log for why."),
+		elected:      counter("elections_won_total", "Elections that a replica here won."),
+		dropped:      counter("dropped_proposals_total", "Proposals dropped because the leadership they were made for was over."),
+		misaddressed: counter("misaddressed_messages_total", "Messages for a replica that is not here."),
+		inboxFull:    counter("inbox_full_total", "Messages dropped because a group's inbox was full."),
+		refusedAppends: counter("refused_appends_total",
+			"Messages with entries that were not taken because the disk is below its reserve; the leader sends them again."),
 		pauses:             counter("pauses_total", "Times the process stood still for an election timeout or more."),
 		appliedEntries:     counter("applied_entries_total", "Entries applied."),
 		snapshotsSent:      counter("snapshots_sent_total", "Snapshots sent."),
@@ -48,7 +51,7 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		r.MustRegister(refused)
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_awake_groups", Help: "Groups that are awake."}, awake))
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers", Help: "Hosts that share a group with this one, and are pinged."}, peers))
-		r.MustRegister(m.groups, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.pauses, m.appliedEntries,
+		r.MustRegister(m.groups, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.refusedAppends, m.pauses, m.appliedEntries,
 			m.snapshotsSent, m.snapshotsFailed, m.snapshotsReceived, m.snapshotsInstalled, m.applySeconds)
 	}
 	return m

@@ -46,6 +46,9 @@ func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
 	if host == 0 {
 		return
 	}
+	if g.host.withheld(host, m) {
+		return
+	}
 	if isControl(m) {
 		c.control[host] = append(c.control[host], m)
 		return

@@ -177,6 +177,10 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 		size += 64 + len(e.GetData())
 	}
 	in := &g.inbox
+	if !g.host.room.takes(m, size) {
+		g.host.metrics.refusedAppends.Inc()
+		return false
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.stopped {

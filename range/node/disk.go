@@ -8,6 +8,8 @@ const (
 	// reluctantFor is for how many election timeouts a node does not want to lead after its disk was full or stood still, so that
 	// leaderships do not go to and fro with a disk that is full every other moment.
 	reluctantFor = 10
+	// spareRoom is the part of the reserve that a follower without room still fills with entries under way: one in so many.
+	spareRoom = 4
 )
 
 // disk is whether this node's disks are good enough to lead. A leader whose log cannot be written answers nothing, and one without room
@@ -32,6 +34,7 @@ const (
 // considerDisk is called with every tick.
 func (n *Node) considerDisk() {
 	d, now := &n.disk, n.now()
+	n.host.SetNoRoom(n.diskFull(), int64(n.config.Log.MinFreeBytes()/spareRoom))
 	trouble := n.diskTrouble()
 	if trouble != diskGood {
 		d.reluctantUntil = now + reluctantFor*int64(n.config.electionTimeout())

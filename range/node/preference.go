@@ -63,7 +63,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 			continue
 		}
 		to, at := h.preferred()
-		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.skew.agrees(at, n.now()) || n.isDiskFull(at) || n.host.PeerReluctant(at) {
+		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.skew.agrees(at, n.now()) || n.host.PeerWithoutRoom(at) || n.host.PeerReluctant(at) {
 			continue
 		}
 		handed, busy := n.handOver(ctx, h, to)
@@ -85,11 +85,6 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 			return
 		}
 	}
-}
-
-// isDiskFull is what the table says of a node, if it says anything.
-func (n *Node) isDiskFull(node uint64) bool {
-	return n.tables.load().Node(keys.NodeID(node)).GetStats().GetDiskFull()
 }
 
 // prune forgets what is long over.

@@ -64,6 +64,10 @@ type Node struct {
 	Logger *slog.Logger
 	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for each evaluation.
 	DiskFull func() bool
+	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its followers store nothing; any
+	// says that this may be so of some node, and is cheap. Both must be set, or neither.
+	WithoutRoom    func(node keys.NodeID) bool
+	AnyWithoutRoom func() bool
 	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not been heard of for an election timeout.
 	Silent func(node keys.NodeID) bool
 	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it they are waited for only.

@@ -118,10 +118,6 @@ func (r *Replica) deadlineExceeded(request *kvpb.Request) *kvpb.Response {
 	return newError(request, kvpb.ErrorCode_DEADLINE_EXCEEDED, "partition %s: the request waited longer than its timeout, and did not run", r.id)
 }
 
-func (r *Replica) diskFull(request *kvpb.Request) *kvpb.Response {
-	return newError(request, kvpb.ErrorCode_DISK_FULL, "partition %s: the disk of its leader is full: reads go on, and writes as soon as there is room", r.id)
-}
-
 // goneError is for a replica that is closed: its sender shall look elsewhere.
 func (r *Replica) goneError(request *kvpb.Request) *kvpb.Response {
 	return newError(request, kvpb.ErrorCode_NOT_LEADER, "partition %s: this replica is closed", r.id)

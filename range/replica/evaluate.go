@@ -40,7 +40,7 @@ type evaluation struct {
 	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
 	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
 	leased   bool
-	diskFull bool
+	room room
 	// later: whoever had this evaluated, for requests of a client, has the group stepped for the next proposal.
 	later  bool
 	client uint64
@@ -199,8 +199,8 @@ func (e *evaluation) run() {
 	r := e.r
 	r.node.Metrics.queued.Sub(float64(len(e.writes)))
 	e.now = time.Now()
-	e.diskFull = r.node.DiskFull != nil && r.node.DiskFull()
 	e.descriptor = r.Descriptor()
+	e.room = r.room(e.descriptor)
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
 	e.boxes = make([]flight, len(e.writes))
 	for i := range e.writes {
@@ -301,8 +301,8 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 			e.refuse(w, r.deadlineExceeded(q))
 		}
 		return
-	case e.diskFull:
-		e.refuse(w, r.diskFull(q))
+	case e.room != roomEnough:
+		e.refuse(w, r.noRoom(q, e.descriptor, e.room))
 		return
 	}
 	if refusal := e.checkSession(w); refusal != nil {

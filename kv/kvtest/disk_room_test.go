@@ -1,0 +1,81 @@
+package kvtest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+)
+
+// While one disk of three is full no write fails: leaders without room hand over, and followers without room are not needed.
+func TestOneFullDiskFailsNoWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := six(t, nil)
+		ks := create(t, c.Client(t), "things", kv.Hash(6))
+		for full := 3; full < 6; full++ {
+			c.Disk(full).SetLow(true)
+			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+				key := fmt.Appendf(nil, "k%d", time.Since(began)/(5*time.Millisecond)%100)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				if _, err := ks.Put(ctx, key, []byte("v")); err != nil {
+					t.Errorf("server %d is full for %v: %v", full, time.Since(began), err)
+				}
+				cancel()
+				if t.Failed() {
+					return
+				}
+			}
+			c.Disk(full).SetLow(false)
+			time.Sleep(15 * time.Second)
+		}
+		equal(t, c)
+	})
+}
+
+// A follower below its reserve stores nothing more, but for a part of the reserve, and catches up when it has room again. With
+// two of three below theirs, writes are refused, and the refusal says why.
+func TestFollowerKeepsItsReserve(t *testing.T) {
+	const reserve = 1 << 20
+	bubble(t, func(t *testing.T) {
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: latency,
+			Configure: func(_ int, s *embedded.ServerConfig) { s.MinFreeBytes = reserve }})
+		ks := create(t, c.Client(t), "things", kv.Range())
+		put(t, ks, "k", "1")
+		leader := leaderOf(t, c)
+		full := 3
+		if full == leader {
+			full = 4
+		}
+		c.Disk(full).SetLow(true)
+		time.Sleep(3 * time.Second)
+		before := c.Disk(full).Written()
+		value := bytes.Repeat([]byte("v"), 32<<10)
+		for i := range 200 {
+			if _, err := ks.Put(t.Context(), fmt.Appendf(nil, "k%d", i), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		if wrote := c.Disk(full).Written() - before; wrote > reserve/2 {
+			t.Errorf("a follower with a reserve of %d bytes wrote %d bytes below it", reserve, wrote)
+		}
+		second := 12 - leader - full
+		c.Disk(second).SetLow(true)
+		time.Sleep(3 * time.Second)
+		if _, err := ks.Put(t.Context(), []byte("k"), value); !errors.Is(err, kv.ErrDiskFull) {
+			t.Errorf("a write with two of three disks full: %v", err)
+		}
+		mustHold(t, ks, "k", "1")
+		c.Disk(full).SetLow(false)
+		c.Disk(second).SetLow(false)
+		time.Sleep(3 * time.Second)
+		put(t, ks, "k", "2")
+		equal(t, c)
+	})
+}
