@@ -31,6 +31,8 @@ type Disk struct {
 	reads atomic.Pointer[chan struct{}]
 	// low: it reports no room.
 	low atomic.Bool
+	// capacity is its size in bytes if that is bounded, and used about what of it is taken.
+	capacity, used atomic.Int64
 	// written counts the bytes that were written, whatever became of them.
 	written atomic.Int64
 	// failing counts, by DiskOp, the operations that are still to fail; negative: all of them.
@@ -266,6 +268,9 @@ func (m *mountedFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	usage := vfs.DiskUsage{TotalBytes: diskBytes, AvailBytes: diskBytes}
 	if m.disk.full.Load() || m.disk.low.Load() {
 		usage.AvailBytes, usage.UsedBytes = 0, diskBytes
+	} else if capacity := m.disk.capacity.Load(); capacity > 0 {
+		used := m.disk.count()
+		usage = vfs.DiskUsage{TotalBytes: uint64(capacity), UsedBytes: uint64(used), AvailBytes: uint64(max(0, capacity-used))}
 	}
 	return usage, nil
 }
@@ -305,7 +310,9 @@ func (f *mountedFile) Write(p []byte) (int, error) {
 	if err := f.disk.err("write", f.name); err != nil {
 		return 0, err
 	}
-	f.disk.written.Add(int64(len(p)))
+	if err := f.disk.take(f.name, len(p)); err != nil {
+		return 0, err
+	}
 	return f.File.Write(p)
 }
 
@@ -313,7 +320,9 @@ func (f *mountedFile) WriteAt(p []byte, at int64) (int, error) {
 	if err := f.disk.err("write", f.name); err != nil {
 		return 0, err
 	}
-	f.disk.written.Add(int64(len(p)))
+	if err := f.disk.take(f.name, len(p)); err != nil {
+		return 0, err
+	}
 	return f.File.WriteAt(p, at)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -77,5 +78,60 @@ func TestFollowerKeepsItsReserve(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		put(t, ks, "k", "2")
 		equal(t, c)
+	})
+}
+
+// Servers whose disks run full keep a part of their reserve, and a keyspace that is dropped gives its room back: writes to
+// others go on without anything else being done.
+func TestDropOnFullDisks(t *testing.T) {
+	const capacity, reserve = 24 << 20, 4 << 20
+	bubble(t, func(t *testing.T) {
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency, Configure: func(_ int, s *embedded.ServerConfig) {
+			s.MinFreeBytes, s.RetainLogBytes = reserve, 64<<10
+		}})
+		client := c.Client(t)
+		large, small := create(t, client, "large", kv.Hash(3)), create(t, client, "small", kv.Hash(3))
+		put(t, small, "k", "1")
+		for server := range c.Servers() {
+			c.Disk(server).SetCapacity(capacity)
+		}
+		random := rand.NewChaCha8([32]byte{1})
+		value := make([]byte, 64<<10)
+		full := 0
+		for i := 0; full < 20 && i < 5000; i++ {
+			_, _ = random.Read(value)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := large.Put(ctx, fmt.Appendf(nil, "k%d", i), value)
+			cancel()
+			if errors.Is(err, kv.ErrDiskFull) {
+				full++
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+		if full == 0 {
+			t.Fatal("the disks do not run full")
+		}
+		time.Sleep(10 * time.Second)
+		for server := range c.Servers() {
+			left := capacity - c.Disk(server).Used()
+			t.Logf("server %d has %d KiB left of a reserve of %d", server, left>>10, reserve>>10)
+			if left < reserve/8 {
+				t.Errorf("server %d has %d bytes left of a reserve of %d", server, left, reserve)
+			}
+		}
+		mustHold(t, small, "k", "1")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := client.DropKeyspace(ctx, "large"); err != nil {
+			t.Fatal(err)
+		}
+		putWithin(t, small, "k", "2", time.Minute)
+		for server := range c.Servers() {
+			t.Logf("server %d has %d KiB left after the drop", server, (capacity-c.Disk(server).Used())>>10)
+		}
+		if err := c.Restart(0); err != nil {
+			t.Fatal(err)
+		}
+		ready(t, c)
 	})
 }

@@ -105,6 +105,7 @@ func (s *store) awaitProgress() error {
 // overload is why writes have to wait, or empty.
 func (s *store) overload() string {
 	m := s.db.Metrics()
+	s.g.unflushed.Store(m.MemTable.Size)
 	// The one that takes writes counts as if it were full.
 	s.g.behind.Store(m.MemTable.Size > hurryMemTables*s.admission.memTableBytes+s.admission.memTableBytes/2 || m.Levels[0].Sublevels >= s.admission.hurrySublevels)
 	switch {

@@ -82,7 +82,7 @@ func (c *compactions) Unregister() {
 func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.over || c.mu.running >= c.db.GetAllowedWithoutPermission() {
+	if c.mu.over || !c.g.roomForCompaction() || c.mu.running >= c.db.GetAllowedWithoutPermission() {
 		return false, nil
 	}
 	c.mu.running++
@@ -115,7 +115,7 @@ func (c *compactions) Done() {
 // grant offers compactions to the database until it has none to run, or may run no more.
 func (c *compactions) grant() {
 	c.mu.Lock()
-	if c.mu.granting || c.mu.over {
+	if c.mu.granting || c.mu.over || !c.g.roomForCompaction() {
 		c.mu.Unlock()
 		return
 	}

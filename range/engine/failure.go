@@ -60,6 +60,12 @@ type guard struct {
 	awaited atomic.Int32
 	// free is the last free space that was seen, in bytes.
 	free atomic.Uint64
+	// unflushed is how many bytes in memory a flush may still write, as last seen.
+	unflushed atomic.Uint64
+	// sinceLook is how many bytes were written since the free space was looked at last.
+	sinceLook atomic.Int64
+	// told is when the log was told last that opening waits for room. Of the goroutine that opens.
+	told time.Time
 
 	walSyncSeconds prometheus.Histogram
 
@@ -138,6 +144,9 @@ func (g *guard) awaitRoom(err error) bool {
 	if g.waiting.Add(1) == 1 && !g.low.Load() {
 		g.logger.Warn("disk full: writes wait for room", "dir", g.dir)
 	}
+	if g.opening.Load() {
+		g.tellOpening()
+	}
 	defer g.waiting.Add(-1)
 	select {
 	case <-g.leaving:
@@ -153,6 +162,20 @@ func (g *guard) awaitRoom(err error) bool {
 	}
 	g.fail(fmt.Errorf("%w: %w", errNoRoomAtClose, err))
 	return false
+}
+
+// openingPeriod is how often the log is told that a database cannot be opened before there is room.
+const openingPeriod = 10 * time.Second
+
+// tellOpening says what a server waits for that does not come up because its disk is full.
+func (g *guard) tellOpening() {
+	if !g.told.IsZero() && time.Since(g.told) < openingPeriod {
+		return
+	}
+	g.told = time.Now()
+	g.checkFreeSpace()
+	g.logger.Warn("the database cannot be opened before there is room on its disk: make some", "dir", g.dir,
+		"free_bytes", g.free.Load(), "min_free_bytes", g.minFree)
 }
 
 // unlessOpening is nil while the engine is opened, else the error.
@@ -176,7 +199,7 @@ func (g *guard) checkFreeSpace() bool {
 		return false
 	}
 	g.free.Store(usage.AvailBytes)
-	low := usage.AvailBytes < g.minFree
+	low := usage.AvailBytes < g.reserve()
 	if g.low.Swap(low) != low {
 		if low {
 			g.logger.Warn("disk almost full: writes are refused", "dir", g.dir, "free_bytes", usage.AvailBytes, "min_free_bytes", g.minFree)
@@ -187,13 +210,36 @@ func (g *guard) checkFreeSpace() bool {
 	return true
 }
 
-// watchFreeSpace runs until the engine closes.
-func (g *guard) watchFreeSpace() {
+// reserve is the free space that is kept: what the options say, and what a flush of the memory will write. The latter is as
+// good as taken, whether or not another write comes.
+func (g *guard) reserve() uint64 {
+	if g.minFree == 0 {
+		return 0
+	}
+	return g.minFree + g.unflushed.Load()
+}
+
+// looksFor is how many looks at the free space there are at least while the reserve's number of bytes is written: a disk can
+// write all of it between two looks of watchFreeSpace.
+const looksFor = 16
+
+// wrote counts what is written, and looks at the free space now and then.
+func (g *guard) wrote(n int) {
+	if g.minFree == 0 || g.sinceLook.Add(int64(n)) < int64(g.minFree/looksFor) {
+		return
+	}
+	g.sinceLook.Store(0)
+	g.checkFreeSpace()
+}
+
+// watchFreeSpace runs until the engine closes. unflushed is what Pebble has in memory.
+func (g *guard) watchFreeSpace(unflushed func() uint64) {
 	t := time.NewTicker(freeSpacePeriod)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
+			g.unflushed.Store(unflushed())
 			g.checkFreeSpace()
 		case <-g.closing:
 			return
@@ -201,9 +247,9 @@ func (g *guard) watchFreeSpace() {
 	}
 }
 
-// noRoom turns an error of something spare into one that says why, if it is for want of room.
+// noRoom turns an error of something spare, or of a compaction, into one that says why, if it is for want of room.
 func noRoom(category vfs.DiskWriteCategory, err error) error {
-	if category != spareCategory || !isNoSpace(err) {
+	if category != spareCategory && category != compactionCategory || !isNoSpace(err) {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrNoRoom, err)

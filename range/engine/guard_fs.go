@@ -61,6 +61,9 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 			if rests(category) {
 				file.piece = &piece{}
 			}
+			if category == compactionCategory {
+				file.allowance = &allowance{}
+			}
 			return file, nil
 		case noRoom(category, err) != nil:
 			return nil, noRoom(category, err)
@@ -158,6 +161,8 @@ type guardFile struct {
 	piece *piece
 	// start is set for a WAL of the Log.
 	start *walStart
+	// allowance is set for what must leave some of the reserve.
+	allowance *allowance
 }
 
 func (f *guardFile) hides() bool { return f.hide || f.g.opening.Load() }
@@ -183,6 +188,9 @@ func (f *guardFile) refused(err error) error {
 }
 
 func (f *guardFile) Write(p []byte) (int, error) {
+	if err := f.allowance.take(f.g, len(p)); err != nil {
+		return 0, err
+	}
 	if f.start != nil {
 		f.start.write(p) // first: in race builds vfs.MemFS changes what it was given. After an error nothing is named any more.
 	}
@@ -214,6 +222,7 @@ func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 		}
 		n, err := op(p[done:])
 		done += n
+		f.g.wrote(n)
 		if err == nil && done < len(p) {
 			err = io.ErrShortWrite
 		}

@@ -118,7 +118,7 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	}
 	s.goroutines.Go(func() { s.events(o) })
 	if s.g.checkFreeSpace() {
-		s.goroutines.Go(s.g.watchFreeSpace)
+		s.goroutines.Go(func() { s.g.watchFreeSpace(func() uint64 { return s.db.Metrics().MemTable.Size }) })
 	}
 	return s, nil
 }
@@ -145,7 +145,7 @@ func isLocked(err error) bool {
 func (s *store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			if s.g.err() == nil {
+			if s.g.err() == nil && !errors.Is(err, ErrNoRoom) { // for want of room it is tried again
 				s.logger.Error("background error", "error", err)
 			}
 		},

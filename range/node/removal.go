@@ -154,6 +154,12 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 		n.reports.forget(h)
 	}
 	n.metrics.removed.Add(float64(len(gone)))
+	if n.diskFull() {
+		// Their entries lie in files of the log until those are compacted, and nothing else may be written for long.
+		if err := n.config.Log.AsyncFlush(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -39,8 +39,8 @@ type evaluation struct {
 	now time.Time
 	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
 	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
-	leased   bool
-	room room
+	leased bool
+	room   room
 	// later: whoever had this evaluated, for requests of a client, has the group stepped for the next proposal.
 	later  bool
 	client uint64
