@@ -91,7 +91,7 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags.Var(&f.cache, "cache", "block cache of the data (default 256MiB)")
 	flags.Var(&f.memTable, "mem-table", "recent writes held in one table in memory, of which there are a few (default 64MiB)")
 	flags.Var(&f.logMemTable, "log-mem-table", "the same for the Raft logs (default 16MiB)")
-	flags.Var(&f.minFree, "min-free", "room on the disk below which writes are refused (default 64MiB)")
+	flags.Var(&f.minFree, "min-free", "free space on the disk that is kept, beside what is in memory (default 64MiB)")
 	flags.Var(&f.retainLog, "retain-log", "Raft log that each partition keeps for followers that lag (default 8MiB)")
 	flags.Var(&f.snapshotRate, "snapshot-rate", "bytes a second of the snapshots that the server sends (default 64MiB)")
 }

@@ -57,6 +57,7 @@ func (a *admission) kick() {
 // admit waits until a commit of so many bytes may go on.
 func (s *store) admit(size int) error {
 	a := &s.admission
+	s.g.committed.Add(int64(size))
 	if a.since.Add(int64(size)) < a.every {
 		return nil
 	}
@@ -105,7 +106,6 @@ func (s *store) awaitProgress() error {
 // overload is why writes have to wait, or empty.
 func (s *store) overload() string {
 	m := s.db.Metrics()
-	s.g.unflushed.Store(m.MemTable.Size)
 	// The one that takes writes counts as if it were full.
 	s.g.behind.Store(m.MemTable.Size > hurryMemTables*s.admission.memTableBytes+s.admission.memTableBytes/2 || m.Levels[0].Sublevels >= s.admission.hurrySublevels)
 	switch {

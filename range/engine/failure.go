@@ -60,8 +60,9 @@ type guard struct {
 	awaited atomic.Int32
 	// free is the last free space that was seen, in bytes.
 	free atomic.Uint64
-	// unflushed is how many bytes in memory a flush may still write, as last seen.
-	unflushed atomic.Uint64
+	// committed counts the bytes of all commits; flushing is what it was when the last flush began, and flushed when the last
+	// one began that has ended.
+	committed, flushing, flushed atomic.Int64
 	// sinceLook is how many bytes were written since the free space was looked at last.
 	sinceLook atomic.Int64
 	// told is when the log was told last that opening waits for room. Of the goroutine that opens.
@@ -216,7 +217,7 @@ func (g *guard) reserve() uint64 {
 	if g.minFree == 0 {
 		return 0
 	}
-	return g.minFree + g.unflushed.Load()
+	return g.minFree + uint64(max(0, g.committed.Load()-g.flushed.Load()))
 }
 
 // looksFor is how many looks at the free space there are at least while the reserve's number of bytes is written: a disk can
@@ -232,14 +233,13 @@ func (g *guard) wrote(n int) {
 	g.checkFreeSpace()
 }
 
-// watchFreeSpace runs until the engine closes. unflushed is what Pebble has in memory.
-func (g *guard) watchFreeSpace(unflushed func() uint64) {
+// watchFreeSpace runs until the engine closes.
+func (g *guard) watchFreeSpace() {
 	t := time.NewTicker(freeSpacePeriod)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			g.unflushed.Store(unflushed())
 			g.checkFreeSpace()
 		case <-g.closing:
 			return

@@ -118,7 +118,7 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	}
 	s.goroutines.Go(func() { s.events(o) })
 	if s.g.checkFreeSpace() {
-		s.goroutines.Go(func() { s.g.watchFreeSpace(func() uint64 { return s.db.Metrics().MemTable.Size }) })
+		s.goroutines.Go(s.g.watchFreeSpace)
 	}
 	return s, nil
 }
@@ -154,9 +154,13 @@ func (s *store) listener() *pebble.EventListener {
 			s.corruptions.Add(1)
 			s.logger.Error("corrupt file", "path", info.Path, "error", info.Details)
 		},
+		FlushBegin: func(pebble.FlushInfo) { s.g.flushing.Store(s.g.committed.Load()) },
 		FlushEnd: func(info pebble.FlushInfo) {
 			if info.Err != nil && s.g.err() != nil {
 				return
+			}
+			if info.Err == nil {
+				s.g.flushed.Store(s.g.flushing.Load())
 			}
 			s.admission.kick()
 			select {

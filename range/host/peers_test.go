@@ -21,7 +21,7 @@ func TestWillingIsWhoHasAReplica(t *testing.T) {
 	if !p.willing(group) {
 		t.Error("two others would lead, and it is said that nobody would")
 	}
-	p.said(2, true)
+	p.said(2, condition{reluctant: true})
 	if !p.willing(group) {
 		t.Error("one other would lead, and it is said that nobody would")
 	}
