@@ -229,7 +229,7 @@ func (g *group) call(c *groupCall, id keys.KeyspaceID, at *kvpb.Timestamp, r *re
 // Prepare implements route.Preparer.
 func (c *groupCall) Prepare(p *route.Partition, l route.Leader) error {
 	if c.reading != nil {
-		c.get.Context = c.reading.context(p, l.Node, c.movable)
+		c.get.Context = c.reading.context(p, l.Node, c.movable, false)
 	}
 	if p.ID == c.group.partition && p.Generation == c.group.generation {
 		return nil

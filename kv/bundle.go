@@ -35,9 +35,6 @@ func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, ro
 		Partitions: b.routes, Start: b.rest.Start, End: b.rest.End, Reverse: b.reverse, KeysOnly: keysOnly,
 		MaxRows: uint32(rows), MaxBytes: uint32(size), At: toWire(snap.at),
 	}
-	if !snap.exact {
-		command.UncertainUntil = toWire(snap.limit)
-	}
 	answer, err := b.keyspace.client.sender.DoBundle(ctx, b.route, command)
 	if errors.Is(err, route.ErrScattered) {
 		b.over = true
@@ -53,7 +50,6 @@ func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, ro
 		}
 		b.routes = b.route.Routes()
 	}
-	snap.answeredBy(b.route.Partitions)
 	if err := b.advance(answer.GetMore(), answer.GetResume()); err != nil {
 		return nil, nil, err
 	}

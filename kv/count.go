@@ -54,12 +54,11 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 			return count + rest, err
 		}
 	}
-	err = k.consistent(ctx, id, c.q.span, func() bool { return true },
-		func(parts []*route.Partition, s *snapshot) (err error) {
-			total, err = c.all(ctx, parts, s)
-			return err
-		})
-	return total, err
+	parts, at, err := k.moment(ctx, id, c.q.span, nil)
+	if err != nil {
+		return 0, err
+	}
+	return c.all(ctx, parts, exactly(at))
 }
 
 // track is the part of the count that lies in one partition.

@@ -72,10 +72,9 @@ func (t *track) deletePage(ctx context.Context) (deleted uint64, err error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
 	command := &kvpb.DeleteRangeRequest{MaxRows: deleteChunk}
-	call := t.call(false, &kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: command}},
-		func(_ *route.Partition, _ route.Leader, span keys.Span) error {
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: command}},
+		func(_ *route.Partition, _ route.Leader, span keys.Span) {
 			command.Start, command.End = span.Start, span.End
-			return nil
 		})
 	call.Write = true
 	answer, err := t.keyspace.client.sender.Do(ctx, call)

@@ -22,7 +22,8 @@
 //     one partition.
 //   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
 //   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see every write that was
-//     acknowledged before they began, and none that came after that moment, in any partition.
+//     acknowledged before they began, and none that came after that moment, in any partition. Neither other clients' load nor
+//     changes of leaders end them.
 //   - A client never goes back in time: what it has once seen, it sees in all later reads (Client.Timestamp, Client.Observe).
 //   - A write is applied at most once, no matter how often the client had to send it.
 //

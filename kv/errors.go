@@ -45,9 +45,6 @@ var (
 	ErrTimestampTooOld = errors.New("timestamp too old")
 	// ErrTimestampInFuture: the timestamp lies in the future of the node.
 	ErrTimestampInFuture = errors.New("timestamp in the future")
-	// ErrSnapshotUncertain: during a scan over several partitions a leader changed in such a way that the next rows could miss a
-	// write that was acknowledged before the scan began. What was yielded is good; scan again, or from there.
-	ErrSnapshotUncertain = errors.New("snapshot uncertain")
 	// ErrCorruption: a node read data from its disk that does not match its checksum; or, together with ErrNoQuorum, a partition is not
 	// served because replicas of it are damaged.
 	ErrCorruption = errors.New("data corruption")
@@ -169,9 +166,9 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
 	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "check the time synchronisation of the servers"},
 	kvpb.ErrorCode_WRONG_CLUSTER:       {ErrWrongCluster, "check the endpoints"},
-	kvpb.ErrorCode_TIMESTAMP_TOO_OLD:   {ErrTimestampTooOld, "read a later moment, or give the keyspace a longer GC window"},
+	kvpb.ErrorCode_TIMESTAMP_TOO_OLD:   {ErrTimestampTooOld, "read a later moment, or give the keyspace a GC window (--gc-window) that is longer than the read takes"},
 	kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: {ErrTimestampInFuture, "read an earlier moment"},
-	kvpb.ErrorCode_UNCERTAIN:           {ErrSnapshotUncertain, "repeat the read"},
+	kvpb.ErrorCode_UNCERTAIN:           {ErrUnavailable, "repeat the read"},
 	kvpb.ErrorCode_OUTCOME_UNKNOWN:     {ErrOutcomeUnknown, ""},
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},

@@ -55,6 +55,9 @@ type fakeCluster struct {
 	messages map[string]int
 	// noMerges refuses scans and reads of several partitions, as servers do that are older than the commands.
 	noMerges bool
+	// noMoments refuses scans of several partitions without a timestamp, as servers do that are older
+	// than these.
+	noMoments bool
 	// shared counts the reads of several partitions that were not refused so.
 	shared int
 	// pageRows caps every page, as a server's own limits would.

@@ -414,10 +414,10 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 // mergeLocked scans several partitions one by one, sorts, and cuts the page off. The script is asked about each.
 func (n *fakeNode) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	c, m := n.cluster, r.GetMergeScan()
-	if len(m.Partitions) == 0 || len(m.Partitions) > 256 || m.At == nil || m.MaxRows == 0 || m.MaxBytes == 0 {
+	if len(m.Partitions) == 0 || len(m.Partitions) > 256 || (m.At != nil && (m.MaxRows == 0 || m.MaxBytes == 0)) {
 		c.t.Errorf("a scan of several partitions that makes no sense: %v", m)
 	}
-	if c.noMerges {
+	if c.noMerges || (c.noMoments && m.At == nil) {
 		return failed(kvpb.ErrorCode_INVALID_ARGUMENT, "this server does not know that command")
 	}
 	pageRows := c.pageRows
@@ -426,6 +426,10 @@ func (n *fakeNode) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	out := &kvpb.MergeScanResponse{}
 	var last uint64
 	var rows []rpc.Row
+	timeless := m.At == nil && n.timeless > 0
+	if timeless {
+		n.timeless--
+	}
 	for _, route := range m.Partitions {
 		if route.Partition <= last || route.Term == 0 {
 			c.t.Errorf("partition %d at term %d after partition %d", route.Partition, route.Term, last)
@@ -439,6 +443,9 @@ func (n *fakeNode) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 		if c.script != nil {
 			f = c.script(n, one)
 		}
+		if timeless {
+			f.code = kvpb.ErrorCode_CLOCK_SKEW
+		}
 		if f.code != 0 {
 			answer = failed(f.code, "scripted "+f.code.String())
 		} else {
@@ -449,6 +456,8 @@ func (n *fakeNode) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 			return answer
 		case answer.Error != nil:
 			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: route.Partition, Error: answer.Error})
+		case m.At == nil:
+			out.At = rpc.ToTimestamp(hlc.Max(rpc.FromTimestamp(out.At), rpc.FromTimestamp(answer.GetScan().At)))
 		default:
 			page, err := rpc.DecodeRows(answer.GetScan().Rows)
 			if err != nil {

@@ -161,7 +161,7 @@ func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapsh
 	var bundles []*route.Bundle
 	rest := parts
 	if snap.reading == nil { // in a transaction every partition has to be told so
-		bundles, rest = s.keyspace.client.sender.Bundles(parts, snap.holds)
+		bundles, rest = s.keyspace.client.sender.Bundles(parts, 2)
 	}
 	feeds := make([]*feed, 0, len(bundles)+len(rest))
 	for _, b := range bundles {

@@ -134,7 +134,7 @@ func TestReadsSayWhichClockTheySawFirst(t *testing.T) {
 				inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 					ctx := t.Context()
 					c.addKeyspace("range", 0, "b", "c")
-					seen := clocksSeen{now: make(map[uint64][]Timestamp), said: make(map[uint64][]Timestamp)}
+					seen := clocksSeen{now: make(map[uint64][]Timestamp), said: make(map[uint64][]Timestamp), moments: make(map[uint64]Timestamp)}
 					c.heard = seen.heard
 					client := c.open()
 					defer client.Close()
@@ -159,6 +159,8 @@ type clocksSeen struct {
 	mu sync.Mutex
 	// now are the clocks of a node's answers, in order, and said the clocks that it had been seen with, in the requests.
 	now, said map[uint64][]Timestamp
+	// moments are the clocks of their answers when they were asked for a moment, before any read.
+	moments map[uint64]Timestamp
 }
 
 func (s *clocksSeen) heard(n *fakeNode, r *kvpb.Request, answer *kvpb.Response) {
@@ -174,6 +176,11 @@ func (s *clocksSeen) heard(n *fakeNode, r *kvpb.Request, answer *kvpb.Response) 
 		c = q.Scan.Context
 	case *kvpb.Request_Count:
 		c = q.Count.Context
+	case *kvpb.Request_MergeScan:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.moments[n.id] = fromWire(answer.Now)
+		return
 	default:
 		return
 	}
@@ -196,9 +203,9 @@ func (s *clocksSeen) check(t *testing.T, nodes, reads int) {
 			t.Fatalf("n%d answered with the clocks %v", node, now)
 		}
 		for i := range said {
-			want := now[0]
-			if i == 0 {
-				want = Timestamp{}
+			want := s.moments[node]
+			if want.IsZero() && i > 0 {
+				want = now[0]
 			}
 			if said[i] != want {
 				t.Errorf("n%d, read %d: the clock was seen at %s, want %s of %v", node, i+1, said[i], want, now)

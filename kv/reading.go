@@ -92,14 +92,19 @@ type nodeContext struct {
 // maxContexts is how many of them are kept.
 const maxContexts = 16
 
-// context is what a read says to the node that leads a partition. It may be called from several goroutines.
-func (r *reading) context(p *route.Partition, node keys.NodeID, movable bool) *kvpb.ReadContext {
+// context is what a read says to the node that leads a partition. certain: nothing is uncertain in what it
+// reads. It may be called from several goroutines.
+func (r *reading) context(p *route.Partition, node keys.NodeID, movable, certain bool) *kvpb.ReadContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	limit := r.mu.limit
+	if certain {
+		limit = Timestamp{}
+	}
 	plain := !movable && len(r.mu.under) == 0
 	if plain {
 		for i := range r.mu.contexts {
-			if k := &r.mu.contexts[i]; k.node == node && k.limit == r.mu.limit && k.context.Observed == r.mu.observed[node] {
+			if k := &r.mu.contexts[i]; k.node == node && k.limit == limit && k.context.Observed == r.mu.observed[node] {
 				return k.context
 			}
 		}
@@ -110,11 +115,11 @@ func (r *reading) context(p *route.Partition, node keys.NodeID, movable bool) *k
 	}{}
 	c := &m.context
 	if plain && len(r.mu.contexts) < maxContexts {
-		r.mu.contexts = append(r.mu.contexts, nodeContext{node: node, limit: r.mu.limit, context: c})
+		r.mu.contexts = append(r.mu.contexts, nodeContext{node: node, limit: limit, context: c})
 	}
 	c.Observed, c.Movable, c.Transaction, c.Begun = r.mu.observed[node], movable, r.id, toWire(r.begun)
 	c.Leadership = r.mu.under[p.ID]
-	if limit := r.mu.limit; !limit.IsZero() {
+	if !limit.IsZero() {
 		m.limit.Wall, m.limit.Logical = uint64(limit.Wall), limit.Logical
 		c.UncertainUntil = &m.limit
 	}
@@ -151,16 +156,20 @@ func (r *reading) leaderships() map[keys.PartitionID]*kvpb.Leadership {
 
 // answered notes the clock of the node that answered. It may be called from several goroutines.
 func (r *reading) answered(a route.Answer) {
-	if a.Now == nil || a.ClockUnsure {
-		return
+	if a.Now != nil && !a.ClockUnsure {
+		r.heard(a.Node, a.Now)
 	}
+}
+
+// heard notes what the clock of a node showed. It may be called from several goroutines.
+func (r *reading) heard(node keys.NodeID, now *kvpb.Timestamp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.observed == nil {
 		r.mu.observed = make(map[keys.NodeID]*kvpb.Timestamp)
 	}
-	if _, before := r.mu.observed[a.Node]; !before {
-		r.mu.observed[a.Node] = a.Now
+	if _, before := r.mu.observed[node]; !before {
+		r.mu.observed[node] = now
 	}
 }
 
@@ -179,6 +188,32 @@ func (r *reading) begin(ctx context.Context) error {
 	}
 	r.start(at, latest.Add(short))
 	return nil
+}
+
+// beginLate takes a moment at which nothing is uncertain.
+func (r *reading) beginLate(ctx context.Context) error {
+	at, err := r.client.lateMoment(ctx)
+	if err != nil {
+		return err
+	}
+	r.at = at
+	r.limitTo(at)
+	return nil
+}
+
+// beginIn makes sure that there is a moment, for a View whose first read is of a span of several
+// partitions. Nothing is uncertain in the span then. certain is false if that is not so, because
+// something was read before; or for a transaction, whose own locks may be in the span.
+func (r *reading) beginIn(ctx context.Context, k *Keyspace, id keys.KeyspaceID, span keys.Span) (certain bool, err error) {
+	if r.id != nil || !r.at.IsZero() {
+		return false, r.begin(ctx)
+	}
+	_, at, err := k.moment(ctx, id, span, r.heard)
+	if err != nil {
+		return false, err
+	}
+	r.start(at, at)
+	return true, nil
 }
 
 // start sets the moment for the first time. The clock that it came from showed no more than latest.
@@ -276,7 +311,7 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 			Keyspace: ks.ID, Key: key, Slack: lockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
 			Prepare: route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
-				get.Context = r.context(p, l.Node, movable)
+				get.Context = r.context(p, l.Node, movable, false)
 				return nil
 			}),
 		})
@@ -346,24 +381,31 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 }
 
 // snapshot is the moment as scans and counts want it. One that is movable is for one partition first; there is no other read at that time.
-func (r *reading) snapshot(ctx context.Context, movable bool) (*snapshot, error) {
+// One that is certain is for a span in which nothing is uncertain (beginIn).
+func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*snapshot, error) {
 	if !movable {
 		if err := r.begin(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return &snapshot{at: r.at, exact: true, reading: r, movable: movable}, nil
+	return &snapshot{at: r.at, reading: r, movable: movable && !certain, certain: certain}, nil
 }
 
 // count counts the keys of a span.
 func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace, q *query) (uint64, error) {
 	c := &counter{keyspace: k, ks: ks, q: q}
+	certain := false
 	for {
 		parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)
 		if err != nil {
 			return 0, err
 		}
-		snap, err := r.snapshot(ctx, len(parts) == 1 && r.unread())
+		if len(parts) > 1 && !certain {
+			if certain, err = r.beginIn(ctx, k, ks.ID, q.span); err != nil {
+				return 0, err
+			}
+		}
+		snap, err := r.snapshot(ctx, len(parts) == 1 && r.unread(), certain)
 		if err != nil {
 			return 0, err
 		}

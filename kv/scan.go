@@ -35,8 +35,8 @@ const (
 // yields.
 //
 // All rows are of one moment. With At it is the one given. Otherwise the scan sees every write that was acknowledged before
-// it began; what is written while it runs, it does not see. A scan must end within the keyspace's GC window, and otherwise ends
-// with ErrTimestampTooOld. See also ErrSnapshotUncertain.
+// it began; what is written while it runs, it does not see. Neither other clients' writes nor changes of leaders end it. But a scan
+// must end within the keyspace's GC window, and otherwise ends with ErrTimestampTooOld: give the keyspace a longer one.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		const op = "scan"
@@ -82,6 +82,8 @@ type scan struct {
 	q        *query
 	yield    func(Pair, error) bool
 
+	// announced is closed when the nodes have heard of the moment; nil if they need not.
+	announced chan struct{}
 	// left: the loop was left. yielded: rows so far.
 	left    bool
 	yielded int
@@ -108,15 +110,26 @@ func (s *scan) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.keyspace.consistent(ctx, s.id, s.q.span, func() bool { return s.yielded == 0 },
-		func(parts []*route.Partition, snap *snapshot) error {
-			if !s.hashed {
-				if err := s.keyspace.prove(ctx, s.id, parts, snap, s.q.reverse); err != nil {
-					return err
-				}
-			}
-			return s.read(ctx, parts, snap)
-		})
+	parts, at, err := s.keyspace.moment(ctx, s.id, s.q.span, nil)
+	if err != nil {
+		return err
+	}
+	s.announce(ctx, parts, at)
+	return s.read(ctx, parts, exactly(at))
+}
+
+// announce has the nodes hear of the moment while the first page is read, from all that have not heard of it then.
+func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timestamp) {
+	s.announced = make(chan struct{})
+	if s.hashed { // first pages of all partitions come before the first row
+		s.keyspace.client.sender.RaiseSession(at)
+		close(s.announced)
+		return
+	}
+	s.fetching.Go(func() {
+		defer close(s.announced)
+		s.keyspace.client.sender.Announce(ctx, parts, at, announceWait)
+	})
 }
 
 // firstPartition reads with the moment that the first partition's leader chooses. If that turns out to be all that is needed, or
@@ -213,6 +226,9 @@ func (s *scan) sequential(ctx context.Context, f *feed) error {
 
 // emit yields a pair; false means that the scan is over.
 func (s *scan) emit(p Pair) bool {
+	if s.yielded == 0 && s.announced != nil {
+		<-s.announced // comes soon
+	}
 	s.yielded++
 	if !s.yield(p, nil) {
 		s.left = true

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -324,7 +327,7 @@ func scanned(t *testing.T, client *Client, rows int) (ks *Keyspace, want []strin
 	return ks, want
 }
 
-// A scan of a hash keyspace takes one request to each node that leads something, and one for its clock.
+// A scan of a hash keyspace takes one request to each node that leads something, and one for the moment.
 func TestHashScanAsksEachNodeOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.addKeyspace("k", 32)
@@ -338,8 +341,8 @@ func TestHashScanAsksEachNodeOnce(t *testing.T) {
 			t.Fatalf("read %q", keysOf(got))
 		}
 		after := asked()
-		if n := [3]int{after[0] - before[0], after[1] - before[1], after[2] - before[2]}; n != [3]int{3, 0, 3} {
-			t.Errorf("%d scans of a node's partitions, %d of one partition, %d clocks; want 3, 0, 3", n[0], n[1], n[2])
+		if n := [3]int{after[0] - before[0], after[1] - before[1], after[2] - before[2]}; n != [3]int{6, 0, 0} {
+			t.Errorf("%d scans of a node's partitions, %d of one partition, %d clocks; want 6, 0, 0", n[0], n[1], n[2])
 		}
 	})
 }
@@ -352,12 +355,20 @@ func TestScanWhileANodeTellsNoTime(t *testing.T) {
 		defer client.Close()
 		ks, want := scanned(t, client, 100)
 		c.set(func() { c.nodes[2].timeless = 1 })
-		asked := c.requestsOf("now")
+		led := 0
+		c.set(func() {
+			for _, p := range c.partitions {
+				if p.leader == 2 {
+					led++
+				}
+			}
+		})
+		asked := c.requestsOf("scan")
 		if got := must[[]Pair](t)(drain(ks.Scan(t.Context()))); !slices.Equal(keysOf(got), want) {
 			t.Errorf("read %q", keysOf(got))
 		}
-		if n := c.requestsOf("now") - asked; n != 6 {
-			t.Errorf("clocks were asked for %d times, want twice for each node: is one suspected?", n)
+		if n := c.requestsOf("scan") - asked; n != led || led == 0 {
+			t.Errorf("%d partitions were asked by themselves, want the %d that the node leads: is it suspected?", n, led)
 		}
 	})
 }
@@ -475,4 +486,55 @@ func TestDeleteRange(t *testing.T) {
 			t.Fatalf("%v: deleted %d, %d left", err, n, left)
 		}
 	})
+}
+
+// A partition of a range keyspace that has no leader holds a scan up for a while, and does not end it: the moment is then late enough for what was acknowledged
+// there, too.
+func TestScanOverAPartitionWithoutALeader(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		id := c.addKeyspace("k", 0, "key00100", "key00200")
+		registry := prometheus.NewRegistry()
+		writer, reader := c.open(), c.open(WithMetrics(registry))
+		defer writer.Close()
+		defer reader.Close()
+		want := fill(t, writer.Keyspace("k"), 300)
+		must[[]Pair](t)(drain(reader.Keyspace("k").Scan(t.Context())))
+		last := c.partitionOf(id, "key00250")
+		leader := last.leader
+		version := must[Timestamp](t)(writer.Keyspace("k").Put(t.Context(), []byte("key00250"), []byte("acknowledged")))
+		c.set(func() { last.leader = 0 })
+		began, rows := time.Now(), 0
+		for pair, err := range reader.Keyspace("k").Scan(t.Context()) {
+			if err != nil {
+				t.Fatalf("after %d rows: %v", rows, err)
+			}
+			if rows == 0 {
+				if waited := time.Since(began); waited < leaderWait || waited > 2*leaderWait {
+					t.Errorf("it waited for %v", waited)
+				}
+				c.set(func() { last.leader, last.term = leader, last.term+1 })
+			}
+			if string(pair.Key) == "key00250" && pair.Version != version {
+				t.Errorf("%q has version %s, want %s", pair.Value, pair.Version, version)
+			}
+			rows++
+		}
+		if rows != len(want) {
+			t.Errorf("%d rows of %d", rows, len(want))
+		}
+		if n := metricOf(t, registry, "tidemark_client_clock_waits_total"); n != 1 {
+			t.Errorf("it waited for the clocks %v times", n)
+		}
+	})
+}
+
+// metricOf is a metric without labels.
+func metricOf(t *testing.T, registry *prometheus.Registry, name string) (n float64) {
+	t.Helper()
+	for _, f := range must[[]*dto.MetricFamily](t)(registry.Gather()) {
+		if f.GetName() == name {
+			n += f.Metric[0].GetCounter().GetValue()
+		}
+	}
+	return n
 }

@@ -2,8 +2,6 @@ package kv
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -12,132 +10,54 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// How a read over several partitions finds its moment.
+// How a read over several partitions, outside of a transaction, finds its moment.
 //
-// The read timestamp T must be such that every write acknowledged before the read began has a timestamp at or below T. So the
-// client asks the nodes that lead the partitions for their clocks, all at once, and takes the maximum with its session:
-// a leader's clock is at or above every timestamp that it has given out.
+// The moment M must be such that every write acknowledged before the read began lies at or below it.
+// So before anything is read, the leader of each partition is asked for a timestamp that is late
+// enough for the span there (range/replica/moment.go): above all that it has applied, and above the
+// commits of the transactions that have locks in the span. M is the highest of these. Each node is
+// asked once, for all partitions that it leads.
 //
-// That holds for a partition if the node that was asked did lead it. So the leader that was asked, node and term, is
-// pinned, and the partition's first page must be answered by just that leader: as it still leads after the clocks were
-// asked, nobody else had led before. Then the partition is proved. If another leader turns up first, the read begins anew.
+// Then everything is read exactly at M, from whichever leader, page by page. What is acknowledged
+// after the read began may lie on either side of M; it is seen everywhere, or nowhere. So nothing is
+// uncertain any more, and neither a change of leaders nor the load can end the read. A scan announces
+// M to the nodes before it yields anything, so that it does not see what is written after that.
 //
-// What is left is what the pinned leader has not given itself. Earlier leaders' writes can lie above its clock if that leads since
-// less than twice the maximum offset: their clocks may have been one ahead of its own, and the first timestamps of a leader are one ahead
-// of its clock. And at any time a transaction's commit timestamp can, for that comes from whichever of its partitions was at the highest:
-// it may have been acknowledged before this one has heard of it. A read carries the uncertainty interval (T, T + twice the
-// maximum offset]; the leader knows up to where others can have given timestamps, looks no further, and refuses with UNCERTAIN if it
-// meets a version there. The read then begins anew, above that version.
-//
-// Once a partition is proved, a later leader may answer its further pages. It cannot tell what the pinned leader wrote
-// after the read began from what was acknowledged before, so to it all of the interval is uncertain.
-//
-// A merge over hash partitions has all first pages before it yields anything, so it can always begin anew. A scan of a range
-// keyspace proves the partitions beforehand, the nearest maxProved of them.
+// Some partitions of a range keyspace may have no leader for the moment, and a scan may never get to
+// them; and of very many partitions a scan that is left early may not want to ask all. For these the
+// client takes a moment that is late enough for everything, which costs it a wait (late_moment.go).
 
 const (
-	// clockWait is how long an unreachable leader's clock is waited for; its partitions are not pinned.
-	clockWait = 300 * time.Millisecond
-	// leaderWait is how long a scan of a range keyspace waits at its beginning for partitions without a leader, which it may
-	// never get to.
+	// announceWait is how long a scan waits at its beginning for nodes to hear of its moment.
+	announceWait = 300 * time.Millisecond
+	// leaderWait is how long a read of a range keyspace waits at its beginning for partitions without
+	// a leader, which it may never get to.
 	leaderWait = 4 * time.Second
-	// maxProved is how many partitions of a range keyspace are proved at the beginning of a scan.
-	maxProved = 256
-	// restartPause comes before a new beginning.
-	restartPause = 5 * time.Millisecond
+	// maxAsked is how many partitions of a range keyspace are asked for a moment; of more, none is.
+	maxAsked = 1024
 )
-
-// errUnpinned ends a read that is about to go to a leader whose clock was not asked.
-var errUnpinned = errors.New("the leader of a partition changed as the read began")
 
 // snapshot is a moment at which partitions are read. It may be used by several goroutines.
 type snapshot struct {
 	at Timestamp
-	// exact: no partition is uncertain (the caller named the moment, or the one leader concerned chose it).
-	exact bool
-	// limit is the end of the uncertainty interval.
-	limit Timestamp
-	// pins are the leaders whose clock was asked.
-	pins map[keys.PartitionID]pin
-	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read alone. It knows what is uncertain, so the
-	// moment is exact as far as the rest is concerned.
+	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read alone.
+	// It knows what is uncertain.
 	reading *reading
+	// certain: nothing is uncertain in what is read.
+	certain bool
 	// movable: nothing was read yet, so the node that is asked first chooses the moment, or may move it up.
 	movable bool
-
-	mu struct {
-		sync.Mutex
-		// proved are the partitions that were led by their pinned leaders after the clocks were asked. That holds for the span, in
-		// internal keys, whatever partitions it is split into later.
-		proved map[keys.PartitionID]keys.Span
-	}
 }
 
-type pin struct {
-	node keys.NodeID
-	term uint64
-}
-
-// exactly is a snapshot at a moment that needs no proof.
-func exactly(at Timestamp) *snapshot { return &snapshot{at: at, exact: true} }
-
-// prepare is called before a page of partition p is asked of leader l. It returns the end of the uncertainty interval, nil if
-// there is none; or errUnpinned.
-func (s *snapshot) prepare(p *route.Partition, l route.Leader) (*kvpb.Timestamp, error) {
-	if s.exact {
-		return nil, nil
-	}
-	if !s.holds(p, l) && !s.isProved(p) {
-		return nil, errUnpinned
-	}
-	return toWire(s.limit), nil
-}
-
-// holds says whether leader l of partition p may be asked as it is: the moment needs no proof, or l is pinned.
-func (s *snapshot) holds(p *route.Partition, l route.Leader) bool {
-	if s.exact {
-		return true
-	}
-	pin, known := s.pins[p.ID]
-	return known && pin.node == l.Node && pin.term == l.Term
-}
-
-// answeredBy notes that the partitions' pinned leaders answered a page.
-func (s *snapshot) answeredBy(partitions []*route.Partition) {
-	if s.exact {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range partitions {
-		if _, before := s.mu.proved[p.ID]; !before {
-			s.mu.proved[p.ID] = keys.PartitionSpan(p.Descriptor)
-		}
-	}
-}
-
-// isProved says that the partition is proved: by a page of its own, or of the partition that it was split off.
-func (s *snapshot) isProved(p *route.Partition) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	span := keys.PartitionSpan(p.Descriptor)
-	if proved, ok := s.mu.proved[p.ID]; ok && proved.ContainsSpan(span) {
-		return true
-	}
-	for _, proved := range s.mu.proved {
-		if proved.ContainsSpan(span) {
-			return true
-		}
-	}
-	return false
-}
+// exactly is a snapshot at a moment at which nothing is uncertain.
+func exactly(at Timestamp) *snapshot { return &snapshot{at: at} }
 
 // context is what the transaction that reads says to leader l of a partition; nil if there is none.
 func (s *snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext {
 	if s.reading == nil {
 		return nil
 	}
-	return s.reading.context(p, l.Node, s.movable)
+	return s.reading.context(p, l.Node, s.movable, s.certain)
 }
 
 // answered notes who answered a page, and at which moment that was read.
@@ -151,142 +71,75 @@ func (s *snapshot) answered(a route.Answer, at Timestamp) error {
 		}
 		s.at, s.movable = s.reading.at, false
 	}
-	if s.exact {
-		return nil
-	}
-	if pin, known := s.pins[a.Partition.ID]; known && pin.node == a.Node && pin.term == a.Term {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if _, before := s.mu.proved[a.Partition.ID]; !before { // an earlier one holds for no less
-			s.mu.proved[a.Partition.ID] = keys.PartitionSpan(a.Partition.Descriptor)
-		}
-	}
 	return nil
 }
 
-// begin finds a moment for reading the partitions, at or above floor.
-func (k *Keyspace) begin(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, floor Timestamp) (*snapshot, error) {
-	s, ahead := k.client.sender, 2*k.client.maxClockOffset()
-	for {
-		if err := k.findLeaders(ctx, id, parts); err != nil {
-			return nil, err
-		}
-		pins := make(map[keys.PartitionID]pin, len(parts))
-		for _, p := range parts {
-			if l, ok := p.Leader(); ok && l.Term != 0 {
-				pins[p.ID] = pin{node: l.Node, term: l.Term}
-			}
-		}
-		clock, answered, all := s.Clocks(ctx, parts, clockWait)
-		if err := ctx.Err(); err != nil {
-			return nil, &route.Error{Cause: err, Message: "asking the nodes for their clocks"}
-		}
-		if len(answered) == 0 || !all { // all leaders have just failed, or one will know in a moment what time it is, or hands over
-			if err := k.client.pause(ctx, restartPause); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		for partition, p := range pins {
-			if !answered[p.node] {
-				delete(pins, partition)
-			}
-		}
-		at := hlc.Max(hlc.Max(clock, floor), s.Session())
-		snap := &snapshot{at: at, limit: at.Add(ahead), pins: pins}
-		snap.mu.proved = make(map[keys.PartitionID]keys.Span, len(parts))
-		return snap, nil
-	}
-}
-
-// findLeaders reads a little of every partition without a known leader: the answer says who leads it. All partitions of a
-// hash keyspace are needed, so they are waited for; of a range keyspace, some may never be.
-func (k *Keyspace) findLeaders(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition) error {
-	var leaderless []*route.Partition
-	for _, p := range parts {
-		if l, ok := p.Leader(); !ok || l.Term == 0 {
-			leaderless = append(leaderless, p)
-		}
-	}
-	if len(leaderless) == 0 {
-		return nil
-	}
-	optional := leaderless[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength && len(leaderless) < len(parts)
-	inner, cancel := ctx, context.CancelFunc(noCancel)
-	if optional {
-		inner, cancel = context.WithTimeout(ctx, leaderWait)
-	}
+// moment finds a moment for reading a span, with the partitions that hold it now. heard is as in
+// route.Sender.Moment.
+func (k *Keyspace) moment(ctx context.Context, id keys.KeyspaceID, span keys.Span,
+	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at Timestamp, err error) {
+	ctx, cancel := k.client.bound(ctx)
 	defer cancel()
-	err := inParallel(inner, len(leaderless), parallelRequests, func(ctx context.Context, i int) error {
-		return k.client.sender.FindLeader(ctx, leaderless[i])
-	})
-	if err != nil && optional && ctx.Err() == nil {
-		return nil
+	s := k.client.sender
+	if parts, err = s.PartitionsOf(ctx, id, span); err != nil || len(parts) == 0 {
+		return nil, Timestamp{}, err
 	}
-	return err
+	ranged := parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength
+	if ranged && len(parts) > maxAsked {
+		at, err = k.client.lateMoment(ctx)
+		return parts, at, err
+	}
+	inner, done := ctx, context.CancelFunc(noCancel)
+	if ranged && anyLed(parts) {
+		inner, done = context.WithTimeout(ctx, leaderWait)
+	}
+	defer done()
+	at, rest, err := s.Moment(inner, parts, span, heard)
+	if err == nil {
+		var late Timestamp
+		late, err = k.momentOfEach(inner, id, rest, span)
+		at = hlc.Max(at, late)
+	}
+	if err != nil && inner != ctx && inner.Err() != nil && ctx.Err() == nil {
+		at, err = k.client.lateMoment(ctx)
+	}
+	return parts, hlc.Max(at, s.Session()), err
 }
 
-// prove reads a little of each partition from the pinned leaders, so that the scan need not begin anew later.
-func (k *Keyspace) prove(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, s *snapshot, reverse bool) error {
-	n := min(len(parts), maxProved)
-	return inParallel(ctx, n, parallelRequests, func(ctx context.Context, i int) error {
-		p := parts[i]
-		if reverse {
-			p = parts[len(parts)-1-i]
+// anyLed says that a node is known to lead one of the partitions.
+func anyLed(parts []*route.Partition) bool {
+	for _, p := range parts {
+		if _, led := p.Leader(); led {
+			return true
 		}
-		if _, pinned := s.pins[p.ID]; !pinned {
-			if _, led := p.Leader(); led {
-				return errUnpinned // its leader did not tell the time, or was found only now
-			}
-			return nil // the scan finds out if it gets there
-		}
-		start := p.Span.Start
-		if len(start) == 0 {
-			start = []byte{0}
-		}
-		t := &track{keyspace: k, id: id, rest: keys.Span{Start: start, End: keys.Next(start)}}
-		_, _, answered, err := t.countPage(ctx, s)
-		if err == nil && !answered.Span.ContainsSpan(p.Span) {
-			return errUnpinned // it was split before the read began: begin anew with what there is now
-		}
+	}
+	return false
+}
+
+// momentOfEach asks for a moment partition by partition, whoever leads them by now.
+func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, span keys.Span) (at Timestamp, err error) {
+	moments := make([]Timestamp, len(parts))
+	err = inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) (err error) {
+		moments[i], err = k.momentOf(ctx, id, parts[i], span)
 		return err
 	})
+	for _, m := range moments {
+		at = hlc.Max(at, m)
+	}
+	return at, err
 }
 
-// consistent calls read with one snapshot after the other, until one holds or mayRestart says that it is too late for another.
-func (k *Keyspace) consistent(ctx context.Context, id keys.KeyspaceID, span keys.Span, mayRestart func() bool,
-	read func(parts []*route.Partition, s *snapshot) error) error {
-	var floor Timestamp
-	// All beginnings together are bounded, the reading in between is so page by page.
-	beginning, cancel := k.client.bound(ctx)
-	defer cancel()
-	for {
-		parts, err := k.client.sender.PartitionsOf(beginning, id, span)
+// momentOf finds a moment for what one partition held. A read of the latest state tells one: it is of
+// one row, and its moment is late enough for all of the span that it asked for.
+func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Partition, span keys.Span) (at Timestamp, err error) {
+	t := &track{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength, hash: p.Hash, rest: span.Intersect(p.Span)}
+	for t.over = t.rest.Empty(); !t.over; {
+		first, err := t.scanPage(ctx, nil, true, 1, 1)
 		if err != nil {
-			return err
+			return Timestamp{}, err
 		}
-		snap, err := k.begin(beginning, id, parts, floor)
-		if err != nil {
-			return err
-		}
-		err = read(parts, snap)
-		if err == nil {
-			return nil
-		}
-		ts, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN)
-		if !uncertain && !errors.Is(err, errUnpinned) {
-			return err
-		}
-		if !mayRestart() {
-			return &Error{Op: "scan", Keyspace: k.name, wraps: []error{ErrSnapshotUncertain, err}, Message: "the leader of a partition " +
-				"changed while the scan ran, so its next rows could miss writes from before the scan began; scan again, or go on with a new scan"}
-		}
-		k.client.sender.ReadRestarted(uncertain)
-		floor = hlc.Max(floor, ts)
-		var stop *route.Error
-		if errors.As(k.client.pause(beginning, restartPause), &stop) {
-			stop.Message = "no moment for a consistent read was found: " + err.Error()
-			return stop
-		}
+		at = hlc.Max(at, first.at)
+		t.advance(first.answer.Partition, false, nil) // it may have been split since
 	}
+	return at, nil
 }

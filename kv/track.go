@@ -23,16 +23,17 @@ type track struct {
 	over bool
 }
 
-// call routes a request to the partition of the next keys; certain as in route.Call. clip gives each attempt's part of rest that lies in the partition.
-func (t *track) call(certain bool, r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span) error) *route.Call {
-	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Certain: certain, Slack: lockSlack}
+// call routes a request to the partition of the next keys. clip gives each attempt's part of rest that lies in the partition.
+func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
+	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Slack: lockSlack}
 	if t.hashed {
 		c.By, c.Hash = route.ByHash, t.hash
 	} else if t.reverse {
 		c.By, c.Key = route.Before, t.rest.End
 	}
 	c.Prepare = route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
-		return clip(p, l, t.rest.Intersect(p.Span))
+		clip(p, l, t.rest.Intersect(p.Span))
+		return nil
 	})
 	return c
 }
@@ -73,13 +74,11 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	if snap != nil {
 		scan.At = toWire(snap.at)
 	}
-	call := t.call(snap != nil && !snap.exact, &kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) {
 		scan.Start, scan.End = span.Start, span.End
 		if snap != nil {
-			scan.UncertainUntil, err = snap.prepare(p, l)
 			scan.Context = snap.context(p, l)
 		}
-		return err
 	})
 	answer, err := t.keyspace.client.sender.Do(ctx, call)
 	if err != nil {
@@ -110,13 +109,11 @@ func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at
 	if snap != nil {
 		command.At = toWire(snap.at)
 	}
-	call := t.call(snap != nil && !snap.exact, &kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) (err error) {
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) {
 		command.Start, command.End = span.Start, span.End
 		if snap != nil {
-			command.UncertainUntil, err = snap.prepare(p, l)
 			command.Context = snap.context(p, l)
 		}
-		return err
 	})
 	answer, err := t.keyspace.client.sender.Do(ctx, call)
 	if err != nil {

@@ -27,6 +27,8 @@ type txnScan struct {
 	// moves is reading.moves when the rows in hand were asked for.
 	moves   int
 	yielded int
+	// certain: nothing is uncertain in the span, at the moment or any later one.
+	certain bool
 	// left: the loop was left, or the limit is reached.
 	left bool
 	// enough: no more rows are needed.
@@ -194,8 +196,7 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	parts, err := s.reading.client.sender.PartitionsOf(bounded, s.route.ID, shape.span)
 	var snap *snapshot
 	if err == nil {
-		// One feed asks one partition, and has its answer before anything is yielded.
-		snap, err = s.reading.snapshot(bounded, (!s.route.Hashed() || len(parts) == 1) && len(s.reading.open) == 1 && s.reading.untouched())
+		snap, err = s.snapshot(bounded, parts, shape.span)
 	}
 	done()
 	if err != nil {
@@ -206,4 +207,18 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// snapshot is the moment at which the next pages are read.
+func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition, span keys.Span) (snap *snapshot, err error) {
+	first := len(s.reading.open) == 1 && s.reading.untouched()
+	// A small limit of a range keyspace mostly ends in the first partition, which needs no such moment.
+	small := !s.route.Hashed() && s.rest.limit > 0 && s.rest.limit <= maxRows
+	if first && len(parts) > 1 && !s.certain && !small {
+		if s.certain, err = s.reading.beginIn(ctx, s.keyspace, s.route.ID, span); err != nil {
+			return nil, err
+		}
+	}
+	// One feed asks one partition, and has its answer before anything is yielded.
+	return s.reading.snapshot(ctx, first && (!s.route.Hashed() || len(parts) == 1), s.certain)
 }

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the present, SnapshotAt of the past.
@@ -28,7 +29,9 @@ type Snapshot struct {
 // nothing waits for it.
 //
 // f may run several times: a View that finds, between two of its reads, that it cannot tell whether a write was acknowledged before it
-// began, runs f again at a later moment. If f returns an error, View returns it as it is.
+// began, runs f again at a later moment. If that happens again it waits until the clocks of all servers have passed the moment, about
+// twice the greatest offset between them, after which f does not run again, whatever others write. If f returns an error, View returns
+// it as it is.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	const op = "view"
 	if f == nil {
@@ -37,8 +40,14 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	var before error
+	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		s := &Snapshot{reading: reading{client: c}, attempt: attempt}
+		if attempt > 1 && c.lateIsDue(ctx, attempt, began) {
+			if err := s.beginLate(ctx); err != nil {
+				return gaveUp(op, attempt-1, before, err)
+			}
+		}
 		err := s.run(f)
 		if s.failed == nil || !runAgain(s.failed) {
 			return interrupted(ctx, op, attempt, before, err)
@@ -49,6 +58,19 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 		}
 		c.coordinator.Restarted(s.cause)
 	}
+}
+
+// promptAttempts is how many attempts a View makes at a moment that can be read at once.
+const promptAttempts = 3
+
+// lateIsDue says that the next attempt of a View is to be the last: as many were in vain, or they took
+// as long, as it takes to wait for a moment at which nothing is uncertain; and there is time for that.
+func (c *Client) lateIsDue(ctx context.Context, attempt int, began time.Time) bool {
+	wait := c.lateWait()
+	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
+		return false
+	}
+	return attempt > promptAttempts || time.Since(began) >= wait
 }
 
 func (s *Snapshot) run(f func(*Snapshot) error) error {

@@ -103,7 +103,6 @@ var classes = []struct {
 	{kv.ErrTransactionAborted, "aborted"},
 	{kv.ErrTransactionTooOld, "transaction too old"},
 	{kv.ErrTransactionTooLarge, "transaction too large"},
-	{kv.ErrSnapshotUncertain, "snapshot uncertain"},
 	{kv.ErrTimestampTooOld, "timestamp too old"},
 	{kv.ErrKeyspaceNotFound, "keyspace not found"},
 	{kv.ErrInvalidArgument, "invalid argument"},

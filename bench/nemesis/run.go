@@ -170,7 +170,7 @@ func (n *nemesis) tell(ctx context.Context) {
 // failures are the names of errors that package proof puts behind the names of operations.
 var failures = func() []string {
 	names := []string{"deadline", "cancelled"}
-	for _, err := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrSnapshotUncertain, kv.ErrOverloaded, kv.ErrDiskFull, kv.ErrNoQuorum,
+	for _, err := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded, kv.ErrDiskFull, kv.ErrNoQuorum,
 		kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrUnavailable, kv.ErrClosed} {
 		names = append(names, err.Error())
 	}

@@ -25,7 +25,7 @@ func failed(p history.Pending, err error) {
 
 // kindOf is a short name of an error.
 func kindOf(err error) string {
-	for _, kind := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrSnapshotUncertain, kv.ErrOverloaded, kv.ErrDiskFull,
+	for _, kind := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded, kv.ErrDiskFull,
 		kv.ErrNoQuorum, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld, kv.ErrUnavailable,
 		kv.ErrClosed} {
 		if errors.Is(err, kind) {

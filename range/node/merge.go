@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -13,12 +12,8 @@ import (
 func (n *Node) mergeScan(pending replica.Pending) {
 	c := pending.Request.GetMergeScan()
 	routes := c.GetPartitions()
-	switch {
-	case len(routes) == 0 || len(routes) > replica.MaxMerged:
+	if len(routes) == 0 || len(routes) > replica.MaxMerged {
 		n.refuseMerge(pending, "it names %d partitions, 1 to %d are allowed", len(routes), replica.MaxMerged)
-		return
-	case rpc.FromTimestamp(c.GetAt()).IsZero():
-		n.refuseMerge(pending, "it needs a timestamp")
 		return
 	}
 	var keyspace uint32

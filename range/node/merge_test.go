@@ -201,6 +201,47 @@ func TestMergeScanRefusals(t *testing.T) {
 	})
 }
 
+// A request without a timestamp reads nothing: it is answered with a moment at or above all that is there, also when the groups sleep. A partition that the
+// node does not lead is named, and the span may be larger than a partition.
+func TestMomentOfPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		partitions := c.createHash(2, 12)
+		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.fillHash(partitions, 100)
+		for _, asleep := range []bool{false, true} {
+			if asleep {
+				time.Sleep(time.Minute)
+			}
+			led := c.ledBy(1, partitions)
+			q := c.mergeScan(1, partitions...)
+			q.GetMergeScan().At = nil
+			// The newest version of each partition, by a read of its own.
+			var newest hlc.Timestamp
+			for _, p := range led {
+				sequence++
+				_, term := c.believedLeader(p.Id)
+				one := &kvpb.Request{Id: sequence, Sequence: sequence, Partition: p.Id, Generation: p.Generation, Term: term,
+					Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}}
+				rows, err := rpc.DecodeRows(c.ask(1, one)[one.Id].GetScan().GetRows())
+				if err != nil || len(rows) == 0 {
+					t.Fatalf("%d rows, %v", len(rows), err)
+				}
+				for _, row := range rows {
+					newest = hlc.Max(newest, row.Version)
+				}
+			}
+			got := c.ask(1, q)[q.Id].GetMergeScan()
+			if at := rpc.FromTimestamp(got.GetAt()); at.Less(newest) || len(got.GetRows()) != 0 || got.GetMore() {
+				t.Errorf("the moment %s, with the newest version %s, %d bytes of rows", at, newest, len(got.GetRows()))
+			}
+			if n := len(got.GetRefused()); n != len(partitions)-len(led) {
+				t.Errorf("%d of %d partitions refused, of which %d are led", n, len(partitions), len(led))
+			}
+		}
+	})
+}
+
 // Whatever is asked, it is answered once, without rows unless it makes sense.
 func TestHostileMergeScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +265,6 @@ func TestHostileMergeScans(t *testing.T) {
 			"too many":          func(m *kvpb.MergeScanRequest) { m.Partitions = many },
 			"one twice":         func(m *kvpb.MergeScanRequest) { m.Partitions = append(m.Partitions[:1], m.Partitions[0]) },
 			"descending":        func(m *kvpb.MergeScanRequest) { slices.Reverse(m.Partitions) },
-			"no timestamp":      func(m *kvpb.MergeScanRequest) { m.At = nil },
 			"two keyspaces":     func(m *kvpb.MergeScanRequest) { m.Partitions = foreign },
 			"partitions of nil": func(m *kvpb.MergeScanRequest) { m.Partitions = []*kvpb.PartitionRoute{nil, nil} },
 		} {

@@ -31,8 +31,9 @@ type Merged struct {
 	Route   *kvpb.PartitionRoute
 }
 
-// MergeScan reads a page of several partitions, and answers once. The caller has checked that the request has a timestamp, and that
-// the partitions are of one keyspace and no more than MaxMerged.
+// MergeScan reads a page of several partitions, or finds a moment for reading them (moment.go), and
+// answers once. The caller has checked that the partitions are of one keyspace and no more than
+// MaxMerged.
 func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	m := mergedScans.Get().(*mergedScan)
 	m.node, m.pending = n, pending
@@ -40,6 +41,7 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	q, c := pending.Request, pending.Request.GetMergeScan()
 	// Every partition is asked with a Scan, of which only the span and the times count.
 	command := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At, UncertainUntil: c.UncertainUntil}}
+	m.momentOnly = rpc.FromTimestamp(c.At).IsZero()
 	m.open.Store(int32(len(partitions)) + 1)
 	for i := range partitions {
 		p, given := &m.parts[i], &partitions[i]
@@ -52,7 +54,7 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 			m.settled()
 			continue
 		}
-		p.read = read{part: p, command: commandScan, pending: Pending{
+		p.read = read{part: p, command: commandScan, momentOnly: m.momentOnly, pending: Pending{
 			Client: pending.Client, Request: &p.request, Arrived: pending.Arrived,
 		}}
 		if !p.replica.enter() {
@@ -70,6 +72,8 @@ type mergedScan struct {
 	node    *Node
 	pending Pending
 	parts   []mergedPart
+	// momentOnly: the request asks for a moment, and reads nothing.
+	momentOnly bool
 	// read are the parts that are read, sources what is read of them.
 	read    []*mergedPart
 	sources []mvcc.Source
@@ -116,7 +120,11 @@ func (p *mergedPart) waits() bool { return true }
 
 // settled counts a part; the last has the page read.
 func (m *mergedScan) settled() {
-	if m.open.Add(-1) == 0 {
+	switch {
+	case m.open.Add(-1) > 0:
+	case m.momentOnly:
+		m.answerMoment()
+	default:
 		m.node.merges.add(m)
 	}
 }
@@ -187,19 +195,29 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 			return nil, true
 		}
 		for _, p := range m.read {
-			if p.read.term == 0 {
-				m.node.Metrics.readsLease.Inc()
-			} else {
-				m.node.Metrics.readsReadIndex.Inc()
-			}
+			p.count()
 		}
 	}
+	m.name(out)
+	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}, false
+}
+
+// count counts how the leadership of a part that is read was proved.
+func (p *mergedPart) count() {
+	if p.read.term == 0 {
+		p.scan.node.Metrics.readsLease.Inc()
+	} else {
+		p.scan.node.Metrics.readsReadIndex.Inc()
+	}
+}
+
+// name names the partitions that refused.
+func (m *mergedScan) name(out *kvpb.MergeScanResponse) {
 	for i := range m.parts {
 		if p := &m.parts[i]; p.refusal != nil {
 			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
 		}
 	}
-	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}, false
 }
 
 // failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so the partition.

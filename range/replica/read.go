@@ -35,8 +35,10 @@ type read struct {
 	pending Pending
 	command command
 	// part is set if it is one of several partitions that are read together: it is not served by itself.
-	part    part
-	session hlc.Timestamp
+	part part
+	// momentOnly: nothing is read. It is ready when its timestamp is known; see moment.go.
+	momentOnly bool
+	session    hlc.Timestamp
 	// at is the timestamp that the client asked for; zero: the latest.
 	at hlc.Timestamp
 	// uncertain is the client's uncertainty limit, with at.
@@ -108,7 +110,9 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		rd.at = rpc.FromTimestamp(c.BatchGet.GetAt())
 		context = c.BatchGet.GetContext()
 	case *kvpb.Request_Scan:
-		problem = r.checkSpan(c.Scan.GetStart(), c.Scan.GetEnd())
+		if !rd.momentOnly {
+			problem = r.checkSpan(c.Scan.GetStart(), c.Scan.GetEnd())
+		}
 		rd.at, rd.uncertain = rpc.FromTimestamp(c.Scan.GetAt()), rpc.FromTimestamp(c.Scan.GetUncertainUntil())
 		context = c.Scan.GetContext()
 	case *kvpb.Request_Count:
@@ -272,7 +276,7 @@ func (r *Replica) registerLocked(rd *read) {
 	if rd.latest() && rd.settled.IsZero() && rd.committed.IsZero() && rd.chosen.Less(rd.timestamp) {
 		r.node.Metrics.readsRestarted.Inc()
 	}
-	if early := r.earlyLocked(rd.timestamp); early > 0 {
+	if early := r.earlyLocked(rd.timestamp); early > 0 && !rd.momentOnly {
 		if rd.term == 0 {
 			r.proveLocked(rd) // which makes the lease longer
 			return
@@ -336,6 +340,9 @@ func (r *Replica) placeLocked(rd *read) *proposal {
 	rd.limit = hlc.Timestamp{}
 	if !rd.latest() && !rd.uncertain.IsZero() {
 		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.low, r.mu.foreign)))
+	}
+	if rd.momentOnly {
+		return nil
 	}
 	switch c := rd.pending.Request.Command.(type) {
 	case *kvpb.Request_Get:

@@ -129,7 +129,7 @@ func (t *together) board(i int) (over bool, err error) {
 		return false, nil
 	}
 	l := p.cell.leader.Load()
-	if !l.usable() || x.call.leader || (l.term == 0 && (x.call.Certain || !x.call.Write)) {
+	if !l.usable() || (l.term == 0 && !x.call.Write) {
 		t.goOn(i, nil)
 		return false, nil
 	}

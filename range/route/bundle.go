@@ -35,13 +35,13 @@ type Bundle struct {
 	node    *node
 }
 
-// Bundles puts the partitions that one node leads together. Those that nobody is known to lead, and those that fit refuses, are left
-// over, as are those that would be alone.
-func (s *Sender) Bundles(partitions []*Partition, fit func(*Partition, Leader) bool) (bundles []*Bundle, rest []*Partition) {
+// Bundles puts the partitions that one node leads together. Those that no node is known to lead are
+// left over, and a bundle has at least so many partitions.
+func (s *Sender) Bundles(partitions []*Partition, least int) (bundles []*Bundle, rest []*Partition) {
 	var open []*Bundle
 	for _, p := range partitions {
 		l := p.cell.leader.Load()
-		if !l.usable() || l.term == 0 || !fit(p, Leader{Node: l.node.id, Term: l.term}) {
+		if !l.usable() || l.term == 0 {
 			rest = append(rest, p)
 			continue
 		}
@@ -58,8 +58,8 @@ func (s *Sender) Bundles(partitions []*Partition, fit func(*Partition, Leader) b
 		}
 	}
 	for _, b := range open {
-		if len(b.Partitions) == 1 {
-			rest = append(rest, b.Partitions[0])
+		if len(b.Partitions) < least {
+			rest = append(rest, b.Partitions...)
 			continue
 		}
 		bundles = append(bundles, b)
@@ -116,6 +116,8 @@ type Bundled struct {
 	*kvpb.MergeScanResponse
 	// Refused are the partitions of the bundle that were not read. What their refusals say has been taken in.
 	Refused []*Partition
+	// Now is what the node's clock showed; nil if that is not to be relied on.
+	Now *kvpb.Timestamp
 }
 
 // DoBundle brings a MergeScan, whose Partitions are the bundle's Routes, to the bundle's node. It repeats it while the node is
@@ -190,6 +192,9 @@ func (s *Sender) bundled(b *Bundle, response *kvpb.Response) (Bundled, error) {
 	out := Bundled{MergeScanResponse: response.GetMergeScan()}
 	if out.MergeScanResponse == nil {
 		return Bundled{}, ErrScattered
+	}
+	if !response.ClockUnsure {
+		out.Now = response.Now
 	}
 	for _, refusal := range out.MergeScanResponse.Refused {
 		i, ok := slices.BinarySearchFunc(b.Partitions, keys.PartitionID(refusal.Partition), func(p *Partition, id keys.PartitionID) int { return cmp.Compare(p.ID, id) })

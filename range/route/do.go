@@ -37,10 +37,6 @@ type Call struct {
 	// with it as the cause.
 	Prepare Preparer
 
-	// Certain: the request is only sent to a leader whose term is known. While none is, leaders are looked for with probes
-	// instead of the request itself. (So are they for every read: one that waits at the leader would keep all others from looking.)
-	Certain bool
-
 	// Slack is how long before the caller's deadline the node is to give up waiting, so that its answer, which says what it has waited
 	// for, still arrives. It is at most a tenth of the time there is.
 	Slack time.Duration
@@ -48,9 +44,6 @@ type Call struct {
 	// Identity, if set, makes a write one that can be sent again by another call, with the same Identity and the same command. One after the
 	// other, not at the same time.
 	Identity *Identity
-
-	// leader: the call is over, and was not sent, when the partition has a leader of a known term.
-	leader bool
 }
 
 // Identity is by which nodes know the attempts of a write. The first call that has it fills it in. A later one learns what became of
@@ -170,7 +163,6 @@ var atOnce Backoff
 //
 //lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Backoff) {
-	call := a.call
 	p, err := a.lookUp()
 	if err != nil {
 		return a.noPartition(ctx, err)
@@ -189,9 +181,6 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 			defer func() { <-p.cell.token }()
 		}
 	}
-	if call.leader && l.term != 0 {
-		return Answer{}, nil, nil
-	}
 	r, err := a.request(p, l)
 	if err != nil {
 		return Answer{}, err, nil
@@ -204,7 +193,8 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	call := a.call
 	r := call.Request
-	if l.term == 0 && (call.Certain || !call.Write) {
+	if l.term == 0 && !call.Write {
+		// One that waits at the leader would keep all others from looking for it.
 		r = probe(p)
 	} else if call.Prepare != nil {
 		if err := call.Prepare.Prepare(p, Leader{Node: l.node.id, Term: l.term}); err != nil {

@@ -11,7 +11,7 @@ type metrics struct {
 	retries   map[string]prometheus.Counter // by Backoff.Name
 	suspected prometheus.Gauge
 	tables    prometheus.Counter
-	restarts  *prometheus.CounterVec
+	waits     prometheus.Counter
 
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -32,10 +32,10 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_client_table_streams_total",
 			Help: "Streams of the partition table that were opened.",
 		}),
-		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidemark_client_read_restarts_total",
-			Help: "Scans and counts over several partitions, outside of transactions, that began anew at another moment, by why.",
-		}, []string{"why"}),
+		waits: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_client_clock_waits_total",
+			Help: "Reads that waited until the clocks had passed their moment: scans and counts over partitions without a leader or over very many, and Views whose first attempts were in vain.",
+		}),
 	}
 	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff, overloadedBackoff, waitedBackoff, quorumBackoff,
 		unhealthyBackoff, unknownBackoff} {
@@ -45,7 +45,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	m.registerer = r
-	for _, c := range []prometheus.Collector{retries, m.suspected, m.tables, m.restarts} {
+	for _, c := range []prometheus.Collector{retries, m.suspected, m.tables, m.waits} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			var twice prometheus.AlreadyRegisteredError
@@ -60,15 +60,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// ReadRestarted counts that a read over several partitions begins anew: what it met may have been acknowledged before it began (uncertain), or
-// a partition's leader is another one than was thought.
-func (s *Sender) ReadRestarted(uncertain bool) {
-	why := "leader"
-	if uncertain {
-		why = "uncertain"
-	}
-	s.metrics.restarts.WithLabelValues(why).Inc()
-}
+// Waited counts a read that waits until all clocks have passed its moment.
+func (s *Sender) Waited() { s.metrics.waits.Inc() }
 
 func (m *metrics) unregister() {
 	for _, c := range m.collectors {

@@ -192,19 +192,6 @@ func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
 // RaiseSession makes the session at least ts.
 func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(rpc.ToTimestamp(ts)) }
 
-// FindLeader returns when the partition has a known leader, node and term.
-func (s *Sender) FindLeader(ctx context.Context, p *Partition) error {
-	if l, ok := p.Leader(); ok && l.Term != 0 {
-		return nil
-	}
-	call := Call{Keyspace: p.Keyspace, By: ByHash, Hash: p.Hash, Key: p.Span.Start, Certain: true, leader: true, Request: &kvpb.Request{}}
-	if p.Descriptor.PrefixLength == keys.KeyspacePrefixLength {
-		call.By = ByKey
-	}
-	_, err := s.Do(ctx, &call)
-	return err
-}
-
 // probe is a request that asks a replica who leads. A write of term 0 is refused by every replica, by the leader with its term.
 // Should that ever fail to hold, it is a write of no effect: it expects a version that no key has.
 func probe(p *Partition) *kvpb.Request {
@@ -222,8 +209,16 @@ func (s *Sender) Greet(ctx context.Context) {
 	s.AskPresent(ctx, greetWait)
 }
 
-// AskPresent asks some nodes for their clocks, and returns what the first one says. ok is false if none answers within the limit.
+// AskPresent asks some nodes for their clocks, and returns what the first one says, or the session if
+// that is later. ok is false if none answers within the limit.
 func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
+	now, ok = s.AskClock(ctx, limit)
+	return hlc.Max(now, s.Session()), ok
+}
+
+// AskClock asks some nodes for their clocks, and returns what the first one says. ok is false if none
+// answers within the limit.
+func (s *Sender) AskClock(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s.mu.Lock()
@@ -250,61 +245,8 @@ func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.T
 			cancel() // one will do
 		}
 	}
-	return hlc.Max(now, s.Session()), ok
+	return now, ok
 }
 
 // greetWait is how long Greet waits for a first answer.
 const greetWait = 500 * time.Millisecond
-
-// Clocks asks the nodes that lead the given partitions for their clocks, all at once, and returns the highest timestamp
-// with the nodes that answered. Those that do not within the limit are left out. The answers raise the session. all is false if a node
-// answered that it does not know what time it is, as happens for a tick after its clock was set: it is left out, too, and may not lead much longer.
-func (s *Sender) Clocks(ctx context.Context, partitions []*Partition, limit time.Duration) (highest hlc.Timestamp, answered map[keys.NodeID]bool, all bool) {
-	type hint struct {
-		cell   *cell
-		leader *leader
-	}
-	ask := make(map[*node][]hint)
-	for _, p := range partitions {
-		if l := p.cell.leader.Load(); l.usable() {
-			ask[l.node] = append(ask[l.node], hint{p.cell, l})
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	type answer struct {
-		node *node
-		now  *kvpb.Timestamp
-		err  error
-	}
-	answers := make(chan answer, len(ask))
-	for n, hints := range ask {
-		go func() { // ends with ctx at the latest, and is waited for below
-			incarnation := n.incarnation.Load()
-			now, err := n.lanes[0].now(ctx)
-			if err != nil {
-				now = nil
-				switch {
-				case errors.Is(err, errNoTime):
-					for _, h := range hints {
-						h.cell.drop(h.leader, time.Now())
-					}
-				case ctx.Err() == nil:
-					n.suspect(incarnation, err)
-				}
-			}
-			answers <- answer{n, now, err}
-		}()
-	}
-	answered, all = make(map[keys.NodeID]bool, len(ask)), true
-	for range ask {
-		switch a := <-answers; {
-		case a.now != nil:
-			highest = hlc.Max(highest, rpc.FromTimestamp(a.now))
-			answered[a.node.id] = true
-		case errors.Is(a.err, errNoTime):
-			all = false
-		}
-	}
-	return highest, answered, all
-}

@@ -2707,7 +2707,8 @@ type MergeScanRequest struct {
 	// As in ScanRequest, for the page of all partitions together.
 	MaxRows  uint32 `protobuf:"varint,6,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
 	MaxBytes uint32 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
-	// Must be set.
+	// Unset: nothing is read. The answer says a moment that is late enough to show, in the span of
+	// each partition, every write that was acknowledged before the request.
 	At *Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
 	// As in ScanRequest; it holds for every partition.
 	UncertainUntil *Timestamp `protobuf:"bytes,9,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
@@ -2877,7 +2878,9 @@ type MergeScanResponse struct {
 	More   bool   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	Resume []byte `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
 	// The partitions that were not read: none of their rows are in the page.
-	Refused       []*PartitionRefusal `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty"`
+	Refused []*PartitionRefusal `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty"`
+	// Set if the request has no `at`: the moment. It holds for the partitions that did not refuse.
+	At            *Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2936,6 +2939,13 @@ func (x *MergeScanResponse) GetResume() []byte {
 func (x *MergeScanResponse) GetRefused() []*PartitionRefusal {
 	if x != nil {
 		return x.Refused
+	}
+	return nil
+}
+
+func (x *MergeScanResponse) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
 	}
 	return nil
 }
@@ -5489,12 +5499,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\x8f\x01\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\xba\x01\n" +
 	"\x11MergeScanResponse\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\fR\x04rows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
 	"\x06resume\x18\x03 \x01(\fR\x06resume\x12:\n" +
-	"\arefused\x18\x04 \x03(\v2 .tidemark.kv.v1.PartitionRefusalR\arefused\"]\n" +
+	"\arefused\x18\x04 \x03(\v2 .tidemark.kv.v1.PartitionRefusalR\arefused\x12)\n" +
+	"\x02at\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"]\n" +
 	"\x10PartitionRefusal\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\"2\n" +
@@ -5897,69 +5908,70 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	11,  // 72: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
 	11,  // 73: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
 	34,  // 74: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	68,  // 75: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	36,  // 76: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	11,  // 77: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 78: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 79: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 80: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	11,  // 81: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 82: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 83: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 84: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 85: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	43,  // 86: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	44,  // 87: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	11,  // 88: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	46,  // 89: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	11,  // 90: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
-	48,  // 91: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	49,  // 92: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
-	47,  // 93: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	11,  // 94: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	49,  // 95: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	48,  // 96: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	11,  // 97: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 98: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	48,  // 99: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	47,  // 100: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	11,  // 101: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 102: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	43,  // 103: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	11,  // 104: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	54,  // 105: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	56,  // 106: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 107: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	11,  // 108: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 109: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	43,  // 110: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	11,  // 111: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	5,   // 112: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	11,  // 113: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 114: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	56,  // 115: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	43,  // 116: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	56,  // 117: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	62,  // 118: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	56,  // 119: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	66,  // 120: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	43,  // 121: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	67,  // 122: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	56,  // 123: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 124: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	70,  // 125: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	71,  // 126: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	11,  // 127: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	69,  // 128: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 129: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	1,   // 130: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 131: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 132: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	132, // [132:133] is the sub-list for method output_type
-	131, // [131:132] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	11,  // 75: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	68,  // 76: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	36,  // 77: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	11,  // 78: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 79: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 80: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 81: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	11,  // 82: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 83: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 84: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 85: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 86: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	43,  // 87: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	44,  // 88: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	11,  // 89: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	46,  // 90: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	11,  // 91: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	48,  // 92: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	49,  // 93: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
+	47,  // 94: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	11,  // 95: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	49,  // 96: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	48,  // 97: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	11,  // 98: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 99: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	48,  // 100: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	47,  // 101: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	11,  // 102: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 103: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	43,  // 104: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	11,  // 105: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	54,  // 106: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	56,  // 107: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 108: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	11,  // 109: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 110: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	43,  // 111: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	11,  // 112: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 113: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	11,  // 114: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 115: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	56,  // 116: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	43,  // 117: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	56,  // 118: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	62,  // 119: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	56,  // 120: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	66,  // 121: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	43,  // 122: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	67,  // 123: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	56,  // 124: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 125: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	70,  // 126: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	71,  // 127: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	11,  // 128: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	69,  // 129: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 130: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	1,   // 131: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 132: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 133: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	133, // [133:134] is the sub-list for method output_type
+	132, // [132:133] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
