@@ -19,7 +19,8 @@ import (
 // that comes to its end that way cannot fail over what it has read again.
 
 const (
-	// holdAfter is how many attempts have failed over what they have only read before the next hold it.
+	// holdAfter is how many attempts have failed over what they have only read before the next hold it. One that has held locks for more
+	// than a second is enough.
 	holdAfter = 2
 	// maxHeld is how many spans of a keyspace, or of one of its hash partitions, are held. Of more,
 	// neighbours are held with all that is between them.
@@ -44,8 +45,9 @@ func (h *heldSpans) note(t *Txn, err *Error) {
 	if a := t.transaction.Anchor(); len(a.Key) > 0 {
 		h.anchor = a
 	}
-	if h.failures++; h.failures < holdAfter {
-		return
+	h.failures++
+	if h.failures < holdAfter && !t.transaction.Long() {
+		return // what has taken long is not done in vain once more
 	}
 	spans := t.readOnly()
 	if !t.ended || t.rolledBack {

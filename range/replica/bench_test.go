@@ -13,7 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // instantGroup commits what is proposed at once, and has it applied when deliver is called, as an apply worker would.
@@ -98,12 +100,23 @@ func put(i int, sequence uint64, session *kvpb.Timestamp) *kvpb.Request {
 		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: fmt.Appendf(nil, "key-%09d", i*7919%100_000), Value: make([]byte, 256)}}}
 }
 
-// BenchmarkPut is one small put through evaluation and apply on the leader; n writes share an entry.
+// BenchmarkPut is one small put through evaluation and apply on the leader; n writes share an entry. With held there are so many spans that
+// transactions hold, elsewhere in the partition.
 func BenchmarkPut(b *testing.B) {
-	for _, n := range []int{1, 8, 64} {
-		b.Run(fmt.Sprintf("share=%d", n), func(b *testing.B) {
+	for _, c := range []struct{ n, held int }{{n: 1}, {n: 8}, {n: 64}, {n: 8, held: 1}, {n: 8, held: 256}} {
+		n, name := c.n, fmt.Sprintf("share=%d", c.n)
+		if c.held > 0 {
+			name += fmt.Sprintf(",held=%d", c.held)
+		}
+		b.Run(name, func(b *testing.B) {
 			r, g, done := benchReplica(b)
 			defer done()
+			for i := range c.held {
+				r.mu.locks.HoldSpan(fmt.Sprintf("held-%04d", i), fmt.Sprintf("held-%04d-", i), txn.Info{ID: txn.ID{byte(i), 1}}, locks.State{})
+			}
+			r.mu.Lock()
+			r.locksChangedLocked()
+			r.mu.Unlock()
 			reply := func(*kvpb.Response) {}
 			session := &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}
 			requests := make([]*kvpb.Request, b.N)
