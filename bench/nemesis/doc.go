@@ -12,14 +12,15 @@
 //     the harness, and tidies up after it however it ended.
 //   - world.go: the cluster on its network, disks and clocks. schedule.go draws what happens when; it is pure. kinds.go is
 //     the table of faults, faults_*.go what they do. run.go goes through the schedule.
+//   - calm.go: the rests in which nothing may fail.
 //   - probe.go asks every partition; judge.go says which pauses a fault explains; watch.go looks for processes that end,
 //     lines of the logs and metrics that must not be; replicas.go compares the replicas of the processes.
 //   - report.go: what is printed and what is left in the directory.
 //
 // # What fails a run
 //
-// A broken promise to a client; a process that ends by itself; replicas that differ at the same applied index; a failed replica;
-// a cluster that is whole again and does not serve again. The directory then stays, with the schedule, the history, the
+// A broken promise to a client; an operation that fails in calm (package calm); a process that ends by itself; replicas that
+// differ at the same applied index; a failed replica; a cluster that is whole again and does not serve again. The directory then stays, with the schedule, the history, the
 // report and the logs of the servers, and the exit code is 1. A pause longer than the faults explain is a finding: it is
 // reported, and does not fail the run, because it may be the machine that was slow.
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/process"
+	"github.com/tidemarkdb/tidemark/bench/proof"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -25,7 +26,7 @@ const (
 // forgets it then; so what they measure is the servers' doing and not how often the SDK tries again.
 type probes struct {
 	client        *kv.Client // closed by stop's caller
-	keyspace      *kv.Keyspace
+	keyspace      *proof.Keyspace
 	keys          [][]byte // by hash partition
 	writes, reads *availability.Meter
 	running       sync.WaitGroup
@@ -40,11 +41,12 @@ type probes struct {
 }
 
 // startProbes makes the keyspace and begins.
-func startProbes(ctx context.Context, client *kv.Client) (*probes, error) {
-	keyspace, err := client.CreateKeyspace(ctx, probeKeyspace, kv.Hash(probePartitions))
+func startProbes(ctx context.Context, run *proof.Run, client *kv.Client) (*probes, error) {
+	_, err := client.CreateKeyspace(ctx, probeKeyspace, kv.Hash(probePartitions))
 	if err != nil {
 		return nil, fmt.Errorf("the keyspace of the probes: %w", err)
 	}
+	keyspace := run.Client(client, nil, probeKeyspace).Keyspace(probeKeyspace)
 	p := &probes{
 		client: client, keyspace: keyspace, keys: probeKeys(probePartitions),
 		writes: availability.NewMeter(probePartitions), reads: availability.NewMeter(probePartitions),

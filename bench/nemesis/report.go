@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/history"
 	"github.com/tidemarkdb/tidemark/bench/nemesis/availability"
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 )
 
 // report is what came of a run.
@@ -28,6 +29,9 @@ type report struct {
 	Rows         []availability.Row    `json:"availability"`
 	Samples      []availability.Sample `json:"samples"`
 
+	// Ended is how operations ended, in calm and in storm.
+	Ended []calm.Row `json:"ended"`
+
 	history []history.Operation
 }
 
@@ -37,7 +41,7 @@ func (n *nemesis) report() *report {
 		Transactions: transactions, Retries: retries,
 		Seed: n.options.seed, Network: n.network.Kind(), Duration: n.proof.Elapsed(), Steps: len(n.samples), Operations: n.proof.Operations(),
 		Histories: n.checked, Violations: n.proof.Violations(), Findings: n.journal.findings(),
-		Rows: availability.Table(n.samples), Samples: n.samples, history: n.proof.History.Operations(),
+		Rows: availability.Table(n.samples), Samples: n.samples, Ended: n.proof.Rows(), history: n.proof.History.Operations(),
 	}
 }
 
@@ -46,6 +50,7 @@ func (r *report) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered, %d transactions (%d retries); histories: %s\n", r.Seed, r.Duration.Round(time.Second),
 		r.Steps, succeeded(r.Operations), r.Transactions, r.Retries, r.Histories)
+	fmt.Fprintf(&b, "\nHow operations ended:\n\n%s", calm.Table(r.Ended))
 	leftOut := 0
 	for _, row := range r.Rows {
 		leftOut += row.LeftOut

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/process"
 	"github.com/tidemarkdb/tidemark/bench/proof"
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -54,10 +55,15 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 			return nil, err
 		}
 	}
-	w.proof = proof.NewRun(func(ctx context.Context) (*kv.Client, error) { return kv.Open(ctx, w.cluster.Endpoints()) })
+	w.proof = proof.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
+		return kv.Open(ctx, w.cluster.Endpoints(), options...)
+	})
+	var look lookout
+	w.proof.Weather.Look = func() { look.look(&w.proof.Weather) }
 	// Long runs check and forget what is over; short ones keep whole histories for the report.
 	w.proof.Incremental = o.duration > wholeHistory
 	w.proof.OnViolation = func() { j.say("VIOLATION; what was being done: %s", j.doing()) }
+	w.proof.Weather.Begin()
 	begin := time.Now()
 	if err := w.startAll(allServers()); err != nil {
 		return nil, err
@@ -69,6 +75,7 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 		n.probes.stop()
 		err = errors.Join(err, n.probes.client.Close())
 	}()
+	w.proof.Weather.End(calm.Settling(calm.Restarts, electionTimeout))
 	j.say("%d core servers and %d data nodes serve after %v", cores, nodes, time.Since(begin).Round(ms))
 
 	driving, stopDriving := context.WithCancel(ctx)
@@ -79,7 +86,11 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	}
 	var progress sync.WaitGroup
 	progress.Go(func() { n.tell(driving) })
+	progress.Go(func() { look.watch(driving, &w.proof.Weather) })
 	broken := n.steps(ctx)
+	if broken == nil && len(w.proof.Violations()) == 0 {
+		broken = n.rest(ctx)
+	}
 	if broken == nil && o.wipe && ctx.Err() == nil && len(w.proof.Violations()) == 0 {
 		// Nobody writes from here on but the probes, and the replicas of the node that loses its directory are never whole again.
 		stopDriving()
@@ -119,7 +130,7 @@ func (n *nemesis) setUp(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("setting %s up: %w", load.Name(), err), client.Close())
 		}
 	}
-	if n.probes, err = startProbes(ctx, client); err != nil {
+	if n.probes, err = startProbes(ctx, n.proof, client); err != nil {
 		return errors.Join(err, client.Close())
 	}
 	return nil
@@ -134,14 +145,14 @@ func (n *nemesis) drive(ctx context.Context) (*sync.WaitGroup, error) {
 	for _, load := range n.workloads {
 		for i := range load.Clients() {
 			source := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-			client, err := n.proof.Open(ctx)
+			client, hangUp, err := n.proof.Connect(ctx, load.Name())
 			if err != nil {
 				stop()
 				running.Wait()
 				return nil, fmt.Errorf("a client of %s: %w", load.Name(), err)
 			}
 			running.Go(func() {
-				defer client.Close()
+				defer hangUp()
 				load.Drive(ctx, n.proof, i, client, source)
 			})
 		}
@@ -217,6 +228,11 @@ func (n *nemesis) steps(ctx context.Context) error {
 			n.watchMetrics(ctx)
 			n.glance(ctx)
 		}
+		if i%restEvery == 0 {
+			if err := n.rest(ctx); err != nil {
+				return err
+			}
+		}
 		if len(n.proof.Violations()) > 0 {
 			return nil
 		}
@@ -242,6 +258,13 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	}
 	begin := time.Now()
 	n.probes.begin(begin)
+	// What the faults do is over when everything serves again, and is felt for some time after that.
+	n.proof.Weather.Begin()
+	settling := time.Duration(0)
+	for _, d := range s.faults {
+		settling = max(settling, calm.Settling(d.kind.settles, electionTimeout))
+	}
+	defer func() { n.proof.Weather.End(settling) }()
 	var moments []moment
 	var effects []effect
 	var what []string
@@ -392,18 +415,19 @@ func (n *nemesis) finalChecks(ctx context.Context) {
 	n.journal.note("the workloads have ended; checking")
 	checking, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
-	client, err := n.proof.Open(checking)
+	client, hangUp, err := n.proof.Connect(checking, "")
 	if err != nil {
 		n.proof.Violation("a client at the end: %v", err)
 		return
 	}
-	defer client.Close()
+	defer hangUp()
 	for _, load := range n.workloads {
-		if err := load.Check(checking, n.proof, client); err != nil {
+		if err := load.Check(checking, n.proof, client.For(load.Name())); err != nil {
 			n.proof.Violation("%s: %v", load.Name(), err)
 		}
 	}
 	n.probes.stop()
+	n.proof.Judge()
 	n.checkReplicas(ctx)
 	n.watchMetrics(ctx)
 	n.watchProcesses()

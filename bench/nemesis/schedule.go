@@ -3,6 +3,8 @@ package main
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 )
 
 // need is what a fault needs of the machine.
@@ -22,6 +24,8 @@ type kind struct {
 	// shortest and longest bound how long it lasts.
 	shortest, longest time.Duration
 	needs             need
+	// settles says for how long it is felt after its end.
+	settles calm.Kind
 	// alone: it never happens together with another.
 	alone bool
 	// begin makes it happen. An error is one of the harness, and ends the run.

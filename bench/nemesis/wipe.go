@@ -19,6 +19,7 @@ func (n *nemesis) wipe(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(n.options.seed, 0x77697065))
 	server := anyNode(random)
 	s := n.servers[server]
+	n.proof.Weather.Begin() // and it does not end: nothing rebuilds the replicas
 	if err := n.kill([]int{server}); err != nil {
 		return err
 	}

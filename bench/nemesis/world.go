@@ -20,6 +20,8 @@ const (
 	cores, nodes = 3, 5
 	// maxOffset is the bound on clocks that the servers are given, which is their default.
 	maxOffset = 250 * time.Millisecond
+	// electionTimeout is the shortest, by default.
+	electionTimeout = time.Second
 	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be equal.
 	recovery = 90 * time.Second
 )

@@ -44,7 +44,7 @@ func (b *Batches) Setup(ctx context.Context, run *Run) error {
 func (b *Batches) prefix(group int) []byte { return fmt.Appendf(nil, "g%d/", group) }
 
 // Drive implements Workload.
-func (b *Batches) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (b *Batches) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace("batches")
 	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
 		group := random.IntN(b.Groups)
@@ -68,7 +68,7 @@ func (b *Batches) Drive(ctx context.Context, run *Run, number int, client *kv.Cl
 					batch.Put(key, value)
 				}
 			}
-			version, err := batch.Commit(attempt)
+			version, err := ks.Commit(attempt, batch)
 			run.Count("batch", err)
 			if err == nil && kind >= 11 {
 				b.version(run, value, version)
@@ -80,7 +80,7 @@ func (b *Batches) Drive(ctx context.Context, run *Run, number int, client *kv.Cl
 }
 
 // look reads a group and checks that it is whole.
-func (b *Batches) look(ctx context.Context, run *Run, ks *kv.Keyspace, group int, random *rand.Rand) error {
+func (b *Batches) look(ctx context.Context, run *Run, ks *Keyspace, group int, random *rand.Rand) error {
 	var pairs []kv.Pair
 	if random.IntN(3) == 0 {
 		keys := make([][]byte, b.Size)
@@ -113,10 +113,10 @@ func (b *Batches) look(ctx context.Context, run *Run, ks *kv.Keyspace, group int
 }
 
 // audit reads the group as of the version of an acknowledged batch, and directly below it.
-func (b *Batches) audit(ctx context.Context, run *Run, ks *kv.Keyspace, group int, value []byte, version kv.Timestamp) error {
+func (b *Batches) audit(ctx context.Context, run *Run, ks *Keyspace, group int, value []byte, version kv.Timestamp) error {
 	for _, at := range []kv.Timestamp{version, version.Prev()} {
 		n := 0
-		for pair, err := range ks.Scan(ctx, kv.Prefix(b.prefix(group)), kv.At(at)) {
+		for pair, err := range ks.ScanAt(ctx, at, kv.Prefix(b.prefix(group))) {
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ func (b *Batches) whole(run *Run, group int, pairs []kv.Pair) {
 }
 
 // Check implements Workload.
-func (b *Batches) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (b *Batches) Check(ctx context.Context, run *Run, client *Client) error {
 	var errs []error
 	random := rand.New(rand.NewPCG(1, 2))
 	for group := range b.Groups {

@@ -38,14 +38,14 @@ func (c *Counters) Setup(ctx context.Context, run *Run) error {
 func (c *Counters) key(i int) []byte { return fmt.Appendf(nil, "c%d", i) }
 
 // Drive implements Workload.
-func (c *Counters) Drive(ctx context.Context, run *Run, _ int, client *kv.Client, random *rand.Rand) {
+func (c *Counters) Drive(ctx context.Context, run *Run, _ int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace("counters")
 	for run.Rest(ctx, random, c.Pause) {
 		c.add(ctx, run, ks, random.IntN(c.Keys), random)
 	}
 }
 
-func (c *Counters) add(ctx context.Context, run *Run, ks *kv.Keyspace, i int, random *rand.Rand) {
+func (c *Counters) add(ctx context.Context, run *Run, ks *Keyspace, i int, random *rand.Rand) {
 	ctx, cancel := patience(ctx, random)
 	defer cancel()
 	number, version, err := c.read(ctx, run, ks, i)
@@ -72,7 +72,7 @@ func (c *Counters) add(ctx context.Context, run *Run, ks *kv.Keyspace, i int, ra
 	}
 }
 
-func (c *Counters) read(ctx context.Context, run *Run, ks *kv.Keyspace, i int) (number uint64, version kv.Timestamp, err error) {
+func (c *Counters) read(ctx context.Context, run *Run, ks *Keyspace, i int) (number uint64, version kv.Timestamp, err error) {
 	floor := c.known[i].Known()
 	pair, err := ks.Get(ctx, c.key(i))
 	switch {
@@ -92,7 +92,7 @@ func (c *Counters) read(ctx context.Context, run *Run, ks *kv.Keyspace, i int) (
 }
 
 // Check implements Workload.
-func (c *Counters) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (c *Counters) Check(ctx context.Context, run *Run, client *Client) error {
 	ks := client.Keyspace("counters")
 	var errs []error
 	for i := range c.counts {

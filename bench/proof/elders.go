@@ -56,7 +56,7 @@ func (e *Elders) Setup(ctx context.Context, run *Run) error {
 func (e *Elders) key(i int) []byte { return fmt.Appendf(nil, "elder%02d", i) }
 
 // Drive implements Workload.
-func (e *Elders) Drive(ctx context.Context, run *Run, _ int, client *kv.Client, random *rand.Rand) {
+func (e *Elders) Drive(ctx context.Context, run *Run, _ int, client *Client, random *rand.Rand) {
 	for run.Rest(ctx, random, e.Pause) {
 		attempt, cancel := context.WithTimeout(ctx, elderPatience)
 		attempts, err := e.transact(attempt, run, client, random)
@@ -67,7 +67,7 @@ func (e *Elders) Drive(ctx context.Context, run *Run, _ int, client *kv.Client, 
 }
 
 // transact runs a transaction until it succeeds, or fails for good.
-func (e *Elders) transact(ctx context.Context, run *Run, client *kv.Client, random *rand.Rand) (attempts int, err error) {
+func (e *Elders) transact(ctx context.Context, run *Run, client *Client, random *rand.Rand) (attempts int, err error) {
 	which := random.Perm(e.Keys)[:2+random.IntN(2)]
 	own := e.ages.begin(time.Now())
 	defer func() { e.ages.end(own, time.Now()) }()
@@ -99,7 +99,7 @@ func woundedBy(err error) (attempt string, wounded bool) {
 }
 
 // attempt counts the keys up.
-func (e *Elders) attempt(ctx context.Context, client *kv.Client, tx *kv.Txn, which []int, random *rand.Rand) error {
+func (e *Elders) attempt(ctx context.Context, client *Client, tx *Txn, which []int, random *rand.Rand) error {
 	ks := client.Keyspace(e.Label)
 	counted := make([]uint64, len(which))
 	for n, i := range which {
@@ -149,7 +149,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // Check implements Workload.
-func (e *Elders) Check(ctx context.Context, _ *Run, client *kv.Client) error {
+func (e *Elders) Check(ctx context.Context, _ *Run, client *Client) error {
 	var errs []error
 	for i := range e.counts {
 		var n uint64

@@ -51,6 +51,8 @@ type mistakes struct {
 	undeleted bool
 	// miscount: counts are one too low, now and then.
 	miscount bool
+	// failedScans: of so many scans one is refused; 1 is all, 0 none.
+	failedScans int
 }
 
 // fakeCluster is a few nodes without Raft that serve the protocol over an in-memory network, each with its own clock, in front of
@@ -128,7 +130,7 @@ func (n *fakeNode) drop() {
 }
 
 // open connects a client; each has a host name of its own.
-func (c *fakeCluster) open(ctx context.Context) (*kv.Client, error) {
+func (c *fakeCluster) open(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
 	c.mu.Lock()
 	c.nextID++
 	host := fmt.Sprintf("client%d", c.nextID)
@@ -137,11 +139,11 @@ func (c *fakeCluster) open(ctx context.Context) (*kv.Client, error) {
 	c.mu.Unlock()
 	random := rand.New(rand.NewPCG(seed, 0))
 	var mu sync.Mutex
-	return kv.Open(ctx, []string{c.nodes[0].addr(), c.nodes[1].addr()}, kv.WithDialer(c.network.Dialer(host)), kv.WithRandom(func() uint64 {
+	return kv.Open(ctx, []string{c.nodes[0].addr(), c.nodes[1].addr()}, append([]kv.Option{kv.WithDialer(c.network.Dialer(host)), kv.WithRandom(func() uint64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return random.Uint64()
-	}))
+	})}, options...)...)
 }
 
 func cloned[M proto.Message](m M) M { return proto.Clone(m).(M) }

@@ -301,6 +301,9 @@ func (n *fakeNode) readLocked(p *fakePartition, r *kvpb.Request) *kvpb.Response 
 		}
 		return &kvpb.Response{Result: &kvpb.Response_BatchGet{BatchGet: out}}
 	case *kvpb.Request_Scan:
+		if m := c.mistakes.failedScans; m > 0 && c.oneOf(m) {
+			return refusal(kvpb.ErrorCode_CORRUPTION, "a scan that fails")
+		}
 		reads, at := moment(q.Scan.At)
 		if c.mistakes.presentScans {
 			reads = hlc.MaxTimestamp

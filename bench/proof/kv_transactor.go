@@ -8,26 +8,26 @@ import (
 )
 
 // KV makes Transactors of the SDK's transactions, for Transactional. The options are those of every update.
-func KV(options ...kv.TxnOption) func(client *kv.Client, keyspace string) Transactor {
-	return func(client *kv.Client, keyspace string) Transactor {
-		return &sdk{client, client.Keyspace(keyspace), options}
+func KV(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
+	return func(client *Client, keyspace string) Transactor {
+		return &sdk{client, client.Keyspace(keyspace).SDK(), options}
 	}
 }
 
 type sdk struct {
-	client   *kv.Client
+	client   *Client
 	keyspace *kv.Keyspace
 	options  []kv.TxnOption
 }
 
 // Update implements Transactor.
 func (s *sdk) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, error) {
-	return s.client.Update(ctx, func(tx *kv.Txn) error { return f(&sdkTxn{tx, s.keyspace}) }, s.options...)
+	return s.client.Update(ctx, "update", func(tx *kv.Txn) error { return f(&sdkTxn{tx, s.keyspace}) }, s.options...)
 }
 
 // View implements Transactor.
 func (s *sdk) View(ctx context.Context, f func(Tx) error) (at kv.Timestamp, err error) {
-	err = s.client.View(ctx, func(view *kv.Snapshot) error {
+	err = s.client.View(ctx, "view", func(view *kv.Snapshot) error {
 		err := f(&sdkSnapshot{view, s.keyspace})
 		at = view.Timestamp()
 		return err
@@ -36,8 +36,8 @@ func (s *sdk) View(ctx context.Context, f func(Tx) error) (at kv.Timestamp, err 
 }
 
 // ViewAt implements Transactor.
-func (s *sdk) ViewAt(_ context.Context, at kv.Timestamp, f func(Tx) error) error {
-	return f(&sdkSnapshot{s.client.SnapshotAt(at), s.keyspace})
+func (s *sdk) ViewAt(ctx context.Context, at kv.Timestamp, f func(Tx) error) error {
+	return s.client.ViewAt(ctx, at, func(view *kv.Snapshot) error { return f(&sdkSnapshot{view, s.keyspace}) })
 }
 
 type sdkTxn struct {

@@ -128,12 +128,12 @@ func (l *ledger) acked() []kv.Pair {
 }
 
 // audit reads every version of the key, when nobody writes it any more. The error is the reads'; what is wrong goes to report.
-func (l *ledger) audit(ctx context.Context, ks *kv.Keyspace, key []byte, report func(error)) error {
+func (l *ledger) audit(ctx context.Context, ks *Keyspace, key []byte, report func(error)) error {
 	// The tops are where to begin: the present, and every version that must be there. Below each one the versions are
 	// followed down to the next, or to a deletion.
 	known := l.acked()
 	at := func(ts kv.Timestamp) (kv.Pair, bool, error) {
-		pair, err := ks.Get(ctx, key, kv.At(ts))
+		pair, err := ks.GetAt(ctx, key, ts)
 		if errors.Is(err, kv.ErrNotFound) {
 			return kv.Pair{}, false, nil
 		}

@@ -61,7 +61,7 @@ func (l *Lists) Setup(ctx context.Context, run *Run) error {
 }
 
 // Drive implements Workload.
-func (l *Lists) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (l *Lists) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace(lists)
 	closing := func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) }
 	for n := 0; run.Rest(ctx, random, l.Pause); n++ {
@@ -81,7 +81,7 @@ func (l *Lists) Drive(ctx context.Context, run *Run, number int, client *kv.Clie
 	}
 }
 
-func (x *list) read(ctx context.Context, run *Run, ks *kv.Keyspace) ([]string, kv.Timestamp, error) {
+func (x *list) read(ctx context.Context, run *Run, ks *Keyspace) ([]string, kv.Timestamp, error) {
 	x.mu.Lock()
 	floor := len(x.mu.known)
 	x.mu.Unlock()
@@ -100,7 +100,7 @@ func (x *list) read(ctx context.Context, run *Run, ks *kv.Keyspace) ([]string, k
 }
 
 // append tries once to append an element to the list as it was read.
-func (x *list) append(ctx context.Context, run *Run, ks *kv.Keyspace, elements []string, version kv.Timestamp, element string) error {
+func (x *list) append(ctx context.Context, run *Run, ks *Keyspace, elements []string, version kv.Timestamp, element string) error {
 	expect := kv.ExpectAbsent()
 	if len(elements) > 0 {
 		expect = kv.ExpectVersion(version)
@@ -160,7 +160,7 @@ func (x *list) check(floor int, elements []string) error {
 }
 
 // close reads the lists of a window for the last time.
-func (l *Lists) close(ctx context.Context, run *Run, ks *kv.Keyspace, all []*list) error {
+func (l *Lists) close(ctx context.Context, run *Run, ks *Keyspace, all []*list) error {
 	var errs []error
 	for _, x := range all {
 		_, _, err := x.read(ctx, run, ks)
@@ -170,7 +170,7 @@ func (l *Lists) close(ctx context.Context, run *Run, ks *kv.Keyspace, all []*lis
 }
 
 // Check implements Workload.
-func (l *Lists) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (l *Lists) Check(ctx context.Context, run *Run, client *Client) error {
 	ks := client.Keyspace(lists)
 	return l.windows.closeAll(ctx, func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) })
 }

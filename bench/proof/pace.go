@@ -18,6 +18,8 @@ type Pace struct {
 	// Storms are when something happens to the cluster, in order and apart. In a storm BurstFactor alone multiplies the pauses, and
 	// nobody rests through the beginning of one.
 	Storms []Storm
+	// Finale multiplies the pauses instead of all others once the run's finale has begun; 0 is 1.
+	Finale float64
 }
 
 // Storm is from when until when, in the time of the run.
@@ -60,14 +62,37 @@ func (p Pace) at(elapsed time.Duration) float64 {
 	return factor
 }
 
+// stretch draws a pause of up to d times a factor; 0 is 1.
+func stretch(d time.Duration, factor float64, random *rand.Rand) time.Duration {
+	if factor == 0 {
+		factor = 1
+	}
+	return time.Duration(random.Int64N(int64(float64(d)*factor) + 1))
+}
+
+// BeginFinale begins the last part of a run, in which nothing happens to the cluster any more, and whoever rests wakes up: so that
+// every run has a calm with traffic, however stormy it was. It is called once.
+func (r *Run) BeginFinale() { close(r.finale) }
+
 // Rest pauses a client for up to d, stretched by the pace of the run. It returns false when the context has ended.
 func (r *Run) Rest(ctx context.Context, random *rand.Rand, d time.Duration) bool {
-	timer := time.NewTimer(r.Pace.pause(r.Elapsed(), d, random))
+	select {
+	case <-r.finale:
+		return sleep(ctx, nil, stretch(d, r.Pace.Finale, random))
+	default:
+	}
+	return sleep(ctx, r.finale, r.Pace.pause(r.Elapsed(), d, random))
+}
+
+// sleep returns false when the context has ended, and early when wake is closed.
+func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
+	case <-wake:
 	case <-timer.C:
-		return ctx.Err() == nil
 	}
+	return ctx.Err() == nil
 }

@@ -67,7 +67,7 @@ func (p *Past) Setup(ctx context.Context, run *Run) error {
 func (p *Past) key(i int) []byte { return fmt.Appendf(nil, "past%02d", i) }
 
 // Drive implements Workload.
-func (p *Past) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (p *Past) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks, i := client.Keyspace(past), number%p.Keys
 	if number < p.Keys {
 		for n := 0; run.Rest(ctx, random, p.Pause); n++ {
@@ -99,7 +99,7 @@ func (p *Past) Drive(ctx context.Context, run *Run, number int, client *kv.Clien
 }
 
 // write checks that the write lies above every moment as of which the key had been read when it began.
-func (p *Past) write(ctx context.Context, run *Run, ks *kv.Keyspace, i int, value string) error {
+func (p *Past) write(ctx context.Context, run *Run, ks *Keyspace, i int, value string) error {
 	key := &p.keys[i]
 	key.mu.Lock()
 	read := key.mu.read
@@ -112,7 +112,7 @@ func (p *Past) write(ctx context.Context, run *Run, ks *kv.Keyspace, i int, valu
 }
 
 // read reads the latest value, which makes a moment known, and then the value as of that moment.
-func (p *Past) read(ctx context.Context, run *Run, client *kv.Client, ks *kv.Keyspace, i int) (pastRead, error) {
+func (p *Past) read(ctx context.Context, run *Run, client *Client, ks *Keyspace, i int) (pastRead, error) {
 	latest, err := ks.Get(ctx, p.key(i))
 	if err := ignoreNotFound(err); err != nil {
 		return pastRead{}, err
@@ -134,8 +134,8 @@ func (p *Past) read(ctx context.Context, run *Run, client *kv.Client, ks *kv.Key
 	return r, nil
 }
 
-func (p *Past) readAt(ctx context.Context, run *Run, ks *kv.Keyspace, i int, at kv.Timestamp) (pastRead, error) {
-	pair, err := ks.Get(ctx, p.key(i), kv.At(at))
+func (p *Past) readAt(ctx context.Context, run *Run, ks *Keyspace, i int, at kv.Timestamp) (pastRead, error) {
+	pair, err := ks.GetAt(ctx, p.key(i), at)
 	if err := ignoreNotFound(err); err != nil {
 		return pastRead{}, err
 	}
@@ -145,7 +145,7 @@ func (p *Past) readAt(ctx context.Context, run *Run, ks *kv.Keyspace, i int, at 
 	return pastRead{at, err == nil, string(pair.Value), pair.Version, run.Elapsed()}, nil
 }
 
-func (p *Past) repeat(ctx context.Context, run *Run, ks *kv.Keyspace, i int, first pastRead) error {
+func (p *Past) repeat(ctx context.Context, run *Run, ks *Keyspace, i int, first pastRead) error {
 	again, err := p.readAt(ctx, run, ks, i, first.at)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (p *Past) repeat(ctx context.Context, run *Run, ks *kv.Keyspace, i int, fir
 }
 
 // Check implements Workload.
-func (p *Past) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (p *Past) Check(ctx context.Context, run *Run, client *Client) error {
 	var errs []error
 	ks := client.Keyspace(past)
 	for i := range p.keys {

@@ -10,9 +10,9 @@ import (
 )
 
 // plainly is KV, but every other update that does nothing but put one key is a Put without a transaction: to those who look on they are the same.
-func plainly(options ...kv.TxnOption) func(client *kv.Client, keyspace string) Transactor {
+func plainly(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
 	connect := KV(options...)
-	return func(client *kv.Client, keyspace string) Transactor {
+	return func(client *Client, keyspace string) Transactor {
 		return &plain{Transactor: connect(client, keyspace), put: client.Keyspace(keyspace).Put}
 	}
 }

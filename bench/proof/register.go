@@ -31,7 +31,7 @@ func (r *register) violated(what string, err error) {
 	}
 }
 
-func (r *register) get(ctx context.Context, ks *kv.Keyspace, client int) (seen, error) {
+func (r *register) get(ctx context.Context, ks *Keyspace, client int) (seen, error) {
 	floor := r.newest.known()
 	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key})
 	pair, err := ks.Get(ctx, []byte(r.key))
@@ -50,7 +50,7 @@ func (r *register) get(ctx context.Context, ks *kv.Keyspace, client int) (seen, 
 	}
 }
 
-func (r *register) put(ctx context.Context, ks *kv.Keyspace, client int, value string) (kv.Timestamp, error) {
+func (r *register) put(ctx context.Context, ks *Keyspace, client int, value string) (kv.Timestamp, error) {
 	floor := r.newest.known()
 	e := r.ledger.begin(value, false, nil)
 	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key, Kind: history.Put, New: history.Value(value)})
@@ -66,7 +66,7 @@ func (r *register) put(ctx context.Context, ks *kv.Keyspace, client int, value s
 	return version, nil
 }
 
-func (r *register) delete(ctx context.Context, ks *kv.Keyspace, client int) error {
+func (r *register) delete(ctx context.Context, ks *Keyspace, client int) error {
 	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key, Kind: history.Delete})
 	existed, err := ks.Delete(ctx, []byte(r.key))
 	r.run.Count("delete", err)
@@ -80,7 +80,7 @@ func (r *register) delete(ctx context.Context, ks *kv.Keyspace, client int) erro
 
 // swap compares with what was seen last, by version or by value, and puts value in its place, or nothing if it is empty. It
 // returns what is there now, as far as the client knows.
-func (r *register) swap(ctx context.Context, ks *kv.Keyspace, client int, last seen, byVersion bool, value string) seen {
+func (r *register) swap(ctx context.Context, ks *Keyspace, client int, last seen, byVersion bool, value string) seen {
 	floor := r.newest.known()
 	o := history.Operation{Client: client, Key: r.key, Kind: history.CompareAndSwap, Expected: last.State}
 	expect, replacement := kv.ExpectAbsent(), kv.DeleteIt
@@ -122,7 +122,7 @@ func (r *register) swap(ctx context.Context, ks *kv.Keyspace, client int, last s
 }
 
 // close reads the last value, which belongs to the history, and audits the versions. It is called when nobody is in an operation.
-func (r *register) close(ctx context.Context, ks *kv.Keyspace) error {
+func (r *register) close(ctx context.Context, ks *Keyspace) error {
 	if _, err := r.get(ctx, ks, -1); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (r *Registers) Setup(ctx context.Context, run *Run) error {
 }
 
 // Drive implements Workload.
-func (r *Registers) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (r *Registers) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace(r.Keyspace)
 	var window int64
 	last := make(map[*register]seen)
@@ -72,7 +72,7 @@ func (r *Registers) Drive(ctx context.Context, run *Run, number int, client *kv.
 }
 
 // operate does one operation and returns what the client now believes to be there.
-func (r *Registers) operate(ctx context.Context, ks *kv.Keyspace, key *register, number int, last seen, value string,
+func (r *Registers) operate(ctx context.Context, ks *Keyspace, key *register, number int, last seen, value string,
 	random *rand.Rand) seen {
 	ctx, cancel := patience(ctx, random)
 	defer cancel()
@@ -105,7 +105,7 @@ func (r *Registers) operate(ctx context.Context, ks *kv.Keyspace, key *register,
 }
 
 // close checks the keys of a window that is over.
-func (r *Registers) close(ctx context.Context, run *Run, ks *kv.Keyspace, keys []*register) error {
+func (r *Registers) close(ctx context.Context, run *Run, ks *Keyspace, keys []*register) error {
 	names := make(map[string]bool)
 	for _, key := range keys {
 		if err := key.close(ctx, ks); err != nil {
@@ -118,7 +118,7 @@ func (r *Registers) close(ctx context.Context, run *Run, ks *kv.Keyspace, keys [
 }
 
 // Check implements Workload: the last value of every key belongs to its history.
-func (r *Registers) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (r *Registers) Check(ctx context.Context, run *Run, client *Client) error {
 	ks := client.Keyspace(r.Keyspace)
 	return r.windows.closeAll(ctx, func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) })
 }

@@ -45,7 +45,7 @@ func (r *Rings) Setup(ctx context.Context, run *Run) error {
 func (r *Rings) key(ring, i int) []byte { return fmt.Appendf(nil, "ring%d/%d", ring, i) }
 
 // Drive implements Workload.
-func (r *Rings) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (r *Rings) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace(r.Keyspace)
 	if number < r.Writers {
 		for n := uint64(1); ; n++ {
@@ -62,7 +62,7 @@ func (r *Rings) Drive(ctx context.Context, run *Run, number int, client *kv.Clie
 }
 
 // set counts a key up to n, however long it takes; a late duplicate of the swap finds another value, and does nothing.
-func (r *Rings) set(ctx context.Context, run *Run, ks *kv.Keyspace, ring, i int, n uint64, random *rand.Rand) bool {
+func (r *Rings) set(ctx context.Context, run *Run, ks *Keyspace, ring, i int, n uint64, random *rand.Rand) bool {
 	r.known[ring][i].BeginWrite(n)
 	for run.Rest(ctx, random, r.Pause) {
 		expect := kv.ExpectAbsent()
@@ -87,7 +87,7 @@ func (r *Rings) set(ctx context.Context, run *Run, ks *kv.Keyspace, ring, i int,
 }
 
 // read reads a ring in one of the ways there are.
-func (r *Rings) read(ctx context.Context, run *Run, client *kv.Client, ks *kv.Keyspace, random *rand.Rand) {
+func (r *Rings) read(ctx context.Context, run *Run, client *Client, ks *Keyspace, random *rand.Rand) {
 	ring := random.IntN(r.Writers)
 	floors := make([]uint64, r.Size)
 	for i := range floors {
@@ -109,21 +109,21 @@ func (r *Rings) read(ctx context.Context, run *Run, client *kv.Client, ks *kv.Ke
 			return
 		}
 		clear(floors) // what others have been told may be later
-		if numbers, err = r.scan(attempt, ks, ring, random, kv.At(at)); err != nil {
+		if numbers, err = r.scan(attempt, scanAt(ks, at), ring, random); err != nil {
 			break
 		}
 		if !run.Rest(ctx, random, 3*time.Second) {
 			return
 		}
 		again, cancel := patience(ctx, random)
-		repeated, err := r.scan(again, ks, ring, random, kv.At(at))
+		repeated, err := r.scan(again, scanAt(ks, at), ring, random)
 		cancel()
 		run.Count("repeated scan", err)
 		if err == nil && fmt.Sprint(repeated) != fmt.Sprint(numbers) {
 			run.Violation(r.Keyspace+": ring %d at %v was %v, and later, at the same timestamp, %v", ring, at, numbers, repeated)
 		}
 	default:
-		numbers, err = r.scan(attempt, ks, ring, random)
+		numbers, err = r.scan(attempt, ks.Scan, ring, random)
 	}
 	run.Count(how, err)
 	if err == nil {
@@ -131,7 +131,7 @@ func (r *Rings) read(ctx context.Context, run *Run, client *kv.Client, ks *kv.Ke
 	}
 }
 
-func (r *Rings) batchGet(ctx context.Context, ks *kv.Keyspace, ring int) ([]uint64, error) {
+func (r *Rings) batchGet(ctx context.Context, ks *Keyspace, ring int) ([]uint64, error) {
 	keys := make([][]byte, r.Size)
 	for i := range keys {
 		keys[i] = r.key(ring, i)
@@ -151,13 +151,13 @@ func (r *Rings) batchGet(ctx context.Context, ks *kv.Keyspace, ring int) ([]uint
 	return numbers, nil
 }
 
-func (r *Rings) scan(ctx context.Context, ks *kv.Keyspace, ring int, random *rand.Rand, options ...kv.ScanOption) ([]uint64, error) {
+func (r *Rings) scan(ctx context.Context, scan scanning, ring int, random *rand.Rand) ([]uint64, error) {
 	numbers := make([]uint64, r.Size)
-	options = append(options, kv.Prefix(fmt.Appendf(nil, "ring%d/", ring)), kv.PageSize(1+random.IntN(3)))
+	options := append([]kv.ScanOption(nil), kv.Prefix(fmt.Appendf(nil, "ring%d/", ring)), kv.PageSize(1+random.IntN(3)))
 	if random.IntN(2) == 0 {
 		options = append(options, kv.Reverse())
 	}
-	for pair, err := range ks.Scan(ctx, options...) {
+	for pair, err := range scan(ctx, options...) {
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +185,7 @@ func (r *Rings) check(run *Run, how string, ring int, floors, numbers []uint64) 
 }
 
 // Check implements Workload.
-func (r *Rings) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (r *Rings) Check(ctx context.Context, run *Run, client *Client) error {
 	var errs []error
 	random := rand.New(rand.NewPCG(1, 2))
 	for ring := range r.known {
@@ -193,7 +193,7 @@ func (r *Rings) Check(ctx context.Context, run *Run, client *kv.Client) error {
 		for i := range floors {
 			floors[i] = r.known[ring][i].Known()
 		}
-		numbers, err := r.scan(ctx, client.Keyspace(r.Keyspace), ring, random)
+		numbers, err := r.scan(ctx, client.Keyspace(r.Keyspace).Scan, ring, random)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("ring %d: %w", ring, err))
 			continue

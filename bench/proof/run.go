@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/history"
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -16,7 +17,7 @@ import (
 // Setup and not changed afterwards.
 type Run struct {
 	// Open connects one more client; whoever calls it closes it.
-	Open func(ctx context.Context) (*kv.Client, error)
+	Open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)
 	// History takes operations on single keys; names of keys must not repeat between workloads.
 	History *history.Recorder
 	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so that memory does not grow with
@@ -24,6 +25,8 @@ type Run struct {
 	Incremental bool
 	// Replicas is how many replicas the workloads' keyspaces have; 0: as many as is usual.
 	Replicas int
+	// Weather is told of faults by who makes them happen: what fails in calm is a violation.
+	Weather calm.Weather
 	// Pace stretches the workloads' pauses.
 	Pace Pace
 	// OnViolation, if not nil, is called once: at the first violation, from the goroutine that found it, before it is recorded.
@@ -31,8 +34,11 @@ type Run struct {
 	// Began is when the run began.
 	Began time.Time
 
-	first sync.Once
-	mu    struct {
+	tally calm.Tally
+	// finale is closed when the finale begins.
+	finale chan struct{}
+	first  sync.Once
+	mu     struct {
 		sync.Mutex
 		violations []string
 		dropped    int // violations beyond those kept
@@ -46,8 +52,8 @@ type Run struct {
 }
 
 // NewRun begins a run against the cluster that open connects to.
-func NewRun(open func(ctx context.Context) (*kv.Client, error)) *Run {
-	r := &Run{Open: open, History: history.NewRecorder(), Began: time.Now()}
+func NewRun(open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)) *Run {
+	r := &Run{Open: open, History: history.NewRecorder(), Began: time.Now(), finale: make(chan struct{})}
 	r.mu.operations = make(map[string]int)
 	return r
 }

@@ -50,7 +50,7 @@ func (s *Sessions) Setup(ctx context.Context, run *Run) error {
 func (s *Sessions) key(number, i int) []byte { return fmt.Appendf(nil, "session%d/%d", number, i) }
 
 // Drive implements Workload.
-func (s *Sessions) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (s *Sessions) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace(sessions)
 	for n := 0; run.Rest(ctx, random, s.Pause); n++ {
 		attempt, cancel := patience(ctx, random)
@@ -74,7 +74,7 @@ func (s *Sessions) Drive(ctx context.Context, run *Run, number int, client *kv.C
 }
 
 // write writes a key and checks that the write comes after all that the client has seen; and finds it again.
-func (s *Sessions) write(ctx context.Context, run *Run, client *kv.Client, ks *kv.Keyspace, key []byte,
+func (s *Sessions) write(ctx context.Context, run *Run, client *Client, ks *Keyspace, key []byte,
 	value string) (kv.Timestamp, error) {
 	before := client.Timestamp()
 	version, err := ks.Put(ctx, key, []byte(value))
@@ -93,7 +93,7 @@ func (s *Sessions) write(ctx context.Context, run *Run, client *kv.Client, ks *k
 
 // finds checks that a key, whose versions only grow, has this version or a newer one: now, and as of a moment at which it was
 // known to be there.
-func (s *Sessions) finds(ctx context.Context, run *Run, ks *kv.Keyspace, key []byte, version, at kv.Timestamp) error {
+func (s *Sessions) finds(ctx context.Context, run *Run, ks *Keyspace, key []byte, version, at kv.Timestamp) error {
 	now, err := ks.Get(ctx, key)
 	if err := ignoreNotFound(err); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s *Sessions) finds(ctx context.Context, run *Run, ks *kv.Keyspace, key []b
 	if now.Version.Less(version) {
 		run.Violation("session: %q has version %v, and %v was known", key, now.Version, version)
 	}
-	then, err := ks.Get(ctx, key, kv.At(at))
+	then, err := ks.GetAt(ctx, key, at)
 	if err := ignoreNotFound(err); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (s *Sessions) message(random *rand.Rand) (message, bool) {
 }
 
 // receive gets another's message and writes.
-func (s *Sessions) receive(ctx context.Context, run *Run, client *kv.Client, ks *kv.Keyspace, key []byte, value string,
+func (s *Sessions) receive(ctx context.Context, run *Run, client *Client, ks *Keyspace, key []byte, value string,
 	random *rand.Rand) error {
 	m, ok := s.message(random)
 	if !ok {
@@ -137,7 +137,7 @@ func (s *Sessions) receive(ctx context.Context, run *Run, client *kv.Client, ks 
 }
 
 // read reads what many have written, at one moment.
-func (s *Sessions) read(ctx context.Context, run *Run, client *kv.Client, ks *kv.Keyspace, random *rand.Rand) error {
+func (s *Sessions) read(ctx context.Context, run *Run, client *Client, ks *Keyspace, random *rand.Rand) error {
 	var keys [][]byte
 	var floors []kv.Timestamp
 	for range 3 {
@@ -162,7 +162,7 @@ func (s *Sessions) read(ctx context.Context, run *Run, client *kv.Client, ks *kv
 }
 
 // Check implements Workload.
-func (s *Sessions) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (s *Sessions) Check(ctx context.Context, run *Run, client *Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error

@@ -96,7 +96,7 @@ func (s *Sets) value(key string) []byte {
 }
 
 // Drive implements Workload.
-func (s *Sets) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (s *Sets) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace(s.Keyspace)
 	closing := func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) }
 	pause := s.Pause
@@ -136,7 +136,7 @@ func (x *set) reach(key string, m membership) {
 	}
 }
 
-func (s *Sets) add(ctx context.Context, ks *kv.Keyspace, x *set, name string) error {
+func (s *Sets) add(ctx context.Context, ks *Keyspace, x *set, name string) error {
 	h := fnv.New32a()
 	h.Write([]byte(strings.TrimRight(name, "\x00"))) // neighbours stay together
 	key := x.prefix(h.Sum32()%16) + name
@@ -151,7 +151,7 @@ func (s *Sets) add(ctx context.Context, ks *kv.Keyspace, x *set, name string) er
 	return err
 }
 
-func (s *Sets) remove(ctx context.Context, run *Run, ks *kv.Keyspace, x *set, random *rand.Rand) error {
+func (s *Sets) remove(ctx context.Context, run *Run, ks *Keyspace, x *set, random *rand.Rand) error {
 	x.mu.Lock()
 	if len(x.mu.kept) == 0 {
 		x.mu.Unlock()

@@ -84,7 +84,7 @@ func (x *set) standing() standing {
 }
 
 // scan scans the sets in one of the ways there are, and checks what came.
-func (s *Sets) scan(ctx context.Context, run *Run, client *kv.Client, ks *kv.Keyspace, random *rand.Rand) error {
+func (s *Sets) scan(ctx context.Context, run *Run, client *Client, ks *Keyspace, random *rand.Rand) error {
 	part, reverse := drawSpan(random, s.windows.list()), random.IntN(2) == 0
 	if at := client.Timestamp(); !at.IsZero() && random.IntN(3) == 0 {
 		return s.compare(ctx, run, ks, part, reverse, at, random)
@@ -93,7 +93,7 @@ func (s *Sets) scan(ctx context.Context, run *Run, client *kv.Client, ks *kv.Key
 	for _, x := range s.windows.list() {
 		before[x] = x.standing()
 	}
-	rows, err := s.rows(ctx, run, ks, part, reverse, random)
+	rows, err := s.rows(ctx, run, ks.Scan, part, reverse, random)
 	if err != nil {
 		return err
 	}
@@ -102,8 +102,8 @@ func (s *Sets) scan(ctx context.Context, run *Run, client *kv.Client, ks *kv.Key
 }
 
 // rows reads a part and checks what can be said of rows alone.
-func (s *Sets) rows(ctx context.Context, run *Run, ks *kv.Keyspace, part span, reverse bool, random *rand.Rand,
-	more ...kv.ScanOption) ([]kv.Pair, error) {
+func (s *Sets) rows(ctx context.Context, run *Run, scan scanning, part span, reverse bool, random *rand.Rand) ([]kv.Pair, error) {
+	var more []kv.ScanOption
 	for _, o := range part.options() {
 		more = append(more, o)
 	}
@@ -114,7 +114,7 @@ func (s *Sets) rows(ctx context.Context, run *Run, ks *kv.Keyspace, part span, r
 		more = append(more, kv.PageSize(1+random.IntN(9)))
 	}
 	var rows []kv.Pair
-	for pair, err := range ks.Scan(ctx, more...) {
+	for pair, err := range scan(ctx, more...) {
 		if err != nil {
 			return nil, err
 		}
@@ -173,20 +173,20 @@ func (x *set) holds(key string) bool {
 }
 
 // compare reads the same part at the same moment twice, in both directions, and counts it.
-func (s *Sets) compare(ctx context.Context, run *Run, ks *kv.Keyspace, part span, reverse bool, at kv.Timestamp, random *rand.Rand) error {
-	first, err := s.rows(ctx, run, ks, part, reverse, random, kv.At(at))
+func (s *Sets) compare(ctx context.Context, run *Run, ks *Keyspace, part span, reverse bool, at kv.Timestamp, random *rand.Rand) error {
+	first, err := s.rows(ctx, run, scanAt(ks, at), part, reverse, random)
 	if err != nil {
 		return err
 	}
-	second, err := s.rows(ctx, run, ks, part, !reverse, random, kv.At(at))
+	second, err := s.rows(ctx, run, scanAt(ks, at), part, !reverse, random)
 	if err != nil {
 		return err
 	}
-	options := []kv.CountOption{kv.At(at)}
+	var options []kv.CountOption
 	for _, o := range part.options() {
 		options = append(options, o)
 	}
-	n, err := ks.Count(ctx, options...)
+	n, err := ks.CountAt(ctx, at, options...)
 	if err != nil {
 		return err
 	}
@@ -199,14 +199,14 @@ func (s *Sets) compare(ctx context.Context, run *Run, ks *kv.Keyspace, part span
 }
 
 // close checks a set that nobody changes any more, and deletes it.
-func (s *Sets) close(ctx context.Context, run *Run, ks *kv.Keyspace, x *set) error {
+func (s *Sets) close(ctx context.Context, run *Run, ks *Keyspace, x *set) error {
 	random := rand.New(rand.NewPCG(uint64(x.number), 0))
 	x.mu.Lock()
 	again := x.mu.over // an earlier attempt may have deleted some, so their number says nothing
 	x.mu.Unlock()
 	var all []kv.Pair
 	for place := range uint32(16) {
-		rows, err := s.rows(ctx, run, ks, span{prefix: x.prefix(place)}, place%2 == 0, random)
+		rows, err := s.rows(ctx, run, ks.Scan, span{prefix: x.prefix(place)}, place%2 == 0, random)
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (s *Sets) close(ctx context.Context, run *Run, ks *kv.Keyspace, x *set) err
 		run.Violation("%s: of %d to %d elements of set %d range deletions deleted %d", s.Keyspace, sure, sure+perhaps, x.number, deleted)
 	}
 	for place := range uint32(16) {
-		rows, err := s.rows(ctx, run, ks, span{prefix: x.prefix(place)}, false, random)
+		rows, err := s.rows(ctx, run, ks.Scan, span{prefix: x.prefix(place)}, false, random)
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (s *Sets) close(ctx context.Context, run *Run, ks *kv.Keyspace, x *set) err
 }
 
 // Check implements Workload.
-func (s *Sets) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (s *Sets) Check(ctx context.Context, run *Run, client *Client) error {
 	ks := client.Keyspace(s.Keyspace)
 	return s.windows.closeAll(ctx, func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) })
 }

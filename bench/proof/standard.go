@@ -49,7 +49,7 @@ type clockMode struct {
 	// layout are the keyspaces' options, transactions those of every update; connect is KV, or does more.
 	layout       []kv.KeyspaceOption
 	transactions []kv.TxnOption
-	connect      func(...kv.TxnOption) func(*kv.Client, string) Transactor
+	connect      func(...kv.TxnOption) func(*Client, string) Transactor
 }
 
 func clockModes() []clockMode {

@@ -48,13 +48,13 @@ type Transactions interface {
 // transactional is a Workload of Transactions.
 type transactional struct {
 	Transactions
-	connect func(client *kv.Client, keyspace string) Transactor
+	connect func(client *Client, keyspace string) Transactor
 	layout  []kv.KeyspaceOption
 }
 
 // Transactional makes a Workload of Transactions, in a keyspace with that layout. connect is how a client of the SDK does
 // transactions in a keyspace.
-func Transactional(load Transactions, connect func(client *kv.Client, keyspace string) Transactor, layout ...kv.KeyspaceOption) Workload {
+func Transactional(load Transactions, connect func(client *Client, keyspace string) Transactor, layout ...kv.KeyspaceOption) Workload {
 	return &transactional{load, connect, layout}
 }
 
@@ -63,21 +63,21 @@ func (t *transactional) Setup(ctx context.Context, run *Run) error {
 	if err := run.createKeyspace(ctx, t.Name(), t.layout...); err != nil {
 		return err
 	}
-	client, err := run.Open(ctx)
+	client, hangUp, err := run.Connect(ctx, t.Name())
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer hangUp()
 	return t.Transactions.Setup(ctx, run, t.connect(client, t.Name()))
 }
 
 // Drive implements Workload.
-func (t *transactional) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (t *transactional) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	t.Transactions.Drive(ctx, run, number, counted{t.connect(client, t.Name()), run}, random)
 }
 
 // Check implements Workload.
-func (t *transactional) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (t *transactional) Check(ctx context.Context, run *Run, client *Client) error {
 	return t.Transactions.Check(ctx, run, t.connect(client, t.Name()))
 }
 

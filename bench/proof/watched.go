@@ -42,7 +42,7 @@ func (w *Watched) Setup(ctx context.Context, run *Run) error {
 func (w *Watched) key(i int) []byte { return fmt.Appendf(nil, "watched%d", i) }
 
 // Drive implements Workload.
-func (w *Watched) Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand) {
+func (w *Watched) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
 	ks := client.Keyspace(watched)
 	for n := uint64(1); number < w.Keys; n++ {
 		if !w.count(ctx, run, ks, number, n, random) {
@@ -62,7 +62,7 @@ func (w *Watched) Drive(ctx context.Context, run *Run, number int, client *kv.Cl
 }
 
 // count counts a key up to n, however long it takes. A late duplicate of the swap finds another value, and does nothing.
-func (w *Watched) count(ctx context.Context, run *Run, ks *kv.Keyspace, i int, n uint64, random *rand.Rand) bool {
+func (w *Watched) count(ctx context.Context, run *Run, ks *Keyspace, i int, n uint64, random *rand.Rand) bool {
 	w.known[i].BeginWrite(n)
 	expect := kv.ExpectAbsent()
 	if n > 1 {
@@ -86,7 +86,7 @@ func (w *Watched) count(ctx context.Context, run *Run, ks *kv.Keyspace, i int, n
 	return false
 }
 
-func (w *Watched) read(ctx context.Context, run *Run, ks *kv.Keyspace, i int) error {
+func (w *Watched) read(ctx context.Context, run *Run, ks *Keyspace, i int) error {
 	floor := w.known[i].Known()
 	var n uint64
 	pair, err := ks.Get(ctx, w.key(i))
@@ -103,7 +103,7 @@ func (w *Watched) read(ctx context.Context, run *Run, ks *kv.Keyspace, i int) er
 }
 
 // Check implements Workload.
-func (w *Watched) Check(ctx context.Context, run *Run, client *kv.Client) error {
+func (w *Watched) Check(ctx context.Context, run *Run, client *Client) error {
 	var errs []error
 	for i := range w.known {
 		errs = append(errs, w.read(ctx, run, client.Keyspace(watched), i))

@@ -75,11 +75,11 @@ func TestRealTime(t *testing.T) {
 	defer cancel()
 	var running sync.WaitGroup
 	for i := range load.Clients() {
-		client, err := run.Open(ctx)
+		client, hangUp, err := run.Connect(ctx, load.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
+		defer hangUp()
 		running.Go(func() { load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1))) })
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -87,11 +87,11 @@ func TestRealTime(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
-	client, err := run.Open(t.Context())
+	client, hangUp, err := run.Connect(t.Context(), load.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	defer hangUp()
 	if err := load.Check(t.Context(), run, client); err != nil {
 		t.Error(err)
 	}

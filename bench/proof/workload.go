@@ -3,8 +3,6 @@ package proof
 import (
 	"context"
 	"math/rand/v2"
-
-	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // Workload is a kind of traffic with its check. A value serves one run.
@@ -16,7 +14,7 @@ type Workload interface {
 	// Clients is how many Drives run at the same time; they may have a client each, or share some.
 	Clients() int
 	// Drive is one client, with a number below Clients: it works until the context ends. Violations go to run.Violation.
-	Drive(ctx context.Context, run *Run, number int, client *kv.Client, random *rand.Rand)
+	Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand)
 	// Check looks at the end, when everything is healed and nobody writes. An error is a violation.
-	Check(ctx context.Context, run *Run, client *kv.Client) error
+	Check(ctx context.Context, run *Run, client *Client) error
 }

@@ -19,14 +19,24 @@ type found struct {
 	operations map[string]int
 }
 
-// drive runs a workload against a fake cluster in virtual time, until something is found, and checks the histories outside of it.
+// drive runs a workload against a fake cluster in virtual time, until something is found, and checks the histories outside of it. What
+// makes mistakes makes errors, too: they do not count, because the workload is to find the mistake.
 func drive(t *testing.T, load Workload, m mistakes, long time.Duration) found {
+	t.Helper()
+	return driveIn(t, load, m, m != mistakes{}, long)
+}
+
+// driveIn is drive in a storm or in calm.
+func driveIn(t *testing.T, load Workload, m mistakes, storm bool, long time.Duration) found {
 	t.Helper()
 	var run *Run
 	var histories []history.Operation
 	synctest.Test(t, func(t *testing.T) {
 		cluster := startFake(t, m)
 		run = NewRun(cluster.open)
+		if storm {
+			run.Weather.Begin()
+		}
 		if err := load.Setup(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
@@ -35,24 +45,25 @@ func drive(t *testing.T, load Workload, m mistakes, long time.Duration) found {
 		run.OnViolation = cancel
 		var running sync.WaitGroup
 		for i := range load.Clients() {
-			client, err := run.Open(t.Context())
+			client, hangUp, err := run.Connect(t.Context(), load.Name())
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer client.Close()
+			defer hangUp()
 			running.Go(func() { load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1))) })
 		}
 		running.Wait()
-		client, err := run.Open(t.Context())
+		client, hangUp, err := run.Connect(t.Context(), load.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
+		defer hangUp()
 		checking, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		if err := load.Check(checking, run, client); err != nil {
 			run.Violation("check: %v", err)
 		}
+		run.Judge()
 		histories = run.History.Operations()
 	})
 	run.CheckHistory(histories)

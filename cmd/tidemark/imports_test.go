@@ -48,7 +48,7 @@ var may = []struct {
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
-	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "bench/history", "bench/proof", "bench/isolation", "deploy/embedded", "range/planted"}},
+	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "bench/history", "bench/proof/...", "bench/isolation", "deploy/embedded", "range/planted"}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
@@ -56,7 +56,8 @@ var may = []struct {
 
 	{"bench", nil},
 	{"bench/process", nil},
-	{"bench/proof", []string{"bench/history", "bench/isolation", "kv", "hlc"}},
+	{"bench/proof/calm", []string{"kv"}},
+	{"bench/proof", []string{"bench/history", "bench/isolation", "bench/proof/calm", "kv", "hlc"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "rpc", "range/keys", "deploy/embedded"}},

@@ -46,7 +46,7 @@ func (b *bulk) Setup(ctx context.Context, run *proof.Run) error {
 func (*bulk) key(i int) []byte { return fmt.Appendf(nil, "bulk%d", i) }
 
 // Drive implements proof.Workload. It does not keep to the pace: also in the calm there is something to be missed.
-func (b *bulk) Drive(ctx context.Context, run *proof.Run, _ int, client *kv.Client, random *rand.Rand) {
+func (b *bulk) Drive(ctx context.Context, run *proof.Run, _ int, client *proof.Client, random *rand.Rand) {
 	ks := client.Keyspace("bulk")
 	for n := uint64(1); ; n++ {
 		select {
@@ -67,7 +67,7 @@ func (b *bulk) Drive(ctx context.Context, run *proof.Run, _ int, client *kv.Clie
 }
 
 // Check implements proof.Workload.
-func (b *bulk) Check(ctx context.Context, run *proof.Run, client *kv.Client) error {
+func (b *bulk) Check(ctx context.Context, run *proof.Run, client *proof.Client) error {
 	for i := range b.known {
 		floor := b.known[i].Known()
 		pair, err := client.Keyspace("bulk").Get(ctx, b.key(i))

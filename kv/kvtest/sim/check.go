@@ -25,9 +25,9 @@ func (w *World) check(t testing.TB, workloads []proof.Workload, counters *covera
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	w.waitReady(ctx)
-	client := w.Cluster.Client(t)
+	client := w.Client(w.Cluster.Client(t), nil, "")
 	for _, load := range workloads {
-		if err := load.Check(ctx, w.Run, client); err != nil {
+		if err := load.Check(ctx, w.Run, client.For(load.Name())); err != nil {
 			w.Violation("%s: %v", load.Name(), err)
 		}
 	}

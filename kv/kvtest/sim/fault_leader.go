@@ -21,7 +21,9 @@ var _ = register("transfer", 14, 0, func(d *Dice) transfer {
 func (f transfer) Begin(w *World) (string, func() string) {
 	did := w.handOver(f.Partition)
 	if f.Times > 1 {
+		over := w.storm(f)
 		w.background(func(done <-chan struct{}) {
+			defer over()
 			for range f.Times - 1 {
 				select {
 				case <-done:

@@ -39,7 +39,9 @@ const lockedEvery = time.Millisecond
 // Begin implements Effect.
 func (f lockedCrash) Begin(w *World) (string, func() string) {
 	ended, down := make(chan struct{}), make(chan []int, 1)
+	over := w.storm(f)
 	w.background(func(done <-chan struct{}) {
+		defer over()
 		var id uint64
 		var servers []int
 		for servers == nil {

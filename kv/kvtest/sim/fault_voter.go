@@ -31,7 +31,9 @@ func (f voterCrash) Begin(w *World) (string, func() string) {
 	votes, ended := make(chan granted, 1), make(chan struct{})
 	crashed := make(chan int, 1)
 	w.awaitVote(id, votes)
+	over := w.storm(f)
 	w.background(func(done <-chan struct{}) {
+		defer over()
 		var v granted
 		select {
 		case <-done:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/history"
 	"github.com/tidemarkdb/tidemark/bench/proof"
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -52,6 +53,8 @@ type Report struct {
 	Transactions, Retries int
 	// Longest is the longest virtual time in which no operation at all succeeded.
 	Longest time.Duration
+	// Rows is how operations ended, in calm and in storm.
+	Rows []calm.Row
 	// Covered says what the servers had to do, and what was done to them.
 	Covered map[string]int
 	History []history.Operation
@@ -73,7 +76,7 @@ func Run(t testing.TB, c Config) Report {
 			c.Configure(server, s)
 		}
 	}
-	w := newWorld(kvtest.Start(t, shape.options), shape.options.Cores)
+	w := newWorld(kvtest.Start(t, shape.options), shape.options.Cores, shape.electionTimeout())
 	for i := range w.Cluster.Servers() {
 		w.Cluster.Disk(i).SetSyncDelay(syncDelay)
 		w.Cluster.Clock(i).SetLimit(maxClock)
@@ -84,9 +87,10 @@ func Run(t testing.TB, c Config) Report {
 	}
 	stopWatching := watchElections(w, shape.electionTimeout())
 	// They are opened before all others, so that "client-1" of a fault is the first of them.
-	var clients []*kv.Client
+	var clients []*proof.Client
 	for range shape.clients() {
-		clients = append(clients, w.Cluster.Client(t))
+		retries := proof.NewRetries()
+		clients = append(clients, w.Client(w.Cluster.Client(t, kv.WithMetrics(retries)), retries, ""))
 	}
 	ctx := context.Background()
 	for _, load := range shape.workloads {
@@ -103,14 +107,20 @@ func Run(t testing.TB, c Config) Report {
 	if err != nil {
 		t.Fatalf("setting %s up: %v", routesName, err)
 	}
+	// What makes keyspaces is felt as a restart is.
+	w.storm(stop{})()
 	w.Pace = shape.pace(c.Schedule, w.Elapsed())
 	stopLoad := drive(w, shape.workloads, clients, random)
 	loseWay := rand.New(rand.NewPCG(c.Schedule.Seed, 3))
 	w.background(func(done <-chan struct{}) { lost.drive(done, loseWay) })
 	w.play(c.Schedule, &counters)
 	w.heal()
+	if err := w.lastCalm(); err != nil {
+		t.Fatal(err)
+	}
 	stopLoad()
 	w.check(t, shape.workloads, &counters)
+	w.Judge()
 	w.farewell(&counters, lost, loseWay)
 	stopWatching()
 
@@ -123,18 +133,18 @@ func Run(t testing.TB, c Config) Report {
 	return Report{
 		Transactions: transactions, Retries: retries,
 		Schedule: c.Schedule, Cluster: shape.String(), Log: w.mu.log, Trace: w.mu.trace, Duration: w.Elapsed(), Violations: w.Violations(),
-		Events: w.Events(), Operations: w.Operations(), Longest: w.Longest(), Covered: covered, History: w.History.Operations(),
+		Events: w.Events(), Operations: w.Operations(), Longest: w.Longest(), Rows: w.Rows(), Covered: covered, History: w.History.Operations(),
 	}
 }
 
 // drive starts the workloads, each client's in a goroutine of its own.
-func drive(w *World, workloads []proof.Workload, clients []*kv.Client, random *rand.Rand) (stop func()) {
+func drive(w *World, workloads []proof.Workload, clients []*proof.Client, random *rand.Rand) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, load := range workloads {
 		for i := range load.Clients() {
 			source := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-			client := clients[0]
+			client := clients[0].For(load.Name())
 			clients = clients[1:]
 			running.Go(func() { load.Drive(ctx, w.Run, i, client, source) })
 		}
@@ -173,11 +183,17 @@ func (w *World) play(s Schedule, counters *coverage) {
 			continue
 		}
 		add(moment{began.Add(f.At), func() {
+			over := w.storm(f.Effect)
 			did, stop := f.Effect.Begin(w)
 			w.Event("%s: %s", f, did)
-			if stop != nil {
-				add(moment{time.Now().Add(f.For), func() { w.Event("  %s", stop()) }})
+			if stop == nil {
+				w.outlive(f.Effect, over)
+				return
 			}
+			add(moment{time.Now().Add(f.For), func() {
+				w.Event("  %s", stop())
+				w.outlive(f.Effect, over)
+			}})
 		}})
 	}
 	looked := began
@@ -202,10 +218,20 @@ func (w *World) play(s Schedule, counters *coverage) {
 
 // heal makes the cluster whole again.
 func (w *World) heal() {
+	over := w.storm(stop{})
+	defer func() {
+		over()
+		for _, over := range w.lasting {
+			over()
+		}
+	}()
 	w.Cluster.HealAll()
 	w.Cluster.Messages().Heal()
 	for i := range w.Cluster.Servers() {
 		w.Cluster.Disk(i).Heal()
+		if w.outlasts() {
+			w.Cluster.Clock(i).SetOffset(0)
+		}
 		w.start(i)
 	}
 	w.Event("all healed")

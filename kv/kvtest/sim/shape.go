@@ -89,7 +89,8 @@ func (s *shape) electionTimeout() time.Duration { return time.Duration(s.electio
 
 // pace spends the operations that a run may have: most of them in the storms.
 func (s *shape) pace(schedule Schedule, began time.Duration) proof.Pace {
-	const inStorms = 0.85
+	// The finale has as many as that besides.
+	const inStorms, inFinale = 0.85, 1000
 	var p proof.Pace
 	stormy := time.Second
 	for _, storm := range schedule.storms() {
@@ -99,6 +100,7 @@ func (s *shape) pace(schedule Schedule, began time.Duration) proof.Pace {
 	calm := max(schedule.Duration-stormy, time.Second)
 	budget := s.perMinute * schedule.Duration.Minutes()
 	p.BurstFactor = min(max(0.3, s.perSecond*stormy.Seconds()/(budget*inStorms)), 20)
+	p.Finale = max(1, s.perSecond*finale.Seconds()/inFinale)
 	p.Factor = max(4, s.perSecond*calm.Seconds()/(budget*(1-inStorms)))
 	return p
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/history"
 	"github.com/tidemarkdb/tidemark/bench/proof"
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/kv/kvtest/sim"
 )
 
@@ -101,6 +102,8 @@ type result struct {
 	// Transactions succeeded; Retries is how many attempts were followed by another one.
 	Transactions, Retries int
 	Covered               map[string]int
+	// Rows is how they ended.
+	Rows []calm.Row
 }
 
 // run runs a schedule in a bubble and checks the histories outside of it.
@@ -132,11 +135,13 @@ func run(t *testing.T, s sim.Schedule) {
 		t.Logf("the messages between the servers until then:\n%s", r.Trace)
 		t.Logf("the schedule, for make sim SCHEDULE=file, and make sim-shrink SCHEDULE=file:\n%s", r.Schedule)
 	}
+	t.Logf("how operations ended:\n%s", calm.Table(r.Rows))
 	t.Logf("seed %d: %s; %v virtual in %v real, %d faults, longest standstill %v, %d transactions, %d retries\n%v\n%s\n%s", s.Seed, r.Cluster,
 		r.Duration.Round(time.Second), time.Since(began).Round(time.Millisecond), len(s.Faults), r.Longest, r.Transactions, r.Retries, checked,
 		list(r.Covered), list(r.Operations))
 	if *resultTo != "" {
-		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations, Transactions: r.Transactions, Retries: r.Retries, Covered: r.Covered}
+		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations, Transactions: r.Transactions, Retries: r.Retries, Covered: r.Covered,
+			Rows: r.Rows}
 		for _, n := range r.Operations {
 			out.Operations += n
 		}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/kv/kvtest/sim"
 )
 
@@ -71,6 +72,7 @@ type total struct {
 
 	failed  []uint64
 	covered map[string]int
+	rows    []calm.Row
 }
 
 func (s *total) String() string {
@@ -130,6 +132,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	say("%v", s)
+	say("how operations ended:\n%s", calm.Table(s.rows))
 	if len(s.failed) > 0 {
 		slices.Sort(s.failed)
 		t.Errorf("seeds that failed: %v; their output is in %s", s.failed, *failures)
@@ -150,6 +153,7 @@ func (s *total) take(seed uint64, r *result, err error) {
 	s.operations += r.Operations
 	s.transactions += r.Transactions
 	s.retries += r.Retries
+	s.rows = calm.Merge(s.rows, r.Rows)
 	for what, n := range r.Covered {
 		s.covered[what] += n
 	}

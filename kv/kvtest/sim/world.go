@@ -1,11 +1,10 @@
 package sim
 
 import (
-	"context"
 	"sync"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof"
-	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -14,6 +13,10 @@ type World struct {
 	*proof.Run
 	Cluster *kvtest.Cluster
 	cores   int
+	// electionTimeout is the shortest.
+	electionTimeout time.Duration
+	// lasting ends the storms of faults that last until everything is healed.
+	lasting []func()
 
 	done    chan struct{} // closed when the schedule is over
 	running sync.WaitGroup
@@ -36,11 +39,11 @@ type World struct {
 	}
 }
 
-func newWorld(cluster *kvtest.Cluster, cores int) *World {
-	w := &World{Cluster: cluster, cores: cores, done: make(chan struct{}), power: make(chan struct{}, 1)}
+func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration) *World {
+	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout, done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
 	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool), make(map[int]bool)
-	w.Run = proof.NewRun(func(ctx context.Context) (*kv.Client, error) { return cluster.Open(ctx) })
+	w.Run = proof.NewRun(cluster.Open)
 	w.OnViolation = w.keepLog
 	return w
 }

@@ -1,0 +1,59 @@
+package calm
+
+import "time"
+
+// Kind is what a fault does to a cluster, as far as the time matters that passes until nobody feels it any more.
+type Kind int
+
+const (
+	// Links are connections that break, stand still or are slow, messages that are lost, leaderships that move, and syncs that are
+	// slow.
+	Links Kind = iota
+	// Restarts are servers that end and start.
+	Restarts
+	// Replacements are servers that start with an empty disk.
+	Replacements
+	// Clocks are clocks that jump, drift or stand still.
+	Clocks
+	// Room is disks without room.
+	Room
+)
+
+// What the product says about itself; docs/limits.md and docs/architecture.md have these numbers.
+const (
+	// silence is after how long anybody may give up the locks of a client that was not heard of, and office how long the leader that
+	// does it must have led.
+	silence, office = 3 * time.Second, 2 * time.Second
+	// nodeLease is after how long without a heartbeat the core takes a node for dead, and lets another one have its address.
+	nodeLease = 9 * time.Second
+	// doubt is for how long a node whose clock has jumped may refuse to serve after the clock is right again.
+	doubt = 30 * time.Second
+	// roomEvery is how often a server looks at the room on its disk.
+	roomEvery = time.Second
+)
+
+// Settling is for how long a fault is felt at most after it has ended. election is the shortest election timeout T of the cluster:
+// a follower campaigns after one to two of it.
+//
+//	kind          settling                      why
+//	Links         4 T + 2 s, at least 3 s       A follower notices that it has no leader within 2 T, and a second round, if the
+//	                                            first was split, takes 2 T more. Locks of clients that were silent (3 s) are given
+//	                                            up when the new leader has led for 2 s. Connections are made again within 0.5 s.
+//	Restarts      Links + 1 T                   A server that restarted withholds its vote for T.
+//	Replacements  Restarts + 9 s                The lease of the node that was at this address before has to end.
+//	Clocks        Links + 30 s                  A node whose clock has jumped back believes it after 30 s at the latest.
+//	Room          Links + 1 s                   Servers look at their disks once a second.
+func Settling(kind Kind, election time.Duration) time.Duration {
+	links := max(silence, 4*election+office)
+	switch kind {
+	case Restarts:
+		return links + election
+	case Replacements:
+		return links + election + nodeLease
+	case Clocks:
+		return links + doubt
+	case Room:
+		return links + roomEvery
+	}
+	return links
+}

@@ -1,0 +1,17 @@
+package sim
+
+import "testing"
+
+// Of every kind of fault it is known for how long it is felt.
+func TestFaultsSettle(t *testing.T) {
+	for _, name := range Kinds() {
+		if _, known := settles[name]; !known {
+			t.Errorf("nobody says for how long a %s is felt after its end", name)
+		}
+	}
+	for name := range settles {
+		if _, known := kinds[name]; !known {
+			t.Errorf("there is no fault called %s", name)
+		}
+	}
+}
