@@ -35,6 +35,8 @@ type DialerConfig struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// TLS is nil for plain text.
 	TLS *tls.Config
+	// TLSNow, if set, is asked for what stands in the place of TLS each time a connection is made.
+	TLSNow func() *tls.Config
 	// Logger is nil for none.
 	Logger *slog.Logger
 }
@@ -66,7 +68,10 @@ func NewDialer(c DialerConfig) *Dialer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	transport := insecure.NewCredentials()
-	if c.TLS != nil {
+	if c.TLSNow != nil {
+		c.TLS = c.TLSNow()
+		transport = newClientCredentials(c.TLSNow)
+	} else if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	d := &Dialer{config: c, stop: make(chan struct{})}

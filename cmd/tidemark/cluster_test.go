@@ -26,6 +26,9 @@ var oneCluster struct {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TIDEMARK_TEST_AS_PROGRAM") != "" { // see process_test.go
+		main()
+	}
 	code := m.Run()
 	if oneCluster.cluster != nil {
 		if err := oneCluster.cluster.Close(); err != nil {

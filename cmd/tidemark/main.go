@@ -11,6 +11,7 @@ import (
 var version string
 
 func main() {
+	restrictFiles()
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -41,7 +41,8 @@ func (a *app) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start --dir DIR --listen ADDRESS --core ADDRESS[,ADDRESS...]",
 		Short: "Run one server of a cluster",
-		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM.
+		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files again, which it also does by itself when
+they have changed.
 
 Every server of a cluster is given the same --core list: the addresses of the servers that form the consistent core (1, 3
 or 5). A server whose own address is in the list is a member of the core and, unless --roles says otherwise, a data node as
@@ -207,8 +208,18 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	patience := time.NewTicker(startPatience)
 	defer patience.Stop()
 	told := ""
+	var hangups <-chan os.Signal
+	if a.hangups != nil {
+		var stop func()
+		hangups, stop = a.hangups()
+		defer stop()
+	}
 	for {
 		select {
+		case <-hangups:
+			if err := server.ReloadCertificates(); err != nil {
+				logger.Error("the TLS files cannot be used; those read before stay in use", "error", err)
+			}
 		case <-patience.C:
 			if ok, reason := server.Ready(); !ok && ready != nil && reason != told {
 				fmt.Fprintf(a.err, "tidemark: not ready yet: %s\n", message(errors.New(reason)))

@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"golang.org/x/term"
 )
@@ -14,6 +16,8 @@ type streams struct {
 	// Whether somebody sits there: a question can be asked, a bar drawn.
 	inTerminal, outTerminal, errTerminal bool
 	getenv                               func(string) string
+	// hangups gives the SIGHUPs of the process, which do not end it any more, until stop is called; nil if there are none.
+	hangups func() (signals <-chan os.Signal, stop func())
 	// width is how wide the terminal is; 0 if there is none.
 	width int
 }
@@ -25,7 +29,12 @@ func processStreams() streams {
 	}
 	return streams{
 		width: width,
-		in:    os.Stdin, out: os.Stdout, err: os.Stderr,
+		hangups: func() (<-chan os.Signal, func()) {
+			signals := make(chan os.Signal, 1)
+			signal.Notify(signals, syscall.SIGHUP)
+			return signals, func() { signal.Stop(signals) }
+		},
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
 		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		outTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		errTerminal: term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb",

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,9 @@ import (
 //	/metrics      Prometheus
 //	/livez        200 as long as the process answers
 //	/readyz       200 when it serves, 503 with the reason otherwise
-//	/debug/pprof  profiles
+//	/debug/pprof  profiles, for operators
 //
-// more adds what belongs to one server only; nil for nothing.
+// more adds debug pages that belong to one server only; nil for nothing. They are for operators, too.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux)) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
@@ -35,15 +36,31 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	debug := http.NewServeMux()
+	debug.HandleFunc("/debug/pprof/", pprof.Index)
+	debug.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	debug.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	debug.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	debug.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	if more != nil {
-		more(mux)
+		more(debug)
 	}
+	mux.Handle("/debug/", forOperators(debug))
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+}
+
+// forOperators lets through those on this machine, and those who have shown a certificate of the cluster's authority. A profile
+// costs the server work, and holds parts of what it works on.
+func forOperators(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if !known && (err != nil || !from.Addr().Unmap().IsLoopback()) {
+			http.Error(w, "debug pages are for this machine, or for those who show a client certificate that --tls-ca has signed", http.StatusForbidden)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 }
 
 func ignoreClosed(err error) error {

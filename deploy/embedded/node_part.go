@@ -133,9 +133,11 @@ func (s *Server) openPushes() (txn.Sender, error) {
 			endpoints = append(endpoints, address)
 		}
 	}
-	sender, err := route.New(route.Config{
-		Endpoints: endpoints, Dial: s.config.Dial, TLS: s.clientTLS, Random: s.config.Random, Logger: s.config.Logger,
-	})
+	config := route.Config{Endpoints: endpoints, Dial: s.config.Dial, Random: s.config.Random, Logger: s.config.Logger}
+	if s.tls != nil {
+		config.TLSNow = s.tls.Client
+	}
+	sender, err := route.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("no way to other transactions' coordinators: %w", err)
 	}

@@ -28,8 +28,8 @@ type Server struct {
 	directory *directory
 	clock     *hlc.Clock
 	dialer    *rpc.Dialer
-	// clientTLS is what the dialer has; nil for plain text.
-	clientTLS *tls.Config
+	// tls are the files of the certificates; nil for plain text.
+	tls       *rpc.TLSFiles
 	lanes     *rpc.Lanes // nil with TLS
 	clients   *rpc.BatchServer
 	core      *server.Client
@@ -82,13 +82,12 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		}
 	}()
 	var serverTLS *tls.Config
+	var clientTLS func() *tls.Config
 	if config.TLSCert != "" {
-		if serverTLS, err = rpc.LoadServerTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
+		if s.tls, err = rpc.LoadTLSFiles(config.TLSCert, config.TLSKey, config.TLSCA, config.Logger); err != nil {
 			return nil, err
 		}
-		if s.clientTLS, err = rpc.LoadClientTLS(config.TLSCert, config.TLSKey, config.TLSCA); err != nil {
-			return nil, err
-		}
+		serverTLS, clientTLS = s.tls.Server(true, "h2"), s.tls.Client
 	}
 	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
@@ -98,7 +97,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
 	s.clock = config.clock()
-	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLS: s.clientTLS, Logger: config.Logger})
+	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
 	})
@@ -125,7 +124,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.serve(serverTLS)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise, "roles", config.Roles)
 	if config.HTTP != "" {
-		if s.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages), config.NewListener); err != nil {
+		if s.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages), s.listenHTTP); err != nil {
 			return nil, err
 		}
 	}
@@ -136,6 +135,24 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		s.running.Go(func() { s.run(s.joinAsNode) })
 	}
 	return s, nil
+}
+
+// listenHTTP listens for HTTP, with TLS if the rest has it. Clients need no certificate there, but who has one is known.
+func (s *Server) listenHTTP(address string) (net.Listener, error) {
+	l, err := s.config.NewListener(address)
+	if err != nil || s.tls == nil {
+		return l, err
+	}
+	return tls.NewListener(l, s.tls.Server(false, "http/1.1")), nil
+}
+
+// ReloadCertificates reads the TLS files again, now. Without it a handshake notices, within a second, that they have changed. An
+// error leaves in use what was read before.
+func (s *Server) ReloadCertificates() error {
+	if s.tls == nil {
+		return nil
+	}
+	return s.tls.Reload()
 }
 
 // run runs one part's start; an error is the end of the server.

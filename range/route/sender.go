@@ -27,6 +27,8 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// TLS is nil for plain text.
 	TLS *tls.Config
+	// TLSNow, if set, is asked for what stands in the place of TLS for each connection.
+	TLSNow func() *tls.Config
 	// ConnectionsPerNode is how many connections carry requests to each node; default 1.
 	ConnectionsPerNode int
 	// Random gives random numbers, for client ids and jitter; default math/rand/v2.
@@ -104,7 +106,7 @@ func New(cfg Config) (*Sender, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range cfg.ConnectionsPerNode {
-		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS, Logger: cfg.Logger})}
+		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS, TLSNow: cfg.TLSNow, Logger: cfg.Logger})}
 		for lane.client == 0 {
 			lane.client = cfg.Random()
 		}
