@@ -105,7 +105,12 @@ func command(t *testing.T, stdin string, environment map[string]string, args ...
 // Mistakes on the command line are refused before anything is asked of a cluster: there is none here.
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"frobnicate", "unknown command"},
+		{"frobnicate", "unknown command \"frobnicate\" for \"tidemark\"\n"},
+		{"gett fruit", `unknown command "gett" for "tidemark"; did you mean "get"?`},
+		{"keyspace creat fruit", `unknown command "creat" for "tidemark keyspace"; did you mean "create"?`},
+		{"bench bnak", `did you mean "bank"?`},
+		{"start --lisetn x", "unknown flag: --lisetn; did you mean --listen?"},
+		{"get fruit a --endpoint x", "did you mean --endpoints?"},
 		{"put fruit apple", "put takes NAME KEY VALUE"},
 		{"get fruit", "get takes NAME KEY..., got 1 argument\n"},
 		{"get fruit apple --colour", "unknown flag: --colour"},

@@ -46,7 +46,7 @@ operation that failed is in no latency; one that began in the measured time is c
 code is 1 if all operations failed.
 
 The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it does not exist; another one (--keyspace) must exist, and is written to.`,
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(

@@ -50,7 +50,7 @@ func (a *app) withClient(ctx context.Context, do func(*kv.Client) error) error {
 		return err
 	}
 	defer client.Close()
-	return do(client)
+	return keyspaceMeant(ctx, client, do(client))
 }
 
 // withKeyspace runs do with a keyspace of a client.
@@ -67,11 +67,8 @@ func (a *app) completeKeyspaces(cmd *cobra.Command, args []string, _ string) ([]
 	defer cancel()
 	var names []string
 	err := a.withClient(ctx, func(client *kv.Client) error {
-		keyspaces, err := client.Keyspaces(ctx)
-		for _, keyspace := range keyspaces {
-			names = append(names, keyspace.Name)
-		}
-		return err
+		names = keyspaceNames(ctx, client)
+		return nil
 	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

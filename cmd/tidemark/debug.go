@@ -15,7 +15,7 @@ func (a *app) debugCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "debug",
 		Short: "Look into a running cluster",
-		Args:  cobra.NoArgs,
+		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(a.debugTxnsCommand())

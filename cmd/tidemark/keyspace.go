@@ -22,7 +22,7 @@ func (a *app) keyspaceCommand() *cobra.Command {
 		Short:   "Create, list, describe and drop keyspaces",
 		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and one window in which the past
 can be read.`,
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(a.keyspaceCreateCommand(), a.keyspaceListCommand(), a.keyspaceDescribeCommand(), a.keyspaceDropCommand())

@@ -24,7 +24,7 @@ var wrappings = []struct {
 	// What to do stands there for programs; here it is flags.
 	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsTLS)), "the server wants TLS, and was called without: give --tls, and --tls-ca FILE if " +
 		"this machine does not know the authority that signed its certificate"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonNoTLS)), "the server speaks no TLS: leave out --tls and --tls-ca (and $TIDEMARK_TLS...), or check the address"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonNoTLS)), "the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and TIDEMARK_TLS_CA, or check the address"},
 	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonUnknownAuthority)), "the server's certificate is signed by an authority that is not known here: " +
 		"give its file with --tls-ca"},
 	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsCertificate)), "the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},

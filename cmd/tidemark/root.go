@@ -28,9 +28,10 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          onlyCommands,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetFlagErrorFunc(flagMeant)
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupServers, Title: "Servers:"},

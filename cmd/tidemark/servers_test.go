@@ -179,6 +179,10 @@ func TestOneServer(t *testing.T) {
 			t.Errorf("%s: %+v", c.args, got)
 		}
 	}
+	if got := command(t, "", environment, "count", "one", "--tls", "--timeout", "60s"); got.code != exitUnavailable ||
+		!strings.Contains(got.err, "the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and") {
+		t.Errorf("with TLS: %+v", got)
+	}
 	var page embedded.DebugReplicas
 	if err := getJSON("http://"+http+"/debug/replicas?checksums=true", &page); err != nil {
 		t.Error(err)

@@ -18,6 +18,8 @@ type streams struct {
 	getenv                               func(string) string
 	// hangups gives the SIGHUPs of the process, which do not end it any more, until stop is called; nil if there are none.
 	hangups func() (signals <-chan os.Signal, stop func())
+	// keys is the terminal where lines can be edited; nil if there is none.
+	keys *screenKeys
 	// width is how wide the terminal is; 0 if there is none.
 	width int
 }
@@ -27,8 +29,25 @@ func processStreams() streams {
 	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		width = columns
 	}
+	var keys *screenKeys
+	if in := int(os.Stdin.Fd()); term.IsTerminal(in) && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+		keys = &screenKeys{
+			ReadWriter: struct {
+				io.Reader
+				io.Writer
+			}{os.Stdin, os.Stderr},
+			raw: func() (func(), error) {
+				before, err := term.MakeRaw(in)
+				return func() { _ = term.Restore(in, before) }, err
+			},
+			size: func() (int, int) {
+				width, height, _ := term.GetSize(in)
+				return width, height
+			},
+		}
+	}
 	return streams{
-		width: width,
+		keys: keys, width: width,
 		hangups: func() (<-chan os.Signal, func()) {
 			signals := make(chan os.Signal, 1)
 			signal.Notify(signals, syscall.SIGHUP)

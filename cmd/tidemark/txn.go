@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 
 func (a *app) txnCommand() *cobra.Command {
 	var e encoding
+	var historyFlag string
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions from a script or a prompt",
@@ -29,7 +31,10 @@ verbs. What was committed before it stays. So does the end of the script inside 
 error for get; get-for-update locks it, says so and goes on. At the prompt an error is said, and only one after which the transaction
 cannot be committed any more rolls it back. If another transaction was in its way, the next one that begins is as old: the older one wins. Its
 get locks, as get-for-update does, the keys that the attempts before had both read and written. The id that begin says at the prompt is the
-one in errors and in tidemark debug txns.`,
+one in errors and in tidemark debug txns.
+
+At the prompt the arrows move in the line and through earlier ones, and Tab completes commands and keyspaces. Earlier lines are kept in a
+file, those of put without the value; a line that begins with a blank is not kept.`,
 		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
   tidemark txn < transfer.txt
   tidemark txn`,
@@ -39,13 +44,16 @@ one in errors and in tidemark debug txns.`,
 				s := &txnSession{app: a, client: client, encoding: e}
 				defer s.end()
 				if a.inTerminal {
-					return s.prompt(ctx)
+					return s.prompt(ctx, historyFlag)
 				}
 				return s.script(ctx)
 			})
 		}),
 	}
 	e.register(cmd)
+	cmd.Flags().StringVar(&historyFlag, "history", "", "file for the prompt's earlier lines, or off (default "+historyEnv+
+		", or tidemark/history in XDG_STATE_HOME or ~/.local/state)")
+	_ = cmd.MarkFlagFilename("history")
 	return a.printing(a.client(cmd))
 }
 
@@ -94,30 +102,44 @@ func (s *txnSession) failed(ctx context.Context, err error) error {
 }
 
 // prompt runs what somebody types until they leave.
-func (s *txnSession) prompt(ctx context.Context) error {
+func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	s.say("Type help for the commands, and quit to leave.")
-	s.ask()
-	for line := range readLines(inner, s.in) {
+	var lines iter.Seq[inputLine]
+	ask := func() {} // whoever edits lines shows the prompt with them
+	if s.keys != nil {
+		lines = s.editedLines(inner, s.keys, openHistory(historyFile(historyFlag, s.getenv)))
+	} else {
+		lines, ask = readLines(inner, s.in), s.ask
+	}
+	ask()
+	for line := range lines {
 		s.line = line.number
 		err := line.err
 		if err == nil {
 			err = s.run(ctx, line.text)
 		}
 		switch {
+		case errors.Is(err, errInterrupted):
+			s.say("")
+			_ = s.leave(ctx)
+			return silent(exitInterrupted)
 		case errors.Is(err, errQuit) || ctx.Err() != nil:
 			return s.leave(ctx)
 		case err != nil:
-			s.complain(err)
+			s.complain(keyspaceMeant(ctx, s.client, err))
 		}
-		s.ask()
+		ask()
 	}
 	s.say("")
 	return s.leave(ctx)
 }
 
-func (s *txnSession) ask() {
+func (s *txnSession) ask() { fmt.Fprint(s.err, s.promptText()) }
+
+// promptText says where the session is.
+func (s *txnSession) promptText() string {
 	where := ""
 	switch {
 	case s.tx != nil:
@@ -125,7 +147,7 @@ func (s *txnSession) ask() {
 	case s.past != nil:
 		where = " (past)"
 	}
-	fmt.Fprintf(s.err, "tidemark%s> ", where)
+	return "tidemark" + where + "> "
 }
 
 // complain says what went wrong, and rolls a transaction back that cannot be committed any more.

@@ -97,7 +97,11 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 	}
 	i := slices.IndexFunc(txnVerbs, func(v txnVerb) bool { return v.name == name })
 	if i < 0 {
-		return usagef("there is no command %q; help lists those there are", name)
+		names := []string{"exit", "help"}
+		for _, v := range txnVerbs {
+			names = append(names, v.name)
+		}
+		return usagef("there is no command %q; help lists those there are%s", name, didYouMean(name, names))
 	}
 	v := txnVerbs[i]
 	switch {

@@ -22,7 +22,7 @@ type fitted struct {
 	columns []Column
 	rows    [][]string
 	widths  []int
-	// without names the columns that are not shown; cut says that cells were shortened.
+	// without names the columns that are not shown, but for those in which there is nothing; cut says that cells were shortened.
 	without []string
 	cut     bool
 }
@@ -47,6 +47,7 @@ func (l *List) fit() *fitted {
 	for i := len(f.columns) - 1; i > 0 && f.over(l.width) > 0; i-- {
 		if f.empty(i) {
 			f.drop(i)
+			f.without = nil
 		}
 	}
 	for i := len(f.columns) - 1; i > 0 && f.over(l.width) > 0; i-- {

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// closest finds what somebody may have meant with a word: a name that it begins, or that is a slip or two away. It is empty if there
+// is none, or several as close.
+func closest(word string, names []string) string {
+	best, found, tie := 1+len(word)/3, "", false
+	for _, name := range names {
+		distance := slips(strings.ToLower(word), strings.ToLower(name))
+		if len(word) >= 3 && strings.HasPrefix(name, word) {
+			distance = min(distance, 1)
+		}
+		switch {
+		case distance > best || name == word:
+		case distance < best || found == "":
+			best, found, tie = distance, name, false
+		case name != found:
+			tie = true
+		}
+	}
+	if tie {
+		return ""
+	}
+	return found
+}
+
+// slips counts how many letters were left out, added, taken for another, or swapped with their neighbour.
+func slips(a, b string) int {
+	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, make([]int, len(b)+1)
+	}
+	return last[len(b)]
+}
+
+// didYouMean is the end of an error about a word that is none of the names.
+func didYouMean(word string, names []string) string {
+	if name := closest(word, names); name != "" {
+		return fmt.Sprintf("; did you mean %q?", name)
+	}
+	return ""
+}
+
+// onlyCommands is for a command that only has others below it.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, append(sub.Aliases, sub.Name())...)
+		}
+	}
+	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(args[0], names))
+}
+
+// flagMeant adds to the error about a flag that there is none of the flag that may have been meant.
+func flagMeant(cmd *cobra.Command, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !unknown {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if meant := closest(name, names); meant != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, meant)
+	}
+	return err
+}
+
+// keyspaceMeant adds to an error about a keyspace that there is none of the one that may have been meant.
+func keyspaceMeant(ctx context.Context, client *kv.Client, err error) error {
+	var e *kv.Error
+	if !errors.Is(err, kv.ErrKeyspaceNotFound) || !errors.As(err, &e) || e.Keyspace == "" {
+		return err
+	}
+	if meant := closest(e.Keyspace, keyspaceNames(ctx, client)); meant != "" {
+		return fmt.Errorf("%w; did you mean %q?", err, meant)
+	}
+	return err
+}
+
+// keyspaceNames are those that there are, as far as that is soon said.
+func keyspaceNames(ctx context.Context, client *kv.Client) (names []string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	keyspaces, err := client.Keyspaces(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, keyspace := range keyspaces {
+		names = append(names, keyspace.Name)
+	}
+	return names
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// screenKeys is a terminal that gives each key as it is pressed.
+type screenKeys struct {
+	io.ReadWriter
+	// raw has the terminal give keys, until restore is called.
+	raw func() (restore func(), err error)
+	// size is of the terminal; zero if it is not known.
+	size func() (width, height int)
+}
+
+// maxPromptLine is as many characters as a line of the prompt can have; the terminal takes no more.
+const maxPromptLine = 4096
+
+const (
+	keyTab   = '\t'
+	keyCtrlC = 3
+)
+
+// keyWatch notes whether Ctrl-C was pressed: the terminal ends the line in the same way as at the end of input.
+type keyWatch struct {
+	io.ReadWriter
+	interrupted bool
+}
+
+// Read implements io.Reader.
+func (w *keyWatch) Read(b []byte) (int, error) {
+	n, err := w.ReadWriter.Read(b)
+	w.interrupted = w.interrupted || bytes.IndexByte(b[:n], keyCtrlC) >= 0
+	return n, err
+}
+
+// errInterrupted is Ctrl-C at the prompt.
+var errInterrupted = errors.New("interrupted")
+
+// editedLines yields the lines that somebody types, with arrows, history and completion. It ends as readLines does.
+func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *history) iter.Seq[inputLine] {
+	watch := &keyWatch{ReadWriter: keys}
+	terminal := term.NewTerminal(watch, "")
+	terminal.History = kept
+	complete := &completer{session: s, ctx: ctx, screen: terminal}
+	terminal.AutoCompleteCallback = complete.key
+	return func(yield func(inputLine) bool) {
+		for number := 1; ctx.Err() == nil; number++ {
+			restore, err := keys.raw()
+			if err != nil {
+				yield(inputLine{number: number, err: fmt.Errorf("the terminal cannot be used: %w", err)})
+				return
+			}
+			if width, height := keys.size(); width > 0 {
+				_ = terminal.SetSize(width, height)
+			}
+			terminal.SetPrompt(s.promptText())
+			read := make(chan inputLine, 1)
+			go func() {
+				text, err := terminal.ReadLine()
+				read <- inputLine{number: number, text: text, err: err}
+			}()
+			var line inputLine
+			select {
+			case line = <-read:
+			case <-ctx.Done(): // a goroutine stays behind that waits for a key
+				restore()
+				return
+			}
+			restore()
+			switch {
+			case watch.interrupted:
+				line = inputLine{number: number, err: errInterrupted}
+			case errors.Is(line.err, io.EOF):
+				return
+			case line.err == nil && utf8.RuneCountInString(line.text) >= maxPromptLine:
+				line.err = usagef("the line has %d characters or more, which the prompt cannot take: use a script, or the verb put", maxPromptLine)
+			}
+			if !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// completer completes words at the prompt.
+type completer struct {
+	session *txnSession
+	ctx     context.Context
+	screen  io.Writer
+
+	// keyspaces as of asked.
+	keyspaces []string
+	asked     time.Time
+}
+
+// keyspacesFresh is for how long the names of keyspaces are not asked for again.
+const keyspacesFresh = 10 * time.Second
+
+// key completes the word before the cursor when Tab is pressed: as far as there is one way, and shows the ways if there are several.
+func (c *completer) key(line string, pos int, key rune) (string, int, bool) {
+	if key != keyTab {
+		return "", 0, false
+	}
+	before := line[:pos]
+	start := strings.LastIndexByte(before, ' ') + 1
+	word := before[start:]
+	var fits []string
+	for _, name := range c.candidates(strings.Fields(before[:start])) {
+		if strings.HasPrefix(name, word) {
+			fits = append(fits, name)
+		}
+	}
+	slices.Sort(fits)
+	if len(fits) == 0 {
+		return line, pos, true
+	}
+	common := fits[0]
+	for _, fit := range fits[1:] {
+		for !strings.HasPrefix(fit, common) {
+			common = common[:len(common)-1]
+		}
+	}
+	if len(fits) == 1 {
+		common += " "
+	} else if common == word {
+		fmt.Fprintf(c.screen, "%s\n", strings.Join(fits, "  "))
+	}
+	return before[:start] + common + line[pos:], start + len(common), true
+}
+
+// candidates are what the next word after some words can be.
+func (c *completer) candidates(words []string) (names []string) {
+	if len(words) == 0 {
+		for _, v := range txnVerbs {
+			names = append(names, v.name)
+		}
+		return append(names, "exit", "help")
+	}
+	i := slices.IndexFunc(txnVerbs, func(v txnVerb) bool { return v.name == words[0] })
+	switch {
+	case i < 0 || len(words) > 1:
+	case strings.HasPrefix(txnVerbs[i].arguments, "KEYSPACE"):
+		if time.Since(c.asked) > keyspacesFresh {
+			c.keyspaces, c.asked = keyspaceNames(c.ctx, c.session.client), time.Now()
+		}
+		return c.keyspaces
+	case words[0] == "rollback-to":
+		for _, p := range c.session.savepoints {
+			names = append(names, p.name)
+		}
+	case words[0] == "begin":
+		names = []string{"--commit-wait"}
+	}
+	return names
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	historyEnv = "TIDEMARK_HISTORY"
+	// historyOff is in the place of a file: nothing is kept.
+	historyOff = "off"
+	// historyLines are kept at most; the file is cut when it has twice as many.
+	historyLines = 1000
+)
+
+// history holds the lines of the prompt, the newest last, and keeps them in a file for the next session. Values are not written to the
+// file: what people store is not to lie in their home directories, so of a put it has the keyspace and the key. A line that
+// begins with a blank is not kept at all.
+type history struct {
+	path  string
+	lines []string
+}
+
+// historyFile is where history is kept; empty: nowhere.
+func historyFile(flag string, getenv func(string) string) string {
+	path := flag
+	if path == "" {
+		path = getenv(historyEnv)
+	}
+	switch path {
+	case historyOff:
+		return ""
+	case "":
+		state := getenv("XDG_STATE_HOME")
+		if home := getenv("HOME"); state == "" && home != "" {
+			state = filepath.Join(home, ".local", "state")
+		}
+		if state == "" {
+			return ""
+		}
+		return filepath.Join(state, "tidemark", "history")
+	}
+	return path
+}
+
+// openHistory reads the file. A file that cannot be read, or is not there, is no history yet.
+func openHistory(path string) *history {
+	h := &history{path: path}
+	if path == "" {
+		return h
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return h
+	}
+	defer file.Close()
+	scanner := bufio.NewScanner(file)
+	count := 0
+	for scanner.Scan() {
+		count++
+		h.lines = append(h.lines, scanner.Text())
+		h.lines = h.lines[max(0, len(h.lines)-historyLines):]
+	}
+	if count >= 2*historyLines {
+		h.rewrite()
+	}
+	return h
+}
+
+// rewrite makes the file short. The former one stays if that fails.
+func (h *history) rewrite() {
+	short := h.path + ".new"
+	if os.WriteFile(short, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600) == nil {
+		_ = os.Rename(short, h.path)
+	}
+}
+
+// Add implements term.History. What cannot be written is not kept; that is no reason to disturb anybody.
+func (h *history) Add(line string) {
+	if strings.TrimSpace(line) == "" || line[0] == ' ' || (len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
+		return
+	}
+	h.lines = append(h.lines, line)
+	h.lines = h.lines[max(0, len(h.lines)-historyLines):]
+	if h.path == "" || os.MkdirAll(filepath.Dir(h.path), 0o700) != nil {
+		return
+	}
+	file, err := os.OpenFile(h.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	_, _ = file.WriteString(withoutValue(line) + "\n")
+	_ = file.Close()
+}
+
+// withoutValue is a line as the file has it. One that cannot be understood may hold a value anywhere.
+func withoutValue(line string) string {
+	words, err := splitWords(line)
+	if err != nil {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		return name
+	}
+	if len(words) > 3 && words[0] == "put" {
+		return strings.Join(quoted(words[:3]), " ")
+	}
+	return line
+}
+
+// quoted are words as splitWords takes them.
+func quoted(words []string) []string {
+	out := make([]string, len(words))
+	for i, word := range words {
+		switch {
+		case word != "" && !strings.ContainsAny(word, " \t'\"#"):
+			out[i] = word
+		case !strings.Contains(word, "'"):
+			out[i] = "'" + word + "'"
+		default:
+			out[i] = `"` + word + `"` // a word with quotes of both kinds cannot be said in one piece
+		}
+	}
+	return out
+}
+
+// Len implements term.History.
+func (h *history) Len() int { return len(h.lines) }
+
+// At implements term.History: 0 is the newest.
+func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
