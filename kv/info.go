@@ -172,6 +172,18 @@ type Status struct {
 	Ready      bool
 	WaitingFor string
 	Version    string
+	// Leaderless are partitions with a replica on that server that have had no leader for a while, as it knows itself: some of
+	// them, of LeaderlessTotal.
+	Leaderless      []LeaderlessPartition
+	LeaderlessTotal int
+}
+
+// LeaderlessPartition is a partition that cannot be read or written.
+type LeaderlessPartition struct {
+	ID       uint64
+	Keyspace string
+	// SilentNodes are the nodes with a replica of it that do not answer.
+	SilentNodes []uint64
 }
 
 // CoreMember is a member of the consistent core.
@@ -184,6 +196,10 @@ func statusOf(r *clusterpb.StatusResponse) Status {
 	st := Status{
 		Cluster: r.Cluster, Node: r.Node, Core: r.Core, CoreLeader: r.CoreLeader,
 		Ready: r.Ready, WaitingFor: r.WaitingFor, Version: r.Version,
+	}
+	st.LeaderlessTotal = int(r.LeaderlessTotal)
+	for _, p := range r.Leaderless {
+		st.Leaderless = append(st.Leaderless, LeaderlessPartition{ID: p.Partition, Keyspace: p.Keyspace, SilentNodes: p.SilentNodes})
 	}
 	for _, m := range r.Members {
 		st.Members = append(st.Members, CoreMember{Address: m.Address, Replica: m.Replica})

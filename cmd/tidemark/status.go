@@ -25,7 +25,12 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Say how the cluster is",
 		Long: `Say how the cluster is: whether it is ready, and if not what it waits for; the core's members and leader; how many nodes,
-keyspaces and partitions there are. The exit code is 0 if it is ready and 4 if it is not.
+keyspaces and partitions there are; and what is wrong: the partitions that are unavailable, because they have no leader, the nodes
+that are down, so that partitions have fewer replicas than they should, those whose disk is full, and those in doubt about
+their clock or with failed replicas.
+
+The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions are unavailable; and 4 if
+the server that answers is not ready, or the core does not answer. With --wait a cluster that serves everything counts as well.
 
 With --wait it asks until the cluster is ready, or --timeout is over. A cluster is ready as soon as it has a core and a node;
 --nodes says for how many nodes to wait.`,
@@ -39,7 +44,7 @@ With --wait it asks until the cluster is ready, or --timeout is over. A cluster 
 			if nodes != 0 {
 				return usagef("--nodes says what to wait for: give --wait with it")
 			}
-			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client) })
+			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client, exitDegraded) })
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the cluster is ready")
@@ -48,7 +53,8 @@ With --wait it asks until the cluster is ready, or --timeout is over. A cluster 
 }
 
 // status prints what can be found out. Lists come from the core: without it the rest is worth printing all the more.
-func (a *app) status(ctx context.Context, client *kv.Client) error {
+// degraded is the exit code of a cluster that serves everything and in which something is wrong.
+func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error {
 	status, err := client.Status(ctx)
 	if err != nil {
 		return err
@@ -67,6 +73,13 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 			keyspaces, partitions = len(keyspaceList), count
 		}
 	}
+	var wrong problems
+	if err == nil {
+		wrong, err = a.lookForProblems(ctx, client, nodeList)
+	}
+	if err != nil {
+		wrong = problemsOf(status)
+	}
 	members := make([]string, 0, len(status.Members))
 	for _, member := range status.Members {
 		members = append(members, member.Address)
@@ -74,16 +87,29 @@ func (a *app) status(ctx context.Context, client *kv.Client) error {
 	list := a.list(
 		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for"},
 		output.Column{Name: "nodes"}, output.Column{Name: "nodes alive", Programs: true}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
+		output.Column{Name: "unavailable"}, output.Column{Name: "under replicated"}, output.Column{Name: "full"}, output.Column{Name: "in doubt"},
 		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version", Detail: true})
 	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && err == nil, orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
+		wrong.unavailable.cell(), wrong.underReplicated.cell(), wrong.full.cell(), wrong.inDoubt.cell(),
 		orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err
 	}
 	if err != nil {
+		if wrong.unavailable.total > 0 {
+			return &codedError{exitPartly, err}
+		}
 		return err
 	}
-	if !status.Ready {
+	switch {
+	case wrong.unavailable.total > 0:
+		return silent(exitPartly)
+	case wrong.any():
+		if degraded == exitOK {
+			return nil
+		}
+		return silent(degraded)
+	case !status.Ready:
 		return silent(exitUnavailable)
 	}
 	return nil
@@ -115,7 +141,7 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 		var coded *codedError
 		switch {
 		case err == nil:
-			return a.withClient(limited, func(client *kv.Client) error { return a.status(limited, client) })
+			return a.withClient(limited, func(client *kv.Client) error { return a.status(limited, client, exitOK) })
 		case errors.As(err, &coded) && coded.code == exitUsage:
 			return err
 		case limited.Err() == nil:

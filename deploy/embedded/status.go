@@ -1,6 +1,9 @@
 package embedded
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -27,19 +30,42 @@ func (s *Server) clusterService() *server.ClusterService {
 			}
 			return s.parts.node.node
 		},
-		Status:     s.status,
+		Status:     s.Status,
 		Registerer: s.config.Registry,
 	})
 }
 
-func (s *Server) status() *clusterpb.StatusResponse {
+// Status is what the server says of itself.
+func (s *Server) Status() *clusterpb.StatusResponse {
 	ready, reason, trouble := s.readiness()
-	return &clusterpb.StatusResponse{
-		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: reason, Version: s.config.Version, CoreTrouble: trouble,
+	r := &clusterpb.StatusResponse{
+		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: strings.ReplaceAll(reason, "\n", "; "),
+		Version: s.config.Version, CoreTrouble: trouble,
 	}
+	if reason != "" {
+		r.Reasons = strings.Split(reason, "\n")
+	}
+	if n := s.dataNode(); n != nil {
+		var total int
+		r.Leaderless, total, _ = n.Leaderless(maxLeaderless)
+		r.LeaderlessTotal = uint64(total)
+	}
+	return r
 }
 
-// Ready says whether the server is of use, or why not.
+// maxLeaderless bounds the partitions that a status names.
+const maxLeaderless = 100
+
+// lackOfRoom is what a part that is starting may wait for, as the end of a sentence; empty if there is room.
+func (s *Server) lackOfRoom() string {
+	usage, err := s.config.FS.GetDiskUsage(s.config.Dir)
+	if err != nil || usage.AvailBytes >= s.config.MinFreeBytes/4 {
+		return ""
+	}
+	return fmt.Sprintf("; the disk of %s is full, %d bytes are free: make room", s.config.Dir, usage.AvailBytes)
+}
+
+// Ready says whether the server is of use, or why not: one reason a line.
 func (s *Server) Ready() (bool, string) {
 	ready, reason, _ := s.readiness()
 	return ready, reason
@@ -63,7 +89,7 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 		if core == nil {
 			why := s.bootstrap.WaitingFor()
 			if why == "" {
-				return false, "the consistent core's member is starting", nil
+				return false, "the consistent core's member is starting" + s.lackOfRoom(), nil
 			}
 			return false, "the consistent core is forming: " + why, &clusterpb.CoreTrouble{NoQuorum: true, Silent: s.bootstrap.Silent()}
 		}
@@ -75,7 +101,7 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 	}
 	if s.config.has(RoleNode) {
 		if data == nil {
-			reason = "joining the cluster"
+			reason = "joining the cluster" + s.lackOfRoom()
 			if e := s.core.Trouble(); e != nil {
 				reason, trouble = reason+": "+e.Error(), e.Trouble()
 			}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ func (n *Node) watchHealth(ctx context.Context) {
 		if due {
 			next = n.now() + int64(healthPeriod)
 			n.checkSkew()
+			n.watchLeaders()
 		}
 		n.checkHealth()
 		if !n.health.fit() {
@@ -122,7 +124,7 @@ func (n *Node) rewind() *refusal {
 	return nil
 }
 
-// Ready says whether this node is of use to clients, and if not, why.
+// Ready says whether this node is of use to clients, and if not, why: one reason a line.
 func (n *Node) Ready() (ready bool, reason string) {
 	if n.closed.Load() {
 		return false, "closed"
@@ -137,7 +139,8 @@ func (n *Node) Ready() (ready bool, reason string) {
 		return false, "waiting for the partition table from the consistent core"
 	}
 	if n.health.settled.Load() {
-		return true, ""
+		reasons := n.notServing()
+		return len(reasons) == 0, strings.Join(reasons, "\n")
 	}
 	if missing := n.reconciler.pending(); missing > 0 {
 		return false, fmt.Sprintf("%d partitions are being created or removed", missing)

@@ -14,7 +14,7 @@ type metrics struct {
 	ahead                                   prometheus.Counter
 	clockJumps                              prometheus.Counter
 	collections, collected, collectFailures prometheus.Counter
-	broken, revision, unfit                 prometheus.Gauge
+	broken, revision, unfit, leaderless     prometheus.Gauge
 }
 
 func newMetrics(n *Node, r prometheus.Registerer) *metrics {
@@ -49,6 +49,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")
 	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")
 	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")
+	m.leaderless = gauge("leaderless_partitions", "Partitions with a replica here that have had no leader for 10 s.")
 	m.revision = gauge("table_revision", "Revision of the core that the partition table has reached.")
 	m.unfit = gauge("unfit", "1 while this node serves nothing, because of its clock or its disk.")
 	gaugeOf("replicas", "Replicas held.", func() float64 { return float64(len(n.replicas.all())) })

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+const (
+	// namedProblems is how many of a kind are named; the others are counted.
+	namedProblems = 20
+	// secondLooks is how often partitions are looked at again that nobody is known to lead though their nodes are alive: a core
+	// that has just changed its leader hears of theirs within some seconds.
+	secondLooks    = 4
+	secondLookWait = time.Second
+)
+
+// problems are what is wrong with a cluster.
+type problems struct {
+	// unavailable are partitions without a leader. underReplicated are nodes that are down, full those without room, and inDoubt
+	// those whose clock or replicas are not in order.
+	unavailable, underReplicated, full, inDoubt named
+}
+
+func (p *problems) any() bool {
+	return p.unavailable.total+p.underReplicated.total+p.full.total+p.inDoubt.total > 0
+}
+
+// named is a list of which the first are named.
+type named struct {
+	names []string
+	total int
+}
+
+func (n *named) add(format string, args ...any) {
+	n.total++
+	if len(n.names) < namedProblems {
+		n.names = append(n.names, fmt.Sprintf(format, args...))
+	}
+}
+
+// cell is the list as it is printed.
+func (n *named) cell() any {
+	if n.total == 0 {
+		return nil
+	}
+	if more := n.total - len(n.names); more > 0 {
+		return append(n.names, fmt.Sprintf("and %d more", more))
+	}
+	return n.names
+}
+
+// problemsOf is what one server knows itself: for when the core does not answer.
+func problemsOf(status kv.Status) (p problems) {
+	for _, x := range status.Leaderless {
+		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace, noLeader(x.SilentNodes, "do not answer"))
+	}
+	p.unavailable.total = max(p.unavailable.total, status.LeaderlessTotal)
+	return p
+}
+
+// noLeader says that a partition has no leader, and which of its nodes do what.
+func noLeader(nodes []uint64, what string) string {
+	if len(nodes) == 0 {
+		return "no leader"
+	}
+	return fmt.Sprintf("no leader; nodes %s %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(nodes), " ", ", "), "[]"), what)
+}
+
+// lookForProblems asks the core.
+func (a *app) lookForProblems(ctx context.Context, client *kv.Client, nodes []kv.NodeInfo) (problems, error) {
+	for look := 0; ; look++ {
+		partitions, err := client.Partitions(ctx, "")
+		if err != nil {
+			return problems{}, err
+		}
+		found, again := judge(nodes, partitions)
+		if !again || look == secondLooks {
+			return found, nil
+		}
+		select {
+		case <-time.After(secondLookWait):
+		case <-ctx.Done():
+			return found, nil
+		}
+		if nodes, err = client.Nodes(ctx); err != nil {
+			return problems{}, err
+		}
+	}
+}
+
+// judge says what is wrong. again: a partition has no leader though most of its nodes are alive, which passes as a rule.
+func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, again bool) {
+	alive, lost := make(map[uint64]bool, len(nodes)), make(map[uint64]int)
+	for _, node := range nodes {
+		alive[node.ID] = node.Alive
+	}
+	for _, x := range partitions {
+		var down []uint64
+		voters := 0
+		for _, r := range x.Replicas {
+			if !r.Learner {
+				voters++
+			}
+			if !alive[r.Node] {
+				lost[r.Node]++
+				down = append(down, r.Node)
+			}
+		}
+		quorum := voters-len(down) >= voters/2+1
+		if x.Leader != 0 && alive[x.Leader] && quorum {
+			continue
+		}
+		again = again || quorum
+		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace, noLeader(down, "are down"))
+	}
+	for _, node := range nodes {
+		if !node.Alive {
+			p.underReplicated.add("node %d (%s) is down: %s", node.ID, node.Address, plural(lost[node.ID], "replica"))
+			continue
+		}
+		if node.DiskFull {
+			p.full.add("node %d (%s): %d MiB are free", node.ID, node.Address, node.DiskFree>>20)
+		}
+		if node.ClockUnhealthy {
+			p.inDoubt.add("node %d (%s): its clock is wrong, or those of others are", node.ID, node.Address)
+		}
+		if n := node.FailedReplicas; n > 0 {
+			p.inDoubt.add("node %d (%s): %s damaged or failed", node.ID, node.Address, plural(int(n), "replica"))
+		}
+	}
+	return p, again
+}

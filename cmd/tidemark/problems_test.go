@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// What status says is wrong is named, and nothing else.
+func TestJudge(t *testing.T) {
+	nodes := []kv.NodeInfo{{ID: 1, Alive: true}, {ID: 2, Alive: true}, {ID: 3, Alive: true}}
+	replicas := []kv.ReplicaInfo{{Node: 1}, {Node: 2}, {Node: 3}}
+	partitions := []kv.PartitionInfo{{ID: 7, Keyspace: "things", Replicas: replicas, Leader: 3}, {ID: 8, Keyspace: "things", Replicas: replicas, Leader: 1}}
+	if p, again := judge(nodes, partitions); p.any() || again {
+		t.Errorf("all is well, and it is said: %+v", p)
+	}
+	nodes[2].Alive, nodes[0].DiskFull, nodes[1].ClockUnhealthy, nodes[1].FailedReplicas = false, true, true, 2
+	p, again := judge(nodes, partitions)
+	if p.unavailable.total != 1 || !strings.Contains(p.unavailable.names[0], "partition 7 of things") || !again {
+		t.Errorf("a partition whose leader is down: %+v, again %v", p.unavailable, again)
+	}
+	if p.underReplicated.total != 1 || p.full.total != 1 || p.inDoubt.total != 2 {
+		t.Errorf("one node is down, one full, one in doubt for two reasons: %+v", p)
+	}
+	nodes[1].Alive = false
+	if p, again = judge(nodes, partitions); p.unavailable.total != 2 || again || !strings.Contains(p.unavailable.names[1], "nodes 2, 3 are down") {
+		t.Errorf("two of three nodes are down: %+v, again %v", p.unavailable, again)
+	}
+	var many named
+	for range 3 * namedProblems {
+		many.add("x")
+	}
+	if cell := many.cell().([]string); len(cell) != namedProblems+1 || cell[namedProblems] != "and 40 more" {
+		t.Errorf("%d of %d are named, the last is %q", len(cell), many.total, cell[len(cell)-1])
+	}
+}
