@@ -7,7 +7,7 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint bench bench-compare bench-txn faults nemesis sim sim-soak sim-shrink generate clean planted
+.PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis sim sim-soak sim-shrink generate clean planted
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -42,6 +42,13 @@ bench-txn: ## measure what transactions cost: beside single reads and writes, wi
 
 faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")
 	$(GO) test ./bench/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
+
+TIMES ?= 20
+ROWS ?= 1000000
+CLIENTS ?= 64
+HASH ?= 0
+dump-load: build ## dump a keyspace while clients transfer money in it, and add it up: TIMES=20 ROWS=1000000 CLIENTS=64 HASH=0 (docs/testing.md)
+	$(GO) test ./bench/faults -faults -v -count 1 -timeout 2h -run '^TestDumpUnderTransactions$$' -dump.times $(TIMES) -dump.rows $(ROWS) -dump.clients $(CLIENTS) -dump.hash $(HASH) $(FAULT_FLAGS)
 
 SEED ?= 1
 SEEDS ?= 1

@@ -43,6 +43,9 @@ func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, ro
 	if err != nil {
 		return nil, nil, err
 	}
+	if snap.reading != nil && answer.Now != nil {
+		snap.reading.heard(b.route.Node, answer.Now)
+	}
 	if len(answer.Refused) > 0 {
 		if b.route = b.route.Without(answer.Refused); b.route == nil {
 			b.over = true

@@ -160,7 +160,7 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
 	var bundles []*route.Bundle
 	rest := parts
-	if snap.reading == nil { // in a transaction every partition has to be told so
+	if snap.reading == nil || snap.certain { // otherwise every partition has to be told what is uncertain
 		bundles, rest = s.keyspace.client.sender.Bundles(parts, 2)
 	}
 	feeds := make([]*feed, 0, len(bundles)+len(rest))
