@@ -20,6 +20,8 @@ type Pace struct {
 	Storms []Storm
 	// Finale multiplies the pauses instead of all others once the run's finale has begun; 0 is 1.
 	Finale float64
+	// Steady multiplies the pauses of Keep before the finale; 0 is 1.
+	Steady float64
 }
 
 // Storm is from when until when, in the time of the run.
@@ -82,6 +84,17 @@ func (r *Run) Rest(ctx context.Context, random *rand.Rand, d time.Duration) bool
 	default:
 	}
 	return sleep(ctx, r.finale, r.Pace.pause(r.Elapsed(), d, random))
+}
+
+// Keep is Rest for workloads that show nothing unless they are busy: in the finale it does not stretch the pauses, and before that
+// it does so evenly, in calm and in storm.
+func (r *Run) Keep(ctx context.Context, random *rand.Rand, d time.Duration) bool {
+	select {
+	case <-r.finale:
+		return sleep(ctx, nil, stretch(d, 1, random))
+	default:
+		return sleep(ctx, r.finale, stretch(d, r.Pace.Steady, random))
+	}
 }
 
 // sleep returns false when the context has ended, and early when wake is closed.

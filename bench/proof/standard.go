@@ -31,7 +31,14 @@ func Standard() []Workload {
 			ScanPause: time.Second, Large: 30_000},
 		&Sets{Keyspace: "hashed-sets", Partitions: 3, Adders: 2, Scanners: 1, Age: 20 * time.Second,
 			Pause: 300 * time.Millisecond, ScanPause: time.Second},
+		spans("spans", kv.Hash(3)),
+		spans("ranged-spans", splitInto([]string{spanPrefix + "333", spanPrefix + "666"})),
 	}
+}
+
+func spans(name string, layout kv.KeyspaceOption) *Spans {
+	return &Spans{Keyspace: name, Layout: []kv.KeyspaceOption{layout}, Writers: 4, Sweepers: 1, Tellers: 2, Pause: 80 * time.Millisecond,
+		LongPause: 500 * time.Millisecond, Dwell: 100 * time.Millisecond}
 }
 
 // What the names of transactional workloads begin with: strictly those whose transactions ask for commit wait, waiting those in a keyspace whose

@@ -88,12 +88,16 @@ func Run(t testing.TB, c Config) Report {
 	stopWatching := watchElections(w, shape.electionTimeout())
 	// They are opened before all others, so that "client-1" of a fault is the first of them.
 	var clients []*proof.Client
-	for range shape.clients() {
+	connections := 0
+	for _, load := range shape.all() {
+		connections += load.Clients()
+	}
+	for range connections {
 		retries := proof.NewRetries()
 		clients = append(clients, w.Client(w.Cluster.Client(t, kv.WithMetrics(retries)), retries, ""))
 	}
 	ctx := context.Background()
-	for _, load := range shape.workloads {
+	for _, load := range shape.all() {
 		setup, cancel := context.WithTimeout(ctx, recovery)
 		err := load.Setup(setup, w.Run)
 		cancel()
@@ -110,7 +114,7 @@ func Run(t testing.TB, c Config) Report {
 	// What makes keyspaces is felt as a restart is.
 	w.storm(stop{})()
 	w.Pace = shape.pace(c.Schedule, w.Elapsed())
-	stopLoad := drive(w, shape.workloads, clients, random)
+	stopLoad := drive(w, shape.all(), clients, random)
 	loseWay := rand.New(rand.NewPCG(c.Schedule.Seed, 3))
 	w.background(func(done <-chan struct{}) { lost.drive(done, loseWay) })
 	w.play(c.Schedule, &counters)
@@ -119,7 +123,7 @@ func Run(t testing.TB, c Config) Report {
 		t.Fatal(err)
 	}
 	stopLoad()
-	w.check(t, shape.workloads, &counters)
+	w.check(t, shape.all(), &counters)
 	w.Judge()
 	w.farewell(&counters, lost, loseWay)
 	stopWatching()

@@ -19,7 +19,9 @@ type shape struct {
 	workloads []proof.Workload
 	perSecond float64
 	perMinute float64
-	tick      time.Duration
+	// extras are workloads besides, whose clients the faults do not know.
+	extras []proof.Workload
+	tick   time.Duration
 	// electionTicks is the shortest election timeout.
 	electionTicks int
 	// hasty: a leader can be elected sooner than clocks may differ, so that what one has served can lie ahead of its successor's clock.
@@ -77,6 +79,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 		s.mixTransactions(rand.New(rand.NewPCG(seed, 4)))
 	}
 	// Most seeds are calm and some are busy: what a run costs is its operations.
+	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	if s.reigns {
 		s.perMinute = 3000
@@ -90,7 +93,7 @@ func (s *shape) electionTimeout() time.Duration { return time.Duration(s.electio
 // pace spends the operations that a run may have: most of them in the storms.
 func (s *shape) pace(schedule Schedule, began time.Duration) proof.Pace {
 	// The finale has as many as that besides.
-	const inStorms, inFinale = 0.85, 1000
+	const inStorms, inFinale, steady = 0.85, 1000, 15
 	var p proof.Pace
 	stormy := time.Second
 	for _, storm := range schedule.storms() {
@@ -100,6 +103,7 @@ func (s *shape) pace(schedule Schedule, began time.Duration) proof.Pace {
 	calm := max(schedule.Duration-stormy, time.Second)
 	budget := s.perMinute * schedule.Duration.Minutes()
 	p.BurstFactor = min(max(0.3, s.perSecond*stormy.Seconds()/(budget*inStorms)), 20)
+	p.Steady = steady
 	p.Finale = max(1, s.perSecond*finale.Seconds()/inFinale)
 	p.Factor = max(4, s.perSecond*calm.Seconds()/(budget*(1-inStorms)))
 	return p
@@ -186,6 +190,21 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	s.workloads = append(s.workloads, bulk)
 }
 
+// mixExtras has some seeds run one more workload: transactions that read spans. It has dice of its own, and the
+// schedule takes no notice of it, so that all else is what it was before there were such.
+func (s *shape) mixExtras(random *rand.Rand) {
+	names := [][]string{nil, nil, {"spans", "ranged-spans"}, nil}[random.IntN(4)]
+	if len(names) == 0 || s.wild && !s.transactions {
+		return
+	}
+	name := names[random.IntN(len(names))]
+	all := proof.Standard()
+	s.extras = append(s.extras, all[slices.IndexFunc(all, func(w proof.Workload) bool { return w.Name() == name })])
+}
+
+// all are the workloads and the extras. Those of the former come first: "client-1" of a fault is the first of them.
+func (s *shape) all() []proof.Workload { return slices.Concat(s.workloads, s.extras) }
+
 // Of the seeds with transactions those that leave reignsAt when divided by reignsEvery are about reigns. All others are what they were before there
 // were such, among them those of the other planted bugs in docs/testing.md.
 const reignsEvery, reignsAt = 13, 5
@@ -214,7 +233,7 @@ func (s *shape) add(possible []proof.Workload, name string) {
 
 // choose has the seed run other workloads.
 func (s *shape) choose(workloads []proof.Workload) {
-	s.workloads, s.perSecond = workloads, 1
+	s.workloads, s.perSecond, s.extras = workloads, 1, nil
 	for _, w := range workloads {
 		s.perSecond += operationsPerSecond(w.Name())
 	}
@@ -251,7 +270,7 @@ func (s *shape) String() string {
 	if s.reigns {
 		text += " reigns;"
 	}
-	for _, load := range s.workloads {
+	for _, load := range s.all() {
 		text += " " + load.Name()
 	}
 	return text
