@@ -76,6 +76,14 @@ func (k *Keyspace) Commit(ctx context.Context, batch *kv.Batch) (kv.Timestamp, e
 	return at, err
 }
 
+// BatchPut writes keys of any partitions.
+func (k *Keyspace) BatchPut(ctx context.Context, pairs []kv.Pair) (kv.Timestamp, error) {
+	report := k.reports.begin(ctx, "batch-put")
+	at, err := k.sdk.BatchPut(ctx, pairs)
+	report.end(err)
+	return at, err
+}
+
 // Scan reads the present.
 func (k *Keyspace) Scan(ctx context.Context, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return k.scan(ctx, "scan", options)

@@ -31,6 +31,9 @@ func Standard() []Workload {
 			ScanPause: time.Second, Large: 30_000},
 		&Sets{Keyspace: "hashed-sets", Partitions: 3, Adders: 2, Scanners: 1, Age: 20 * time.Second,
 			Pause: 300 * time.Millisecond, ScanPause: time.Second},
+		&Backups{Keyspace: "backups", Rows: 40, Writers: 2, Readers: 2, Pause: 60 * time.Millisecond, ReadPause: 400 * time.Millisecond},
+		&Backups{Keyspace: "hashed-backups", Partitions: 5, Rows: 40, Writers: 2, Readers: 2, Pause: 60 * time.Millisecond,
+			ReadPause: 400 * time.Millisecond},
 		spans("spans", kv.Hash(3)),
 		spans("ranged-spans", splitInto([]string{spanPrefix + "333", spanPrefix + "666"})),
 	}

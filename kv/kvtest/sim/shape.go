@@ -190,10 +190,10 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	s.workloads = append(s.workloads, bulk)
 }
 
-// mixExtras has some seeds run one more workload: transactions that read spans. It has dice of its own, and the
+// mixExtras has most seeds run one more workload: readings of everything, and transactions that read spans. It has dice of its own, and the
 // schedule takes no notice of it, so that all else is what it was before there were such.
 func (s *shape) mixExtras(random *rand.Rand) {
-	names := [][]string{nil, nil, {"spans", "ranged-spans"}, nil}[random.IntN(4)]
+	names := [][]string{{"backups"}, {"hashed-backups"}, {"spans", "ranged-spans"}, nil}[random.IntN(4)]
 	if len(names) == 0 || s.wild && !s.transactions {
 		return
 	}
