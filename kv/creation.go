@@ -96,8 +96,8 @@ func (w *creation) ended(over, err error) error {
 	ended := &route.Error{
 		Cause: err, Message: "the keyspace exists, goes on being set up, and cannot be used yet; it is waiting for " + waiting,
 	}
-	if reason := new(route.Error); errors.As(err, &reason) {
-		// No server could answer any more.
+	if reason := new(route.Error); errors.As(err, &reason) && !errors.Is(over, context.Canceled) {
+		// No server could answer any more, and that is not because the caller did not wait for it.
 		ended.Cause, ended.Code = reason.Cause, reason.Code
 		ended.Message += ", and " + reason.Message
 	}

@@ -47,8 +47,9 @@ func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
 			*picture
 			pause time.Duration
 		}{{slow, 20 * time.Second}, {idle, 0}} {
+			reader := c.client("reader")
 			go func() {
-				_ = c.client("reader").Watch(ctx, 0, func(u *clusterpb.TableUpdate) error {
+				_ = reader.Watch(ctx, 0, func(u *clusterpb.TableUpdate) error {
 					time.Sleep(p.pause)
 					return p.take(u)
 				})
