@@ -103,7 +103,7 @@ func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 		}
 		s.Command = func(path string, args []string) (string, []string) { return w.network.Command(host, path, args) }
 		s.Flags = []string{
-			"--clock-offset-file", w.clockFile(i), "--log-level", "info", "--max-offset", maxOffset.String(), "--min-free", minFree,
+			"--http-debug", "all", "--clock-offset-file", w.clockFile(i), "--log-level", "info", "--max-offset", maxOffset.String(), "--min-free", minFree,
 			// Small, so that tables are flushed, and followers that were away need snapshots.
 			"--cache", "32MiB", "--mem-table", "4MiB", "--log-mem-table", "4MiB", "--retain-log", "256KiB",
 		}

@@ -23,6 +23,7 @@ const stopTimeout = 20 * time.Second
 
 type startFlags struct {
 	dir, listen, advertise, locality, http string
+	httpDebug                              string
 	core, roles                            []string
 	tlsCert, tlsKey, tlsCA                 string
 	log                                    serverLog
@@ -68,6 +69,7 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringSliceVar(&f.roles, "roles", nil, "core, node or both (default: what --core makes of this server)")
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
+	flags.StringVar(&f.httpDebug, "http-debug", "local", "who may see profiles and debug pages: local (this machine, and client certificates that --tls-ca has signed) or all")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
 	flags.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authorities that sign the certificates of servers and clients")
@@ -134,6 +136,9 @@ func (f *startFlags) check() error {
 			return err
 		}
 	}
+	if f.httpDebug != "local" && f.httpDebug != "all" {
+		return usagef("--http-debug %q: use local or all", f.httpDebug)
+	}
 	listed := slices.Contains(f.core, f.advertise)
 	for _, role := range f.roles {
 		switch {
@@ -192,7 +197,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	}
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles, Region: region, Zone: zone,
-		HTTP: f.http, TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
+		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick, ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable), MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate), GCInterval: f.gcInterval,

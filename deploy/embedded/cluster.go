@@ -91,7 +91,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		if config.Version == "" {
 			config.Version = version()
 		}
-		if c.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(gatherers, config.Version), c.Ready, nil), func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
+		if c.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(gatherers, config.Version), c.Ready, nil, false), func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
 			return nil, err
 		}
 	}

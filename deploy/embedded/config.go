@@ -37,6 +37,9 @@ type ServerConfig struct {
 	Region, Zone string
 	// HTTP is the address for metrics, health and profiles; empty: none.
 	HTTP string
+	// HTTPDebugForAll opens the debug pages, profiles for one, to everyone who reaches HTTP; else they are for this machine, and for
+	// those who show a certificate that TLSCA has signed.
+	HTTPDebugForAll bool
 	// TLSCert, TLSKey and TLSCA are files; without them everything is in plain text.
 	TLSCert, TLSKey, TLSCA string
 

@@ -24,7 +24,9 @@ import (
 //	/debug/pprof  profiles, for operators
 //
 // more adds debug pages that belong to one server only; nil for nothing. They are for operators, too.
-func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux)) *http.Server {
+//
+// everyone opens the debug pages to all who reach the address.
+func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux), everyone bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -45,7 +47,11 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 	if more != nil {
 		more(debug)
 	}
-	mux.Handle("/debug/", forOperators(debug))
+	if everyone {
+		mux.Handle("/debug/", debug)
+	} else {
+		mux.Handle("/debug/", forOperators(debug))
+	}
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 }
 
@@ -56,7 +62,7 @@ func forOperators(pages http.Handler) http.Handler {
 		known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if !known && (err != nil || !from.Addr().Unmap().IsLoopback()) {
-			http.Error(w, "debug pages are for this machine, or for those who show a client certificate that --tls-ca has signed", http.StatusForbidden)
+			http.Error(w, "debug pages are for this machine, or for those who show a client certificate that --tls-ca has signed (see --http-debug)", http.StatusForbidden)
 			return
 		}
 		pages.ServeHTTP(w, r)

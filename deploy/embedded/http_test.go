@@ -14,7 +14,14 @@ import (
 func TestDebugPagesAreForOperators(t *testing.T) {
 	server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, func(mux *http.ServeMux) {
 		mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})
-	})
+	}, false)
+	open := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, nil, true)
+	r := httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", nil)
+	r.RemoteAddr = "10.0.0.9:1234"
+	w := httptest.NewRecorder()
+	if open.Handler.ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Errorf("open to all: %d", w.Code)
+	}
 	known := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{}}}
 	for _, c := range []struct {
 		path, from string

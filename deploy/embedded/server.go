@@ -124,7 +124,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.serve(serverTLS)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise, "roles", config.Roles)
 	if config.HTTP != "" {
-		if s.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages), s.listenHTTP); err != nil {
+		if s.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages, config.HTTPDebugForAll), s.listenHTTP); err != nil {
 			return nil, err
 		}
 	}
