@@ -26,6 +26,7 @@ const (
 	Cluster_ListNodes_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListNodes"
 	Cluster_CreateKeyspace_FullMethodName = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
 	Cluster_DropKeyspace_FullMethodName   = "/tidemark.cluster.v1.Cluster/DropKeyspace"
+	Cluster_AlterKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/AlterKeyspace"
 	Cluster_ListKeyspaces_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
 	Cluster_ListPartitions_FullMethodName = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
@@ -43,6 +44,7 @@ type ClusterClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	CreateKeyspace(ctx context.Context, in *CreateKeyspaceRequest, opts ...grpc.CallOption) (*CreateKeyspaceResponse, error)
 	DropKeyspace(ctx context.Context, in *DropKeyspaceRequest, opts ...grpc.CallOption) (*DropKeyspaceResponse, error)
+	AlterKeyspace(ctx context.Context, in *AlterKeyspaceRequest, opts ...grpc.CallOption) (*AlterKeyspaceResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
@@ -115,6 +117,16 @@ func (c *clusterClient) DropKeyspace(ctx context.Context, in *DropKeyspaceReques
 	return out, nil
 }
 
+func (c *clusterClient) AlterKeyspace(ctx context.Context, in *AlterKeyspaceRequest, opts ...grpc.CallOption) (*AlterKeyspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AlterKeyspaceResponse)
+	err := c.cc.Invoke(ctx, Cluster_AlterKeyspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListKeyspacesResponse)
@@ -157,6 +169,7 @@ type ClusterServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	CreateKeyspace(context.Context, *CreateKeyspaceRequest) (*CreateKeyspaceResponse, error)
 	DropKeyspace(context.Context, *DropKeyspaceRequest) (*DropKeyspaceResponse, error)
+	AlterKeyspace(context.Context, *AlterKeyspaceRequest) (*AlterKeyspaceResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
@@ -184,6 +197,9 @@ func (UnimplementedClusterServer) CreateKeyspace(context.Context, *CreateKeyspac
 }
 func (UnimplementedClusterServer) DropKeyspace(context.Context, *DropKeyspaceRequest) (*DropKeyspaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DropKeyspace not implemented")
+}
+func (UnimplementedClusterServer) AlterKeyspace(context.Context, *AlterKeyspaceRequest) (*AlterKeyspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AlterKeyspace not implemented")
 }
 func (UnimplementedClusterServer) ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeyspaces not implemented")
@@ -295,6 +311,24 @@ func _Cluster_DropKeyspace_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_AlterKeyspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AlterKeyspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).AlterKeyspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_AlterKeyspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).AlterKeyspace(ctx, req.(*AlterKeyspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListKeyspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListKeyspacesRequest)
 	if err := dec(in); err != nil {
@@ -346,6 +380,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DropKeyspace",
 			Handler:    _Cluster_DropKeyspace_Handler,
+		},
+		{
+			MethodName: "AlterKeyspace",
+			Handler:    _Cluster_AlterKeyspace_Handler,
 		},
 		{
 			MethodName: "ListKeyspaces",

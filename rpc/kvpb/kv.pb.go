@@ -83,6 +83,12 @@ const (
 	AbortReason_WOUNDED AbortReason = 2
 	// Nothing was heard of its client.
 	AbortReason_ABANDONED AbortReason = 3
+	// Its attempt began longer ago than a keyspace that it locks keys of allows (Keyspace.txn_max_age_millis).
+	AbortReason_EXPIRED AbortReason = 4
+	// Its application made no call for longer than a keyspace that it locks keys of allows (Keyspace.txn_max_idle_millis).
+	AbortReason_IDLE AbortReason = 5
+	// A person asked for it.
+	AbortReason_REQUESTED AbortReason = 6
 )
 
 // Enum value maps for AbortReason.
@@ -92,12 +98,18 @@ var (
 		1: "ROLLED_BACK",
 		2: "WOUNDED",
 		3: "ABANDONED",
+		4: "EXPIRED",
+		5: "IDLE",
+		6: "REQUESTED",
 	}
 	AbortReason_value = map[string]int32{
 		"NO_REASON":   0,
 		"ROLLED_BACK": 1,
 		"WOUNDED":     2,
 		"ABANDONED":   3,
+		"EXPIRED":     4,
+		"IDLE":        5,
+		"REQUESTED":   6,
 	}
 )
 
@@ -4216,8 +4228,11 @@ type EndTransactionRequest struct {
 	Commit          bool                   `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	CommitTimestamp *Timestamp             `protobuf:"bytes,3,opt,name=commit_timestamp,json=commitTimestamp,proto3" json:"commit_timestamp,omitempty"`
 	// A key of each partition in which there are intents.
-	Participants  []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
-	CommitWait    bool           `protobuf:"varint,5,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	Participants []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
+	CommitWait   bool           `protobuf:"varint,5,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
+	// Without commit: a person asks for the abort, not the transaction's client. A transaction of which the coordinator's partition has
+	// neither a record nor a lock is left alone then: it may have committed in one phase.
+	Requested     bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4287,6 +4302,13 @@ func (x *EndTransactionRequest) GetCommitWait() bool {
 	return false
 }
 
+func (x *EndTransactionRequest) GetRequested() bool {
+	if x != nil {
+		return x.Requested
+	}
+	return false
+}
+
 type Participant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -4340,8 +4362,10 @@ func (x *Participant) GetKey() []byte {
 }
 
 type EndTransactionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// With requested: there is neither a record nor a lock. Nothing was decided.
+	Unknown       bool `protobuf:"varint,2,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4383,6 +4407,13 @@ func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
 	return nil
 }
 
+func (x *EndTransactionResponse) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
 type TransactionStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State TransactionState       `protobuf:"varint,1,opt,name=state,proto3,enum=tidemark.kv.v1.TransactionState" json:"state,omitempty"`
@@ -4395,8 +4426,10 @@ type TransactionStatus struct {
 	// WOUNDED: the user key that it wanted, and its keyspace. Empty if that is not known; a key of more than 1 KiB is not told.
 	WantedKey      []byte `protobuf:"bytes,5,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
 	WantedKeyspace uint32 `protobuf:"varint,6,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// EXPIRED and IDLE: the limit.
+	LimitMicros   uint64 `protobuf:"varint,7,opt,name=limit_micros,json=limitMicros,proto3" json:"limit_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionStatus) Reset() {
@@ -4471,6 +4504,13 @@ func (x *TransactionStatus) GetWantedKeyspace() uint32 {
 	return 0
 }
 
+func (x *TransactionStatus) GetLimitMicros() uint64 {
+	if x != nil {
+		return x.LimitMicros
+	}
+	return 0
+}
+
 // PushRequest asks the coordinator of a transaction in whose way another one's intent is.
 type PushRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -4487,9 +4527,11 @@ type PushRequest struct {
 	WantedKey      []byte `protobuf:"bytes,7,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
 	WantedKeyspace uint32 `protobuf:"varint,8,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
 	// Somebody waits for the pushee's locks, and is not patient (PrepareRequest).
-	Awaited       bool `protobuf:"varint,9,opt,name=awaited,proto3" json:"awaited,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Awaited bool `protobuf:"varint,9,opt,name=awaited,proto3" json:"awaited,omitempty"`
+	// The keyspace of the lock that was met: its limits count for the pushee beside those of the coordinator's own. 0: only these.
+	LockedKeyspace uint32 `protobuf:"varint,10,opt,name=locked_keyspace,json=lockedKeyspace,proto3" json:"locked_keyspace,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PushRequest) Reset() {
@@ -4585,6 +4627,13 @@ func (x *PushRequest) GetAwaited() bool {
 	return false
 }
 
+func (x *PushRequest) GetLockedKeyspace() uint32 {
+	if x != nil {
+		return x.LockedKeyspace
+	}
+	return 0
+}
+
 type PushResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -4631,8 +4680,10 @@ func (x *PushResponse) GetStatus() *TransactionStatus {
 
 // HeartbeatTransactionRequest says that the client lives.
 type HeartbeatTransactionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Transaction   *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Transaction *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	// For how long the application has made no call in the transaction; 0 while one is under way.
+	IdleMicros    uint64 `protobuf:"varint,2,opt,name=idle_micros,json=idleMicros,proto3" json:"idle_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4672,6 +4723,13 @@ func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
 		return x.Transaction
 	}
 	return nil
+}
+
+func (x *HeartbeatTransactionRequest) GetIdleMicros() uint64 {
+	if x != nil {
+		return x.IdleMicros
+	}
+	return 0
 }
 
 type HeartbeatTransactionResponse struct {
@@ -4881,8 +4939,10 @@ func (x *ResolveResponse) GetResolved() uint64 {
 
 // InspectTransactionsRequest asks a partition's leader for its transactions, for people.
 type InspectTransactionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Max           uint32                 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Max   uint32                 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	// Only this one; empty: all.
+	Transaction   []byte `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4922,6 +4982,13 @@ func (x *InspectTransactionsRequest) GetMax() uint32 {
 		return x.Max
 	}
 	return 0
+}
+
+func (x *InspectTransactionsRequest) GetTransaction() []byte {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
 }
 
 type InspectTransactionsResponse struct {
@@ -4987,7 +5054,14 @@ type LiveTransaction struct {
 	// What waits for it in this partition.
 	Waiters []*Waiter `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// Its record, if this partition coordinates it.
-	Record        *TransactionStatus `protobuf:"bytes,6,opt,name=record,proto3" json:"record,omitempty"`
+	Record *TransactionStatus `protobuf:"bytes,6,opt,name=record,proto3" json:"record,omitempty"`
+	// How long ago its attempt began, by the clock of the partition's leader.
+	AgeMicros uint64 `protobuf:"varint,7,opt,name=age_micros,json=ageMicros,proto3" json:"age_micros,omitempty"`
+	// With a pending record: for how long the application had made no call when the client was last heard of.
+	IdleMicros uint64 `protobuf:"varint,8,opt,name=idle_micros,json=idleMicros,proto3" json:"idle_micros,omitempty"`
+	// The client that laid its latest lock here, and the address that it is connected from; empty if it is not connected here.
+	Client        uint64 `protobuf:"fixed64,9,opt,name=client,proto3" json:"client,omitempty"`
+	ClientAddress string `protobuf:"bytes,10,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5062,6 +5136,34 @@ func (x *LiveTransaction) GetRecord() *TransactionStatus {
 		return x.Record
 	}
 	return nil
+}
+
+func (x *LiveTransaction) GetAgeMicros() uint64 {
+	if x != nil {
+		return x.AgeMicros
+	}
+	return 0
+}
+
+func (x *LiveTransaction) GetIdleMicros() uint64 {
+	if x != nil {
+		return x.IdleMicros
+	}
+	return 0
+}
+
+func (x *LiveTransaction) GetClient() uint64 {
+	if x != nil {
+		return x.Client
+	}
+	return 0
+}
+
+func (x *LiveTransaction) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
 }
 
 type Waiter struct {
@@ -5241,7 +5343,9 @@ type Conflict struct {
 	// No other transaction was in the way, as far as is known: the partition's leader changed, and with it went volatile locks.
 	LeaderChanged bool `protobuf:"varint,4,opt,name=leader_changed,json=leaderChanged,proto3" json:"leader_changed,omitempty"`
 	// The key's keyspace, with WOUNDED; 0: that of the partition which says so.
-	Keyspace      uint32 `protobuf:"varint,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Keyspace uint32 `protobuf:"varint,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// With EXPIRED and IDLE: the limit.
+	LimitMicros   uint64 `protobuf:"varint,6,opt,name=limit_micros,json=limitMicros,proto3" json:"limit_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5307,6 +5411,13 @@ func (x *Conflict) GetLeaderChanged() bool {
 func (x *Conflict) GetKeyspace() uint32 {
 	if x != nil {
 		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *Conflict) GetLimitMicros() uint64 {
+	if x != nil {
+		return x.LimitMicros
 	}
 	return 0
 }
@@ -5609,19 +5720,21 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +
 	"\x02to\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02to\x12/\n" +
 	"\x05begun\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\"\x11\n" +
-	"\x0fRefreshResponse\"\x96\x02\n" +
+	"\x0fRefreshResponse\"\xb4\x02\n" +
 	"\x15EndTransactionRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\bR\x06commit\x12D\n" +
 	"\x10commit_timestamp\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0fcommitTimestamp\x12?\n" +
 	"\fparticipants\x18\x04 \x03(\v2\x1b.tidemark.kv.v1.ParticipantR\fparticipants\x12\x1f\n" +
 	"\vcommit_wait\x18\x05 \x01(\bR\n" +
-	"commitWait\";\n" +
+	"commitWait\x12\x1c\n" +
+	"\trequested\x18\x06 \x01(\bR\trequested\";\n" +
 	"\vParticipant\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\"S\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\"m\n" +
 	"\x16EndTransactionResponse\x129\n" +
-	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\x9b\x02\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x18\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xbe\x02\n" +
 	"\x11TransactionStatus\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .tidemark.kv.v1.TransactionStateR\x05state\x127\n" +
 	"\ttimestamp\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x123\n" +
@@ -5629,7 +5742,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\awounder\x18\x04 \x01(\fR\awounder\x12\x1d\n" +
 	"\n" +
 	"wanted_key\x18\x05 \x01(\fR\twantedKey\x12'\n" +
-	"\x0fwanted_keyspace\x18\x06 \x01(\rR\x0ewantedKeyspace\"\xbe\x03\n" +
+	"\x0fwanted_keyspace\x18\x06 \x01(\rR\x0ewantedKeyspace\x12!\n" +
+	"\flimit_micros\x18\a \x01(\x04R\vlimitMicros\"\xe7\x03\n" +
 	"\vPushRequest\x123\n" +
 	"\x06pushee\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\x06pushee\x12-\n" +
 	"\x04seen\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x04seen\x124\n" +
@@ -5640,16 +5754,20 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"wanted_key\x18\a \x01(\fR\twantedKey\x12'\n" +
 	"\x0fwanted_keyspace\x18\b \x01(\rR\x0ewantedKeyspace\x12\x18\n" +
-	"\aawaited\x18\t \x01(\bR\aawaited\",\n" +
+	"\aawaited\x18\t \x01(\bR\aawaited\x12'\n" +
+	"\x0flocked_keyspace\x18\n" +
+	" \x01(\rR\x0elockedKeyspace\",\n" +
 	"\x04Kind\x12\n" +
 	"\n" +
 	"\x06STATUS\x10\x00\x12\r\n" +
 	"\tTIMESTAMP\x10\x01\x12\t\n" +
 	"\x05ABORT\x10\x02\"I\n" +
 	"\fPushResponse\x129\n" +
-	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"\\\n" +
+	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"}\n" +
 	"\x1bHeartbeatTransactionRequest\x12=\n" +
-	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\"q\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x1f\n" +
+	"\vidle_micros\x18\x02 \x01(\x04R\n" +
+	"idleMicros\"q\n" +
 	"\x1cHeartbeatTransactionResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06wanted\x18\x02 \x01(\bR\x06wanted\"n\n" +
@@ -5663,19 +5781,27 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x129\n" +
 	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"-\n" +
 	"\x0fResolveResponse\x12\x1a\n" +
-	"\bresolved\x18\x01 \x01(\x04R\bresolved\".\n" +
+	"\bresolved\x18\x01 \x01(\x04R\bresolved\"P\n" +
 	"\x1aInspectTransactionsRequest\x12\x10\n" +
-	"\x03max\x18\x01 \x01(\rR\x03max\"v\n" +
+	"\x03max\x18\x01 \x01(\rR\x03max\x12 \n" +
+	"\vtransaction\x18\x02 \x01(\fR\vtransaction\"v\n" +
 	"\x1bInspectTransactionsResponse\x12C\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x1f.tidemark.kv.v1.LiveTransactionR\ftransactions\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\x8e\x02\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x8d\x03\n" +
 	"\x0fLiveTransaction\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x18\n" +
 	"\aintents\x18\x02 \x01(\x04R\aintents\x12#\n" +
 	"\roldest_micros\x18\x03 \x01(\x04R\foldestMicros\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x120\n" +
 	"\awaiters\x18\x05 \x03(\v2\x16.tidemark.kv.v1.WaiterR\awaiters\x129\n" +
-	"\x06record\x18\x06 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06record\"w\n" +
+	"\x06record\x18\x06 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06record\x12\x1d\n" +
+	"\n" +
+	"age_micros\x18\a \x01(\x04R\tageMicros\x12\x1f\n" +
+	"\vidle_micros\x18\b \x01(\x04R\n" +
+	"idleMicros\x12\x16\n" +
+	"\x06client\x18\t \x01(\x06R\x06client\x12%\n" +
+	"\x0eclient_address\x18\n" +
+	" \x01(\tR\rclientAddress\"w\n" +
 	"\x06Waiter\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +
@@ -5690,22 +5816,26 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
 	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
 	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\x120\n" +
-	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\"\xb6\x01\n" +
+	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\"\xd9\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
 	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\x12%\n" +
 	"\x0eleader_changed\x18\x04 \x01(\bR\rleaderChanged\x12\x1a\n" +
-	"\bkeyspace\x18\x05 \x01(\rR\bkeyspace*;\n" +
+	"\bkeyspace\x18\x05 \x01(\rR\bkeyspace\x12!\n" +
+	"\flimit_micros\x18\x06 \x01(\x04R\vlimitMicros*;\n" +
 	"\x10TransactionState\x12\v\n" +
 	"\aPENDING\x10\x00\x12\r\n" +
 	"\tCOMMITTED\x10\x01\x12\v\n" +
-	"\aABORTED\x10\x02*I\n" +
+	"\aABORTED\x10\x02*o\n" +
 	"\vAbortReason\x12\r\n" +
 	"\tNO_REASON\x10\x00\x12\x0f\n" +
 	"\vROLLED_BACK\x10\x01\x12\v\n" +
 	"\aWOUNDED\x10\x02\x12\r\n" +
-	"\tABANDONED\x10\x03*\xe8\x03\n" +
+	"\tABANDONED\x10\x03\x12\v\n" +
+	"\aEXPIRED\x10\x04\x12\b\n" +
+	"\x04IDLE\x10\x05\x12\r\n" +
+	"\tREQUESTED\x10\x06*\xe8\x03\n" +
 	"\tErrorCode\x12\x11\n" +
 	"\rUNKNOWN_ERROR\x10\x00\x12\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x01\x12\x0e\n" +
