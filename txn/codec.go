@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 )
@@ -73,6 +74,11 @@ func (d *decoder) number(what string, limit uint64) uint64 {
 	}
 	d.data = d.data[n:]
 	return v
+}
+
+// milliseconds is a duration of no more than MaxLimit.
+func (d *decoder) milliseconds(what string) time.Duration {
+	return time.Duration(d.number(what, uint64(MaxLimit/time.Millisecond))) * time.Millisecond
 }
 
 func (d *decoder) timestamp(what string) hlc.Timestamp {

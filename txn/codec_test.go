@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,6 +47,10 @@ func sampleRecords() []Record {
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7), Wanted: Wanted{1<<32 - 1, make([]byte, MaxWantedKey)},
 			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_COMMITTED, Waits: true, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next()},
+		{Begun: i.Begun, Started: i.Started, Heard: 5, Idle: 1500 * time.Millisecond},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_EXPIRED, Limit: MaxLimit, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_IDLE, Limit: time.Second, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_REQUESTED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 	}
 }
 
@@ -159,7 +164,11 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(2, func(r *Record) { r.Participants = []Participant{{}} }), "the key is empty"},
 		{record(2, func(r *Record) { r.Participants = []Participant{{Key: make([]byte, keys.MaxKeySize+1)}} }), "malformed participant's key"},
 		{record(4, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
-		{record(4, func(r *Record) { r.Reason = 4 }), "unknown reason 4"},
+		{record(4, func(r *Record) { r.Reason = 7 }), "unknown reason 7"},
+		{record(4, func(r *Record) { r.Reason, r.Limit = kvpb.AbortReason_EXPIRED, MaxLimit+time.Second }), "malformed limit"},
+		{record(4, func(r *Record) { r.Idle = time.Second }), "decided, and yet idle"},
+		{record(0, func(r *Record) { r.Idle = MaxLimit + time.Second }), "malformed idle time"},
+		{record(0, func(r *Record) { r.Idle = time.Microsecond }), "idle for no time"},
 		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_ABANDONED }), "yet by somebody"},
 		{record(5, func(r *Record) { r.Reason, r.Wounder = kvpb.AbortReason_ABANDONED, ID{} }), "yet over a key"},
 		{record(5, func(r *Record) { r.Wanted.Key = make([]byte, MaxWantedKey+1) }), "malformed wanted key"},

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/planted"
@@ -20,6 +21,11 @@ type Present struct {
 	Now hlc.Timestamp
 	// Threshold is the garbage collection threshold of the partition.
 	Threshold hlc.Timestamp
+	// Limits are those of the partition's keyspace, and for a push of that in which the lock was met, whatever is
+	// stricter.
+	Limits Limits
+	// Locked says, for an abort that a person asks for, that the partition has a lock of the transaction.
+	Locked bool
 }
 
 // Decision is what becomes of a request.
@@ -29,6 +35,8 @@ type Decision struct {
 	// Status is the answer, unless the request is Refused.
 	Status  *kvpb.TransactionStatus
 	Refused *Refusal
+	// Unknown goes with a Status that is of no meaning: nothing is known of the transaction, and nothing was decided.
+	Unknown bool
 }
 
 // Refusal is a request's end without a status.
@@ -36,18 +44,20 @@ type Refusal struct {
 	Code kvpb.ErrorCode
 	// Message is a sentence for people.
 	Message string
-	// Timestamp goes with TRANSACTION_PUSHED, Reason, Wounder and Wanted with TRANSACTION_ABORTED.
+	// Timestamp goes with TRANSACTION_PUSHED, the rest with TRANSACTION_ABORTED.
 	Timestamp hlc.Timestamp
 	Reason    kvpb.AbortReason
 	Wounder   ID
 	Wanted    Wanted
+	Limit     time.Duration
 }
 
 // Proto is the wire form.
 func (r *Refusal) Proto() *kvpb.Error {
 	e := &kvpb.Error{Code: r.Code, Message: r.Message, Timestamp: rpc.ToTimestamp(r.Timestamp)}
 	if r.Reason != kvpb.AbortReason_NO_REASON {
-		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(), Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace)}
+		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(), Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace),
+			LimitMicros: uint64(r.Limit.Microseconds())}
 	}
 	return e
 }
@@ -60,13 +70,19 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record.Decided():
 		if e.Commit && record.State == kvpb.TransactionState_ABORTED {
 			return Decision{Refused: &Refusal{
-				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason, Wounder: record.Wounder, Wanted: record.Wanted,
-				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID, because(record.Reason)),
+				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason, Wounder: record.Wounder, Wanted: record.Wanted, Limit: record.Limit,
+				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID, because(record.Reason, record.Limit)),
 			}}
 		}
 		return Decision{Status: record.Status()}
 	case record == nil && i.Started.Less(p.Threshold):
 		return tooOld(i, p)
+	case e.Requested && record == nil && !p.Locked:
+		// It is over, or has not begun here: an open transaction has locked its anchor. One that has committed in one phase leaves no record,
+		// so to write that it was aborted would be untrue.
+		return Decision{Status: record.Status(), Unknown: true}
+	case e.Requested:
+		return decided(finished(record, i, p).abort(kvpb.AbortReason_REQUESTED, e.Participants))
 	case !e.Commit:
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ROLLED_BACK, e.Participants))
 	case record != nil && e.Timestamp.LessEq(record.Timestamp) && planted.Active != planted.PushIgnored:
@@ -78,8 +94,10 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	return decided(finished(record, i, p).commit(e))
 }
 
-// DecideHeartbeat notes that a transaction's client lives.
-func DecideHeartbeat(record *Record, i *Info, p Present) Decision {
+// DecideHeartbeat notes that a transaction's client lives, and what it says of the application. If the transaction is beyond a limit, it is
+// aborted: so the client is told.
+func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
+	i := &h.Transaction
 	if planted.Active == planted.RecordRevived && record.Decided() && record.State == kvpb.TransactionState_ABORTED {
 		record = nil
 	}
@@ -92,6 +110,10 @@ func DecideHeartbeat(record *Record, i *Info, p Present) Decision {
 	next := pending(record, i, 0)
 	// By the clock of whoever leads now, which may be behind that of an earlier leader.
 	next.Heard = max(0, p.Physical)
+	next.Idle = h.Idle
+	if reason, limit := p.Limits.overdue(next, i, p); limit > 0 {
+		return decided(finished(next, i, p).beyond(reason, limit))
+	}
 	return decided(next)
 }
 
@@ -123,6 +145,11 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
+	}
+	if reason, limit := p.Limits.overdue(record, i, p); limit > 0 {
+		return decided(finished(record, i, p).beyond(reason, limit))
+	}
+	switch {
 	case q.Kind == kvpb.PushRequest_ABORT && Older(q.PusherBegun, q.Pusher, i.Begun, i.ID):
 		next := finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil)
 		next.Wounder, next.Wanted = q.Pusher, q.Wanted
@@ -157,12 +184,20 @@ func finished(record *Record, i *Info, p Present) *Record {
 
 func (r *Record) commit(e *End) *Record {
 	r.State, r.Timestamp, r.Participants, r.Waits = kvpb.TransactionState_COMMITTED, e.Timestamp, e.Participants, e.Wait
+	r.Idle = 0
 	return r
 }
 
 func (r *Record) abort(reason kvpb.AbortReason, participants []Participant) *Record {
 	r.State, r.Timestamp, r.Reason, r.Participants = kvpb.TransactionState_ABORTED, hlc.Timestamp{}, reason, participants
+	r.Idle = 0
 	return r
+}
+
+// beyond is abort, because of a limit.
+func (r *Record) beyond(reason kvpb.AbortReason, limit time.Duration) *Record {
+	r.Limit = limit.Truncate(time.Millisecond)
+	return r.abort(reason, nil)
 }
 
 func tooOld(i *Info, p Present) Decision {
@@ -174,7 +209,7 @@ func tooOld(i *Info, p Present) Decision {
 }
 
 // because is a reason in words.
-func because(reason kvpb.AbortReason) string {
+func because(reason kvpb.AbortReason, limit time.Duration) string {
 	switch reason {
 	case kvpb.AbortReason_ROLLED_BACK:
 		return "it was rolled back"
@@ -182,6 +217,12 @@ func because(reason kvpb.AbortReason) string {
 		return "an older transaction wanted one of its keys"
 	case kvpb.AbortReason_ABANDONED:
 		return fmt.Sprintf("nothing was heard of its client for %s", Abandoned)
+	case kvpb.AbortReason_EXPIRED:
+		return fmt.Sprintf("it went on for longer than %s, the greatest age of transactions in a keyspace that it locks keys of", limit)
+	case kvpb.AbortReason_IDLE:
+		return fmt.Sprintf("its application made no call for longer than %s, the greatest idle time of transactions in a keyspace that it locks keys of", limit)
+	case kvpb.AbortReason_REQUESTED:
+		return "an operator asked for it"
 	}
 	return reason.String()
 }

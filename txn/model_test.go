@@ -180,7 +180,7 @@ func (c *coordinated) heartbeat(*rapid.T) {
 	c.say(func() {
 		c.tick()
 		before := c.record(m)
-		d := DecideHeartbeat(before, &m.info, c.present)
+		d := DecideHeartbeat(before, &Heartbeat{Transaction: m.info}, c.present)
 		c.take(m, before, d)
 		if d.Status.GetState() == kvpb.TransactionState_PENDING && d.Refused == nil {
 			m.heard = c.now
@@ -301,7 +301,7 @@ func FuzzRequests(f *testing.F) {
 			Pushee: transaction, Seen: &kvpb.Timestamp{Wall: seen}, Kind: kvpb.PushRequest_Kind(kind), Above: when, PusherBegun: when, Pusher: pusher})
 		if err == nil {
 			decide(DecidePush(nil, push, p))
-			decide(DecideHeartbeat(nil, &push.Pushee, p))
+			decide(DecideHeartbeat(nil, &Heartbeat{Transaction: push.Pushee}, p))
 		}
 		end, err := ParseEnd(&kvpb.EndTransactionRequest{
 			Transaction: transaction, Commit: kind > 0, CommitTimestamp: when, Participants: []*kvpb.Participant{{Key: anchor}, {Key: pusher}}})

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -19,10 +20,15 @@ type Record struct {
 	Reason  kvpb.AbortReason
 	Wounder ID
 	Wanted  Wanted
+	// Limit is which one a transaction was beyond that is EXPIRED or IDLE, in whole milliseconds.
+	Limit time.Duration
 	// Begun and Started are the transaction's, as in Info.
 	Begun, Started hlc.Timestamp
 	// Heard is when the client was last heard of, in nanoseconds since the epoch by the coordinator's physical clock.
 	Heard int64
+	// Idle is for how long the application of a PENDING transaction had made no call when the client was
+	// last heard of, in whole milliseconds; zero if it was not long, or the client does not say.
+	Idle time.Duration
 	// Finished is when it was decided, above Started; zero while PENDING.
 	Finished hlc.Timestamp
 	// Participants are a key of each partition in which there were intents when the client ended the transaction.
@@ -41,20 +47,25 @@ type Participant struct {
 // recordVersion is the first byte of a stored Record:
 //
 //	version            1 byte
-//	state              1 byte: TransactionState + 1, and the bits recordWaits, recordWounder and recordWanted
+//	state              1 byte: TransactionState + 1, and the bits recordWaits, recordWounder, recordWanted and recordIdle
 //	reason             1 byte
 //	wounder            16 bytes, if recordWounder is set
 //	wanted             uvarint keyspace, uvarint length, key, if recordWanted is set
+//	limit              uvarint milliseconds, if the reason is EXPIRED or IDLE
+//	idle               uvarint milliseconds, if recordIdle is set
 //	timestamp, begun, started, finished   wall and logical, uvarint each
 //	heard              uvarint
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
-// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a Record.Wounder, recordWanted if a Record.Wanted.
+// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a Record.Wounder, recordWanted if a
+// Record.Wanted, recordIdle if Record.Idle is not zero.
 const (
 	recordWaits   = 0x10
 	recordWounder = 0x20
 	recordWanted  = 0x40
+	recordIdle    = 0x80
+	recordFlags   = recordWaits | recordWounder | recordWanted | recordIdle
 )
 
 // Append encodes the record. The fields must be such as Decode accepts.
@@ -69,10 +80,19 @@ func (r *Record) Append(dst []byte) []byte {
 	if len(r.Wanted.Key) > 0 {
 		state |= recordWanted
 	}
+	if r.Idle > 0 {
+		state |= recordIdle
+	}
 	dst = append(dst, recordVersion, state, byte(r.Reason))
 	dst = append(dst, r.Wounder.Bytes()...)
 	if len(r.Wanted.Key) > 0 {
 		dst = appendBytes(binary.AppendUvarint(dst, uint64(r.Wanted.Keyspace)), r.Wanted.Key)
+	}
+	if limited(r.Reason) {
+		dst = binary.AppendUvarint(dst, uint64(r.Limit.Milliseconds()))
+	}
+	if r.Idle > 0 {
+		dst = binary.AppendUvarint(dst, uint64(r.Idle.Milliseconds()))
 	}
 	for _, t := range [...]hlc.Timestamp{r.Timestamp, r.Begun, r.Started, r.Finished} {
 		dst = appendTimestamp(dst, t)
@@ -94,7 +114,7 @@ func DecodeRecord(data []byte) (Record, error) {
 	}
 	state := d.byte("state")
 	r := Record{
-		State: kvpb.TransactionState(state&^(recordWaits|recordWounder|recordWanted)) - 1, Waits: state&recordWaits != 0,
+		State: kvpb.TransactionState(state&^recordFlags) - 1, Waits: state&recordWaits != 0,
 		Reason: kvpb.AbortReason(d.byte("reason")),
 	}
 	if state&recordWounder != 0 {
@@ -104,6 +124,14 @@ func DecodeRecord(data []byte) (Record, error) {
 		r.Wanted.Keyspace = keys.KeyspaceID(d.number("keyspace of the wanted key", 1<<32-1))
 		if r.Wanted.Key = append([]byte(nil), d.bytes("wanted key", MaxWantedKey)...); len(r.Wanted.Key) == 0 {
 			d.fail("its wanted key is empty")
+		}
+	}
+	if limited(r.Reason) {
+		r.Limit = d.milliseconds("limit")
+	}
+	if state&recordIdle != 0 {
+		if r.Idle = d.milliseconds("idle time"); r.Idle == 0 {
+			d.fail("it is idle for no time")
 		}
 	}
 	r.Timestamp = d.timestamp("timestamp")
@@ -147,6 +175,9 @@ func (r *Record) validate() error {
 	if len(r.Wanted.Key) > 0 && r.Reason != kvpb.AbortReason_WOUNDED {
 		return errors.New("not wounded, and yet over a key")
 	}
+	if r.Idle > 0 && r.State != kvpb.TransactionState_PENDING {
+		return errors.New("decided, and yet idle")
+	}
 	switch r.State {
 	case kvpb.TransactionState_PENDING:
 		if !r.Finished.IsZero() || len(r.Participants) > 0 || r.Reason != kvpb.AbortReason_NO_REASON {
@@ -159,7 +190,8 @@ func (r *Record) validate() error {
 		}
 	case kvpb.TransactionState_ABORTED:
 		switch r.Reason {
-		case kvpb.AbortReason_ROLLED_BACK, kvpb.AbortReason_WOUNDED, kvpb.AbortReason_ABANDONED:
+		case kvpb.AbortReason_ROLLED_BACK, kvpb.AbortReason_WOUNDED, kvpb.AbortReason_ABANDONED,
+			kvpb.AbortReason_EXPIRED, kvpb.AbortReason_IDLE, kvpb.AbortReason_REQUESTED:
 		default:
 			return fmt.Errorf("aborted for an unknown reason %d", r.Reason)
 		}
@@ -178,6 +210,11 @@ func (r *Record) validate() error {
 		}
 	}
 	return nil
+}
+
+// limited reports whether a reason to abort goes with a limit.
+func limited(reason kvpb.AbortReason) bool {
+	return reason == kvpb.AbortReason_EXPIRED || reason == kvpb.AbortReason_IDLE
 }
 
 // Decided reports whether the record says COMMITTED or ABORTED, and so will for ever. A nil record is not decided.

@@ -3,6 +3,7 @@ package txn
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -29,6 +30,8 @@ type End struct {
 	Participants []Participant
 	// Wait: with commit wait.
 	Wait bool
+	// Requested: a person asks for the abort. Never with Commit.
+	Requested bool
 }
 
 // ParseEnd looks at an EndTransaction.
@@ -37,9 +40,12 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &End{Transaction: info, Commit: q.Commit, Wait: q.Commit && q.CommitWait}
+	e := &End{Transaction: info, Commit: q.Commit, Wait: q.Commit && q.CommitWait, Requested: q.Requested}
 	bad := func(format string, args ...any) (*End, error) {
 		return nil, fmt.Errorf("transaction %s: "+format, append([]any{info.ID}, args...)...)
+	}
+	if e.Commit && e.Requested {
+		return bad("it is to be committed, as a person asks; a person can only abort")
 	}
 	if e.Commit {
 		if e.Timestamp = rpc.FromTimestamp(q.CommitTimestamp); e.Timestamp.IsZero() {
@@ -77,6 +83,29 @@ type Push struct {
 	Pusher      ID
 	// Wanted is the key that the pusher wants, if Kind is ABORT.
 	Wanted Wanted
+	// Locked is the keyspace of the lock that was met; 0: it is not known.
+	Locked keys.KeyspaceID
+}
+
+// Heartbeat is a heartbeat.
+type Heartbeat struct {
+	Transaction Info
+	// Idle is for how long the application has made no call, as Record.Idle.
+	Idle time.Duration
+}
+
+// ParseHeartbeat looks at a heartbeat.
+func ParseHeartbeat(q *kvpb.HeartbeatTransactionRequest) (*Heartbeat, error) {
+	info, err := ParseInfo(q.GetTransaction())
+	if err != nil {
+		return nil, err
+	}
+	h := &Heartbeat{Transaction: info}
+	idle := time.Duration(min(q.IdleMicros, uint64(MaxLimit/time.Microsecond))) * time.Microsecond
+	if idle > HeartbeatInterval {
+		h.Idle = idle.Truncate(time.Millisecond)
+	}
+	return h, nil
 }
 
 // ParsePush looks at a push.
@@ -85,7 +114,8 @@ func ParsePush(q *kvpb.PushRequest) (*Push, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Push{Pushee: info, Seen: rpc.FromTimestamp(q.Seen).Wall, Kind: q.Kind, PusherBegun: rpc.FromTimestamp(q.PusherBegun)}
+	p := &Push{Pushee: info, Seen: rpc.FromTimestamp(q.Seen).Wall, Kind: q.Kind, PusherBegun: rpc.FromTimestamp(q.PusherBegun),
+		Locked: keys.KeyspaceID(q.LockedKeyspace)}
 	if p.Pusher, err = ParseOptionalID(q.Pusher); err == nil {
 		err = p.validate(q)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -47,6 +48,11 @@ func (s *scenario) time(name string) hlc.Timestamp {
 	return at
 }
 
+// micros is the argument of that name, seconds, as messages have it; zero if there is none.
+func (s *scenario) micros(name string) uint64 {
+	return uint64(s.time(name).Wall / 1000)
+}
+
 // transaction is the one that an argument names; nil if there is no such argument.
 func (s *scenario) transaction(argument string) *Info {
 	var name string
@@ -84,6 +90,9 @@ func (s *scenario) command() string {
 		s.d.MaybeScanArgs(s.t, "resolved", &resolved)
 		maps.DeleteFunc(s.records, func(name string, r *Record) bool { return r.Collectible(s.present.Threshold, name == resolved) })
 		return s.show()
+	case "limits": // [age=TIME] [idle=TIME]
+		s.present.Limits = Limits{Age: time.Duration(s.time("age").Wall), Idle: time.Duration(s.time("idle").Wall)}
+		return "ok\n"
 	case "show":
 		return s.show()
 	}
@@ -92,17 +101,23 @@ func (s *scenario) command() string {
 	record := s.records[string(i.Anchor)]
 	var decision Decision
 	switch s.d.Cmd {
-	case "commit", "rollback": // t=NAME [at=TIME]
+	case "commit", "rollback": // t=NAME [at=TIME] [requested [locked]]
 		e, err := ParseEnd(&kvpb.EndTransactionRequest{
-			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", CommitTimestamp: rpc.ToTimestamp(s.time("at")),
+			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", Requested: s.d.HasArg("requested"), CommitTimestamp: rpc.ToTimestamp(s.time("at")),
 			Participants: []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor}},
 		})
 		if err != nil {
 			return "invalid: " + err.Error() + "\n"
 		}
-		decision = DecideEnd(record, e, s.present)
-	case "heartbeat": // t=NAME
-		decision = DecideHeartbeat(record, i, s.present)
+		present := s.present
+		present.Locked = s.d.HasArg("locked")
+		decision = DecideEnd(record, e, present)
+	case "heartbeat": // t=NAME [idle=TIME]
+		h, err := ParseHeartbeat(&kvpb.HeartbeatTransactionRequest{Transaction: i.Proto(), IdleMicros: s.micros("idle")})
+		if err != nil {
+			return "invalid: " + err.Error() + "\n"
+		}
+		decision = DecideHeartbeat(record, h, s.present)
 	case "push": // t=NAME kind=KIND seen=TIME [above=TIME] [by=NAME] [wants=KEY]
 		kind := "STATUS"
 		s.d.MaybeScanArgs(s.t, "kind", &kind)
@@ -136,6 +151,8 @@ func (s *scenario) decided(name string, d Decision) string {
 		e := d.Refused.Proto()
 		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code, when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason())+
 			over(e.Conflict.GetKeyspace(), e.Conflict.GetKey()))
+	} else if d.Unknown {
+		fmt.Fprintf(&b, "unknown\n")
 	} else {
 		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State, when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason)+
 			over(d.Status.WantedKeyspace, d.Status.WantedKey))
@@ -161,6 +178,12 @@ func (s *scenario) show() string {
 func describe(r *Record) string {
 	text := fmt.Sprintf("%s%s%s heard=%g%s", r.State, when(" timestamp=", r.Timestamp), why(" reason=", r.Reason)+over(uint32(r.Wanted.Keyspace), r.Wanted.Key), float64(r.Heard)/1e9,
 		when(" finished=", r.Finished))
+	if r.Limit > 0 {
+		text += fmt.Sprintf(" limit=%s", r.Limit)
+	}
+	if r.Idle > 0 {
+		text += fmt.Sprintf(" idle=%s", r.Idle)
+	}
 	if n := len(r.Participants); n > 0 {
 		text += fmt.Sprintf(" participants=%d", n)
 	}

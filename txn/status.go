@@ -30,7 +30,7 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 		return &kvpb.TransactionStatus{}
 	}
 	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp), Reason: r.Reason, Wounder: r.Wounder.Bytes(),
-		WantedKey: r.Wanted.Key, WantedKeyspace: uint32(r.Wanted.Keyspace)}
+		WantedKey: r.Wanted.Key, WantedKeyspace: uint32(r.Wanted.Keyspace), LimitMicros: uint64(r.Limit.Microseconds())}
 }
 
 // Pusher brings pushes to the coordinators of the transactions that are in the way.
