@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -82,6 +83,9 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 // will open another stream, and send again what it still wants.
 func (s *BatchServer) Gone(client uint64) bool { return s.clients.gone(client) }
 
+// ClientAddress is where a client is connected from, for people; "" if it has no stream open here.
+func (s *BatchServer) ClientAddress(client uint64) string { return s.clients.address(client) }
+
 // Batch implements kvpb.KVServer.
 func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 	first := new(kvpb.BatchRequest)
@@ -99,6 +103,9 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 		return refused(stream, err)
 	}
 	defer s.clients.close(turn)
+	if p, ok := peer.FromContext(stream.Context()); ok && p.Addr != nil {
+		s.clients.cameFrom(turn, p.Addr.String())
+	}
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 

@@ -48,7 +48,9 @@ type clientTurn struct {
 	// highest is the highest stream number. It only grows.
 	highest atomic.Uint64
 	// Guarded by clients.mu.
-	streams   int
+	streams int
+	// address is where the latest stream came from; it is for people.
+	address   string
 	idleSince time.Time
 	idle      *list.Element
 }
@@ -101,6 +103,23 @@ func (s *clients) gone(client uint64) bool {
 	defer s.mu.Unlock()
 	t := s.known[client]
 	return t == nil || t.streams == 0
+}
+
+// cameFrom notes where the client's latest stream comes from.
+func (s *clients) cameFrom(t *clientTurn, address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.address = address
+}
+
+// address is where a client's latest stream came from; "" if none is open.
+func (s *clients) address(client uint64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.known[client]; t != nil && t.streams > 0 {
+		return t.address
+	}
+	return ""
 }
 
 func (s *clients) forgetLocked() {

@@ -86,7 +86,8 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
 		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core, Pusher: p.pusher, Resolver: p.pusher,
 		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic, AfterFunc: after, Gone: s.clients.Gone,
-		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
+		ClientAddress: s.clients.ClientAddress,
+		Tick:          s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 	})
 	if err != nil {

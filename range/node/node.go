@@ -77,6 +77,7 @@ func New(c Config) (*Node, error) {
 		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
+		ClientAddress:  c.ClientAddress, TransactionLimits: n.transactionLimits,
 	}
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)

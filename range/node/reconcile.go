@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 const (
@@ -346,6 +347,11 @@ func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
 		return n.config.GCWindow
 	}
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
+}
+
+// transactionLimits are how long a transaction may hold locks of a keyspace; none as long as the keyspace is not known.
+func (n *Node) transactionLimits(id keys.KeyspaceID) txn.Limits {
+	return txn.LimitsOf(n.tables.load().Keyspace(id))
 }
 
 // commitWait says whether the writes to a keyspace have commit wait; as long as the keyspace is not known they do, which is always sound.

@@ -294,6 +294,7 @@ func (b *blocker) sendLocked(r *Replica, l *lane, q *kvpb.PushRequest, begun hlc
 	mark := r.mu.waits.pushes
 	q.Pushee = b.of.Proto()
 	q.Seen = rpc.ToTimestamp(hlc.Timestamp{Wall: b.of.Laid})
+	q.LockedKeyspace = r.Descriptor().GetKeyspace()
 	if !begun.IsZero() {
 		q.PusherBegun, q.Pusher = rpc.ToTimestamp(begun), pusher.Bytes()
 	}
@@ -370,6 +371,7 @@ func (r *Replica) learnLocked(x *locks.Transaction[*parked], s *kvpb.Transaction
 	case kvpb.TransactionState_ABORTED:
 		k.State, k.Reason = kvpb.TransactionState_ABORTED, s.GetReason()
 		k.Wounder, k.Wanted = txn.WoundOf(s)
+		k.Limit = txn.LimitOf(s)
 		r.node.Metrics.pushesAborted.Inc()
 	case kvpb.TransactionState_PENDING:
 		k.Above = hlc.Max(k.Above, ts)

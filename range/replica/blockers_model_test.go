@@ -257,7 +257,9 @@ func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) 
 				return
 			case <-time.After(txn.HeartbeatInterval):
 			}
-			d := w.decide(of.ID, func(r *txn.Record, p txn.Present) txn.Decision { return txn.DecideHeartbeat(r, &of, p) })
+			d := w.decide(of.ID, func(r *txn.Record, p txn.Present) txn.Decision {
+				return txn.DecideHeartbeat(r, &txn.Heartbeat{Transaction: of}, p)
+			})
 			if d.Status.GetState() == kvpb.TransactionState_ABORTED {
 				close(aborted)
 				return

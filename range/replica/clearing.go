@@ -161,7 +161,8 @@ func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 			if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == reign && x.Known.State != kvpb.TransactionState_PENDING {
 				status = &kvpb.TransactionStatus{State: x.Known.State, Timestamp: rpc.ToTimestamp(x.Known.Commit),
 					Reason: x.Known.Reason, Wounder: x.Known.Wounder.Bytes(),
-					WantedKey: x.Known.Wanted.Key, WantedKeyspace: uint32(x.Known.Wanted.Keyspace)}
+					WantedKey: x.Known.Wanted.Key, WantedKeyspace: uint32(x.Known.Wanted.Keyspace),
+					LimitMicros: uint64(x.Known.Limit.Microseconds())}
 				b.room, _ = c.paceLocked(r, x, c.began)
 			}
 			r.mu.Unlock()

@@ -75,10 +75,14 @@ type Node struct {
 	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without it the records of transactions that have
 	// had locks are kept for ever.
 	Resolver txn.Resolver
+	// TransactionLimits, if not nil, are those of a keyspace, of which this node need not have a partition. It must be cheap.
+	TransactionLimits func(keys.KeyspaceID) txn.Limits
 	// Random is for jitter. Default: the runtime's.
 	Random func() uint64
 	// Gone, if not nil, says that nobody waits for the answers to a client's requests any more. What waits for locks is given up then.
 	Gone func(client uint64) bool
+	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected here.
+	ClientAddress func(client uint64) string
 	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.

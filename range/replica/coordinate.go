@@ -33,14 +33,14 @@ func (r *Replica) checkAnchor(of txn.Info) *problem {
 	return r.checkKey(of.Anchor)
 }
 
-func (r *Replica) checkCoordinated(w *write, t *kvpb.Transaction) *problem {
-	of, err := txn.ParseInfo(t)
+func (r *Replica) checkHeartbeat(w *write, c *kvpb.HeartbeatTransactionRequest) *problem {
+	beat, err := txn.ParseHeartbeat(c)
 	if err != nil {
 		return invalid("%v", err)
 	}
-	w.x = &transactional{of: of}
-	w.size = lockOverhead + len(of.Anchor)
-	return r.checkAnchor(of)
+	w.x = &transactional{of: beat.Transaction, beat: beat}
+	w.size = lockOverhead + len(beat.Transaction.Anchor)
+	return r.checkAnchor(beat.Transaction)
 }
 
 func (r *Replica) checkEndTransaction(w *write, c *kvpb.EndTransactionRequest) *problem {
@@ -131,32 +131,48 @@ func (r *Replica) forgetRecordsLocked(p *proposal) {
 	}
 }
 
-// present is what the rules are told of time. It is after the request's timestamps were merged into the clock.
+// present is what the rules are told of time, and of limits. It is after the request's timestamps were merged into the clock.
 func (e *evaluation) present() txn.Present {
 	clock := e.r.node.Clock
-	return txn.Present{Physical: clock.Physical(), Since: e.hearsSince, Now: clock.Now(), Threshold: *e.r.threshold.Load()}
+	return txn.Present{Physical: clock.Physical(), Since: e.hearsSince, Now: clock.Now(), Threshold: *e.r.threshold.Load(),
+		Limits: e.r.ownLimits()}
 }
 
 func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) error {
 	r, q, end := e.r, w.pending.Request, w.x.end
-	if !r.checkAhead(end.Timestamp, e.clock) {
+	switch started := end.Transaction.Started; {
+	case !r.checkAhead(end.Timestamp, e.clock):
 		e.refuse(w, r.fromTheFuture(q, end.Timestamp))
+		return nil
+	case e.isFuture(started):
+		e.refuse(w, r.fromTheFuture(q, started))
 		return nil
 	}
 	record, sequence, err := e.record(end.Transaction)
 	if err != nil {
 		return err
 	}
-	d := txn.DecideEnd(record, end, e.present())
+	present := e.present()
+	present.Locked = end.Requested && e.holdsLock(end.Transaction.ID)
+	d := txn.DecideEnd(record, end, present)
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
-		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{EndTransaction: &kvpb.EndTransactionResponse{Status: s}}}
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{
+			EndTransaction: &kvpb.EndTransactionResponse{Status: s, Unknown: d.Unknown}}}
 	})
 }
 
 func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 	r, q, push := e.r, w.pending.Request, w.x.push
-	if !r.checkAhead(push.Above, e.clock) {
+	switch started := push.Pushee.Started; {
+	case !r.checkAhead(push.Above, e.clock):
 		e.refuse(w, r.fromTheFuture(q, push.Above))
+		return nil
+	case e.isFuture(started):
+		e.refuse(w, r.fromTheFuture(q, started))
+		return nil
+	}
+	if refusal := e.unbelievablePusher(w, push); refusal != nil {
+		e.refuse(w, refusal)
 		return nil
 	}
 	record, sequence, err := e.record(push.Pushee)
@@ -168,7 +184,9 @@ func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 		r.mu.waits.want(push.Pushee.ID)
 		r.mu.Unlock()
 	}
-	d := txn.DecidePush(record, push, e.present())
+	present := e.present()
+	present.Limits = present.Limits.Stricter(r.node.limitsOf(push.Locked))
+	d := txn.DecidePush(record, push, present)
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: s}}}
 	})
@@ -176,6 +194,10 @@ func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 
 func (e *evaluation) heartbeat(w *write) error {
 	r, of, q := e.r, w.transaction(), w.pending.Request
+	if e.isFuture(of.Started) {
+		e.refuse(w, r.fromTheFuture(q, of.Started))
+		return nil
+	}
 	record, sequence, err := e.record(of)
 	if err != nil {
 		return err
@@ -183,7 +205,7 @@ func (e *evaluation) heartbeat(w *write) error {
 	r.mu.Lock()
 	_, wanted := r.mu.waits.wanted[of.ID]
 	r.mu.Unlock()
-	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, &of, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
+	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, w.x.beat, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{
 			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s, Wanted: wanted}}}
 	})

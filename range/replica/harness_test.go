@@ -22,6 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,6 +57,8 @@ type testCluster struct {
 	full     bool
 	// gone are the clients that are not connected any more.
 	gone map[uint64]bool
+	// limits are those of every keyspace but 8.
+	limits txn.Limits
 	// now is what physical clocks show instead of physical, if it is set.
 	now func() int64
 
@@ -119,6 +122,13 @@ func newTestCluster(t failer, replicas int, limits Limits) *testCluster {
 			Limits:   limits,
 			DiskFull: func() bool { return c.full },
 			Gone:     func(client uint64) bool { return c.gone[client] },
+
+			TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
+				if id == 8 {
+					return txn.Limits{Age: txn.MaxLimit, Idle: time.Second}
+				}
+				return c.limits
+			},
 		}
 		m.node.hooks.lockTime = c.lockTime
 		if err := m.node.Prepare(); err != nil {
@@ -482,6 +492,9 @@ func describe(response *kvpb.Response) string {
 		}
 	case *kvpb.Response_EndTransaction:
 		fmt.Fprintf(&b, "ended: %s", describeStatus(x.EndTransaction.Status))
+		if x.EndTransaction.Unknown {
+			fmt.Fprint(&b, " (unknown)")
+		}
 	case *kvpb.Response_Push:
 		fmt.Fprintf(&b, "pushed: %s", describeStatus(x.Push.Status))
 	case *kvpb.Response_HeartbeatTransaction:

@@ -21,6 +21,7 @@ const (
 // inspectTransactions shows the transactions that have locks here, the ones with the oldest locks first, and who waits for them. Only
 // the leader knows; what it says is for people, so nothing is proved.
 func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
+	only := q.GetInspectTransactions().GetTransaction()
 	most := defaultInspected
 	if n := q.GetInspectTransactions().GetMax(); n != 0 {
 		most = int(min(n, maxInspected))
@@ -34,6 +35,9 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		return r.notLeader(q)
 	}
 	r.mu.locks.EachTransaction(func(x *locks.Transaction[*parked]) bool {
+		if len(only) > 0 && !bytes.Equal(only, x.ID[:]) {
+			return true
+		}
 		live, of := r.liveTransactionLocked(x, now, physical)
 		m.Transactions = append(m.Transactions, live)
 		anchors = append(anchors, of)
@@ -66,6 +70,12 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		}
 		if record != nil {
 			shown[i].Record = record.Status()
+			shown[i].IdleMicros = uint64(record.Idle.Microseconds())
+		}
+	}
+	if address := r.node.ClientAddress; address != nil {
+		for _, live := range shown {
+			live.ClientAddress = address(live.Client)
 		}
 	}
 	m.Transactions = shown
@@ -95,12 +105,18 @@ func (r *Replica) Intents() (n int) {
 func (r *Replica) liveTransactionLocked(x *locks.Transaction[*parked], now time.Time, physical int64) (*kvpb.LiveTransaction, txn.Info) {
 	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks())}
 	var oldest int64
+	var latest uint64
 	x.Each(func(l *lock) bool {
-		if s := l.Newest(); live.Key == nil || s.Laid < oldest {
+		s := l.Newest()
+		if live.Key == nil || s.Laid < oldest {
 			live.Key, oldest = []byte(l.Key), s.Laid
+		}
+		if s.Request.Sequence >= latest {
+			live.Client, latest = s.Request.Client, s.Request.Sequence
 		}
 		return true
 	})
+	live.AgeMicros = uint64(max(0, physical-x.Started.Wall) / 1000)
 	live.OldestMicros = uint64(max(0, physical-oldest) / 1000)
 	waited := func(since time.Time) uint64 { return uint64(max(0, now.Sub(since)).Microseconds()) }
 	x.EachWaiter(func(key string, p *parked) {

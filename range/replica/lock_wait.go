@@ -37,6 +37,7 @@ type transactional struct {
 	// end and push are the requests of these kinds, looked at.
 	end  *txn.End
 	push *txn.Push
+	beat *txn.Heartbeat
 	// one is set when a one-phase commit is about to be written.
 	one *onePhase
 	// superseded: a later attempt of the request was evaluated while it waited.

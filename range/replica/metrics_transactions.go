@@ -25,14 +25,16 @@ type transactionMetrics struct {
 	// readsMoved is by why a read was served at a later timestamp.
 	readsMovedUncertain, readsMovedCommit, readsMovedCollected prometheus.Counter
 	// aborts is by AbortReason, counted at the coordinator.
-	aborts                                  [4]prometheus.Counter
+	aborts                                  [7]prometheus.Counter
 	onePhase, twoPhase                      prometheus.Counter
 	conflicts                               prometheus.Counter
 	sweeps                                  prometheus.Counter
 	locksCommitted, locksAborted, locksLate prometheus.Counter
 	commitWaits                             prometheus.Histogram
 	readsHeld, orphans, writesUnwanted      prometheus.Counter
-	recordsCollected, recordsUnsettled      prometheus.Counter
+	// refusedStarts counts requests of transactions that began too long ago.
+	refusedStarts                      prometheus.Counter
+	recordsCollected, recordsUnsettled prometheus.Counter
 }
 
 func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
@@ -77,6 +79,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	}
 	commits := vector("commits_total", "phases", "Transactions committed here, in one phase or as the coordinator of two.")
 	m.onePhase, m.twoPhase = commits.WithLabelValues("one"), commits.WithLabelValues("two")
+	m.refusedStarts = counter("refused_starts_total", "Requests refused because their transaction, or its attempt, began longer ago than its keyspace allows.")
 	m.conflicts = counter("conflicts_total", "Transactions that have to run again because what they read has changed.")
 	m.sweeps = counter("sweeps_total", "Transactions asked about because their locks were old, and nobody waited for them.")
 	resolved := vector("locks_resolved_total", "outcome", "Locks ended, by what became of them; late ones were laid after their transaction was over.")

@@ -94,6 +94,11 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.answerRead(w, r.leadershipError(q, reads), 0)
 		return nil
 	}
+	if refusal := e.expired(w, &of); refusal != nil {
+		// After it was made sure that no attempt of the request has committed: whoever is told that it was aborted takes it for final.
+		e.answerNothingDone(w, refusal, 0)
+		return nil
+	}
 	if w.x != nil && w.x.conflict != nil {
 		// It has waited, and is about to wait for the next lock. What it has read may have been written meanwhile.
 		if good, err := e.readsStand(w, reads, at); !good || err != nil {
@@ -144,7 +149,7 @@ func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp)
 		return nil
 	}
 	committed := *record
-	committed.State, committed.Timestamp, committed.Waits = kvpb.TransactionState_COMMITTED, ts, o.wait
+	committed.State, committed.Timestamp, committed.Waits, committed.Idle = kvpb.TransactionState_COMMITTED, ts, o.wait, 0
 	committed.Finished = hlc.Max(e.r.node.Clock.Now(), o.of.Started.Next())
 	ok, err := e.setRecord(o.of, &committed)
 	e.over = e.over || !ok

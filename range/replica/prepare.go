@@ -99,8 +99,15 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	case !r.checkAhead(atLeast, e.clock):
 		e.refuse(w, r.fromTheFuture(w.pending.Request, atLeast))
 		return nil
+	case e.isFuture(of.Started):
+		e.refuse(w, r.fromTheFuture(w.pending.Request, of.Started))
+		return nil
 	case c.GetOnePhase() != nil:
 		return e.onePhase(w, c)
+	}
+	if refusal := e.expired(w, &of); refusal != nil {
+		e.refuse(w, refusal)
+		return nil
 	}
 	if done, err := e.refusedAborted(w); done || err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // TestScenarios runs the scenario files. Each begins with the sentence that it proves.
@@ -44,6 +45,7 @@ import (
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
 //	gc window=MS [chunk=K]        the leader (auto-committed) collects garbage, K versions or records at a time
 //	commit-wait on|off            whether every write has commit wait
+//	limits [age=MS] [idle=MS]     how long transactions may hold locks
 //	settle N NAME                 from now on the participants of the transaction answer replica N that it has no lock left
 //	transaction NAME begun=MS [started=MS] [anchor=K]
 //	wait N MS                     replica N's waiting requests get older
@@ -243,6 +245,9 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		for _, m := range s.c.members {
 			m.replica.SetCommitWait(d.HasArg("on"))
 		}
+	case "limits":
+		ms := func(name string) time.Duration { return time.Duration(option(s.t, d, name, 0)) * time.Millisecond }
+		s.c.limits = txn.Limits{Age: ms("age"), Idle: ms("idle")}
 	case "restarts":
 		m := s.member(d, "").node.Metrics
 		for why, counter := range []prometheus.Counter{m.readsMovedUncertain, m.readsMovedCommit, m.readsMovedCollected} {
@@ -323,7 +328,7 @@ func (s *scenario) parseRequest(line string) Pending {
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		name, value, found := strings.Cut(word, "=")
-		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit participants keys spans least read-at under ", " "+name+" ") {
+		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit participants keys spans least read-at under idle locked ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)

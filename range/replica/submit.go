@@ -156,7 +156,7 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 	case *kvpb.Request_Push:
 		problem = r.checkPush(w, c.Push)
 	case *kvpb.Request_HeartbeatTransaction:
-		problem = r.checkCoordinated(w, c.HeartbeatTransaction.GetTransaction())
+		problem = r.checkHeartbeat(w, c.HeartbeatTransaction)
 	case *kvpb.Request_Resolve:
 		problem = r.checkResolve(w, c.Resolve)
 	}

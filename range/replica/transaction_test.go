@@ -328,7 +328,7 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"),
 			ReturnValues: true, Volatile: true, HoldSpans: reads.Spans}}
 	case "end":
-		end := &kvpb.EndTransactionRequest{Transaction: x, Commit: options["commit"] != "", CommitTimestamp: at("commit"), CommitWait: has("wait")}
+		end := &kvpb.EndTransactionRequest{Transaction: x, Commit: options["commit"] != "", Requested: has("requested"), CommitTimestamp: at("commit"), CommitWait: has("wait")}
 		if options["participants"] != "" {
 			for _, key := range strings.Split(options["participants"], ",") {
 				end.Participants = append(end.Participants, &kvpb.Participant{Keyspace: 7, Key: []byte(key)})
@@ -341,12 +341,20 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		if options["seen"] != "" {
 			p.Seen = at("seen")
 		}
+		if options["locked"] != "" {
+			p.LockedKeyspace = uint32(number(options["locked"]))
+		}
 		if pusher := s.transactions[options["pusher"]]; pusher != nil {
 			p.Pusher, p.PusherBegun = pusher.Id, pusher.Begun
 		}
 		q.Command = &kvpb.Request_Push{Push: p}
 	case "heartbeat":
-		q.Command = &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: x}}
+		var idle uint64
+		if options["idle"] != "" {
+			idle = uint64(number(options["idle"])) * 1000
+		}
+		q.Command = &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: x,
+			IdleMicros: idle}}
 	case "resolve":
 		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{Transaction: x.Id, Status: status}}}}
 	case "refresh":

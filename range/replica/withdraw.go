@@ -114,6 +114,7 @@ func (e *evaluation) withdraw(all ...*kvpb.Resolution) {
 		status := aborted[p.transaction().ID]
 		record := &txn.Record{State: status.State, Reason: status.Reason}
 		record.Wounder, record.Wanted = txn.WoundOf(status)
+		record.Limit = txn.LimitOf(status)
 		e.refuse(&p.write, &kvpb.Response{Id: p.pending.Request.Id, Error: r.abortedError(p.transaction(), record)})
 		e.tend = true
 	}

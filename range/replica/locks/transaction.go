@@ -30,6 +30,8 @@ type Known struct {
 	Reason  kvpb.AbortReason
 	Wounder txn.ID
 	Wanted  txn.Wanted
+	// Limit is which one an ABORTED one was beyond, if that is why.
+	Limit time.Duration
 	// Commit is the commit timestamp of a COMMITTED one.
 	Commit hlc.Timestamp
 	// Above is what a PENDING one can only commit above; zero if nothing is known.
