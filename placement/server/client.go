@@ -331,6 +331,7 @@ func (c *Client) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 		r = &clusterpb.CreateKeyspaceRequest{
 			Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, SplitAt: r.SplitAt,
 			ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, CommitWait: r.CommitWait,
+			TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 			Token: c.config.Random() | 1,
 		}
 	}
@@ -346,6 +347,13 @@ func (c *Client) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequ
 	}
 	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.DropKeyspaceRequest, ...grpc.CallOption) (*clusterpb.DropKeyspaceResponse, error) {
 		return clusterpb.NewClusterClient(conn).DropKeyspace
+	})
+}
+
+// AlterKeyspace passes a change on to the leader.
+func (c *Client) AlterKeyspace(ctx context.Context, r *clusterpb.AlterKeyspaceRequest) (*clusterpb.AlterKeyspaceResponse, error) {
+	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.AlterKeyspaceRequest, ...grpc.CallOption) (*clusterpb.AlterKeyspaceResponse, error) {
+		return clusterpb.NewClusterClient(conn).AlterKeyspace
 	})
 }
 

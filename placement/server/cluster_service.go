@@ -142,6 +142,11 @@ func (s *ClusterService) DropKeyspace(ctx context.Context, r *clusterpb.DropKeys
 	return answer(ctx, s, r, (*Server).DropKeyspace, (*Client).DropKeyspace)
 }
 
+// AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the nodes hear of it a moment later.
+func (s *ClusterService) AlterKeyspace(ctx context.Context, r *clusterpb.AlterKeyspaceRequest) (*clusterpb.AlterKeyspaceResponse, error) {
+	return answer(ctx, s, r, (*Server).AlterKeyspace, (*Client).AlterKeyspace)
+}
+
 // ListNodes implements clusterpb.ClusterServer.
 func (s *ClusterService) ListNodes(ctx context.Context, r *clusterpb.ListNodesRequest) (*clusterpb.ListNodesResponse, error) {
 	return answer(ctx, s, r, (*Server).ListNodes, (*Client).ListNodes)

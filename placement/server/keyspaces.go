@@ -61,7 +61,9 @@ func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
 		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()), CommitWait: r.CommitWait,
+		TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 	}
+	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
 		ks.GcWindowSeconds = uint64(s.config.DefaultGCWindow / time.Second)
 	}
@@ -149,6 +151,9 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	}
 	if r.GcWindowSeconds > maxGCWindow {
 		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, maxGCWindow)
+	}
+	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
+		return err
 	}
 	switch r.Partitioning {
 	case clusterpb.Partitioning_HASH:
