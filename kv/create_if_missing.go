@@ -73,6 +73,13 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	case window != 0 && i.GCWindow != window:
 		return fmt.Sprintf("a GC window of %s instead of %s", i.GCWindow, window)
 	}
+	age, idle := time.Duration(want.TxnMaxAgeMillis)*time.Millisecond, time.Duration(want.TxnMaxIdleMillis)*time.Millisecond
+	switch {
+	case age != 0 && i.MaxTransactionAge != age:
+		return fmt.Sprintf("a greatest age of transactions of %s instead of %s", i.MaxTransactionAge, age)
+	case idle != 0 && i.MaxTransactionIdle != idle:
+		return fmt.Sprintf("a greatest idle time of transactions of %s instead of %s", i.MaxTransactionIdle, idle)
+	}
 	return ""
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // KeyspaceInfo describes a keyspace.
@@ -27,7 +28,9 @@ type KeyspaceInfo struct {
 	GCWindow time.Duration
 	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its timestamp.
 	CommitWait bool
-	State      KeyspaceState
+	// MaxTransactionAge and MaxTransactionIdle are for how long transactions may hold locks of it.
+	MaxTransactionAge, MaxTransactionIdle time.Duration
+	State                                 KeyspaceState
 	// WaitingFor says what a keyspace in state "creating" lacks.
 	WaitingFor string
 }
@@ -56,6 +59,8 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 		CommitWait: k.GetCommitWait(),
 		WaitingFor: i.WaitingFor,
 	}
+	limits := txn.LimitsOf(k)
+	info.MaxTransactionAge, info.MaxTransactionIdle = limits.Age, limits.Idle
 	if k.GetPartitioning() == clusterpb.Partitioning_HASH {
 		info.HashPartitions = int(k.GetHashPartitions())
 	} else if known := table.KeyspaceByID(keys.KeyspaceID(k.GetId())); known != nil {

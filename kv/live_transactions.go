@@ -32,6 +32,13 @@ type LiveTransaction struct {
 	State string
 	// Waiters are who waits for the locks, in the order in which they came.
 	Waiters []LockWaiter
+
+	// What an OpenTransaction needs besides.
+	wire          *kvpb.Transaction
+	keyspace      keys.KeyspaceID
+	age, idle     time.Duration
+	client        uint64
+	clientAddress string
 }
 
 // LockWaiter is a request that waits for another transaction's lock.
@@ -54,19 +61,28 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int
 	if most < 1 {
 		return nil, false, invalid(op, keyspace, nil, "at most %d are asked for; ask for at least one", most)
 	}
+	found := &liveTransactions{most: most}
+	if err := c.inspectAll(ctx, op, keyspace, nil, found); err != nil {
+		return nil, false, err
+	}
+	return found.all, found.more, found.err(op, keyspace)
+}
+
+// inspectAll asks the partitions of a keyspace, or with an empty name all, for the transactions that have locks, or for one of them.
+func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byte, found *liveTransactions) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	var keyspaces []*route.Keyspace
 	if keyspace != "" {
 		ks, err := c.Keyspace(keyspace).resolve(ctx, op)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 		keyspaces = append(keyspaces, ks)
 	} else {
 		infos, err := c.Keyspaces(ctx)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 		table := c.sender.Table()
 		for _, info := range infos {
@@ -75,7 +91,6 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int
 			}
 		}
 	}
-	found := &liveTransactions{most: most}
 	var asked []inspection
 	for i, ks := range keyspaces {
 		inner, cancel := share(ctx, len(keyspaces)-i+1)
@@ -92,11 +107,11 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int
 	_ = inParallel(ctx, len(asked), parallelRequests, func(ctx context.Context, i int) error {
 		inner, cancel := share(ctx, rounds-i/parallelRequests)
 		defer cancel()
-		c.inspect(inner, asked[i], found)
+		c.inspect(inner, asked[i], only, found)
 		return nil // that one does not answer is no reason not to hear the others
 	})
 	found.cut()
-	return found.all, found.more, found.err(op, keyspace)
+	return nil
 }
 
 // share bounds ctx to one of so many equal parts of the time that is left; without a deadline it has no bound.
@@ -171,12 +186,14 @@ func (f *liveTransactions) err(op, keyspace string) error {
 	return &Error{Op: op, Keyspace: keyspace, Message: e.Error(), wraps: []error{e}}
 }
 
-func (f *liveTransactions) add(keyspace string, partition keys.PartitionID, found *kvpb.InspectTransactionsResponse) {
+func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.PartitionID, found *kvpb.InspectTransactionsResponse) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.more = f.more || found.GetMore()
 	for _, x := range found.GetTransactions() {
-		f.all = append(f.all, liveTransaction(keyspace, uint64(partition), x))
+		live := liveTransaction(keyspace.Info.Name, uint64(partition), x)
+		live.keyspace = keyspace.ID
+		f.all = append(f.all, live)
 	}
 	if len(f.all) >= 2*f.most {
 		f.cut()
@@ -195,10 +212,10 @@ func (f *liveTransactions) cut() {
 }
 
 // inspect asks one partition.
-func (c *Client) inspect(ctx context.Context, at inspection, found *liveTransactions) {
+func (c *Client) inspect(ctx context.Context, at inspection, only []byte, found *liveTransactions) {
 	ks, p := at.keyspace, at.partition
 	call := &route.Call{Keyspace: ks.ID, Key: p.Span.Start, Request: &kvpb.Request{
-		Command: &kvpb.Request_InspectTransactions{InspectTransactions: &kvpb.InspectTransactionsRequest{Max: uint32(min(found.most, maxInspected))}}}}
+		Command: &kvpb.Request_InspectTransactions{InspectTransactions: &kvpb.InspectTransactionsRequest{Max: uint32(min(found.most, maxInspected)), Transaction: only}}}}
 	if ks.Hashed() {
 		call.By, call.Hash = route.ByHash, p.Hash
 	}
@@ -207,7 +224,7 @@ func (c *Client) inspect(ctx context.Context, at inspection, found *liveTransact
 		found.failed(at, err)
 		return
 	}
-	found.add(ks.Info.Name, answer.Partition.ID, answer.GetInspectTransactions())
+	found.add(ks, answer.Partition.ID, answer.GetInspectTransactions())
 }
 
 // maxInspected is the most that one partition is asked for.
@@ -217,6 +234,8 @@ func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction)
 	out := LiveTransaction{
 		ID: hex.EncodeToString(x.GetTransaction().GetId()), Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace, Partition: partition,
 		Locks: x.Intents, OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
+		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond, idle: time.Duration(x.IdleMicros) * time.Microsecond,
+		client: x.Client, clientAddress: x.ClientAddress,
 	}
 	if x.Record != nil {
 		switch x.Record.State {

@@ -191,6 +191,8 @@ func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair,
 
 // lookUp reads a key. The pair does not exist if there is no value.
 func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, lock bool) (Pair, error) {
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if err := t.check(op, ks, key); err != nil {
 		return Pair{}, err
 	}
@@ -237,6 +239,8 @@ func (t *Txn) confirm(ctx context.Context) error {
 	if (t.ended && !t.rolledBack) || len(t.leaderships()) == 0 {
 		return nil
 	}
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	return t.fail("update", "", nil, t.client.coordinator.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
 }
 
@@ -301,6 +305,8 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 // which Exists is false.
 func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if err := t.check(op, ks, nil); err != nil {
 		return nil, err
 	}
@@ -356,7 +362,15 @@ func (t *Txn) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) ite
 }
 
 func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(*query)) iter.Seq2[Pair, error] {
-	return func(yield func(Pair, error) bool) {
+	return func(give func(Pair, error) bool) {
+		t.transaction.Enter()
+		defer t.transaction.Leave()
+		// What the caller does with a row is no call: it may take its time, or forget the transaction.
+		yield := func(p Pair, err error) bool {
+			t.transaction.Leave()
+			defer t.transaction.Enter()
+			return give(p, err)
+		}
 		if err := t.check(op, ks, nil); err != nil {
 			yield(Pair{}, err)
 			return
@@ -393,6 +407,8 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace, options func(*query
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
 func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
 	const op = "count"
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if err := t.check(op, ks, nil); err != nil {
 		return 0, err
 	}
@@ -438,6 +454,8 @@ func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
 func (t *Txn) Delete(ks *Keyspace, key []byte) error { return t.write("delete", ks, key, nil, true) }
 
 func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) error {
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if err := t.check(op, ks, key); err != nil {
 		return err
 	}
@@ -523,6 +541,8 @@ type Savepoint struct {
 
 // Savepoint remembers what the transaction has written so far. The latest 1,000 are kept.
 func (t *Txn) Savepoint() Savepoint {
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if t.ended {
 		return Savepoint{}
 	}
@@ -533,6 +553,8 @@ func (t *Txn) Savepoint() Savepoint {
 // counts, and locks stay.
 func (t *Txn) RollbackTo(s Savepoint) error {
 	const op = "roll back"
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if err := t.check(op, nil, nil); err != nil {
 		return err
 	}
@@ -557,6 +579,8 @@ func (t *Txn) Bytes() int { return t.writes.bytes }
 // the context ended before the outcome was known; Outcome asks for it later. Any other error says that it is not committed and never will be.
 func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "commit"
+	t.transaction.Enter()
+	defer t.transaction.Leave()
 	if err := t.check(op, nil, nil); err != nil {
 		t.Rollback()
 		return Timestamp{}, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -95,6 +96,15 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			}
 		case kvpb.AbortReason_ABANDONED:
 			e.Message = "the transaction was aborted, because nothing had been heard of its client for too long"
+		case kvpb.AbortReason_EXPIRED:
+			e.wraps = append(e.wraps, ErrTransactionExpired)
+			e.Message = "the transaction was aborted, because it had gone on for longer than " + limitWords(of.Limit, "txn-max-age")
+		case kvpb.AbortReason_IDLE:
+			e.wraps = append(e.wraps, ErrTransactionExpired)
+			e.Message = "the transaction was aborted, because it held locks and no call had been made in it for longer than " +
+				limitWords(of.Limit, "txn-max-idle")
+		case kvpb.AbortReason_REQUESTED:
+			e.Message = "the transaction was aborted, because an operator asked for it"
 		default:
 			e.Message = "the transaction was aborted"
 		}
@@ -118,6 +128,14 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		}
 	}
 	return e
+}
+
+// limitWords names a limit of a keyspace, and the setting that it is; zero is one that is not known.
+func limitWords(limit time.Duration, setting string) string {
+	if limit == 0 {
+		return "a keyspace that it locks keys of allows (" + setting + ")"
+	}
+	return limit.String() + ", which is what a keyspace that it locks keys of allows (" + setting + ")"
 }
 
 // because is the cause of an Error that says the partition and the node itself, and what is unknown.

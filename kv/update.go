@@ -64,8 +64,10 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 // run makes one attempt; again says that another one is to follow.
 func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err error, again bool) {
 	defer t.Rollback() // of what has not ended, if f panics
-	var dropped bool
-	if err, dropped = t.lockAhead(ctx); err == nil {
+	t.transaction.Enter()
+	err, dropped := t.lockAhead(ctx)
+	t.transaction.Leave()
+	if err == nil {
 		err = f(t)
 	}
 	switch {

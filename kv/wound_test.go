@@ -300,7 +300,8 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
-		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4)); err != nil {
+		// The holder does nothing for as long as all the others wait.
+		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4), kv.MaxTransactionIdle(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		clients, all := sessions(t, cluster, 1)

@@ -45,6 +45,11 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, w
 		return reads.At, nil
 	}
 	t.settleAnchor(writes)
+	for i := range writes {
+		if i == 0 || writes[i].Keyspace != writes[i-1].Keyspace {
+			t.family.meets(writes[i].Keyspace)
+		}
+	}
 	phases := "one"
 	at, took, err := t.onePhase(ctx, writes, reads, wait)
 	if !took && err == nil {

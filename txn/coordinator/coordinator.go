@@ -128,7 +128,7 @@ func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := t.c.attempt(ctx, t.begun, now, t.family)
+	next := t.c.attempt(ctx, t.family.begun(t.c.sender, t.begun, now), now, t.family)
 	next.again = true
 	return next, nil
 }

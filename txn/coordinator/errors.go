@@ -3,10 +3,12 @@ package coordinator
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // The kinds of errors, for errors.Is.
@@ -32,6 +34,8 @@ type Error struct {
 	Other []byte
 	// Reason goes with ErrAborted.
 	Reason kvpb.AbortReason
+	// Limit is which one the transaction was beyond, if that is the Reason and it is known.
+	Limit time.Duration
 	// LeaderChanged goes with ErrConflict: nothing may have changed but the leader that kept volatile locks, under which Key, if there is
 	// one, or others of its partition were read.
 	LeaderChanged bool
@@ -62,7 +66,7 @@ func (e *Error) Unwrap() []error {
 // status is how a transaction stands that ended with ErrAborted.
 func (e *Error) status() *kvpb.TransactionStatus {
 	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason, Wounder: e.Other,
-		WantedKey: e.Key.Key, WantedKeyspace: uint32(e.Key.Keyspace)}
+		WantedKey: e.Key.Key, WantedKeyspace: uint32(e.Key.Keyspace), LimitMicros: uint64(e.Limit.Microseconds())}
 }
 
 // Retryable reports whether the transaction is certainly not committed, and may well be if it is run again.
@@ -92,7 +96,8 @@ func classify(id keys.KeyspaceID, err error) error {
 		id = keys.KeyspaceID(of)
 	}
 	e := &Error{Cause: err, Key: Key{Keyspace: id, Key: r.Conflict.GetKey()}, Other: r.Conflict.GetTransaction(), Reason: r.Conflict.GetReason(),
-		LeaderChanged: r.Conflict.GetLeaderChanged()}
+		LeaderChanged: r.Conflict.GetLeaderChanged(),
+		Limit:         txn.LimitOf(&kvpb.TransactionStatus{Reason: r.Conflict.GetReason(), LimitMicros: r.Conflict.GetLimitMicros()})}
 	switch r.Code {
 	case kvpb.ErrorCode_TRANSACTION_CONFLICT:
 		e.Kind = ErrConflict

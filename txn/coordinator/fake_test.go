@@ -47,6 +47,7 @@ type fake struct {
 	hide func(Key) error
 	// maxOffset is how far the servers' clocks may be apart; zero lets them take any timestamp. tooEarly are the refreshes and commits that they
 	// have refused because of it.
+	maxAge    time.Duration
 	maxOffset time.Duration
 	tooEarly  int
 	// Before each of the next pushes commits a reader reads, whose clock is ahead by pushAhead.
@@ -173,6 +174,8 @@ func (f *fake) Overlapping(_ context.Context, s Span) (out []Place, _ error) {
 }
 
 func (f *fake) Now(context.Context) (now, age hlc.Timestamp, err error) { return f.now(), f.now(), nil }
+
+func (f *fake) MaxAge(keys.KeyspaceID) time.Duration { return f.maxAge }
 
 func (f *fake) MaxClockOffset() time.Duration { return f.maxOffset }
 

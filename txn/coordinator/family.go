@@ -3,8 +3,11 @@ package coordinator
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -17,8 +20,38 @@ import (
 type family struct {
 	mu     sync.Mutex
 	shared [txn.SharedSize]byte
+	// keyspaces are those that attempts have written to, or locked keys of, in no order.
+	keyspaces []keys.KeyspaceID
 	// last is the number of the latest attempt, 0 if there was none.
 	last uint32
+}
+
+// meets notes a keyspace that an attempt writes to, or locks keys of.
+func (f *family) meets(id keys.KeyspaceID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Contains(f.keyspaces, id) {
+		f.keyspaces = append(f.keyspaces, id)
+	}
+}
+
+// begun is when a transaction began whose next attempt begins now, and the first one at first: then, or
+// if its keyspaces do not believe anyone who is so old, as long ago as they allow. It goes before nearly
+// everybody else that way too; only among those that have taken so long it is the attempts' own
+// beginnings that count.
+func (f *family) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range f.keyspaces {
+		age := s.MaxAge(id)
+		if age == 0 {
+			continue
+		}
+		if earliest := (hlc.Timestamp{Wall: now.Wall - int64(age)}); first.Less(earliest) {
+			first = earliest
+		}
+	}
+	return first
 }
 
 // next is the id of the next attempt, which is below those of all earlier ones. No id is given twice, nor is it the zero ID.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 const (
@@ -78,6 +79,7 @@ func (t *Transaction) due(now time.Time) (due, dead bool) {
 	if t.life != nil && t.life.Err() != nil {
 		return false, true
 	}
+	t.activity.look(now)
 	if t.mu.beating || now.Sub(t.mu.beaten) < heartbeatInterval {
 		return false, false
 	}
@@ -89,8 +91,11 @@ func (t *Transaction) due(now time.Time) (due, dead bool) {
 func (t *Transaction) heartbeat(now time.Time) {
 	ctx, cancel := context.WithDeadline(t.c.ctx, now.Add(heartbeatTime))
 	defer cancel()
+	t.mu.Lock()
+	idle := t.activity.idle(now)
+	t.mu.Unlock()
 	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_HeartbeatTransaction{
-		HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: t.wire()},
+		HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: t.wire(), IdleMicros: uint64(max(0, idle.Microseconds()))},
 	}})
 	status := r.GetHeartbeatTransaction().GetStatus()
 	t.mu.Lock()
@@ -103,7 +108,7 @@ func (t *Transaction) heartbeat(now time.Time) {
 			t.abortedLocked(e)
 		}
 	case status.GetState() == kvpb.TransactionState_ABORTED:
-		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(), Other: status.GetWounder(),
+		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(), Other: status.GetWounder(), Limit: txn.LimitOf(status),
 			Key: Key{Keyspace: keys.KeyspaceID(status.GetWantedKeyspace()), Key: status.GetWantedKey()}})
 	}
 }

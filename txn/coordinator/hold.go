@@ -26,6 +26,9 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 		return since, false, errEnded
 	}
 	t.AnchorAt(anchor)
+	for i := range spans {
+		t.family.meets(spans[i].Keyspace)
+	}
 	ctx, done, err := t.wait(ctx)
 	if err != nil {
 		return since, false, err

@@ -68,6 +68,11 @@ type layOptions struct {
 
 // lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
 func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (hlc.Timestamp, error) {
+	for i := range all {
+		if i == 0 || all[i].keyspace != all[i-1].keyspace {
+			t.family.meets(all[i].keyspace)
+		}
+	}
 	ctx, done, err := t.wait(ctx)
 	if err != nil {
 		return hlc.Timestamp{}, err

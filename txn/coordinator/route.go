@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Over makes a Sender of a router.
@@ -95,6 +96,15 @@ func (q *Request) call() *route.Call {
 		})
 	}
 	return call
+}
+
+// MaxAge implements Sender.
+func (r *routed) MaxAge(keyspace keys.KeyspaceID) time.Duration {
+	ks := r.Table().KeyspaceByID(keyspace)
+	if ks == nil {
+		return 0
+	}
+	return txn.LimitsOf(ks.Info).Age
 }
 
 // Now implements Sender.

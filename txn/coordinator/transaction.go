@@ -35,6 +35,8 @@ type Transaction struct {
 	// held are the partitions in which spans are held, or may be (hold.go).
 	held  map[keys.PartitionID]held
 	ended bool
+	// activity is what the application does; the heart looks at it.
+	activity activity
 	// asks asks what became of a commit whose outcome is unknown; nil if there is none.
 	asks func(context.Context) (hlc.Timestamp, error)
 

@@ -1,0 +1,196 @@
+package kv
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn/coordinator"
+)
+
+// OpenTransaction is a transaction that holds locks, in one partition or in many.
+type OpenTransaction struct {
+	// ID is that of its attempt, as in Error.Transaction. Begun is when its first attempt began, and Age how
+	// long ago this one did.
+	ID    string
+	Begun Timestamp
+	Age   time.Duration
+	// Idle is for how long the application had made no call in it when its client was last heard of; zero if
+	// it was not long, or nothing is known of it (State).
+	Idle time.Duration
+	// Keyspace and Partition are of the partition that decides about it; empty and 0 if its keyspace is gone.
+	Keyspace  string
+	Partition uint64
+	// State is "pending", or for a moment "committed" or "aborted"; "" if its partition has no record of it,
+	// as of one that has just begun, or was not asked.
+	State string
+	// Locks is how many keys it has locked, in how many Partitions, and Key the one that it has locked for
+	// longest, in KeyKeyspace, since OldestLock.
+	Locks       uint64
+	Partitions  int
+	Key         []byte
+	KeyKeyspace string
+	OldestLock  time.Duration
+	// Client is the client's number, and ClientAddress where it is connected from; "" if it is not.
+	Client        uint64
+	ClientAddress string
+	// Waiters are who waits for its locks, those first who have waited for longest.
+	Waiters []LockWaiter
+}
+
+// Transactions shows the transactions that hold locks at present, those first that hold one for longest, and
+// at most `most` of them; of a keyspace, or with an empty name of all. Each is listed once, with what all
+// the partitions that were asked know of it. Otherwise it is as LiveTransactions.
+func (c *Client) Transactions(ctx context.Context, keyspace string, most int) ([]OpenTransaction, bool, error) {
+	const op = "transactions"
+	if most < 1 {
+		return nil, false, invalid(op, keyspace, nil, "at most %d are asked for; ask for at least one", most)
+	}
+	found := &liveTransactions{most: maxInspected}
+	if err := c.inspectAll(ctx, op, keyspace, nil, found); err != nil {
+		return nil, false, err
+	}
+	merged := make(map[string]*OpenTransaction)
+	for i := range found.all {
+		c.merge(merged, &found.all[i])
+	}
+	all := make([]OpenTransaction, 0, len(merged))
+	for _, x := range merged {
+		slices.SortStableFunc(x.Waiters, func(a, b LockWaiter) int { return cmp.Compare(b.Waited, a.Waited) })
+		all = append(all, *x)
+	}
+	slices.SortFunc(all, func(a, b OpenTransaction) int {
+		return cmp.Or(cmp.Compare(b.OldestLock, a.OldestLock), cmp.Compare(a.ID, b.ID))
+	})
+	more := found.more
+	if len(all) > most {
+		all, more = all[:most], true
+	}
+	return all, more, found.err(op, keyspace)
+}
+
+// merge adds what one partition knows of a transaction.
+func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction) {
+	x := into[found.ID]
+	if x == nil {
+		x = &OpenTransaction{ID: found.ID, Begun: found.Begun}
+		x.Keyspace, x.Partition = c.coordinates(found.wire)
+		into[found.ID] = x
+	}
+	x.Age = max(x.Age, found.age)
+	x.Locks += found.Locks
+	x.Partitions++
+	if x.Key == nil || found.OldestLock > x.OldestLock {
+		x.Key, x.KeyKeyspace, x.OldestLock = found.Key, found.Keyspace, found.OldestLock
+	}
+	if found.State != "" {
+		x.State, x.Idle = found.State, found.idle
+	}
+	if x.ClientAddress == "" {
+		x.Client, x.ClientAddress = found.client, found.clientAddress
+	}
+	x.Waiters = append(x.Waiters, found.Waiters...)
+}
+
+// coordinates names the partition that decides about a transaction, as far as is known.
+func (c *Client) coordinates(t *kvpb.Transaction) (keyspace string, partition uint64) {
+	ks := c.sender.Table().KeyspaceByID(keys.KeyspaceID(t.GetKeyspace()))
+	if ks == nil {
+		return "", 0
+	}
+	if p := ks.ByKey(t.Anchor); p != nil {
+		partition = uint64(p.ID)
+	}
+	return ks.Info.Name, partition
+}
+
+// TransactionEnd is what has become of a transaction.
+type TransactionEnd struct {
+	// Committed says that it was committed before it could be aborted, at the time At.
+	Committed bool
+	At        Timestamp
+	// Reason is why it is aborted, in words: because it was asked for, or for another reason before.
+	Reason string
+}
+
+// AbortTransaction aborts the transaction that has an id, which is that of an attempt (Txn.ID,
+// OpenTransaction.ID), wherever it runs. Its client is told at its next call; Update runs its function
+// again. What has committed stays so, and the result says it. ErrNotFound: no partition knows a lock of it;
+// it is over, or has locked nothing. It may be repeated.
+func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEnd, error) {
+	const op = "abort transaction"
+	raw, err := hex.DecodeString(id)
+	if err != nil || len(raw) != txnIDSize {
+		return TransactionEnd{}, invalid(op, "", nil, "%q is no transaction's id, which has %d hexadecimal digits", id, 2*txnIDSize)
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	found := &liveTransactions{most: maxInspected}
+	inner, stop := share(ctx, 2)
+	err = c.inspectAll(inner, op, "", raw, found)
+	stop()
+	if err != nil {
+		return TransactionEnd{}, err
+	}
+	// An earlier server names them all.
+	found.all = slices.DeleteFunc(found.all, func(x LiveTransaction) bool { return x.ID != id })
+	if len(found.all) == 0 {
+		if err := found.err(op, ""); err != nil {
+			return TransactionEnd{}, err
+		}
+		return TransactionEnd{}, noSuchTransaction(op, id)
+	}
+	return c.abortFound(ctx, op, id, found.all)
+}
+
+// txnIDSize is the length of a transaction's id in bytes.
+const txnIDSize = 16
+
+func noSuchTransaction(op, id string) error {
+	return &Error{Op: op, Transaction: id, wraps: []error{ErrNotFound},
+		Message: "no partition knows a lock of transaction " + id + ": it is over, or has locked nothing"}
+}
+
+// abortFound aborts a transaction of which locks were found.
+func (c *Client) abortFound(ctx context.Context, op, id string, found []LiveTransaction) (TransactionEnd, error) {
+	wire := found[0].wire
+	var locked []coordinator.Key
+	for _, x := range found {
+		if len(x.Key) > 0 { // the start of a span that is held need not be a key
+			locked = append(locked, coordinator.Key{Keyspace: x.keyspace, Key: x.Key})
+		}
+	}
+	status, err := c.coordinator.AbortOther(ctx, wire, locked)
+	switch {
+	case err != nil:
+		return TransactionEnd{}, wrap(op, "", nil, err)
+	case status == nil:
+		return TransactionEnd{}, noSuchTransaction(op, id)
+	case status.State == kvpb.TransactionState_COMMITTED:
+		return TransactionEnd{Committed: true, At: fromWire(status.Timestamp)}, nil
+	}
+	return TransactionEnd{Reason: endedBecause(status.Reason)}, nil
+}
+
+// endedBecause is a reason in words.
+func endedBecause(reason kvpb.AbortReason) string {
+	switch reason {
+	case kvpb.AbortReason_ROLLED_BACK:
+		return "its client rolled it back"
+	case kvpb.AbortReason_WOUNDED:
+		return "an older transaction wanted one of its keys"
+	case kvpb.AbortReason_ABANDONED:
+		return "nothing was heard of its client"
+	case kvpb.AbortReason_EXPIRED:
+		return "it was open for too long"
+	case kvpb.AbortReason_IDLE:
+		return "it was idle for too long"
+	case kvpb.AbortReason_REQUESTED:
+		return "it was asked for"
+	}
+	return "of an unknown reason"
+}
