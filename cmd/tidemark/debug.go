@@ -62,13 +62,17 @@ func (a *app) debugTxns(ctx context.Context, client *kv.Client, keyspace string,
 	return a.printFound(found, more, waiters, err)
 }
 
-// printFound prints what was found, and complains about the partitions that did not answer.
 func (a *app) printFound(found []kv.LiveTransaction, more bool, waiters int, failed error) error {
+	return a.unansweredAfter(failed, func() error { return a.printTxns(found, more, waiters) })
+}
+
+// unansweredAfter prints what was found, and complains about the partitions that did not answer.
+func (a *app) unansweredAfter(failed error, print func() error) error {
 	var unanswered *kv.UnansweredError
 	if failed != nil && !errors.As(failed, &unanswered) {
 		return failed
 	}
-	if err := a.printTxns(found, more, waiters); err != nil {
+	if err := print(); err != nil {
 		return err
 	}
 	if failed == nil {

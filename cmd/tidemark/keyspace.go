@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,13 +20,13 @@ func (a *app) keyspaceCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "keyspace",
 		Aliases: []string{"ks"},
-		Short:   "Create, list, describe and drop keyspaces",
+		Short:   "Create, list, describe, alter and drop keyspaces",
 		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and one window in which the past
 can be read.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(a.keyspaceCreateCommand(), a.keyspaceListCommand(), a.keyspaceDescribeCommand(), a.keyspaceDropCommand())
+	root.AddCommand(a.keyspaceCreateCommand(), a.keyspaceListCommand(), a.keyspaceDescribeCommand(), a.keyspaceAlterCommand(), a.keyspaceDropCommand())
 	return root
 }
 
@@ -38,6 +39,7 @@ type createFlags struct {
 	commitWait bool
 	ifMissing  bool
 	quiet      bool
+	limits     limitFlags
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -70,6 +72,7 @@ interrupted the keyspace exists, and goes on being set up: --if-missing waits fo
 	flags.BoolVar(&f.commitWait, "commit-wait", false, "every write is acknowledged, and seen, only when all clocks have passed its timestamp")
 	flags.BoolVar(&f.ifMissing, "if-missing", false, "succeed if the keyspace exists and is as the flags describe it")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
+	f.limits.register(cmd, "1h", "2m")
 	f.encoding.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
@@ -114,6 +117,16 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		return nil, usagef("--gc-window %s: give whole seconds, at least one", f.window)
 	case f.window > 0:
 		options = append(options, kv.GCWindow(f.window))
+	}
+	limits, err := f.limits.changes()
+	if err != nil {
+		return nil, err
+	}
+	if limits.MaxTransactionAge > 0 {
+		options = append(options, kv.MaxTransactionAge(limits.MaxTransactionAge))
+	}
+	if limits.MaxTransactionIdle > 0 {
+		options = append(options, kv.MaxTransactionIdle(limits.MaxTransactionIdle))
 	}
 	if f.commitWait {
 		options = append(options, kv.CommitWait())
@@ -220,9 +233,9 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 			leaderless++
 		}
 	}
-	list := a.list(append(keyspaceColumns,
-		output.Column{Name: "without leader", Number: true}, output.Column{Name: "keys", Number: true}, output.Column{Name: "size", Number: true})...)
-	list.Row(append(keyspaceCells(info), leaderless, keys, output.Size(size))...)
+	list := a.list(slices.Concat(keyspaceColumns, []output.Column{
+		{Name: "without leader", Number: true}, {Name: "keys", Number: true}, {Name: "size", Number: true}}, limitColumns)...)
+	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)}, limitCells(info))...)
 	return list.Flush()
 }
 
@@ -273,9 +286,14 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 }
 
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
-	list := a.list(keyspaceColumns...)
+	columns, cells := keyspaceColumns, keyspaceCells
+	if a.format == output.JSON {
+		columns = slices.Concat(columns, limitColumns)
+		cells = func(info kv.KeyspaceInfo) []any { return append(keyspaceCells(info), limitCells(info)...) }
+	}
+	list := a.list(columns...)
 	for _, info := range keyspaces {
-		list.Row(keyspaceCells(info)...)
+		list.Row(cells(info)...)
 	}
 	return list.Flush()
 }

@@ -16,7 +16,7 @@ func (a *app) txnCommand() *cobra.Command {
 	var historyFlag string
 	cmd := &cobra.Command{
 		Use:   "txn",
-		Short: "Run transactions from a script or a prompt",
+		Short: "Run transactions from a script or a prompt; list and abort open ones",
 		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one a line; at a terminal there is
 a prompt.
 
@@ -31,13 +31,14 @@ verbs. What was committed before it stays. So does the end of the script inside 
 error for get; get-for-update locks it, says so and goes on. At the prompt an error is said, and only one after which the transaction
 cannot be committed any more rolls it back. If another transaction was in its way, the next one that begins is as old: the older one wins. Its
 get locks, as get-for-update does, the keys that the attempts before had both read and written. The id that begin says at the prompt is the
-one in errors and in tidemark debug txns.
+one in errors, in tidemark txn list and tidemark debug txns, and for tidemark txn abort.
 
 At the prompt the arrows move in the line and through earlier ones, and Tab completes commands and keyspaces. Earlier lines are kept in a
 file, those of put without the value; a line that begins with a blank is not kept.`,
 		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
   tidemark txn < transfer.txt
-  tidemark txn`,
+  tidemark txn
+  tidemark txn list`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
@@ -54,6 +55,7 @@ file, those of put without the value; a line that begins with a blank is not kep
 	cmd.Flags().StringVar(&historyFlag, "history", "", "file for the prompt's earlier lines, or off (default "+historyEnv+
 		", or tidemark/history in XDG_STATE_HOME or ~/.local/state)")
 	_ = cmd.MarkFlagFilename("history")
+	cmd.AddCommand(a.txnListCommand(), a.txnAbortCommand())
 	return a.printing(a.client(cmd))
 }
 

@@ -28,6 +28,6 @@ func (c *Coordinator) AbortOther(ctx context.Context, t *kvpb.Transaction, locke
 	if end.GetUnknown() || end.GetStatus().GetState() == kvpb.TransactionState_PENDING {
 		return nil, nil
 	}
-	c.resolve(ctx, t.GetId(), end.Status, locked)
+	c.resolve(ctx, t.GetId(), end.Status, locked, nil)
 	return end.Status, nil
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) txnListCommand() *cobra.Command {
+	var most int
+	cmd := &cobra.Command{
+		Use:   "list [NAME]",
+		Short: "List the open transactions that hold locks",
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those first that hold one for longest,
+each once: how long ago its attempt began, for how long its application has made no call in it, how many keys it has
+locked, how many requests wait for them, and where its client is connected from. With --output json or tsv there is also
+the partition that decides about it, the key that it has locked for longest, when its first attempt began, and who waits.
+
+Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of when the client was last
+heard of, about a second ago; it is empty while the application is busy, and of a transaction that has just begun. With NAME it
+is known only of transactions whose first lock is in that keyspace.
+
+tidemark debug txns has a row for each partition of a transaction, and one for each wait. Of partitions that do not answer it says
+on stderr which they are, and why; what the others know is listed all the same, and the exit code is not 0.`,
+		Example: `  tidemark txn list
+  tidemark txn list fruit --output json`,
+		Args:              arguments("at most a NAME", 0, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			if most < 1 {
+				return usagef("--max is at least 1")
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				found, more, err := client.Transactions(ctx, name, most)
+				return a.unansweredAfter(err, func() error { return a.printTransactions(found, more) })
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&most, "max", 100, "transactions to list at most")
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) printTransactions(found []kv.OpenTransaction, more bool) error {
+	columns := []output.Column{{Name: "transaction"}, {Name: "age", Number: true}, {Name: "idle", Number: true},
+		{Name: "locks", Number: true}, {Name: "waiting", Number: true}, {Name: "state"}, {Name: "client"}}
+	wide := a.format != output.Table
+	if wide {
+		columns = append(columns, output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true},
+			output.Column{Name: "partitions", Number: true}, output.Column{Name: "key"}, output.Column{Name: "key keyspace"},
+			output.Column{Name: "held", Number: true}, output.Column{Name: "began"}, output.Column{Name: "waiters"})
+	}
+	list := a.list(columns...)
+	for _, x := range found {
+		cells := []any{x.ID, x.Age.Round(time.Millisecond), idleCell(x.Idle), x.Locks, len(x.Waiters),
+			orNone(x.State), orNone(x.ClientAddress)}
+		if wide {
+			waiters := make([]string, len(x.Waiters))
+			for i, w := range x.Waiters {
+				if waiters[i] = w.Transaction; w.Transaction == "" {
+					waiters[i] = "no transaction"
+				}
+			}
+			cells = append(cells, orNone(x.Keyspace), x.Partition, x.Partitions, x.Key, x.KeyKeyspace,
+				x.OldestLock.Round(time.Millisecond), x.Begun, waiters)
+		}
+		list.Row(cells...)
+	}
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if more {
+		a.say("there are more transactions; --max shows more of them")
+	}
+	return nil
+}
+
+// idleCell is an idle time; nothing if there is none to tell of.
+func idleCell(idle time.Duration) any {
+	if idle == 0 {
+		return nil
+	}
+	return idle.Round(time.Millisecond)
+}
