@@ -30,7 +30,7 @@ type Node struct {
 	epoch int64
 
 	replicas registry
-	// broken maps the partitions whose replica is on disk and does not open to why.
+	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
 	broken sync.Map
 	tables tables
 

@@ -41,7 +41,7 @@ func (n *Node) reopen() error {
 		// The others serve; this one is for a person to look at.
 		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the other replicas",
 			"partition", id.Group, "replica", id.Replica, "error", err)
-		n.setBroken(id.Group, err)
+		n.setBroken(id, err)
 	})
 	n.replicas.change(opened, nil)
 	if len(live) > 0 {
@@ -107,9 +107,15 @@ func (n *Node) electAfterStart() {
 	}
 }
 
+// brokenReplica is one that is on disk and does not open.
+type brokenReplica struct {
+	identity raftlog.Identity
+	why      error
+}
+
 // setBroken notes a replica that is on disk and does not open.
-func (n *Node) setBroken(id keys.PartitionID, err error) {
-	n.broken.Store(id, err)
+func (n *Node) setBroken(id raftlog.Identity, err error) {
+	n.broken.Store(id.Group, brokenReplica{id, err})
 	n.metrics.broken.Inc()
 }
 
@@ -129,7 +135,7 @@ func (n *Node) failedReplicas() (count uint64) {
 
 // brokenBy is why a replica that is on disk does not open; nil if it does, or there is none.
 func (n *Node) brokenBy(id keys.PartitionID) error {
-	err, _ := n.broken.Load(id)
-	why, _ := err.(error)
-	return why
+	x, _ := n.broken.Load(id)
+	b, _ := x.(brokenReplica)
+	return b.why
 }

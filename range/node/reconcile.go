@@ -67,8 +67,8 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 		}
 	}
 	for _, id := range u.RemovedPartitions {
-		if r.node.replicas.get(keys.PartitionID(id)) != nil {
-			r.mu.due[keys.PartitionID(id)] = struct{}{}
+		if id := keys.PartitionID(id); r.node.replicas.get(id) != nil || r.node.brokenBy(id) != nil {
+			r.mu.due[id] = struct{}{}
 		}
 	}
 	r.mu.Unlock()
@@ -116,9 +116,9 @@ func (r *reconciler) run(ctx context.Context) {
 
 // step does what is due; more says that something is left to do, failed that it is because it failed.
 func (r *reconciler) step(ctx context.Context) (more, failed bool) {
-	create, remove := r.take()
-	if len(create)+len(remove) > 0 {
-		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove))
+	create, remove, broken := r.take()
+	if len(create)+len(remove)+len(broken) > 0 {
+		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove), "remove_broken", len(broken))
 	}
 	for len(create) > 0 && ctx.Err() == nil {
 		n := min(len(create), createBatch)
@@ -140,6 +140,15 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 	for _, h := range later {
 		r.retry(h.id)
 	}
+	if err := r.node.removeBroken(ctx, broken); err != nil {
+		failed = true
+		for _, b := range broken {
+			r.retry(b.identity.Group)
+		}
+		if ctx.Err() == nil {
+			r.node.log.Error("removing replicas that do not open failed; it will be tried again", "error", err)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.busy = 0
@@ -159,7 +168,7 @@ func (r *reconciler) retry(id keys.PartitionID) {
 }
 
 // take compares what is due with what is here.
-func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted) {
+func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted, broken []brokenReplica) {
 	n := r.node
 	r.mu.Lock()
 	due, all := r.mu.due, r.mu.all
@@ -173,6 +182,10 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted) {
 		case h == nil && p != nil:
 			if self := n.replicaHere(p); self != nil && r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
+			}
+		case h == nil && t.Complete:
+			if b, found := n.broken.Load(id); found {
+				broken = append(broken, b.(brokenReplica))
 			}
 		case h != nil && p == nil:
 			// INVARIANT: the partition was in a table and is not in a later one; see the package comment.
@@ -192,15 +205,21 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted) {
 				look(id, nil)
 			}
 		}
+		n.broken.Range(func(id, _ any) bool {
+			if id := id.(keys.PartitionID); t.Partition(id) == nil {
+				look(id, nil)
+			}
+			return true
+		})
 	} else {
 		for id := range due {
 			look(id, t.Partition(id))
 		}
 	}
 	r.mu.Lock()
-	r.mu.busy = len(create) + len(remove)
+	r.mu.busy = len(create) + len(remove) + len(broken)
 	r.mu.Unlock()
-	return create, remove
+	return create, remove, broken
 }
 
 // replicaHere is this node's replica in a descriptor; nil if it has none.

@@ -163,12 +163,41 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	return nil
 }
 
+// removeBroken removes replicas that do not open. What such a one knows of commits it cannot tell; the partition's other replicas do.
+func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	ids := make([]raftlog.Identity, len(gone))
+	for i, b := range gone {
+		ids[i] = b.identity
+	}
+	if err := n.markRemoval(ids); err != nil {
+		return err
+	}
+	if err := n.erase(ctx, ids); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		n.broken.Delete(id.Group)
+		n.metrics.broken.Dec()
+		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any more", "partition", id.Group, "replica", id.Replica)
+	}
+	n.metrics.removed.Add(float64(len(ids)))
+	return nil
+}
+
 // resumeRemoval removes replicas that were found marked at start.
 func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	n.log.Info("finishing the removal of replicas that the last process began", "replicas", len(ids))
+	return n.erase(context.Background(), ids)
+}
+
+// erase goes on with the removal of replicas that are marked, and not open.
+func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 	var left []raftlog.Identity
 	var states []replica.Gone
 	for _, id := range ids {
@@ -182,7 +211,7 @@ func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
 		}
 		states = append(states, replica.Gone{ID: id.Group, Span: keys.PartitionSpan(p)})
 	}
-	if err := replica.Destroy(context.Background(), n.config.State, states...); err != nil {
+	if err := replica.Destroy(ctx, n.config.State, states...); err != nil {
 		return err
 	}
 	if err := n.host.Log().Remove(left...); err != nil {
