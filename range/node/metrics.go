@@ -15,6 +15,7 @@ type metrics struct {
 	clockJumps                              prometheus.Counter
 	collections, collected, collectFailures prometheus.Counter
 	broken, revision, unfit, leaderless     prometheus.Gauge
+	logHangs                                prometheus.Counter
 }
 
 func newMetrics(n *Node, r prometheus.Registerer) *metrics {
@@ -48,6 +49,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.collections = counter("gc_runs_total", "Garbage collections of a partition.")
 	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")
 	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")
+	m.logHangs = counter("replica_changes_stalled_total", "Times that creating or removing replicas had waited for the disk for 30 s.")
 	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")
 	m.leaderless = gauge("leaderless_partitions", "Partitions with a replica here that have had no leader for 10 s.")
 	m.revision = gauge("table_revision", "Revision of the core that the partition table has reached.")

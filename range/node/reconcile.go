@@ -39,12 +39,13 @@ type reconciler struct {
 		// busy is how many are being worked on.
 		busy int
 	}
+	disk diskWork
 	// refused are partitions that can never be created here, because a replica of that id was removed.
 	refused map[keys.PartitionID]keys.ReplicaID
 }
 
 func (r *reconciler) init(n *Node) {
-	r.node = n
+	r.node, r.disk.node = n, n
 	r.wake = make(chan struct{}, 1)
 	r.mu.due = make(map[keys.PartitionID]struct{})
 	r.refused = make(map[keys.PartitionID]keys.ReplicaID)
@@ -122,15 +123,20 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 	}
 	for len(create) > 0 && ctx.Err() == nil {
 		n := min(len(create), createBatch)
-		failed = r.create(create[:n]) || failed
+		failed = r.create(ctx, create[:n]) || failed
 		create = create[n:]
 		r.worked(n)
 	}
 	now, later := remove[:min(len(remove), removeBatch)], remove[min(len(remove), removeBatch):]
 	if len(now) > 0 && ctx.Err() == nil {
-		postponed, err := r.node.remove(ctx, now)
-		later, failed = append(later, postponed...), failed || len(postponed) > 0
-		if err != nil {
+		var postponed []*hosted // which the piece may still be writing to if it is not over
+		err := r.disk.do(ctx, func() (err error) {
+			postponed, err = r.node.remove(ctx, now)
+			return err
+		})
+		if err == nil {
+			later, failed = append(later, postponed...), failed || len(postponed) > 0
+		} else {
 			if ctx.Err() == nil {
 				r.node.log.Error("removing replicas failed; it will be tried again", "error", err)
 			}
@@ -140,19 +146,28 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 	for _, h := range later {
 		r.retry(h.id)
 	}
-	if err := r.node.removeBroken(ctx, broken); err != nil {
-		failed = true
-		for _, b := range broken {
-			r.retry(b.identity.Group)
-		}
-		if ctx.Err() == nil {
-			r.node.log.Error("removing replicas that do not open failed; it will be tried again", "error", err)
-		}
+	if len(broken) > 0 && ctx.Err() == nil {
+		err := r.disk.do(ctx, func() error { return r.node.removeBroken(ctx, broken) })
+		failed = r.brokenFailed(ctx, broken, err) || failed
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.busy = 0
 	return ctx.Err() == nil && len(r.mu.due) > 0, failed
+}
+
+// brokenFailed has what failed tried again.
+func (r *reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, b := range broken {
+		r.retry(b.identity.Group)
+	}
+	if ctx.Err() == nil {
+		r.node.log.Error("removing replicas that do not open failed; it will be tried again", "error", err)
+	}
+	return true
 }
 
 func (r *reconciler) worked(n int) {
@@ -244,7 +259,7 @@ func (n *Node) listed(h *hosted, p *clusterpb.Partition) {
 
 // create creates replicas with one sync, opens them, and lets those campaign that are to lead. It returns true if some have
 // to be tried again.
-func (r *reconciler) create(partitions []*clusterpb.Partition) (again bool) {
+func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partition) (again bool) {
 	n := r.node
 	identities := make([]raftlog.Identity, 0, len(partitions))
 	for _, p := range partitions {
@@ -255,7 +270,7 @@ func (r *reconciler) create(partitions []*clusterpb.Partition) (again bool) {
 		}
 		identities = append(identities, id)
 	}
-	written, again := r.write(identities)
+	written, again := r.write(ctx, identities)
 	opened := n.openAll(written, true, func(id raftlog.Identity, err error) {
 		n.log.Error("a new replica does not open; it will be tried again", "partition", id.Group, "error", err)
 		r.retry(id.Group)
@@ -281,17 +296,27 @@ func (r *reconciler) create(partitions []*clusterpb.Partition) (again bool) {
 }
 
 // write writes identities, all with one sync if none is refused.
-func (r *reconciler) write(identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
+func (r *reconciler) write(ctx context.Context, identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
 	n := r.node
 	if len(identities) == 0 {
 		return nil, false
 	}
-	err := n.host.Log().Create(identities...)
+	create := func(ids ...raftlog.Identity) error {
+		return r.disk.do(ctx, func() error { return n.host.Log().Create(ids...) })
+	}
+	err := create(identities...)
 	if err == nil {
 		return identities, false
 	}
-	for _, id := range identities {
-		switch err := n.host.Log().Create(id); {
+	for i, id := range identities {
+		if errors.Is(err, errLogHangs) || ctx.Err() != nil {
+			for _, id := range identities[i:] {
+				r.retry(id.Group)
+			}
+			n.log.Error("creating replicas waits for the log; it will be tried again", "replicas", len(identities)-i, "error", err)
+			return written, true
+		}
+		switch err = create(id); {
 		case err == nil:
 			written = append(written, id)
 		case errors.Is(err, raftlog.ErrRemoved):
