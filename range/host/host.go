@@ -70,6 +70,11 @@ type Config struct {
 	RetainLogBytes int64
 	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps less. Default 2 GiB.
 	TotalLogBytes int64
+	// MaxPendingLogBytes is how much of all groups together may wait for the log before entries of peers are dropped, and LogBehind says so. Default 256 MiB.
+	MaxPendingLogBytes int64
+	// MaxInboxBytes is how much the inboxes of all groups together may hold before entries of peers are dropped; a quarter more is for messages
+	// without entries. Default 256 MiB.
+	MaxInboxBytes int64
 	// Clock's readings travel with pings. If it is a Steady, no lease stands while that is unsure, and who looks at it tells ClockMoves.
 	Clock *hlc.Clock
 	// LooksAtClock: that is the host itself, and it believes the clock whatever it does, since nothing but leases depends on it.
@@ -116,6 +121,12 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.TotalLogBytes <= 0 {
 		c.TotalLogBytes = 2 << 30
+	}
+	if c.MaxPendingLogBytes <= 0 {
+		c.MaxPendingLogBytes = 256 << 20
+	}
+	if c.MaxInboxBytes <= 0 {
+		c.MaxInboxBytes = 256 << 20
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -185,6 +196,8 @@ type Host struct {
 	peers         peers
 	refusals      refusals
 	wakes         wakes
+	// inboxBytes is what the messages in all inboxes take.
+	inboxBytes atomic.Int64
 
 	ctx    context.Context // of the ticker, and of the groups' snapshot sends
 	cancel context.CancelFunc

@@ -29,7 +29,7 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		elected:      counter("elections_won_total", "Elections that a replica here won."),
 		dropped:      counter("dropped_proposals_total", "Proposals dropped because the leadership they were made for was over."),
 		misaddressed: counter("misaddressed_messages_total", "Messages for a replica that is not here."),
-		inboxFull:    counter("inbox_full_total", "Messages dropped because a group's inbox was full."),
+		inboxFull:    counter("inbox_full_total", "Messages dropped because a group's inbox, or all together, or what waits for the log, was full."),
 		refusedAppends: counter("refused_appends_total",
 			"Messages with entries that were not taken because the disk is below its reserve; the leader sends them again."),
 		pauses:             counter("pauses_total", "Times the process stood still for an election timeout or more."),

@@ -186,11 +186,12 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	if in.stopped {
 		return false
 	}
-	if in.bytes+size > maxInboxBytes && in.bytes > 0 {
+	if in.bytes+size > maxInboxBytes && in.bytes > 0 || !g.host.hasRoomFor(size, len(m.GetEntries()) > 0) {
 		g.host.metrics.inboxFull.Inc()
 		return false
 	}
 	in.bytes += size
+	g.host.inboxBytes.Add(int64(size))
 	in.messages = append(in.messages, m)
 	if in.queued {
 		return false
@@ -198,6 +199,19 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	in.queued = true
 	return true
 }
+
+// hasRoomFor says whether a message can be taken in, as far as the whole process goes. Raft sends again what is dropped. Entries are dropped first: what
+// keeps leaders in office, and acknowledges what is stored, frees memory.
+func (h *Host) hasRoomFor(size int, entries bool) bool {
+	limit, held := h.config.MaxInboxBytes, h.inboxBytes.Load()
+	if !entries {
+		return held+int64(size) <= limit+limit/4
+	}
+	return (held == 0 || held+int64(size) <= limit) && !h.LogBehind()
+}
+
+// LogBehind says whether so much waits for the log that no more is to be added.
+func (h *Host) LogBehind() bool { return h.log.Pending() > h.config.MaxPendingLogBytes }
 
 // HandleUnreachable tells that messages to a host were lost.
 func (h *Host) HandleUnreachable(host uint64) {

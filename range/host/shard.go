@@ -172,6 +172,7 @@ func (s *shard) process(g *Group, tick bool) {
 	in.mu.Lock()
 	messages, local, proposals, ops := in.messages, in.local, in.proposals, in.ops
 	reads = in.reads
+	s.host.inboxBytes.Add(-int64(in.bytes))
 	in.messages, in.local, in.proposals, in.reads, in.ops, in.bytes = nil, nil, nil, nil, nil, 0
 	if !tick || in.queued {
 		in.queued = false

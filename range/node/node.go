@@ -73,7 +73,8 @@ func New(c Config) (*Node, error) {
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
 		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull, Limits: c.Limits,
-		Pusher: c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc, Gone: c.Gone,
+		LogBehind: func() bool { return n.host.LogBehind() },
+		Pusher:    c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc, Gone: c.Gone,
 		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },

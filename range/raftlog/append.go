@@ -22,6 +22,8 @@ type Append struct {
 	Snapshot struct{ Index, Term uint64 }
 	// Context is the submitter's.
 	Context any
+
+	bytes int
 }
 
 // needsDisk says whether the append has to be on disk before it is reported. A commit index alone does not: it is found
@@ -47,9 +49,15 @@ func (l *Log) Submit(appends []*Append) {
 	if len(appends) == 0 {
 		return
 	}
+	bytes := 0
+	for _, a := range appends {
+		a.bytes = a.size()
+		bytes += a.bytes
+	}
 	l.mu.Lock()
 	closed := l.mu.closed
 	if !closed {
+		l.pending.Add(int64(bytes))
 		l.mu.pending = append(l.mu.pending, appends...)
 	}
 	l.mu.Unlock()
@@ -85,8 +93,8 @@ func (l *Log) run() {
 
 		for rest := taken; len(rest) > 0; {
 			n, bytes := 0, 0
-			for n < len(rest) && (n == 0 || bytes+rest[n].size() <= l.options.MaxBatchBytes) {
-				bytes += rest[n].size()
+			for n < len(rest) && (n == 0 || bytes+rest[n].bytes <= l.options.MaxBatchBytes) {
+				bytes += rest[n].bytes
 				n++
 			}
 			if failed == nil {
@@ -94,6 +102,7 @@ func (l *Log) run() {
 				failed = l.write(batch, rest[:n])
 			}
 			l.options.OnAppended(rest[:n], failed)
+			l.pending.Add(-int64(bytes))
 			rest = rest[n:]
 		}
 		clear(taken)

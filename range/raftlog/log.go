@@ -50,12 +50,15 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		groups map[keys.PartitionID]*Group
-		// pending is what the append worker takes next; bounded by Raft's own limits on what is in flight per group.
+		// pending is what the append worker takes next; bounded by Raft's own limits on what is in flight per group, and by what the owner
+		// lets in while Pending is high.
 		pending []*Append
 		closed  bool
 	}
 	wake   *sync.Cond
 	worker sync.WaitGroup
+	// pending is about how many bytes were submitted and not reported yet.
+	pending atomic.Int64
 	// writing is when the write that is under way began, by the monotonic clock; notWriting if there is none.
 	writing atomic.Int64
 }
@@ -80,7 +83,8 @@ func Open(db *engine.Log, options Options) (*Log, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{db: db, options: options, metrics: newMetrics(options.Registerer)}
+	l := &Log{db: db, options: options}
+	l.metrics = newMetrics(options.Registerer, func() float64 { return float64(l.pending.Load()) })
 	l.wake = sync.NewCond(&l.mu)
 	l.writing.Store(notWriting)
 	l.mu.groups = make(map[keys.PartitionID]*Group)
@@ -98,6 +102,9 @@ func (l *Log) Writing() time.Duration {
 	}
 	return time.Duration(l.options.Monotonic() - began)
 }
+
+// Pending is about how many bytes were submitted and not reported yet, of all groups.
+func (l *Log) Pending() int64 { return l.pending.Load() }
 
 // Close reports what is still pending as failed with ErrClosed, and stops the append worker.
 func (l *Log) Close() {

@@ -13,7 +13,7 @@ type metrics struct {
 	diskReads    prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, pending func() float64) *metrics {
 	m := &metrics{
 		batches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tidemark_raftlog_batches_total", Help: "Synced batches written to the raft log."}),
@@ -33,6 +33,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tidemark_raftlog_disk_reads_total", Help: "Reads of entries that were no longer in memory."}),
 	}
 	if r != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tidemark_raftlog_pending_bytes", Help: "Bytes of all groups that wait for the log, or are being written to it."}, pending))
 		r.MustRegister(m.batches, m.appends, m.entries, m.bytes, m.batchAppends, m.syncSeconds, m.truncations, m.diskReads)
 	}
 	return m

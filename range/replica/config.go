@@ -62,6 +62,8 @@ type Node struct {
 	Metrics *Metrics
 	// Logger may be nil: nothing is logged.
 	Logger *slog.Logger
+	// LogBehind, if not nil, says that too much waits for the raft log to add to it. It is asked once for each evaluation.
+	LogBehind func() bool
 	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for each evaluation.
 	DiskFull func() bool
 	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its followers store nothing; any

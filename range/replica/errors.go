@@ -118,6 +118,10 @@ func (r *Replica) deadlineExceeded(request *kvpb.Request) *kvpb.Response {
 	return newError(request, kvpb.ErrorCode_DEADLINE_EXCEEDED, "partition %s: the request waited longer than its timeout, and did not run", r.id)
 }
 
+func (r *Replica) logBehind(request *kvpb.Request) *kvpb.Response {
+	return newError(request, kvpb.ErrorCode_OVERLOADED, "partition %s: too much waits for this server's raft log; try again more slowly", r.id)
+}
+
 // goneError is for a replica that is closed: its sender shall look elsewhere.
 func (r *Replica) goneError(request *kvpb.Request) *kvpb.Response {
 	return newError(request, kvpb.ErrorCode_NOT_LEADER, "partition %s: this replica is closed", r.id)

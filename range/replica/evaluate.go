@@ -39,8 +39,9 @@ type evaluation struct {
 	now time.Time
 	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
 	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
-	leased bool
-	room   room
+	leased    bool
+	room      room
+	logBehind bool
 	// later: whoever had this evaluated, for requests of a client, has the group stepped for the next proposal.
 	later  bool
 	client uint64
@@ -199,6 +200,7 @@ func (e *evaluation) run() {
 	r := e.r
 	r.node.Metrics.queued.Sub(float64(len(e.writes)))
 	e.now = time.Now()
+	e.logBehind = r.node.LogBehind != nil && r.node.LogBehind()
 	e.descriptor = r.Descriptor()
 	e.room = r.room(e.descriptor)
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
@@ -303,6 +305,9 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 		return
 	case e.room != roomEnough:
 		e.refuse(w, r.noRoom(q, e.descriptor, e.room))
+		return
+	case e.logBehind:
+		e.refuse(w, r.logBehind(q))
 		return
 	}
 	if refusal := e.checkSession(w); refusal != nil {
