@@ -48,11 +48,16 @@ func (s *Server) drain(ctx context.Context) {
 		})
 	}
 	draining.Wait()
-	if left+coreLeft > 0 {
-		s.config.Logger.Warn("stopping with leaderships that no other server could take; elections will follow",
-			"partitions", left, "core", coreLeft > 0, "after", time.Since(began).Round(time.Millisecond))
-	} else {
-		s.config.Logger.Info("leaderships handed over", "after", time.Since(began).Round(time.Millisecond))
+	after := time.Since(began).Round(time.Millisecond)
+	switch {
+	case left+coreLeft == 0:
+		s.config.Logger.Debug("leaderships handed over", "after", after)
+	case ctx.Err() != nil:
+		s.config.Logger.Warn("stopping with leaderships that no other server has taken in time; elections will follow",
+			"partitions", left, "core", coreLeft > 0, "after", after)
+	default: // all servers stop, or there is one only
+		s.config.Logger.Info("stopping with leaderships, as no server is left that could take them",
+			"partitions", left, "core", coreLeft > 0, "after", after)
 	}
 	answering, done := context.WithTimeout(ctx, answerTimeout)
 	defer done()
