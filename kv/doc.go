@@ -48,7 +48,7 @@
 //
 // # When things go wrong
 //
-// Calls ride out what passes (a node that died, an election, an overloaded server, a partition that moved) by trying again until
+// Calls retry transient failures (a node that died, an election, an overloaded server, a partition that moved) by trying again until
 // their context ends. A context without a deadline gets the client's request timeout (30 seconds, WithRequestTimeout).
 //
 // Errors are *Error: a sentence that says what happened, to which key and partition, and what to do. What kind of error it is,

@@ -166,7 +166,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_KEY_OUT_OF_SPAN:     {ErrUnavailable, ""},
 	kvpb.ErrorCode_OVERLOADED:          {ErrOverloaded, "send less at a time, or add nodes"},
 	kvpb.ErrorCode_NO_QUORUM:           {ErrNoQuorum, "bring back the nodes that are down"},
-	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "make room on that node's disk"},
+	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "free disk space on that node"},
 	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
 	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "check the time synchronisation of the servers"},
 	kvpb.ErrorCode_WRONG_CLUSTER:       {ErrWrongCluster, "check the endpoints"},
@@ -294,7 +294,7 @@ func causes(cause error) []error {
 func describe(cause error, keyspace string) string {
 	switch {
 	case errors.Is(cause, context.DeadlineExceeded):
-		return "gave up at the deadline"
+		return "timed out"
 	case errors.Is(cause, context.Canceled):
 		return "the call was cancelled"
 	case errors.Is(cause, route.ErrNoKeyspace):

@@ -12,11 +12,11 @@ import (
 // A reader that does not know what it will read, or cannot ask for it, takes a moment that is late
 // enough for all keys of the cluster. Everything that was acknowledged before lies at or below
 // any node's physical clock at that time plus twice hlc.Clock.MaxAhead (the invariants of package
-// hlc), which is twice what servers tell clients as the greatest offset (Client.maxClockOffset): the
+// hlc), which is twice what servers tell clients as the maximum clock offset (Client.maxClockOffset): the
 // configured bound; twice the configured bound with --kernel-clock-bound, whose commits that wait
 // are ahead of the clocks by the bound. Commit wait moves no timestamp above that: a commit is
 // acknowledged after the clocks have passed it. A node's answer to "what time is it" is at or above
-// its physical clock. So L = that answer + twice the greatest offset is late enough, whichever node
+// its physical clock. So L = that answer + twice the maximum clock offset is late enough, whichever node
 // answers, if it is asked after the reader began.
 //
 // A read at L before its time would push the clocks: a server takes a timestamp in that is up to one

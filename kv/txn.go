@@ -63,7 +63,7 @@ type Txn struct {
 	rolledBack bool
 }
 
-// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When ctx ends, it sends no more signs of life, so that
+// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When ctx ends, it sends no more heartbeats, so that
 // a few seconds later others may take its locks, which aborts it; until somebody does, a commit may still succeed. When it fails with
 // ErrConflict or ErrTransactionAborted, Again begins the next attempt.
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {

@@ -30,7 +30,7 @@ type Snapshot struct {
 //
 // f may run several times: a View that finds, between two of its reads, that it cannot tell whether a write was acknowledged before it
 // began, runs f again at a later moment. If that happens again it waits until the clocks of all servers have passed the moment, about
-// twice the greatest offset between them, after which f does not run again, whatever others write. If f returns an error, View returns
+// twice the maximum clock offset, after which f does not run again, whatever others write. If f returns an error, View returns
 // it as it is.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	const op = "view"

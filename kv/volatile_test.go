@@ -333,7 +333,7 @@ func TestALaterAttemptOutlivesLeaders(t *testing.T) {
 	ways := map[string]func(t *testing.T, cluster *kvtest.Cluster, other *kv.Client){
 		"a leader was lost": func(_ *testing.T, cluster *kvtest.Cluster, _ *kv.Client) { changeLeaders(cluster) },
 		"it took long": func(t *testing.T, _ *kvtest.Cluster, other *kv.Client) {
-			time.Sleep(1500 * time.Millisecond) // virtual time; more than between two signs of life
+			time.Sleep(1500 * time.Millisecond) // virtual time; more than between two heartbeats
 			if err := increment(t.Context(), other, "seen"); err != nil {
 				t.Error(err)
 			}

@@ -14,7 +14,7 @@ import (
 type Present struct {
 	// Physical is its physical clock, in nanoseconds since the epoch.
 	Physical int64
-	// Since is since when, by that clock, signs of life have been heard without a break: who was silent before may not have been heard. 0 is long ago.
+	// Since is since when, by that clock, heartbeats have been heard without a break: who was silent before may not have been heard. 0 is long ago.
 	Since int64
 	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the clock refuses is refused before
 	// there is anything to decide, so that no record outlives its time or keeps its transaction from ever committing.)

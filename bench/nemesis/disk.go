@@ -25,7 +25,7 @@ type disk struct {
 
 	mu struct {
 		sync.Mutex
-		// freezes counts the faults that have the disk stand still at present: the kernel knows only one.
+		// freezes counts the faults that stall the disk at present: the kernel knows only one.
 		freezes int
 	}
 }
@@ -79,7 +79,7 @@ func (d *disk) empty() error {
 	return nil
 }
 
-// hold has the disk stand still until as many calls of letGo.
+// hold stalls the disk until as many calls of letGo.
 func (d *disk) hold() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,10 +128,10 @@ func mountsBelow(list, dir string) []string {
 	return found
 }
 
-// stutter is how a disk stands still: for still, then it works for works, and so on. works of 0: it stands still once.
+// stutter is how a disk stalls: for still, then it works for works, and so on. works of 0: it stalls once.
 type stutter struct{ still, works time.Duration }
 
-// stop has the disk stand still until it has lasted for hold, or done is closed. It always ends thawed.
+// stop stalls the disk until it has lasted for hold, or done is closed. It always ends thawed.
 func (d *disk) stop(s stutter, hold time.Duration, done <-chan struct{}) error {
 	over := time.NewTimer(hold)
 	defer over.Stop()

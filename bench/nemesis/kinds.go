@@ -31,7 +31,7 @@ var kinds = []kind{
 	{name: "flapping links", weight: 6, shortest: 3 * time.Second, longest: 15 * time.Second, settles: calm.Links, begin: flap},
 	{name: "disk full of one", weight: 5, shortest: 3 * time.Second, longest: 12 * time.Second, needs: needDisk, settles: calm.Room, begin: fillOne},
 	{name: "disk full of all data nodes", weight: 2, shortest: 3 * time.Second, longest: 8 * time.Second, needs: needDisk, alone: true, settles: calm.Room, begin: fillAll},
-	{name: "disk stands still", weight: 5, shortest: 500 * ms, longest: 12 * time.Second, needs: needDisk | needFreeze, settles: calm.Links, begin: stopDisk},
+	{name: "disk stalls", weight: 5, shortest: 500 * ms, longest: 12 * time.Second, needs: needDisk | needFreeze, settles: calm.Links, begin: stopDisk},
 	{name: "disk is slow", weight: 5, shortest: 3 * time.Second, longest: 15 * time.Second, needs: needDisk | needFreeze, settles: calm.Links, begin: slowDisk},
 	{name: "clock off, within the bound", weight: 6, shortest: 2 * time.Second, longest: 15 * time.Second, settles: calm.Clocks, begin: clockWithin},
 }

@@ -55,7 +55,7 @@ func (r *report) summary() string {
 	for _, row := range r.Rows {
 		leftOut += row.LeftOut
 	}
-	fmt.Fprintf(&b, "\nThe longest time in which clients of some partition got no answer, in seconds (%d steps left out, in which the machine stood still):\n\n%s\n",
+	fmt.Fprintf(&b, "\nThe longest time in which clients of some partition got no answer, in seconds (%d steps left out, in which the machine was suspended):\n\n%s\n",
 		leftOut, availability.Markdown(r.Rows))
 	fmt.Fprintf(&b, "%d findings\n", len(r.Findings))
 	for _, f := range r.Findings {

@@ -15,7 +15,7 @@ func checkAddress(flag, address string, wildcard bool) error {
 		return usagef("%s %q: the port is a number from 1 to 65535", flag, address)
 	}
 	if !wildcard && unspecified(host) {
-		return usagef("%s %q: nobody can reach that address; name the host", flag, address)
+		return usagef("%s %q: no client can reach that address; name the host", flag, address)
 	}
 	return nil
 }

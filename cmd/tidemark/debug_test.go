@@ -113,7 +113,7 @@ func TestDebugTxns(t *testing.T) {
 // What is known is printed, and so is which partitions did not answer; anything else that goes wrong is the error.
 func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
 	unanswered := &kv.UnansweredError{Partitions: []*kv.Error{
-		{Op: "live transactions", Keyspace: "fruit", Partition: 7, Message: "gave up at the deadline"},
+		{Op: "live transactions", Keyspace: "fruit", Partition: 7, Message: "timed out"},
 		{Op: "live transactions", Keyspace: "fruit", Partition: 9, Message: "no leader is known"},
 	}}
 	found := []kv.LiveTransaction{{ID: "00ff", Keyspace: "fruit", Partition: 8, Key: []byte("apple"), Locks: 1}}
@@ -124,7 +124,7 @@ func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
 		says []string
 	}{
 		{nil, exitOK, true, nil},
-		{errors.Join(kv.ErrUnavailable, unanswered), exitUnavailable, true, []string{"partition p7", "gave up at the deadline", "partition p9", "no leader is known"}},
+		{errors.Join(kv.ErrUnavailable, unanswered), exitUnavailable, true, []string{"partition p7", "timed out", "partition p9", "no leader is known"}},
 		{kv.ErrNoQuorum, exitUnavailable, false, nil},
 	} {
 		var out, said bytes.Buffer

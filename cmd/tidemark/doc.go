@@ -5,5 +5,5 @@
 // verb reads os.Args, the environment or the standard streams itself: they come in through app, so that tests run verbs
 // in the process, many at once.
 //
-// Errors are sentences: what happened, to what, and what to do. exit.go maps them to exit codes.
+// Errors are readable: what happened, to what, and what to do. exit.go maps them to exit codes.
 package main

@@ -26,7 +26,7 @@ const exitCodesHelp = `A command of tidemark ends with one of these codes:
     1  it failed; the message on stderr says why; a transaction that began longer ago than versions are kept, for one
     2  the command line is wrong, or the cluster refused an argument; nothing was changed
     3  the key, keyspace or partition is not there, or the condition of a cas did not hold; nothing was changed
-    4  the cluster could not be reached, or has no quorum or no room, until --timeout was over; nothing was changed
+    4  the cluster could not be reached, or has no quorum or no free disk space, until --timeout was over; nothing was changed
     5  the answer to a write was lost: it may or may not have taken effect
     6  another transaction was in the way; nothing was changed: run it again
     7  status: everything is served, but something needs looking after: a node is down, full, or in doubt about its clock

@@ -23,8 +23,8 @@ func (a *app) statusCommand() *cobra.Command {
 	var nodes int
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the cluster is",
-		Long: `Say how the cluster is: whether it is ready, and if not what it waits for; the core's members and leader; how many nodes,
+		Short: "Show cluster health",
+		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members and leader; how many nodes,
 keyspaces and partitions there are; and what is wrong: the partitions that are unavailable, because they have no leader, the nodes
 that are down, so that partitions have fewer replicas than they should, those whose disk is full, and those in doubt about
 their clock or with failed replicas.

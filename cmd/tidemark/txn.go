@@ -23,7 +23,7 @@ a prompt.
 ` + txnHelp() + `
 Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that begin with # are comments.
 Outside of begin and commit each command runs by itself, as the verb of the same name does. Inside, what was written is seen
-by the transaction's own reads, without a version, and by nobody else until it is committed; commit prints its version.
+by the transaction's own reads, without a version, and by no other reader until it is committed; commit prints its version.
 With --output raw get prints the value and a newline.
 
 In a script an error ends everything: the transaction is rolled back, and the exit code says why, as it does for the other

@@ -21,7 +21,7 @@ func TestClocksOfANode(t *testing.T) {
 	steady.Look(nil)
 	wall.Advance(time.Second)
 	if jump, jumped := steady.Look(nil); !jumped || jump != time.Second {
-		t.Errorf("the machine stood still for a second, and its clock jumped by %v", jump)
+		t.Errorf("the machine was suspended for a second, and its clock jumped by %v", jump)
 	}
 
 	var given int64

@@ -65,7 +65,7 @@ type ServerConfig struct {
 	MemTableBytes uint64
 	// LogMemTableBytes is the same for the Raft logs, and about the size of one of their files. Default 16 MiB.
 	LogMemTableBytes uint64
-	// MinFreeBytes is the room on the disk below which writes are refused. Default 64 MiB; negative values are not possible.
+	// MinFreeBytes is the free disk space below which writes are refused. Default 64 MiB; negative values are not possible.
 	MinFreeBytes uint64
 	// RetainLogBytes is how much Raft log a partition keeps for followers that lag. Default 8 MiB.
 	RetainLogBytes int64

@@ -62,7 +62,7 @@ func (s *Server) lackOfRoom() string {
 	if err != nil || usage.AvailBytes >= s.config.MinFreeBytes/4 {
 		return ""
 	}
-	return fmt.Sprintf("; the disk of %s is full, %d bytes are free: make room", s.config.Dir, usage.AvailBytes)
+	return fmt.Sprintf("; the disk of %s is full, %d bytes are left: free disk space", s.config.Dir, usage.AvailBytes)
 }
 
 // Ready says whether the server is of use, or why not: one reason a line.

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// bound is the greatest offset of the clocks of these clusters.
+// bound is the maximum clock offset of the clocks of these clusters.
 const bound = hlc.DefaultMaxOffset
 
 // A clock that jumps beyond the bound is given to nobody, not for a moment: neither versions nor what a session learns of it.
@@ -211,7 +211,7 @@ func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	})
 }
 
-// A clock that jumped, and is right by the clocks of the others, is believed again: it was wrong before, or the machine stood still.
+// A clock that jumped, and is right by the clocks of the others, is believed again: it was wrong before, or the machine was suspended.
 func TestJumpThatPeersConfirm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)

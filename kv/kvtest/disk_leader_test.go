@@ -36,7 +36,7 @@ func TestLeaderWithAStalledDiskHandsOver(t *testing.T) {
 					time.Sleep(5 * time.Second)
 					put(t, ks, "k", "3")
 					if leads, _ := leading(c, stalled); leads {
-						t.Error("the node whose disk stands still leads")
+						t.Error("the node whose disk is stalled leads")
 					}
 				}
 				c.Disk(stalled).SetStalled(false)
@@ -48,7 +48,7 @@ func TestLeaderWithAStalledDiskHandsOver(t *testing.T) {
 	}
 }
 
-// A node whose disk stands still leaves elections to the others.
+// A node whose disk is stalled leaves elections to the others.
 func TestStalledDiskIsNotElected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 5, Cores: 1, Separate: true, Latency: latency})
@@ -72,7 +72,7 @@ func TestStalledDiskIsNotElected(t *testing.T) {
 				default:
 				}
 				if leads, _ := leading(c, stalled); leads {
-					t.Fatal("the node whose disk stands still was elected")
+					t.Fatal("the node whose disk is stalled was elected")
 				}
 			}
 			c.Rejoin(leader)

@@ -130,7 +130,7 @@ func (m *mortal) write(ctx context.Context, c *kv.Client, value string, patient 
 			if _, err := tx.GetForUpdate(ctx, c.Keyspace("hash"), []byte("h3")); err != nil && !errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
-			time.Sleep(1500 * time.Millisecond) // longer than between two signs of life
+			time.Sleep(1500 * time.Millisecond) // longer than between two heartbeats
 		}
 		return m.where(c, func(ks *kv.Keyspace, key []byte) error { return tx.Put(ks, key, []byte(value)) })
 	})

@@ -33,7 +33,7 @@
 //
 // Granting and ending a lease are commands. Renewing one is not: only the leader counts leases down, on its monotonic clock,
 // and a renewal moves the deadline in its memory, after the leader has made sure that it still leads. A new leader knows no
-// deadlines and grants every lease a full term. So does a leader whose process stood still for a while: the silence was its
+// deadlines and grants every lease a full term. So does a leader whose process was paused for a while: the silence was its
 // own.
 //
 // # Watches

@@ -13,7 +13,7 @@ import (
 const (
 	// lessorTick is how often the leader looks for leases that ran out.
 	lessorTick = 250 * time.Millisecond
-	// pauseTolerance is by how much a tick may be late before the leader takes it that its process stood still, and that the
+	// pauseTolerance is by how much a tick may be late before the leader takes it that its process was paused, and that the
 	// silence of the leases' owners was its own.
 	pauseTolerance = 2 * time.Second
 	// expiriesPerTick bounds how many leases end at once.
@@ -41,7 +41,7 @@ type countdown struct {
 	deadline time.Time
 	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
 	ending time.Time
-	// spared: since it was renewed it has got a full term because the process stood still.
+	// spared: since it was renewed it has got a full term because the process was paused.
 	spared bool
 }
 
@@ -104,7 +104,7 @@ func (l *lessor) activate(active bool) {
 	}
 }
 
-// spareLocked is for when the process stood still, and nobody's renewals were heard: every lease gets a full term from now on.
+// spareLocked is for when the process was paused, and nobody's renewals were heard: every lease gets a full term from now on.
 // One that got that before and was not renewed since gets only back what the silence has taken, so that a process that stands
 // still again and again does not keep the leases of owners that are gone.
 func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
@@ -134,7 +134,7 @@ func (l *lessor) renew(id int64) (time.Duration, error) {
 }
 
 // expired returns leases that ran out, and marks them. A lease whose end was proposed a while ago and did not come is
-// returned again. paused says that the process stood still, and that every lease got a full term.
+// returned again. paused says that the process was paused, and that every lease got a full term.
 func (l *lessor) expired() (ids []int64, paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *Store) keep() {
 		}
 		ids, paused := s.lessor.expired()
 		if paused {
-			s.config.Logger.Warn("the process stood still; leases get a full term, once until they are renewed", "leases", s.lessor.count())
+			s.config.Logger.Warn("the process was paused; leases get a full term, once until they are renewed", "leases", s.lessor.count())
 		}
 		for _, id := range ids {
 			s.expire(id)

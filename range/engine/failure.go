@@ -108,7 +108,7 @@ func (g *guard) fail(err error) {
 		return
 	}
 	if errors.Is(err, errNoRoomAtClose) {
-		g.logger.Warn("closed with a full disk: what waited for room was neither written nor acknowledged", "dir", g.dir)
+		g.logger.Warn("closed with a full disk: what waited for free disk space was neither written nor acknowledged", "dir", g.dir)
 	} else {
 		g.logger.Error("disk failed", "error", err)
 	}
@@ -143,7 +143,7 @@ func (g *guard) awaitRoom(err error) bool {
 		return false
 	}
 	if g.waiting.Add(1) == 1 && !g.low.Load() {
-		g.logger.Warn("disk full: writes wait for room", "dir", g.dir)
+		g.logger.Warn("disk full: writes wait for free disk space", "dir", g.dir)
 	}
 	if g.opening.Load() {
 		g.tellOpening()
@@ -175,7 +175,7 @@ func (g *guard) tellOpening() {
 	}
 	g.told = time.Now()
 	g.checkFreeSpace()
-	g.logger.Warn("the database cannot be opened before there is room on its disk: make some", "dir", g.dir,
+	g.logger.Warn("the database cannot be opened without free disk space: free some", "dir", g.dir,
 		"free_bytes", g.free.Load(), "min_free_bytes", g.minFree)
 }
 
@@ -205,7 +205,7 @@ func (g *guard) checkFreeSpace() bool {
 		if low {
 			g.logger.Warn("disk almost full: writes are refused", "dir", g.dir, "free_bytes", usage.AvailBytes, "min_free_bytes", g.minFree)
 		} else {
-			g.logger.Info("disk has room again: writes are taken", "dir", g.dir, "free_bytes", usage.AvailBytes)
+			g.logger.Info("disk has free space again: writes are taken", "dir", g.dir, "free_bytes", usage.AvailBytes)
 		}
 	}
 	return true

@@ -16,7 +16,7 @@ var (
 	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("the storage engine is closed")
 	// ErrNoRoom is returned by what does not wait while the disk is full.
-	ErrNoRoom = errors.New("the disk has no room")
+	ErrNoRoom = errors.New("no free disk space")
 	// ErrLocked is returned when the directory is open already, in this process or in another.
 	ErrLocked = errors.New("the directory is in use")
 	// ErrVersion is returned when the directory was written by a newer version.

@@ -32,7 +32,7 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		inboxFull:    counter("inbox_full_total", "Messages dropped because a group's inbox, or all together, or what waits for the log, was full."),
 		refusedAppends: counter("refused_appends_total",
 			"Messages with entries that were not taken because the disk is below its reserve; the leader sends them again."),
-		pauses:             counter("pauses_total", "Times the process stood still for an election timeout or more."),
+		pauses:             counter("pauses_total", "Times the process was paused for an election timeout or more."),
 		appliedEntries:     counter("applied_entries_total", "Entries applied."),
 		snapshotsSent:      counter("snapshots_sent_total", "Snapshots sent."),
 		snapshotsFailed:    counter("snapshots_failed_total", "Snapshots that could not be sent."),

@@ -56,7 +56,7 @@ func (p *peers) drop(host uint64) {
 	}
 }
 
-// heard notes a sign of life. restarted says that the process is another one than before, back that it had been silent.
+// heard notes a heartbeat. restarted says that the process is another one than before, back that it had been silent.
 func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ func (h *Host) tickLoop() {
 		now := h.now()
 		if gap := time.Duration(now - last); gap >= h.config.electionTimeout() {
 			h.metrics.pauses.Inc()
-			h.config.Logger.Warn("this process stood still; its leases have run out", "for", gap.Round(time.Millisecond))
+			h.config.Logger.Warn("this process was paused; its leases have run out", "for", gap.Round(time.Millisecond))
 		}
 		last = now
 		if h.config.LooksAtClock {

@@ -62,7 +62,7 @@ func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, tot
 // notServing says why this node is of no use at present, though it has been: one sentence each.
 func (n *Node) notServing() (reasons []string) {
 	if n.diskFull() {
-		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d bytes are free; make room",
+		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d bytes are left; free disk space",
 			n.config.ID, min(n.config.State.FreeBytes(), n.config.Log.FreeBytes())))
 	}
 	// A few partitions that lost their quorum elsewhere are no reason to keep clients from all the others.

@@ -58,7 +58,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	gaugeOf("leaders", "Groups led.", func() float64 { return float64(n.leaders.count()) })
 	gaugeOf("misplaced_leaders", "Groups led here that another node should lead.", func() float64 { return float64(len(n.leaders.misplaced())) })
 	gaugeOf("gc_waiting", "Partitions that may have garbage.", func() float64 { return float64(n.collector.waiting()) })
-	gaugeOf("clock_offset_seconds", "Greatest offset of a peer's clock from this one, with its sign.", func() float64 {
+	gaugeOf("clock_offset_seconds", "Largest offset of a peer's clock from this one, with its sign.", func() float64 {
 		worst := 0.0
 		for _, o := range n.skew.offsets(n.now()) {
 			if s := o.Seconds(); s*s > worst*worst {

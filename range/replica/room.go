@@ -63,10 +63,10 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 func (r *Replica) noRoom(request *kvpb.Request, descriptor *clusterpb.Partition, where room) *kvpb.Response {
 	if where == roomElsewhere {
 		return newError(request, kvpb.ErrorCode_NOT_LEADER,
-			"partition %s: the disk of its leader is full, and it hands over to a node that has room; try again", r.id)
+			"partition %s: the disk of its leader is full, and it hands over to a node with free disk space; try again", r.id)
 	}
 	return newError(request, kvpb.ErrorCode_DISK_FULL,
-		"partition %s: %s: reads go on, and writes as soon as there is room", r.id, r.whoIsFull(descriptor))
+		"partition %s: %s: reads go on, and writes as soon as there is free disk space", r.id, r.whoIsFull(descriptor))
 }
 
 // whoIsFull names the nodes without room.
@@ -81,7 +81,7 @@ func (r *Replica) whoIsFull(descriptor *clusterpb.Partition) string {
 	}
 	switch len(full) {
 	case 0:
-		return "no quorum of its replicas has room on its disk"
+		return "no quorum of its replicas has free disk space"
 	case 1:
 		return "the disk of " + full[0] + " is full"
 	}

@@ -85,7 +85,7 @@ type HostPing struct {
 	Logical uint32 `protobuf:"varint,3,opt,name=logical,proto3" json:"logical,omitempty"`
 	// The sender's physical clock, nanoseconds, and its bound: for the skew check.
 	Physical uint64 `protobuf:"fixed64,4,opt,name=physical,proto3" json:"physical,omitempty"`
-	// The sender does not want to lead: its disk is full or stands still, it serves nothing, or it stops.
+	// The sender does not want to lead: its disk is full or stalled, it serves nothing, or it stops.
 	Reluctant bool `protobuf:"varint,5,opt,name=reluctant,proto3" json:"reluctant,omitempty"`
 	// The sender is about to end: it takes no leadership, also if all others are reluctant.
 	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`

@@ -61,7 +61,7 @@ type Transaction struct {
 // ID names the attempt. The slice is not to be changed.
 func (t *Transaction) ID() []byte { return t.id[:] }
 
-// Long reports whether the attempt has held locks, or waited for them, for so long that it had to send signs of life.
+// Long reports whether the attempt has held locks, or waited for them, for so long that it had to send heartbeats.
 func (t *Transaction) Long() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

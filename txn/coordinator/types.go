@@ -99,7 +99,7 @@ var ErrMoved = errors.New("the partition has changed")
 
 // Sender brings requests to partitions. Its methods may be called from any goroutine.
 //
-// Failed requests end with a *route.Error. Send rides out what passes, until its context ends.
+// Failed requests end with a *route.Error. Send retries transient failures, until its context ends.
 type Sender interface {
 	// Locate names the partition that holds a key.
 	Locate(ctx context.Context, k Key) (Place, error)

@@ -44,9 +44,9 @@ func (f diskLow) Begin(w *World) (string, func() string) {
 		return absent(f.Server)
 	}
 	w.Cluster.Disk(server).SetLow(true)
-	return fmt.Sprintf("the disk of server %d has no room", server), func() string {
+	return fmt.Sprintf("the disk of server %d has no free space", server), func() string {
 		w.Cluster.Disk(server).SetLow(false)
-		return fmt.Sprintf("the disk of server %d has room", server)
+		return fmt.Sprintf("the disk of server %d has free space", server)
 	}
 }
 
