@@ -69,11 +69,12 @@ sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=f
 	$(SIM_BUILD)
 	$(SIM) -test.run TestShrinkSchedule -test.v -test.timeout 0 -sim.schedule $(SCHEDULE)
 
-PLANTED ?= $(patsubst range/planted/bug_%.go,%,$(sort $(wildcard range/planted/bug_*.go)))
+PLANTED ?= $(patsubst bench/proof/planted/patches/%.patch,%,$(sort $(wildcard bench/proof/planted/patches/*.patch)))
 planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another" (docs/testing.md)
-	@mkdir -p bin; $(GO) test -c -tags planted,planted_any -o bin/planted.test ./kv/kvtest/sim || exit 1; \
-	failed=; for bug in $(PLANTED); do \
-		TIDEMARK_PLANTED=$$bug bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),3) $(PLANTED_FLAGS) \
+	@mkdir -p bin; failed=; for bug in $(PLANTED); do \
+		overlay=$$($(GO) run ./bench/proof/planted/overlay -bug $$bug -out bin/planted/$$bug) || exit 1; \
+		$(GO) test -c -overlay $$overlay -o bin/planted.test ./kv/kvtest/sim || exit 1; \
+		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),3) $(PLANTED_FLAGS) \
 			| grep "PLANTED |.*| seed" || failed="$$failed $$bug"; \
 	done; if [ -n "$$failed" ]; then echo "not noticed:$$failed"; exit 1; fi
 

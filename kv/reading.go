@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn/coordinator"
@@ -273,9 +272,7 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 		}
 	}
 	r.at = to
-	if r.limitAbove(to); planted.Active == planted.UncertaintyForgotten {
-		r.limitTo(to)
-	}
+	r.limitAbove(to)
 	r.moves++
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
@@ -108,8 +107,6 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 				return written, false
 			}
 		case !written:
-		case planted.Active == planted.OwnDeletesSeen:
-			return false, true
 		default:
 			s.cover(row)
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -85,7 +84,7 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_REQUESTED, e.Participants))
 	case !e.Commit:
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ROLLED_BACK, e.Participants))
-	case record != nil && e.Timestamp.LessEq(record.Timestamp) && planted.Active != planted.PushIgnored:
+	case record != nil && e.Timestamp.LessEq(record.Timestamp):
 		return Decision{Refused: &Refusal{
 			Code: kvpb.ErrorCode_TRANSACTION_PUSHED, Timestamp: record.Timestamp,
 			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: somebody has read below", i.ID, e.Timestamp, record.Timestamp),
@@ -98,9 +97,6 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 // aborted: so the client is told.
 func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 	i := &h.Transaction
-	if planted.Active == planted.RecordRevived && record.Decided() && record.State == kvpb.TransactionState_ABORTED {
-		record = nil
-	}
 	switch {
 	case record.Decided():
 		return Decision{Status: record.Status()}
@@ -124,9 +120,6 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 	heard := max(0, min(q.Seen, p.Physical))
 	if record != nil {
 		heard = max(heard, record.Heard)
-	}
-	if planted.Active == planted.AbortedAfterCommit && record.Decided() && p.Physical-max(heard, p.Since) > int64(Abandoned) {
-		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
 	}
 	switch {
 	case record.Decided():

@@ -13,7 +13,6 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -51,9 +50,6 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 		return nil, s.toStatus(err)
 	}
 	id := keys.NodeID(known)
-	if id == 0 && planted.Active == planted.WipedNodeVotes {
-		id = nodeAt(v, r.Address)
-	}
 	if r.Node != 0 {
 		if err := s.checkDirectory(v, keys.NodeID(r.Node), r.Server); err != nil {
 			return nil, err

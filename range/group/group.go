@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -157,7 +156,7 @@ func (g *Group) Lease() *Lease { return &g.lease.published }
 // WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning, until it is called with
 // false: a follower that restarted has forgotten which leader it heard, and for how long it promised to be faithful.
 func (g *Group) WithholdVotes(withhold bool) {
-	g.withholdVotes = withhold && planted.Active != planted.VoteAtOnce
+	g.withholdVotes = withhold
 }
 
 // campaignTransfer is the context of the votes that a leadership transfer asks for.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -133,9 +132,6 @@ func (g *Group) LeaseLeft() time.Duration {
 
 // leaseCounts says whether the monotonic clock has gone on since the lease began, as far as is known, but for less than the lease has to spare.
 func (g *Group) leaseCounts() bool {
-	if planted.Active == planted.LeaseOnWallClock {
-		return true // whatever that clock does
-	}
 	if s := g.host.config.Clock.Steady(); s != nil && s.Unsure(g.host.stoodStill) {
 		return false
 	}

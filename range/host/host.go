@@ -18,7 +18,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -156,10 +155,6 @@ func (c *Config) stoodStill() time.Duration {
 
 // reading is the clock that leases and ticks are measured with.
 func (c *Config) reading() int64 {
-	if planted.Active == planted.LeaseOnWallClock {
-		wall, _ := c.Clock.Reading()
-		return wall
-	}
 	return c.Monotonic()
 }
 
@@ -384,9 +379,7 @@ func (h *Host) Remove(g *Group) {
 		delete(h.mu.groups, g.id)
 		for _, host := range g.hosts {
 			if host != h.config.Self {
-				if planted.Active != planted.RemovedPeerPinged {
-					h.peers.drop(host)
-				}
+				h.peers.drop(host)
 			}
 		}
 		h.metrics.groups.Dec()

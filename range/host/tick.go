@@ -2,8 +2,6 @@ package host
 
 import (
 	"time"
-
-	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // truncateEvery is how many ticks pass between two looks for logs to truncate.
@@ -122,9 +120,6 @@ func (g *Group) truncate(told uint64) {
 	keep := uint64(g.host.retainLogBytes() / average)
 	if last < keep {
 		return
-	}
-	if planted.Active == planted.TruncateAboveDurable {
-		durable = g.applied.Load()
 	}
 	if to := min(durable, told, last-keep); to >= first {
 		if err := g.storage.Truncate(to); err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // Source is one of the spans that Merge reads.
@@ -105,9 +104,6 @@ func (m *merge) run() error {
 		c := m.heap[0]
 		if m.full() {
 			m.more(c.user)
-			if planted.Active == planted.PageBoundaryMissed && !m.o.Reverse {
-				m.result.Resume = append(m.result.Resume, 0)
-			}
 			return nil
 		}
 		found, err := c.resolve()

@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
-	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // Append is what one group wants stored. It belongs to the log from Submit until OnAppended.
@@ -129,7 +128,7 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	size := batch.Len()
 	if !batch.Empty() {
 		l.writing.Store(l.options.Monotonic())
-		err := l.db.Commit(batch, planted.Active != planted.AckBeforeSync)
+		err := l.db.Commit(batch, true)
 		l.writing.Store(notWriting)
 		if err != nil {
 			return fmt.Errorf("writing the raft log: %w", err)

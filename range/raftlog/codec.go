@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // ErrCorrupt is returned, wrapped with group and index, when what was read back is not what was written.
@@ -109,9 +108,6 @@ func readUvarints(b []byte, out ...*uint64) ([]byte, error) {
 
 func encodeHardState(hs *raftpb.HardState) []byte {
 	vote := hs.GetVote()
-	if planted.Active == planted.ForgetVote {
-		vote = 0
-	}
 	return sealed(appendUvarints([]byte{recordVersion}, hs.GetTerm(), vote, hs.GetCommit()))
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -92,18 +91,8 @@ func (r *Replica) apply(entries []group.Entry) error {
 		}
 	}
 	var record [maxAppliedRecord]byte
-	recordBatch := batch
-	if planted.Active == planted.AppliedOutsideBatch {
-		recordBatch = r.state.NewBatch()
-		defer recordBatch.Close()
-	}
-	if err := recordBatch.Set(r.appliedKey, applied.append(record[:0]), nil); err != nil {
+	if err := batch.Set(r.appliedKey, applied.append(record[:0]), nil); err != nil {
 		return err
-	}
-	if planted.Active == planted.AppliedOutsideBatch {
-		if err := r.state.Commit(recordBatch); err != nil {
-			return err
-		}
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
 	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/alarm"
-	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 // A commit with commit wait is replicated and applied as any other, but nobody is told of it before every clock of the cluster has
@@ -54,10 +53,7 @@ const heldMost = 16 << 10
 
 // passed says that every clock has passed a timestamp, or true time has, if that is what is known (hlc.Clock.WaitFloor).
 func (n *Node) passed(ts hlc.Timestamp) bool {
-	earliest, latest := n.Clock.Bounds()
-	if planted.Active == planted.WaitForLatest {
-		return latest > ts.Wall
-	}
+	earliest, _ := n.Clock.Bounds()
 	return earliest > ts.Wall
 }
 

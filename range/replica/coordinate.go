@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -253,12 +252,6 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 		if d.Record.State == kvpb.TransactionState_ABORTED {
 			e.endWaitOf(w.transaction().ID)
 		}
-	}
-	if planted.Active == planted.DecisionNotDurable && err == nil && ok && d.Record.State == kvpb.TransactionState_COMMITTED {
-		e.refuse(w, response)
-		e.ready[len(e.ready)-1].hold = e.hold
-		e.proposal.effects = true // or it would not be proposed, as nobody waits for it
-		return nil
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return response })
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -53,7 +52,7 @@ func (w *write) since(r *Replica) hlc.Timestamp {
 func (e *evaluation) duplicate(w *write, userKey []byte, p *prior) (ownVersion, error) {
 	r := e.r
 	after := w.since(r)
-	if !p.found || p.Timestamp.LessEq(after) || planted.Active == planted.RetryAppliedTwice {
+	if !p.found || p.Timestamp.LessEq(after) {
 		return ownVersion{}, nil
 	}
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}

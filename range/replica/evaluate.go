@@ -10,7 +10,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -290,7 +289,7 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	case q.Term != e.term:
 		e.refuse(w, r.notLeader(q))
 		return
-	case q.Generation != e.descriptor.Generation && planted.Active != planted.RouteByOldEpoch:
+	case q.Generation != e.descriptor.Generation:
 		e.refuse(w, r.staleEpoch(q, e.descriptor))
 		return
 	case e.unwanted(w):
@@ -420,9 +419,7 @@ type effect struct {
 func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, error) {
 	r := e.r
 	ts := e.clock
-	if planted.Active != planted.SessionDropped {
-		ts = hlc.Max(ts, w.session.Next())
-	}
+	ts = hlc.Max(ts, w.session.Next())
 	for i := range effects {
 		ts = hlc.Max(ts, effects[i].priorTimestamp.Next())
 	}

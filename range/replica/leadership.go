@@ -6,7 +6,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -40,9 +39,6 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		now := clock.Reached()
 		r.mu.hearsSince = now
 		r.mu.low = hlc.Timestamp{Wall: now + int64(clock.MaxAhead())}
-		if planted.Active == planted.CacheNotRaised {
-			r.mu.low = hlc.Timestamp{Wall: 1}
-		}
 		r.mu.cache.reset(r.mu.low)
 		r.checkServingLocked()
 	}
@@ -75,10 +71,6 @@ func (r *Replica) ClockWentForward() {
 func (r *Replica) checkServingLocked() {
 	if r.mu.handingOver {
 		return // what it served now would not be closed
-	}
-	if planted.Active == planted.ServeBeforeOwnEntry {
-		r.mu.serving = r.mu.leadership.IsLeader && r.mu.barrier == 0
-		return
 	}
 	if r.mu.serving || !r.mu.leadership.IsLeader || r.mu.barrier != 0 || r.mu.applied.term != r.mu.leadership.Term {
 		return

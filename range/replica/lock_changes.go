@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -126,9 +125,6 @@ func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, 
 		case txn.AnchoredRecord:
 			found.records = true
 		case txn.AnchoredLock:
-			if planted.Active == planted.LocksForgotten {
-				continue
-			}
 			value, err := i.ValueAndErr()
 			if err != nil {
 				return found, err

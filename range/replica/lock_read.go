@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -83,7 +82,7 @@ func (rd *read) latest() bool { return rd.at.IsZero() }
 // passes says that a lock is not in the way of the read.
 func (rd *read) passes(l *lock) bool {
 	T := rd.timestamp
-	if planted.Active == planted.ReadThroughLock || l.Transaction.ID == rd.own || !l.Blocks(hlc.Max(T, rd.uncertainUntil())) {
+	if l.Transaction.ID == rd.own || !l.Blocks(hlc.Max(T, rd.uncertainUntil())) {
 		return true
 	}
 	k := &l.Transaction.Known
@@ -223,9 +222,7 @@ func (r *Replica) move(rd *read, at hlc.Timestamp) bool {
 	}
 	rd.restarts++
 	rd.term = 0
-	if rd.at = at; planted.Active == planted.UncertaintyForgotten {
-		rd.uncertain = at
-	}
+	rd.at = at
 	r.node.Metrics.readsMovedUncertain.Inc()
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)

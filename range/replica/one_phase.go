@@ -3,7 +3,6 @@ package replica
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -196,10 +195,8 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		case l == nil:
 		case l.Transaction.ID != of.ID:
 			// Also if the key was read: should the other one be aborted, this one commits.
-			if planted.Active != planted.OnePhaseOverLock {
-				e.parkLocked(w, l, locks.UntilGone)
-				return false
-			}
+			e.parkLocked(w, l, locks.UntilGone)
+			return false
 		case l.InFlight():
 			e.parkLocked(w, l, locks.UntilApplied)
 			return false
@@ -271,7 +268,7 @@ func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp)
 // validate says why the reads are not good any more; nil if they are. With spans it is evaluated with nothing in flight (write.alone).
 func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp) (*kvpb.Response, error) {
 	r := e.r
-	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 || planted.Active == planted.OnePhaseUnchecked {
+	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
 		return nil, nil
 	}
 	if refusal := r.readsTooOld(q, at); refusal != nil {

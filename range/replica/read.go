@@ -6,7 +6,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -137,9 +136,6 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	if context != nil && rd.observed.IsZero() {
 		rd.observed = rd.chosen
 	}
-	if planted.Active == planted.RefreshNotRecorded && rd.command == commandRefresh {
-		return r.checkThreshold(rd, rd.at) // the clock would be brought above the refresh by its session alone
-	}
 	if !r.checkAhead(rd.session, rd.chosen) {
 		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
 			r.id, rd.session)
@@ -185,7 +181,7 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.group.Wake()
 		r.endRead(rd, r.notLeader(q))
 		return
-	case q.Generation != d.Generation && planted.Active != planted.RouteByOldEpoch:
+	case q.Generation != d.Generation:
 		r.mu.Unlock()
 		r.endRead(rd, r.staleEpoch(q, d))
 		return

@@ -6,7 +6,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -61,15 +60,11 @@ func (r *Replica) checkRefresh(rd *read, c *kvpb.RefreshRequest) *problem {
 func (r *Replica) placeRefreshLocked(rd *read, c *kvpb.RefreshRequest) *proposal {
 	var last uint64
 	for _, key := range c.GetReads().GetKeys() {
-		if planted.Active != planted.RefreshNotRecorded {
-			r.mu.cache.record(key, rd.timestamp)
-		}
+		r.mu.cache.record(key, rd.timestamp)
 		last = max(last, r.newestInFlightLocked(key, rd.timestamp))
 	}
 	for _, span := range c.GetReads().GetSpans() {
-		if planted.Active != planted.RefreshNotRecorded {
-			r.mu.cache.recordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, rd.timestamp)
-		}
+		r.mu.cache.recordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, rd.timestamp)
 		if p := r.newestInSpanLocked(rd, span.GetStart(), span.GetEnd()); p != nil {
 			last = max(last, p.sequence)
 		}

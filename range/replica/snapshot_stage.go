@@ -15,7 +15,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -309,9 +308,6 @@ func (s *stager) record(key, value []byte) error {
 	}
 	if err != nil {
 		return err
-	}
-	if planted.Active == planted.SnapshotWithoutApplied && bytes.Equal(key, keys.LocalKey(s.r.id, keys.SuffixApplied)) {
-		return nil
 	}
 	return s.table.Set(key, value)
 }

@@ -3,7 +3,6 @@ package replica
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -111,9 +110,6 @@ func (p *preparation) takeSpansLocked(spans []*kvpb.KeySpan) bool {
 // spanInTheWayLocked is the first span lock of another transaction that has keys in common with
 // [start, end).
 func (r *Replica) spanInTheWayLocked(start, end string, own txn.ID) (found *lock) {
-	if planted.Active == planted.HeldSpanIgnored {
-		return nil
-	}
 	r.mu.locks.SpansIn(start, end, func(l *lock) bool {
 		if l.Transaction.ID != own {
 			found = l
@@ -125,7 +121,7 @@ func (r *Replica) spanInTheWayLocked(start, end string, own txn.ID) (found *lock
 
 // spanOfOtherLocked is the span lock of another transaction that a key lies in; nil if there is none.
 func (r *Replica) spanOfOtherLocked(key []byte, own txn.ID) *lock {
-	if l := r.mu.locks.SpanAt(text(key)); l != nil && l.Transaction.ID != own && planted.Active != planted.HeldSpanIgnored {
+	if l := r.mu.locks.SpanAt(text(key)); l != nil && l.Transaction.ID != own {
 		return l
 	}
 	return nil

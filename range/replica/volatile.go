@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -32,7 +31,7 @@ func (e *evaluation) leadership() *kvpb.Leadership {
 
 // isLeadership says that a leadership is this one.
 func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
-	return l.Partition == uint64(e.r.id) && l.Term == e.term && l.Reign == e.reign || planted.Active == planted.ReignUnchecked
+	return l.Partition == uint64(e.r.id) && l.Term == e.term && l.Reign == e.reign
 }
 
 // leadershipError says that what was read under volatile locks may never have been there.
@@ -50,7 +49,7 @@ func (r *Replica) leadershipError(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Re
 // sameLeadership says that the reads were made under this reign, as far as they say so.
 func (r *Replica) sameLeadership(reads *kvpb.ReadSet) bool {
 	l := reads.GetLeadership()
-	if l == nil || planted.Active == planted.ReignUnchecked {
+	if l == nil {
 		return true
 	}
 	r.mu.Lock()

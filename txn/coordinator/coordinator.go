@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 )
 
 const (
@@ -121,9 +120,6 @@ func (c *Coordinator) Begin(ctx context.Context) (*Transaction, error) {
 // Again begins another attempt of a transaction of which t was one, and has ended; it is as old as the first. It sends heartbeats until
 // it ends, or ctx does.
 func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
-	if planted.Active == planted.AgeLost {
-		return t.c.Begin(ctx)
-	}
 	now, _, err := t.c.sender.Now(ctx)
 	if err != nil {
 		return nil, err

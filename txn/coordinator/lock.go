@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -147,9 +146,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 					}
 					return nil
 				}
-				if highest = hlc.Max(highest, prepared); planted.Active == planted.CommitBelowPrepare {
-					highest = prepared
-				}
+				highest = hlc.Max(highest, prepared)
 				return err
 			})
 		}

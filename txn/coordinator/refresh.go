@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/planted"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -35,9 +34,6 @@ func (c *Coordinator) Refresh(ctx context.Context, id []byte, begun hlc.Timestam
 
 func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
 	rest := reads
-	if planted.Active == planted.RefreshSkipped {
-		return nil
-	}
 	for pause := earlyPause; !rest.empty(); {
 		chunks, err := c.readChunks(ctx, rest.Keys, rest.Spans)
 		if err == nil {

@@ -1,0 +1,41 @@
+// Command overlay prepares a build that carries a mistake on purpose: it writes changed copies of the files
+// and prints the path of the file for `go build -overlay`. Without a name it lists the mistakes.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/planted"
+)
+
+func main() {
+	bug := flag.String("bug", "", "the mistake")
+	out := flag.String("out", "bin/planted", "the folder for the copies")
+	flag.Parse()
+	if err := run(*bug, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "overlay:", err)
+		os.Exit(1)
+	}
+}
+
+func run(bug, out string) error {
+	if bug == "" {
+		all, err := planted.All()
+		for _, b := range all {
+			fmt.Println(b.Name)
+		}
+		return err
+	}
+	b, err := planted.Find(bug)
+	if err != nil {
+		return err
+	}
+	path, err := b.Overlay(".", out)
+	if err != nil {
+		return err
+	}
+	fmt.Println(path)
+	return nil
+}

@@ -1,5 +1,0 @@
-//go:build planted && planted_ack_before_sync
-
-package planted
-
-const active = AckBeforeSync

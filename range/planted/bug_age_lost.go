@@ -1,5 +1,0 @@
-//go:build planted && planted_age_lost
-
-package planted
-
-const active = AgeLost

@@ -1,5 +1,0 @@
-//go:build planted && planted_cache_not_raised
-
-package planted
-
-const active = CacheNotRaised

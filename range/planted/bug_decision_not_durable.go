@@ -1,5 +1,0 @@
-//go:build planted && planted_decision_not_durable
-
-package planted
-
-const active = DecisionNotDurable

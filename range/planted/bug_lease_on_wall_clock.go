@@ -1,5 +1,0 @@
-//go:build planted && planted_lease_on_wall_clock
-
-package planted
-
-const active = LeaseOnWallClock

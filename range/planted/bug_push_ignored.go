@@ -1,5 +1,0 @@
-//go:build planted && planted_push_ignored
-
-package planted
-
-const active = PushIgnored

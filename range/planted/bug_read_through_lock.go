@@ -1,5 +1,0 @@
-//go:build planted && planted_read_through_lock
-
-package planted
-
-const active = ReadThroughLock

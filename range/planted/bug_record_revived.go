@@ -1,5 +1,0 @@
-//go:build planted && planted_record_revived
-
-package planted
-
-const active = RecordRevived

@@ -1,5 +1,0 @@
-//go:build planted && planted_refresh_skipped
-
-package planted
-
-const active = RefreshSkipped

@@ -1,5 +1,0 @@
-//go:build planted && planted_skip_lease_check
-
-package planted
-
-const active = SkipLeaseCheck

@@ -1,5 +1,0 @@
-//go:build planted && planted_vote_at_once
-
-package planted
-
-const active = VoteAtOnce

@@ -1,5 +1,0 @@
-//go:build planted && planted_wait_for_latest
-
-package planted
-
-const active = WaitForLatest

@@ -1,5 +1,0 @@
-//go:build planted && planted_wiped_node_votes
-
-package planted
-
-const active = WipedNodeVotes
