@@ -196,13 +196,13 @@ func FuzzMessages(f *testing.F) {
 			size := min(int(data[0]), len(data)-1)
 			m := &peerpb.RaftMessage{}
 			if m.UnmarshalVT(data[1:1+size]) == nil && m.Group != 8 {
-				to := s.replicas[keys.ReplicaID(m.GetTo())]
-				if to == nil {
-					to = s.replicas[1]
+				id := keys.ReplicaID(m.GetTo())
+				if s.replicas[id] == nil {
+					id = 1
 				}
-				to.group.Step(m)
+				s.replicas[id].group.Step(m)
 				if n%3 != 0 { // otherwise together with the next one
-					s.collect(keys.ReplicaID(m.GetTo()))
+					s.collect(id)
 				}
 			}
 			data = data[1+size:]
