@@ -12,6 +12,8 @@ import (
 type Bank struct {
 	Accounts, Parallel int
 	Pause              time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 }
 
 // opening is what an account has at first.
@@ -65,7 +67,7 @@ func balanceOf(value []byte) (balance int, err error) {
 // Drive implements Transactions.
 func (b *Bank) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, b.Least)
 		if random.IntN(2) == 0 {
 			run.Count("bank read", b.add(attempt, run, db, random.IntN(2) == 0))
 		} else {

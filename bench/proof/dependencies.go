@@ -23,6 +23,8 @@ type Dependencies struct {
 	Age      time.Duration
 	Parallel int
 	Pause    time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 	// Claim is what the database promises.
 	Claim isolation.Options
 
@@ -63,7 +65,7 @@ func (d *Dependencies) Drive(ctx context.Context, run *Run, number int, db Trans
 			continue
 		}
 		w := d.windows.enter(run.Elapsed())
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, d.Least)
 		r := recorded{db, w.state.recorder, number}
 		keys := random.Perm(d.Keys)[:1+random.IntN(min(4, d.Keys))]
 		if random.IntN(3) == 0 {

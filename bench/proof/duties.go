@@ -16,6 +16,8 @@ import (
 type Duties struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 	// Dwell is how long most of those that go rest at most before they commit, so that what others commit meanwhile comes after their reading,
 	// and before their own commit. They say nothing meanwhile: a node whose clock is behind does not learn of later timestamps from them.
 	Dwell time.Duration
@@ -66,7 +68,7 @@ func (d *Duties) onDuty(ctx context.Context, tx Tx, group int, scan bool) (keys 
 // Drive implements Transactions.
 func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, d.Least)
 		group, scan := random.IntN(d.Groups), random.IntN(2) == 0
 		if random.IntN(4) > 0 {
 			group = int(run.Elapsed()/rush) % d.Groups

@@ -19,6 +19,8 @@ import (
 type Increments struct {
 	Keys, Parallel int
 	Pause          time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 
 	counts []history.Counter
 	known  []history.Monotonic
@@ -67,7 +69,7 @@ func (c *Increments) refuse(run *Run, i int, attempt, why string) {
 // Drive implements Transactions.
 func (c *Increments) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, c.Pause); n++ {
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, c.Least)
 		i := random.IntN(c.Keys)
 		if random.IntN(3) == 0 {
 			run.Count("increment read", c.read(attempt, run, db, i))

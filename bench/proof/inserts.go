@@ -17,6 +17,8 @@ type Inserts struct {
 	Age              time.Duration
 	Parallel         int
 	Pause, ReadPause time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 	// Strict says that the database claims strict serialisability. Otherwise causal reversal between keys is allowed.
 	Strict bool
 
@@ -91,7 +93,7 @@ func (l *Inserts) Drive(ctx context.Context, run *Run, number int, db Transactor
 			continue
 		}
 		w := l.windows.enter(run.Elapsed())
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, l.Least)
 		if number%2 == 1 {
 			run.Count("inserts read", w.state.read(attempt, run, db, random))
 		} else {

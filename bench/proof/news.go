@@ -17,6 +17,8 @@ import (
 type News struct {
 	Keys, Parallel int
 	Pause          time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 	// Strict says that the database claims strict serialisability.
 	Strict bool
 
@@ -56,7 +58,7 @@ const (
 // Drive implements Transactions.
 func (n *News) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
 	for i := 0; run.Rest(ctx, random, n.Pause); i++ {
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, n.Least)
 		keys := random.Perm(n.Keys)
 		if fresh := run.Elapsed()-time.Duration(n.last.Load()) < freshNews; fresh && !n.Strict || random.IntN(3) == 0 {
 			run.Count("news read", n.read(attempt, run, db, keys))

@@ -43,7 +43,13 @@ func kindOf(err error) string {
 
 // patience gives an operation its time: mostly enough for an election, sometimes hardly enough for a round trip.
 func patience(ctx context.Context, random *rand.Rand) (context.Context, context.CancelFunc) {
-	d := time.Duration(2+random.IntN(10)) * time.Second
+	return patienceOf(ctx, random, 0)
+}
+
+// patienceOf is patience for an operation that needs a certain time at least. The time that is hardly
+// enough for a round trip stays what it is.
+func patienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context, context.CancelFunc) {
+	d := max(time.Duration(2+random.IntN(10))*time.Second, least)
 	switch random.IntN(20) {
 	case 0:
 		d = time.Duration(1+random.IntN(5)) * time.Millisecond

@@ -17,6 +17,8 @@ import (
 type Snapshots struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
 
 	newest []watermark
 	// commits are the timestamps of acknowledged values.
@@ -83,7 +85,7 @@ func (s *Snapshots) Drive(ctx context.Context, run *Run, number int, db Transact
 		}
 	}
 	for n := 0; run.Rest(ctx, random, s.Pause); n++ {
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := patienceOf(ctx, random, s.Least)
 		group, scan := random.IntN(s.Groups), random.IntN(2) == 0
 		switch kind := random.IntN(3); {
 		case kind == 0:

@@ -139,14 +139,15 @@ func Names(workloads []Workload) []string {
 
 // StandardTransactions is the usual traffic of transactions, for a database that claims what isolation says.
 func StandardTransactions(claim isolation.Options) []Transactions {
+	strict, least := claim.Level == isolation.StrictSerialisable, leastOf(claim)
 	return []Transactions{
-		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond},
-		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond},
-		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Dwell: 100 * time.Millisecond},
-		&Inserts{Strict: claim.Level == isolation.StrictSerialisable, Age: 10 * time.Second, Parallel: 6, Pause: 300 * time.Millisecond,
-			ReadPause: 100 * time.Millisecond},
-		&Dependencies{Keys: 8, Age: 10 * time.Second, Parallel: 6, Pause: 150 * time.Millisecond, Claim: claim},
-		&Snapshots{Groups: 3, Size: 5, Parallel: 4, Pause: 150 * time.Millisecond},
-		&News{Strict: claim.Level == isolation.StrictSerialisable, Keys: 8, Parallel: 6, Pause: 200 * time.Millisecond},
+		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
+		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
+		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Least: least, Dwell: 100 * time.Millisecond},
+		&Inserts{Age: 10 * time.Second, Parallel: 6, Pause: 300 * time.Millisecond, ReadPause: 100 * time.Millisecond,
+			Least: least, Strict: strict},
+		&Dependencies{Keys: 8, Age: 10 * time.Second, Parallel: 6, Pause: 150 * time.Millisecond, Least: least, Claim: claim},
+		&Snapshots{Groups: 3, Size: 5, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
+		&News{Strict: strict, Keys: 8, Parallel: 6, Pause: 200 * time.Millisecond, Least: least},
 	}
 }

@@ -38,6 +38,9 @@ const (
 // Enough is the patience that suffices in calm: what had less and ended because its time was over is no failure, nor is it a
 // success. A put takes some milliseconds there, and a commit that waits for clocks half a second; what takes longer than this is
 // wrong. (Some workloads give up after milliseconds on purpose.)
+//
+// What may have to wait for such commits of others, one after the other, needs more: its workload
+// gives it that, and then it has to succeed.
 const Enough = 2 * time.Second
 
 // Promised says whether the API promises an error, so that it is none. These are all:
