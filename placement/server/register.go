@@ -112,17 +112,6 @@ func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, ad
 	return nil
 }
 
-// nodeAt is the node that is registered at an address, or 0.
-func nodeAt(v *store.View, address string) keys.NodeID {
-	for kv := range v.All([]byte(nodePrefix)) {
-		var n clusterpb.Node
-		if err := proto.Unmarshal(kv.Value, &n); err == nil && n.Address == address {
-			return keys.NodeID(n.Id)
-		}
-	}
-	return 0
-}
-
 func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
 	return &clusterpb.Node{
 		Id: uint64(id), Address: r.Address, HttpAddress: r.HttpAddress, Locality: r.Locality, Version: r.Version, StartedUnix: r.StartedUnix,
