@@ -333,7 +333,12 @@ func (d *decision) settle(ctx context.Context) {
 			status = e.status()
 		} else if err != nil {
 			r, answered := codeOf(err)
-			if final(err) || (answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED) || d.t.c.pause(ctx, endPause) != nil {
+			if answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && d.last.LessEq(r.Timestamp) {
+				// It is pending, and can be committed only above every timestamp that was asked for.
+				d.t.rollBack(ctx, d.locks)
+				return
+			}
+			if final(err) || d.t.c.pause(ctx, endPause) != nil {
 				return // those who meet the locks find it abandoned
 			}
 			continue

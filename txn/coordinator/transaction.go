@@ -161,27 +161,31 @@ func (t *Transaction) abort(more []Key) {
 	if len(all)+len(t.held) == 0 {
 		return
 	}
-	t.c.background(func(ctx context.Context) {
-		places, _ := t.c.placesOf(ctx, all) // of an aborted one nobody needs them all
-		r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: t.wire(), Participants: aborted(participants(places)),
-		}}})
-		status := r.GetEndTransaction().GetStatus()
-		if err != nil {
-			e, ok := classify(t.anchor.Keyspace, err).(*Error)
-			if !ok || e.Kind != ErrAborted {
-				if !errors.Is(err, route.ErrNoKeyspace) {
-					return // it will be found abandoned
-				}
-				// Nobody else can tell, and it cannot have been committed.
-				e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
+	t.c.background(func(ctx context.Context) { t.rollBack(ctx, all) })
+}
+
+// rollBack aborts the transaction at its record, and removes its locks on the keys. No request to commit it may
+// be on its way that can succeed.
+func (t *Transaction) rollBack(ctx context.Context, all []Key) {
+	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
+	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+		Transaction: t.wire(), Participants: aborted(participants(places)),
+	}}})
+	status := r.GetEndTransaction().GetStatus()
+	if err != nil {
+		e, ok := classify(t.anchor.Keyspace, err).(*Error)
+		if !ok || e.Kind != ErrAborted {
+			if !errors.Is(err, route.ErrNoKeyspace) {
+				return // it will be found abandoned
 			}
-			status = e.status()
+			// No record can tell any more, and it cannot have been committed.
+			e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
 		}
-		if status.GetState() != kvpb.TransactionState_PENDING {
-			t.c.resolve(ctx, t.id[:], status, all, t.heldPlaces())
-		}
-	})
+		status = e.status()
+	}
+	if status.GetState() != kvpb.TransactionState_PENDING {
+		t.c.resolve(ctx, t.id[:], status, all, t.heldPlaces())
+	}
 }
 
 // aborted are the participants that an abort names: none, if they are more than a decision may name. They are a help only.
