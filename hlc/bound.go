@@ -33,7 +33,8 @@ func (b fixedBound) maxOffset() time.Duration { return time.Duration(b) }
 
 // KernelBound takes the kernel's own estimate (adjtimex's maxerror) while the kernel says that the clock is synchronised.
 // Otherwise, on systems that have no such call, and whenever the kernel's estimate is wider than the fallback, the
-// fallback holds: it is the operator's promise, and with it the maximum clock offset that the cluster tolerates. What the kernel says is of this
+// fallback holds: it is the operator's promise, and with it the maximum clock offset that the
+// cluster tolerates. What the kernel says is of this
 // clock and true time; of other clocks it says nothing (Clock.WaitFloor). All servers have one, or none has.
 // Zero or less means DefaultMaxOffset. Use it with System only, or a Steady over that: it says nothing about any other physical clock.
 func KernelBound(fallback time.Duration) BoundSource {

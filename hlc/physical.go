@@ -15,7 +15,8 @@ type Physical interface {
 func System() Physical { return systemClock{} }
 
 // Monotonic is a clock that never goes back: nanoseconds since some moment before the process began to use it. Only differences of
-// its readings mean anything. It goes on while the process is paused. It must be safe for concurrent use.
+// its readings mean anything. It goes on while the process is paused. It must be safe for
+// concurrent use.
 type Monotonic func() int64
 
 // SystemMonotonic is the process's own monotonic clock. On Linux it goes on while the machine is suspended. Nothing shows it that a virtual machine was, if its host lets

@@ -83,8 +83,9 @@ func CommitWait() KeyspaceOption {
 
 // CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name, even with the same
 // settings. If ctx ends first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
-// A context without a deadline is bounded by the request timeout from one partition that is made to the next, not as a whole:
-// thousands of partitions take their time. CreateKeyspaceIfMissing goes on waiting for one that is being set up.
+// A context without a deadline is bounded by the request timeout from one partition that is made to
+// the next, not as a whole: thousands of partitions take their time. CreateKeyspaceIfMissing goes
+// on waiting for one that is being set up.
 func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
 	request := &clusterpb.CreateKeyspaceRequest{Name: name, Partitioning: clusterpb.Partitioning_HASH, HashPartitions: DefaultHashPartitions}

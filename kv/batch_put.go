@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or none.
-// Only Key and Value of a pair are looked at. A key may be there once. No pairs are no write, with a zero
-// timestamp.
+// BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or
+// none. Only Key and Value of a pair are looked at. A key may be there once. No pairs are no write,
+// with a zero timestamp.
 //
-// Keys of one partition cost one request, like a Batch. Keys of several are a transaction (two-phase
-// commit), which is run again when others are in the way, until ctx ends; its limits hold
-// (ErrTransactionTooLarge), and its errors are those of Update. To write as much as possible with no need
-// for all or nothing, commit one Batch for each partition instead.
+// Keys of one partition cost one request, like a Batch. Keys of several are a transaction
+// (two-phase commit), which is run again when others are in the way, until ctx ends; its limits
+// hold (ErrTransactionTooLarge), and its errors are those of Update. To write as much as possible
+// with no need for all or nothing, commit one Batch for each partition instead.
 func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair) (Timestamp, error) {
 	const op = "batch put"
 	seen := make(map[string]struct{}, len(pairs))

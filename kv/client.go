@@ -30,8 +30,9 @@ type Client struct {
 	random      func() uint64
 }
 
-// Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers) belong to. An endpoint may also
-// be a list, "host:port,host:port", as an environment variable has it. Open returns when a
+// Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers)
+// belong to. An endpoint may also be a list, "host:port,host:port", as an environment variable has
+// it. Open returns when a
 // server has sent the partition table; if none of the servers can be reached, it returns an error that says why for each
 // of them; if there are some and they are not ready, it waits for them until ctx ends (without a deadline: 10 seconds).
 func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Where clocks keep nodes from serving, no error says that nodes are down, or that they have too much to do.
+// Where clocks keep nodes from serving, no error says that nodes are down, or that they have too
+// much to do.
 func TestClockFaultsAreCalledSo(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.addKeyspace("h", 2)
@@ -19,7 +20,8 @@ func TestClockFaultsAreCalledSo(t *testing.T) {
 		defer client.Close()
 		ks := client.Keyspace("h")
 		must[Timestamp](t)(ks.Put(t.Context(), []byte("k"), nil))
-		// The connections break once, and then every node answers that it does not know what time it is.
+		// The connections break once, and then every node answers that it does not know what time
+		// it is.
 		c.set(func() {
 			for _, n := range c.nodes {
 				n.timeless = 1 << 20

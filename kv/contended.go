@@ -93,7 +93,8 @@ func (t *Txn) noteContended(err error) {
 	}
 }
 
-// lockAhead holds and locks what earlier attempts have failed over, or the first of it. again says that it failed over a keyspace that was dropped, of
+// lockAhead holds and locks what earlier attempts have failed over, or the first of it. again says
+// that it failed over a keyspace that was dropped, of
 // which it locks nothing the next time: whether that matters is for the function to say.
 func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	if err := t.holdAhead(ctx); err != nil {

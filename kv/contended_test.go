@@ -67,7 +67,8 @@ func TestLocksAhead(t *testing.T) {
 	})
 }
 
-// volatileLocks has the requests for volatile locks of keys noted, each with the keys that it locks.
+// volatileLocks has the requests for volatile locks of keys noted, each with the keys that it
+// locks.
 func volatileLocks(c *fakeCluster) *[][]string {
 	var locked [][]string
 	c.play(func(_ *fakeNode, r *kvpb.Request) fault {

@@ -10,14 +10,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to be there, whichever
-// process comes first: it creates the keyspace, or takes the one that exists, and returns when it can be
-// used. created says which.
+// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to be there,
+// whichever process comes first: it creates the keyspace, or takes the one that exists, and returns
+// when it can be used. created says which.
 //
 // A keyspace that exists has to be what the options ask for: the partitioning, the number of hash
-// partitions, commit wait, and, where an option names them, the replicas and the GC window. Otherwise the
-// error is ErrKeyspaceExists, and names the difference. Split points are not compared: partitions split
-// and merge.
+// partitions, commit wait, and, where an option names them, the replicas and the GC window.
+// Otherwise the error is ErrKeyspaceExists, and names the difference. Split points are not
+// compared: partitions split and merge.
 func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
 	const op = "create keyspace"
 	bounded, cancel := c.bound(ctx)
@@ -56,7 +56,8 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, optio
 	}
 }
 
-// differs says in what a keyspace is not as the options ask for; empty if it is. The options are valid.
+// differs says in what a keyspace is not as the options ask for; empty if it is. The options are
+// valid.
 func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	want := &clusterpb.CreateKeyspaceRequest{Partitioning: clusterpb.Partitioning_HASH, HashPartitions: DefaultHashPartitions}
 	for _, o := range options {

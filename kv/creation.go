@@ -16,14 +16,15 @@ type creation struct {
 	client *Client
 	id     keys.KeyspaceID
 	name   string
-	// made is how many partitions there are, as far as this client has heard; of total, if that is known.
+	// made is how many partitions there are, as far as this client has heard; of total, if that is
+	// known.
 	made, total int
 	// waiting is what the core says that the keyspace waits for.
 	waiting string
 }
 
-// awaitKeyspace waits until the table shows the keyspace as active, with all its partitions. A context without a deadline is
-// bounded anew whenever there are more of them.
+// awaitKeyspace waits until the table shows the keyspace as active, with all its partitions. A
+// context without a deadline is bounded anew whenever there are more of them.
 func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name string, total int) error {
 	w := creation{client: c, id: id, name: name, total: total}
 	bounded, cancel := c.bound(ctx)

@@ -35,7 +35,8 @@ func (c *fakeCluster) slowly(k *clusterpb.Keyspace, between time.Duration, upTo 
 	}()
 }
 
-// A keyspace with many partitions may take longer than a request: what is bounded is the time without progress, which is told.
+// A keyspace with many partitions may take longer than a request: what is bounded is the time
+// without progress, which is told.
 func TestCreationIsBoundedByItsProgress(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		var told []int

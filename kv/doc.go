@@ -22,8 +22,8 @@
 //     one partition.
 //   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
 //   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see every write that was
-//     acknowledged before they began, and none that came after that moment, in any partition. Neither other clients' load nor
-//     changes of leaders end them.
+//     acknowledged before they began, and none that came after that moment, in any partition.
+//     Neither other clients' load nor changes of leaders end them.
 //   - A client never goes back in time: what it has once seen, it sees in all later reads (Client.Timestamp, Client.Observe).
 //   - A write is applied at most once, no matter how often the client had to send it.
 //
@@ -48,7 +48,8 @@
 //
 // # When things go wrong
 //
-// Calls retry transient failures (a node that died, an election, an overloaded server, a partition that moved) by trying again until
+// Calls retry transient failures (a node that died, an election, an overloaded server, a partition
+// that moved) by trying again until
 // their context ends. A context without a deadline gets the client's request timeout (30 seconds, WithRequestTimeout).
 //
 // Errors are *Error: a sentence that says what happened, to which key and partition, and what to do. What kind of error it is,

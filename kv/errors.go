@@ -55,15 +55,16 @@ var (
 	// ErrConflict: another transaction changed what this one has read, or holds a lock that this call has waited for. Nothing was
 	// written. Update runs the transaction again by itself, until its context ends.
 	ErrConflict = errors.New("conflict with another transaction")
-	// ErrTransactionAborted: the transaction was aborted by an older one, by an operator, because it took too long, or because nothing was heard
-	// of its client. Nothing was written.
+	// ErrTransactionAborted: the transaction was aborted by an older one, by an operator, because
+	// it took too long, or because nothing was heard of its client. Nothing was written.
 	// Update runs it again by itself, until its context ends.
 	ErrTransactionAborted = errors.New("transaction aborted")
 	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It is an ErrTransactionAborted too;
 	// Error.Transaction is the older one, and Error.Key and Error.Keyspace are that key, if it has no more than 1 KiB, whatever the call was about.
 	ErrWounded = errors.New("aborted for an older transaction")
-	// ErrTransactionExpired: it was because it had held locks for longer than a keyspace allows, or had made no call for longer while it held
-	// them (MaxTransactionAge, MaxTransactionIdle). It is an ErrTransactionAborted too.
+	// ErrTransactionExpired: it was because it had held locks for longer than a keyspace allows, or
+	// had made no call for longer while it held them (MaxTransactionAge, MaxTransactionIdle). It is
+	// an ErrTransactionAborted too.
 	ErrTransactionExpired = errors.New("transaction expired")
 	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches. Make transactions shorter.
 	ErrTransactionTooOld = errors.New("transaction too old")
@@ -177,7 +178,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
-	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again with more time; tidemark txn list shows who holds the lock, which goes within five seconds if that client is gone, and tidemark txn abort ends it"},
+	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again with more time; tidemark txn list shows which transaction holds the lock, which goes within five seconds if that client is gone, and tidemark txn abort ends it"},
 
 	kvpb.ErrorCode_TRANSACTION_CONFLICT: {ErrConflict, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_ABORTED:  {ErrTransactionAborted, "run the transaction again"},

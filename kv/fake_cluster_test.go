@@ -46,7 +46,7 @@ type fakeCluster struct {
 	heard func(n *fakeNode, r *kvpb.Request, answer *kvpb.Response)
 	// waitingFor keeps new keyspaces in state CREATING.
 	waitingFor string
-	// created is told of a new keyspace before anybody else is, with the lock held; nil tells nobody.
+	// created, if not nil, is told of a new keyspace first, with the lock held.
 	created func(*clusterpb.Keyspace)
 	// noLeaders keeps leaders out of the table.
 	noLeaders bool
@@ -55,8 +55,8 @@ type fakeCluster struct {
 	messages map[string]int
 	// noMerges refuses scans and reads of several partitions, as servers do that are older than the commands.
 	noMerges bool
-	// noMoments refuses scans of several partitions without a timestamp, as servers do that are older
-	// than these.
+	// noMoments refuses scans of several partitions without a timestamp, as servers do that are
+	// older than these.
 	noMoments bool
 	// shared counts the reads of several partitions that were not refused so.
 	shared int

@@ -160,7 +160,8 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
 	var bundles []*route.Bundle
 	rest := parts
-	if snap.reading == nil || snap.certain { // otherwise every partition has to be told what is uncertain
+	// If neither is so, every partition has to be told what is uncertain.
+	if snap.reading == nil || snap.certain {
 		bundles, rest = s.keyspace.client.sender.Bundles(parts, 2)
 	}
 	feeds := make([]*feed, 0, len(bundles)+len(rest))

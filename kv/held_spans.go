@@ -14,13 +14,13 @@ import (
 
 // Keys that a transaction has read and written are locked by its next attempts (contended.go). That
 // is no help where it has only read: a span, into which others put new keys, or a key that others
-// write. So when attempts have failed over that, the next ones hold all of what the last has read and
-// not written, in the leaders' memory, before they read it: those who write there wait. An attempt
-// that comes to its end that way cannot fail over what it has read again.
+// write. So when attempts have failed over that, the next ones hold all of what the last has read
+// and not written, in the leaders' memory, before they read it: other writers there wait. An
+// attempt that comes to its end that way cannot fail over what it has read again.
 
 const (
-	// holdAfter is how many attempts have failed over what they have only read before the next hold it. One that has held locks for more
-	// than a second is enough.
+	// holdAfter is how many attempts have failed over what they have only read before the next hold
+	// it. One that has held locks for more than a second is enough.
 	holdAfter = 2
 	// maxHeld is how many spans of a keyspace, or of one of its hash partitions, are held. Of more,
 	// neighbours are held with all that is between them.
@@ -57,8 +57,8 @@ func (h *heldSpans) note(t *Txn, err *Error) {
 	h.spans = condenseSpans(spans)
 }
 
-// failedOverRead says that a conflict is over something that is no key that the transaction has both
-// read and written, which is locked the next time.
+// failedOverRead says that a conflict is over something that is no key that the transaction has
+// both read and written, which is locked the next time.
 func (t *Txn) failedOverRead(err *Error) bool {
 	if len(err.Key) == 0 {
 		return true
@@ -99,7 +99,8 @@ func (t *Txn) readOnly() []coordinator.Span {
 	return spans
 }
 
-// condenseSpans covers spans with at most maxHeld of each hash partition, and of each keyspace, in order.
+// condenseSpans covers spans with at most maxHeld of each hash partition, and of each keyspace, in
+// order.
 func condenseSpans(spans []coordinator.Span) (out []coordinator.Span) {
 	type place struct {
 		keyspace keys.KeyspaceID

@@ -53,8 +53,9 @@ func (c *counted) sum(t *testing.T, name string) (n float64) {
 	return n
 }
 
-// TestHeldSpansEnd: whatever becomes of the attempts that hold spans (a commit in one phase or two, in the partition of the spans or
-// elsewhere, no writes, an error, the end of the client), nothing stays held, and everyone who waited goes on.
+// TestHeldSpansEnd: whatever becomes of the attempts that hold spans (a commit in one phase or two,
+// in the partition of the spans or elsewhere, no writes, an error, the end of the client), nothing
+// stays held, and all that waited go on.
 func TestHeldSpansEnd(t *testing.T) {
 	enough := errors.New("enough")
 	ends := map[string]struct {
@@ -131,7 +132,8 @@ func TestHeldSpansEnd(t *testing.T) {
 	}
 }
 
-// TestHeldSpansOfADeadClient: a client that dies with held spans delays the others by no more than 5 s.
+// TestHeldSpansOfADeadClient: a client that dies with held spans delays the others by no more than
+// 5 s.
 func TestHeldSpansOfADeadClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -151,7 +153,8 @@ func TestHeldSpansOfADeadClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			if attempt == 3 {
-				break // Again holds what the attempts before have failed over, before its first read
+				// Again holds what the attempts before have failed over, before its first read.
+				break
 			}
 			if _, err := ks.Put(ctx, fmt.Appendf(nil, "b%d", attempt), nil); err != nil {
 				t.Fatal(err)
@@ -180,7 +183,8 @@ func TestHeldSpansOfADeadClient(t *testing.T) {
 	})
 }
 
-// TestReadKeysDoNotStarve: a transaction that reads a key, and writes another, ends although the first is written all the time.
+// TestReadKeysDoNotStarve: a transaction that reads a key, and writes another, ends although the
+// first is written all the time.
 func TestReadKeysDoNotStarve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

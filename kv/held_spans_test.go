@@ -8,8 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestHoldIsRefused: a transaction whose spans are not held, by servers of an earlier version or such as hold too much, goes on without:
-// it asks before each attempt from the third on, for what the one before has read, and ends when nothing is in the way.
+// TestHoldIsRefused: a transaction whose spans are not held, by servers of an earlier version or
+// such as hold too much, goes on without: it asks before each attempt from the third on, for what
+// the one before has read, and ends when nothing is in the way.
 func TestHoldIsRefused(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -53,7 +54,8 @@ func TestHoldIsRefused(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWasReadAndFailedOverIsHeld: a key that is read and written is locked, as ever, and nothing is held for it.
+// TestOnlyWhatWasReadAndFailedOverIsHeld: a key that is read and written is locked, as ever, and
+// nothing is held for it.
 func TestOnlyWhatWasReadAndFailedOverIsHeld(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := context.Background()

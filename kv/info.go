@@ -20,9 +20,9 @@ type KeyspaceInfo struct {
 	HashPartitions int
 	// Partitions is how many partitions there are at present.
 	Partitions int
-	// SplitAt are the keys at which the partitions of a range keyspace begin, in order, as this client's
-	// partition table shows them; the first partition, which begins below every key, is left out. A hash
-	// keyspace has none. They are the caller's.
+	// SplitAt are the keys at which the partitions of a range keyspace begin, in order, as this
+	// client's partition table shows them; the first partition, which begins below every key, is
+	// left out. A hash keyspace has none. They are the caller's.
 	SplitAt  [][]byte
 	Replicas int
 	GCWindow time.Duration
@@ -177,8 +177,8 @@ type Status struct {
 	Ready      bool
 	WaitingFor string
 	Version    string
-	// Leaderless are partitions with a replica on that server that have had no leader for a while, as it knows itself: some of
-	// them, of LeaderlessTotal.
+	// Leaderless are partitions with a replica on that server that have had no leader for a while,
+	// as it knows itself: some of them, of LeaderlessTotal.
 	Leaderless      []LeaderlessPartition
 	LeaderlessTotal int
 }

@@ -68,7 +68,8 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int
 	return found.all, found.more, found.err(op, keyspace)
 }
 
-// inspectAll asks the partitions of a keyspace, or with an empty name all, for the transactions that have locks, or for one of them.
+// inspectAll asks the partitions of a keyspace, or with an empty name all, for the transactions
+// that have locks, or for one of them.
 func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byte, found *liveTransactions) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

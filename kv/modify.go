@@ -8,17 +8,19 @@ import (
 // KeepIt leaves the key as it is. It is for Modify; CompareAndSwap has nothing to do with it.
 var KeepIt = Replacement{kind: replaceKeep}
 
-// Modify changes the value of one key by a function of the value that is there: f gets the key as it is
-// (old.Exists says whether there is a value), and returns what it is to become: Set(value), DeleteIt or
-// KeepIt. Nothing else writes to the key in between. Modify returns the key as it is afterwards.
+// Modify changes the value of one key by a function of the value that is there: f gets the key as
+// it is (old.Exists says whether there is a value), and returns what it is to become: Set(value),
+// DeleteIt or KeepIt. Nothing else writes to the key in between. Modify returns the key as it is
+// afterwards.
 //
 //	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
 //		return kv.Set(plusOne(old.Value)), nil
 //	})
 //
-// f may run several times, when others write to the key, until ctx ends: it must not have effects of its
-// own that are wrong if they happen twice. If f returns an error, nothing is written and Modify returns that
-// error as it is. The errors are otherwise those of Update, of which this is the short form for one key.
+// f may run several times, when others write to the key, until ctx ends: it must not have effects
+// of its own that are wrong if they happen twice. If f returns an error, nothing is written and
+// Modify returns that error as it is. The errors are otherwise those of Update, of which this is
+// the short form for one key.
 func (k *Keyspace) Modify(ctx context.Context, key []byte, f func(old Pair) (Replacement, error)) (Pair, error) {
 	const op = "modify"
 	bad := ""

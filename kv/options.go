@@ -46,8 +46,9 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.route.Logger
 // default is DefaultRequestTimeout. A scan, count or range deletion is bounded by it page by page, not as a whole.
 func WithRequestTimeout(d time.Duration) Option { return func(c *config) { c.requestTimeout = d } }
 
-// WithCreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by its goroutine: whenever more
-// partitions of the keyspace have been made, of the total. The total is 0 if that is not known.
+// WithCreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits,
+// by its goroutine: whenever more partitions of the keyspace have been made, of the total. The
+// total is 0 if that is not known.
 func WithCreationProgress(progress func(keyspace string, made, total int)) Option {
 	return func(c *config) { c.creating = progress }
 }

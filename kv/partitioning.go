@@ -8,14 +8,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ParsePartitioning reads how a keyspace is to be partitioned, as a flag or a configuration file says it:
+// ParsePartitioning reads how a keyspace is to be partitioned, as a flag or a configuration file
+// says it:
 //
 //	"hash:8"   spread over 8 partitions by hash
 //	"hash"     the same, with DefaultHashPartitions
 //	"range"    in key order, in one partition, or split at the given keys
 //
-// The result is an option for CreateKeyspace: what Hash or Range would return. Split points go with "range"
-// only, and have to be ascending.
+// The result is an option for CreateKeyspace: what Hash or Range would return. Split points go with
+// "range" only, and have to be ascending.
 func ParsePartitioning(text string, splitAt ...[]byte) (KeyspaceOption, error) {
 	kind, count, counted := strings.Cut(text, ":")
 	switch {
@@ -41,7 +42,8 @@ func badPartitioning(format string, args ...any) error {
 	return &Error{Op: "partitioning", Message: fmt.Sprintf(format, args...), wraps: []error{ErrInvalidArgument}}
 }
 
-// Partitioning is how the keyspace is partitioned, as ParsePartitioning reads it: "hash:8" or "range".
+// Partitioning is how the keyspace is partitioned, as ParsePartitioning reads it: "hash:8" or
+// "range".
 func (i KeyspaceInfo) Partitioning() string { return partitioningText(i.HashPartitions) }
 
 func partitioningText(hashPartitions int) string {

@@ -91,8 +91,8 @@ type nodeContext struct {
 // maxContexts is how many of them are kept.
 const maxContexts = 16
 
-// context is what a read says to the node that leads a partition. certain: nothing is uncertain in what it
-// reads. It may be called from several goroutines.
+// context is what a read says to the node that leads a partition. certain: nothing is uncertain in
+// what it reads. It may be called from several goroutines.
 func (r *reading) context(p *route.Partition, node keys.NodeID, movable, certain bool) *kvpb.ReadContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()

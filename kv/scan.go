@@ -35,8 +35,9 @@ const (
 // yields.
 //
 // All rows are of one moment. With At it is the one given. Otherwise the scan sees every write that was acknowledged before
-// it began; what is written while it runs, it does not see. Neither other clients' writes nor changes of leaders end it. But a scan
-// must end within the keyspace's GC window, and otherwise ends with ErrTimestampTooOld: give the keyspace a longer one.
+// it began; what is written while it runs, it does not see. Neither other clients' writes nor
+// changes of leaders end it. But a scan must end within the keyspace's GC window, and otherwise
+// ends with ErrTimestampTooOld: give the keyspace a longer one.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		const op = "scan"
@@ -118,7 +119,8 @@ func (s *scan) run(ctx context.Context) error {
 	return s.read(ctx, parts, exactly(at))
 }
 
-// announce has the nodes hear of the moment while the first page is read, from all that have not heard of it then.
+// announce has the nodes hear of the moment while the first page is read, from all that have not
+// heard of it then.
 func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timestamp) {
 	s.announced = make(chan struct{})
 	if s.hashed { // first pages of all partitions come before the first row

@@ -327,7 +327,8 @@ func scanned(t *testing.T, client *Client, rows int) (ks *Keyspace, want []strin
 	return ks, want
 }
 
-// A scan of a hash keyspace takes one request to each node that leads something, and one for the moment.
+// A scan of a hash keyspace takes one request to each node that leads something, and one for the
+// moment.
 func TestHashScanAsksEachNodeOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.addKeyspace("k", 32)
@@ -488,8 +489,8 @@ func TestDeleteRange(t *testing.T) {
 	})
 }
 
-// A partition of a range keyspace that has no leader holds a scan up for a while, and does not end it: the moment is then late enough for what was acknowledged
-// there, too.
+// A partition of a range keyspace that has no leader holds a scan up for a while, and does not end
+// it: the moment is then late enough for what was acknowledged there, too.
 func TestScanOverAPartitionWithoutALeader(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		id := c.addKeyspace("k", 0, "key00100", "key00200")

@@ -12,26 +12,28 @@ import (
 
 // How a read over several partitions, outside of a transaction, finds its moment.
 //
-// The moment M must be such that every write acknowledged before the read began lies at or below it.
-// So before anything is read, the leader of each partition is asked for a timestamp that is late
-// enough for the span there (range/replica/moment.go): above all that it has applied, and above the
-// commits of the transactions that have locks in the span. M is the highest of these. Each node is
-// asked once, for all partitions that it leads.
+// The moment M must be such that every write acknowledged before the read began lies at or below
+// it. So before anything is read, the leader of each partition is asked for a timestamp that is
+// late enough for the span there (range/replica/moment.go): above all that it has applied, and
+// above the commits of the transactions that have locks in the span. M is the highest of these.
+// Each node is asked once, for all partitions that it leads.
 //
 // Then everything is read exactly at M, from whichever leader, page by page. What is acknowledged
-// after the read began may lie on either side of M; it is seen everywhere, or nowhere. So nothing is
-// uncertain any more, and neither a change of leaders nor the load can end the read. A scan announces
-// M to the nodes before it yields anything, so that it does not see what is written after that.
+// after the read began may lie on either side of M; it is seen everywhere, or nowhere. So nothing
+// is uncertain any more, and neither a change of leaders nor the load can end the read. A scan
+// announces M to the nodes before it yields anything, so that it does not see what is written after
+// that.
 //
-// Some partitions of a range keyspace may have no leader for the moment, and a scan may never get to
-// them; and of very many partitions a scan that is left early may not want to ask all. For these the
-// client takes a moment that is late enough for everything, which costs it a wait (late_moment.go).
+// Some partitions of a range keyspace may have no leader for the moment, and a scan may never get
+// to them; and of very many partitions a scan that is left early may not want to ask all. For these
+// the client takes a moment that is late enough for everything, which costs it a wait
+// (late_moment.go).
 
 const (
 	// announceWait is how long a scan waits at its beginning for nodes to hear of its moment.
 	announceWait = 300 * time.Millisecond
-	// leaderWait is how long a read of a range keyspace waits at its beginning for partitions without
-	// a leader, which it may never get to.
+	// leaderWait is how long a read of a range keyspace waits at its beginning for partitions
+	// without a leader, which it may never get to.
 	leaderWait = 4 * time.Second
 	// maxAsked is how many partitions of a range keyspace are asked for a moment; of more, none is.
 	maxAsked = 1024
@@ -40,8 +42,8 @@ const (
 // snapshot is a moment at which partitions are read. It may be used by several goroutines.
 type snapshot struct {
 	at Timestamp
-	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read alone.
-	// It knows what is uncertain.
+	// reading is the transaction, or View, that the moment belongs to; nil if it is of the read
+	// alone. It knows what is uncertain.
 	reading *reading
 	// certain: nothing is uncertain in what is read.
 	certain bool
@@ -116,7 +118,7 @@ func anyLed(parts []*route.Partition) bool {
 	return false
 }
 
-// momentOfEach asks for a moment partition by partition, whoever leads them by now.
+// momentOfEach asks for a moment partition by partition, from their leaders of now.
 func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, span keys.Span) (at Timestamp, err error) {
 	moments := make([]Timestamp, len(parts))
 	err = inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) (err error) {
@@ -129,8 +131,8 @@ func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts [
 	return at, err
 }
 
-// momentOf finds a moment for what one partition held. A read of the latest state tells one: it is of
-// one row, and its moment is late enough for all of the span that it asked for.
+// momentOf finds a moment for what one partition held. A read of the latest state tells one: it is
+// of one row, and its moment is late enough for all of the span that it asked for.
 func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Partition, span keys.Span) (at Timestamp, err error) {
 	t := &track{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength, hash: p.Hash, rest: span.Intersect(p.Span)}
 	for t.over = t.rest.Empty(); !t.over; {

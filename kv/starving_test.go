@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// putters put ever new keys, and old ones again, until stop is called: one put after the other, from clients of their own.
+// putters put ever new keys, and old ones again, until stop is called: one put after the other,
+// from clients of their own.
 func putters(t *testing.T, cluster *kvtest.Cluster, keyspace string, n int) (puts *atomic.Uint64, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,11 +40,12 @@ var shapes = map[string]kv.KeyspaceOption{
 	"one partition": kv.Range(), "range": kv.Range([]byte("g"), []byte("p")), "hash": kv.Hash(4),
 }
 
-// mostAttempts is how many attempts a transaction needs at most that reads spans others write all the time.
+// mostAttempts is how many attempts a transaction needs at most that reads spans others write all
+// the time.
 const mostAttempts = 6
 
-// TestSpanReadersDoNotStarve: a transaction that deletes a keyspace, or counts it and writes, succeeds within a few attempts although six
-// clients put keys there as fast as they can.
+// TestSpanReadersDoNotStarve: a transaction that deletes a keyspace, or counts it and writes,
+// succeeds within a few attempts although six clients put keys there as fast as they can.
 func TestSpanReadersDoNotStarve(t *testing.T) {
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +94,8 @@ func TestSpanReadersDoNotStarve(t *testing.T) {
 	}
 }
 
-// TestCountersOfOneSpanTakeTurns: of many clients that all count the same span and add to it each makes progress, and no count is lost.
+// TestCountersOfOneSpanTakeTurns: of many clients that all count the same span and add to it each
+// makes progress, and no count is lost.
 func TestCountersOfOneSpanTakeTurns(t *testing.T) {
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,8 @@ type track struct {
 	over bool
 }
 
-// call routes a request to the partition of the next keys. clip gives each attempt's part of rest that lies in the partition.
+// call routes a request to the partition of the next keys. clip gives each attempt's part of rest
+// that lies in the partition.
 func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
 	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Slack: lockSlack}
 	if t.hashed {

@@ -14,22 +14,23 @@ import (
 
 // OpenTransaction is a transaction that holds locks, in one partition or in many.
 type OpenTransaction struct {
-	// ID is that of its attempt, as in Error.Transaction. Begun is when its first attempt began, and Age how
-	// long ago this one did.
+	// ID is that of its attempt, as in Error.Transaction. Begun is when its first attempt began,
+	// and Age how long ago this one did.
 	ID    string
 	Begun Timestamp
 	Age   time.Duration
-	// Idle is for how long the application had made no call in it when its client was last heard of; zero if
-	// it was not long, or nothing is known of it (State).
+	// Idle is for how long the application had made no call in it when its client was last heard
+	// of; zero if it was not long, or nothing is known of it (State).
 	Idle time.Duration
-	// Keyspace and Partition are of the partition that decides about it; empty and 0 if its keyspace is gone.
+	// Keyspace and Partition are of the partition that decides about it; empty and 0 if its
+	// keyspace is gone.
 	Keyspace  string
 	Partition uint64
-	// State is "pending", or for a moment "committed" or "aborted"; "" if its partition has no record of it,
-	// as of one that has just begun, or was not asked.
+	// State is "pending", or for a moment "committed" or "aborted"; "" if its partition has no
+	// record of it, as of one that has just begun, or was not asked.
 	State string
-	// Locks is how many keys it has locked, in how many Partitions, and Key the one that it has locked for
-	// longest, in KeyKeyspace, since OldestLock.
+	// Locks is how many keys it has locked, in how many Partitions, and Key the one that it has
+	// locked for longest, in KeyKeyspace, since OldestLock.
 	Locks       uint64
 	Partitions  int
 	Key         []byte
@@ -38,13 +39,14 @@ type OpenTransaction struct {
 	// Client is the client's number, and ClientAddress where it is connected from; "" if it is not.
 	Client        uint64
 	ClientAddress string
-	// Waiters are who waits for its locks, those first who have waited for longest.
+	// Waiters are the transactions that wait for its locks, the longest wait first.
 	Waiters []LockWaiter
 }
 
-// Transactions shows the transactions that hold locks at present, those first that hold one for longest, and
-// at most `most` of them; of a keyspace, or with an empty name of all. Each is listed once, with what all
-// the partitions that were asked know of it. Otherwise it is as LiveTransactions.
+// Transactions shows the transactions that hold locks at present, those first that hold one for
+// longest, and at most `most` of them; of a keyspace, or with an empty name of all. Each is listed
+// once, with what all the partitions that were asked know of it. Otherwise it is as
+// LiveTransactions.
 func (c *Client) Transactions(ctx context.Context, keyspace string, most int) ([]OpenTransaction, bool, error) {
 	const op = "transactions"
 	if most < 1 {
@@ -113,14 +115,15 @@ type TransactionEnd struct {
 	// Committed says that it was committed before it could be aborted, at the time At.
 	Committed bool
 	At        Timestamp
-	// Reason is why it is aborted, in words: because it was asked for, or for another reason before.
+	// Reason is why it is aborted, in words: because it was asked for, or for another reason
+	// before.
 	Reason string
 }
 
 // AbortTransaction aborts the transaction that has an id, which is that of an attempt (Txn.ID,
-// OpenTransaction.ID), wherever it runs. Its client is told at its next call; Update runs its function
-// again. What has committed stays so, and the result says it. ErrNotFound: no partition knows a lock of it;
-// it is over, or has locked nothing. It may be repeated.
+// OpenTransaction.ID), wherever it runs. Its client is told at its next call; Update runs its
+// function again. What has committed stays so, and the result says it. ErrNotFound: no partition
+// knows a lock of it; it is over, or has locked nothing. It may be repeated.
 func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEnd, error) {
 	const op = "abort transaction"
 	raw, err := hex.DecodeString(id)

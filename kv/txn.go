@@ -47,7 +47,8 @@ type Txn struct {
 	attempt int
 	// contended are keys that an earlier attempt had read and written, or failed over. It is shared with the attempts before.
 	contended *contention
-	// held is what was only read and failed over, and heldAhead says that it was asked for; holding is it, if all of it is held.
+	// held is what was only read and failed over, and heldAhead says that it was asked for; holding
+	// is it, if all of it is held.
 	held      *heldSpans
 	heldAhead bool
 	holding   []coordinator.Span
@@ -63,7 +64,8 @@ type Txn struct {
 	rolledBack bool
 }
 
-// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When ctx ends, it sends no more heartbeats, so that
+// Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When
+// ctx ends, it sends no more heartbeats, so that
 // a few seconds later others may take its locks, which aborts it; until somebody does, a commit may still succeed. When it fails with
 // ErrConflict or ErrTransactionAborted, Again begins the next attempt.
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
@@ -365,7 +367,8 @@ func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(
 	return func(give func(Pair, error) bool) {
 		t.transaction.Enter()
 		defer t.transaction.Leave()
-		// What the caller does with a row is no call: it may take its time, or forget the transaction.
+		// What the caller does with a row is no call: it may take its time, or forget the
+		// transaction.
 		yield := func(p Pair, err error) bool {
 			t.transaction.Leave()
 			defer t.transaction.Enter()

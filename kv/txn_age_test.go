@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// aged starts a cluster with a keyspace "k", and gives it and two clients that have nothing in common.
+// aged starts a cluster with a keyspace "k", and gives it and two clients that have nothing in
+// common.
 func aged(t *testing.T, options ...kv.KeyspaceOption) (cluster *kvtest.Cluster, holder, other *kv.Client) {
 	t.Helper()
 	cluster = kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
@@ -32,7 +33,8 @@ func putWithin(t *testing.T, client *kv.Client, key string, limit time.Duration)
 	return err
 }
 
-// The client of a transaction lives, and its application has forgotten the transaction: its locks go all the same.
+// The client of a transaction lives, and its application has forgotten the transaction: its locks
+// go all the same.
 func TestTheLocksOfAForgottenTransactionGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, holder, other := aged(t)

@@ -130,7 +130,8 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	return e
 }
 
-// limitWords names a limit of a keyspace, and the setting that it is; zero is one that is not known.
+// limitWords names a limit of a keyspace, and the setting that it is; zero is one that is not
+// known.
 func limitWords(limit time.Duration, setting string) string {
 	if limit == 0 {
 		return "a keyspace that it locks keys of allows (" + setting + ")"

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// MaxTransactionAge is how long after its attempt began a transaction may hold locks of the keyspace: then
-// it is aborted, so that others get them. From a second to a week; the default is an hour.
+// MaxTransactionAge is how long after its attempt began a transaction may hold locks of the
+// keyspace: then it is aborted, so that others get them. From a second to a week; the default is an
+// hour.
 func MaxTransactionAge(d time.Duration) KeyspaceOption {
 	return func(r *clusterpb.CreateKeyspaceRequest) (err error) {
 		r.TxnMaxAgeMillis, err = limitMillis("age", d)
@@ -18,9 +19,9 @@ func MaxTransactionAge(d time.Duration) KeyspaceOption {
 	}
 }
 
-// MaxTransactionIdle is for how long a transaction may hold locks of the keyspace while the application
-// makes no call in it, though the client lives: then it is aborted. From a second to a week; the default is
-// two minutes. One that is no less than MaxTransactionAge has no effect.
+// MaxTransactionIdle is for how long a transaction may hold locks of the keyspace while the
+// application makes no call in it, though the client lives: then it is aborted. From a second to a
+// week; the default is two minutes. One that is no less than MaxTransactionAge has no effect.
 func MaxTransactionIdle(d time.Duration) KeyspaceOption {
 	return func(r *clusterpb.CreateKeyspaceRequest) (err error) {
 		r.TxnMaxIdleMillis, err = limitMillis("idle time", d)
@@ -43,8 +44,8 @@ type KeyspaceChanges struct {
 	MaxTransactionAge, MaxTransactionIdle time.Duration
 }
 
-// AlterKeyspace changes settings of a keyspace. ErrKeyspaceNotFound if there is none of this name. It may
-// be repeated.
+// AlterKeyspace changes settings of a keyspace. ErrKeyspaceNotFound if there is none of this name.
+// It may be repeated.
 func (c *Client) AlterKeyspace(ctx context.Context, name string, changes KeyspaceChanges) error {
 	const op = "alter keyspace"
 	request := &clusterpb.AlterKeyspaceRequest{Name: name}

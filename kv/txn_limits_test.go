@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// A transaction that tries again and again, for longer than any attempt may take, still goes before those
-// that came later, and is never refused for good.
+// A transaction that tries again and again, for longer than any attempt may take, still goes before
+// those that came later, and is never refused for good.
 func TestATransactionThatTriesForLongKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -54,7 +54,8 @@ func TestATransactionThatTriesForLongKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// Of the keyspaces in which a transaction holds locks the strictest counts, whichever of them keeps its record.
+// Of the keyspaces in which a transaction holds locks the strictest counts, whichever of them keeps
+// its record.
 func TestTheStrictestKeyspaceCounts(t *testing.T) {
 	for _, first := range []string{"k", "strict"} {
 		t.Run(first, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestTheStrictestKeyspaceCounts(t *testing.T) {
 	}
 }
 
-// Who waits, and who goes through rows slowly, is not idle; and what is known of it is right.
+// A client that waits, or goes through rows slowly, is not idle; and what is known of it is right.
 func TestABusyTransactionIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -177,7 +178,8 @@ func TestAlteredLimitsCount(t *testing.T) {
 	})
 }
 
-// Open transactions are listed once each, with what is known of them, and end when a person says so.
+// Open transactions are listed once each, with what is known of them, and end when a person says
+// so.
 func TestTransactionsAreListedAndAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

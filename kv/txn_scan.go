@@ -209,7 +209,8 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 // snapshot is the moment at which the next pages are read.
 func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition, span keys.Span) (snap *snapshot, err error) {
 	first := len(s.reading.open) == 1 && s.reading.untouched()
-	// A small limit of a range keyspace mostly ends in the first partition, which needs no such moment.
+	// A small limit of a range keyspace mostly ends in the first partition, which needs no such
+	// moment.
 	small := !s.route.Hashed() && s.rest.limit > 0 && s.rest.limit <= maxRows
 	if first && len(parts) > 1 && !s.certain && !small {
 		if s.certain, err = s.reading.beginIn(ctx, s.keyspace, s.route.ID, span); err != nil {

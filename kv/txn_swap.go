@@ -5,8 +5,9 @@ import (
 	"context"
 )
 
-// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the Swap says what is there instead.
-// Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects what the transaction itself has written.
+// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
+// Swap says what is there instead. Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects
+// what the transaction itself has written.
 func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
 	const op = "compare-and-swap"
 	if err := ks.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {

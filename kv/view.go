@@ -29,9 +29,9 @@ type Snapshot struct {
 // nothing waits for it.
 //
 // f may run several times: a View that finds, between two of its reads, that it cannot tell whether a write was acknowledged before it
-// began, runs f again at a later moment. If that happens again it waits until the clocks of all servers have passed the moment, about
-// twice the maximum clock offset, after which f does not run again, whatever others write. If f returns an error, View returns
-// it as it is.
+// began, runs f again at a later moment. If that happens again it waits until the clocks of all
+// servers have passed the moment, about twice the maximum clock offset, after which f does not run
+// again, whatever others write. If f returns an error, View returns it as it is.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	const op = "view"
 	if f == nil {
@@ -63,8 +63,9 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 // promptAttempts is how many attempts a View makes at a moment that can be read at once.
 const promptAttempts = 3
 
-// lateIsDue says that the next attempt of a View is to be the last: as many were in vain, or they took
-// as long, as it takes to wait for a moment at which nothing is uncertain; and there is time for that.
+// lateIsDue says that the next attempt of a View is to be the last: as many were in vain, or they
+// took as long, as it takes to wait for a moment at which nothing is uncertain; and there is time
+// for that.
 func (c *Client) lateIsDue(ctx context.Context, attempt int, began time.Time) bool {
 	wait := c.lateWait()
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {

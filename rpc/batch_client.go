@@ -24,8 +24,8 @@ var ErrNotSent = errors.New("rpc: request was not sent")
 
 // ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as *ErrStreamBroken.
 type ErrStreamBroken struct {
-	// Sent is false if the request certainly never left this process, or came to a node that refused its stream and ran nothing
-	// of it. If true, it may or may not have been executed.
+	// Sent is false if the request certainly never left this process, or came to a node that
+	// refused its stream and ran nothing of it. If true, it may or may not have been executed.
 	Sent bool
 	// Cause is why the stream ended: a gRPC status.
 	Cause error
@@ -206,7 +206,8 @@ type clientStream struct {
 	// broken is set, under out.mu, when no further request is taken.
 	broken atomic.Bool
 
-	// refused: the server has not taken the stream, and read no request of it. Of the goroutine that receives.
+	// refused: the server has not taken the stream, and read no request of it. Of the goroutine
+	// that receives.
 	refused bool
 
 	// Guarded by out.mu.
@@ -339,8 +340,9 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 	return response, err
 }
 
-// abandon gives up a submitted call. over is false if the outcome has come first: then it is there, or on its way. sent is false if
-// the request could be taken back from what is yet to be sent, and so never reaches the node.
+// abandon gives up a submitted call. over is false if the outcome has come first: then it is there,
+// or on its way. sent is false if the request could be taken back from what is yet to be sent, and
+// so never reaches the node.
 func (s *clientStream) abandon(c *call) (over, sent bool) {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()

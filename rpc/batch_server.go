@@ -142,7 +142,8 @@ func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
 	return err
 }
 
-// refusedKey is in the trailer of a stream of which the server has read no request but its first message's, and run none.
+// refusedKey is in the trailer of a stream of which the server has read no request but its first
+// message's, and run none.
 const refusedKey = "tidemark-refused"
 
 // refused ends a stream at its beginning.

@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A request whose context ends before the connection stands was not sent, says so, and is not sent later either.
+// A request whose context ends before the connection stands was not sent, says so, and is not sent
+// later either.
 func TestBatchTakesBackWhatIsNotSentYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{memnet.New()}
@@ -71,7 +72,8 @@ func TestBatchTakesBackWhatIsNotSentYet(t *testing.T) {
 	})
 }
 
-// A stream that the server refuses has carried no request, although it was sent with the stream's first message.
+// A stream that the server refuses has carried no request, although it was sent with the stream's
+// first message.
 func TestBatchRefusedStreamHasRunNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		server BatchServerConfig

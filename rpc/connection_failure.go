@@ -2,9 +2,10 @@ package rpc
 
 import "strings"
 
-// connectionFailures are the ways in which a connection cannot be made, by a part of gRPC's, TLS's or the network's words. The
-// first that fits counts: what was refused is looked for before how the connection ended. Where something is to be done, it
-// stands behind a colon. The words are those of a program; the command line puts its flags in their place.
+// connectionFailures are the ways in which a connection cannot be made, by a part of gRPC's, TLS's
+// or the network's words. The first that fits counts: what was refused is looked for before how the
+// connection ended. Where something is to be done, it stands behind a colon. The words are those of
+// a program; the command line puts its flags in their place.
 var connectionFailures = []struct{ part, says string }{
 	// What the other side said in plain text.
 	{"*http2.GoAwayFrame", ReasonWantsTLS},
@@ -68,7 +69,8 @@ func connectionFailure(text string) string {
 	return ""
 }
 
-// Advised says that Reason says what to do about the error, so that nothing more general need be added.
+// Advised says that Reason says what to do about the error, so that nothing more general need be
+// added.
 func Advised(err error) bool {
 	text := Reason(err)
 	for _, f := range connectionFailures {

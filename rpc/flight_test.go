@@ -118,7 +118,8 @@ func TestFlightHasRoom(t *testing.T) {
 		if taken, err := conn.Submit(f, []int{0, 1, 2, 3}, requests); taken != 3 || err != nil {
 			t.Fatal(taken, err)
 		}
-		// What is given up after it was sent keeps its place until the node has answered, and its answer lands nowhere.
+		// What is given up after it was sent keeps its place until the node has answered, and its
+		// answer lands nowhere.
 		synctest.Wait()
 		f.Abandon()
 		if taken, err := conn.Submit(f, []int{3}, requests[3:]); taken != 0 || err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// FuzzLane: whatever bytes come on a peer's lane, they are read as messages or end it, and take no more memory than has come.
+// FuzzLane: whatever bytes come on a peer's lane, they are read as messages or end it, and take no
+// more memory than has come.
 func FuzzLane(f *testing.F) {
 	raw, err := proto.Marshal(&peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1}, Messages: []*peerpb.RaftMessage{{Group: 1, Type: 3, Entries: []*peerpb.Entry{{}, nil, {Data: []byte("x")}}}}})
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// tagTakenBack is in the place of a record's tag when its sender has taken it back before it was sent. No message has such a
-// field, so whoever reads it passes over it.
+// tagTakenBack is in the place of a record's tag when its sender has taken it back before it was
+// sent. No message has such a field, so a reader of the record passes over it.
 const tagTakenBack = 15<<3 | 2
 
-// takeBackLocked takes back the request that lies in a chunk, and says whether it could: a chunk that was given to gRPC is out of
-// reach. Then the request has not been sent, and never will be.
+// takeBackLocked takes back the request that lies in a chunk, and says whether it could: a chunk
+// that was given to gRPC is out of reach. Then the request has not been sent, and never will be.
 func (o *outbox) takeBackLocked(chunk, id uint64) bool {
 	if chunk < o.mu.first {
 		return false

@@ -22,7 +22,8 @@ var wrappings = []struct {
 }
 
 // Reason is why a call to another server failed, in words for people who know its address: what gRPC and the network put around
-// them is taken off. Of a connection that could not be made it says what to do about it (see connection_failure.go).
+// them is taken off. Of a connection that could not be made it says what to do about it (see
+// connection_failure.go).
 func Reason(err error) string {
 	if err == nil {
 		return "no reason known"

@@ -18,15 +18,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A connection that cannot be made says which of the many causes it is, and what to do: each is met with real sockets.
+// A connection that cannot be made says which of the many causes it is, and what to do: each is met
+// with real sockets.
 func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	local := []net.IP{net.IPv4(127, 0, 0, 1)}
 	asServer, asClient := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	before, after := time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
-	for _, who := range []*authority{a, other} {
-		who.sign(t, "server", &x509.Certificate{IPAddresses: local, ExtKeyUsage: asServer})
-		who.sign(t, "client", &x509.Certificate{ExtKeyUsage: asClient})
+	for _, signer := range []*authority{a, other} {
+		signer.sign(t, "server", &x509.Certificate{IPAddresses: local, ExtKeyUsage: asServer})
+		signer.sign(t, "client", &x509.Certificate{ExtKeyUsage: asClient})
 	}
 	a.sign(t, "old-server", &x509.Certificate{IPAddresses: local, ExtKeyUsage: asServer, NotBefore: before, NotAfter: after})
 	a.sign(t, "old-client", &x509.Certificate{ExtKeyUsage: asClient, NotBefore: before, NotAfter: after})

@@ -30,9 +30,9 @@ func (o *openStreams) remove(ss *serverStream) {
 	delete(o.all, ss)
 }
 
-// Settle waits until the requests that have been taken in at this moment are answered and the answers are on their way, or
-// their streams or ctx have ended. It is for a server that is about to end: what comes meanwhile is served, and not waited
-// for.
+// Settle waits until the requests that have been taken in at this moment are answered and the
+// answers are on their way, or their streams or ctx have ended. It is for a server that is about to
+// end: what comes meanwhile is served, and not waited for.
 func (s *BatchServer) Settle(ctx context.Context) {
 	waiting := make(map[*serverStream][]uint64)
 	s.open.mu.Lock()

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// clientCredentials asks for the configuration anew for each connection, since the files behind it may have changed.
+// clientCredentials asks for the configuration anew for each connection, since the files behind it
+// may have changed.
 type clientCredentials struct {
 	credentials.TransportCredentials
 	current func() *tls.Config

@@ -13,9 +13,10 @@ import (
 // tlsLookEvery is how often, at most, a handshake looks whether the files have changed.
 const tlsLookEvery = time.Second
 
-// TLSFiles is a server's certificate, key and authorities, which may be renewed while it runs: a handshake goes by the files as
-// they are, and connections that stand are left alone. Files that cannot be used (a certificate without its key, for a moment)
-// change nothing: what was read before stays, and the log says so once. Safe for concurrent use.
+// TLSFiles is a server's certificate, key and authorities, which may be renewed while it runs: a
+// handshake goes by the files as they are, and connections that stand are left alone. Files that
+// cannot be used (a certificate without its key, for a moment) change nothing: what was read before
+// stays, and the log says so once. Safe for concurrent use.
 type TLSFiles struct {
 	cert, key, ca string
 	logger        *slog.Logger
@@ -105,8 +106,9 @@ func (f *TLSFiles) latest() *tlsPair {
 	return f.current.Load()
 }
 
-// Server is the configuration of a listener that speaks the given protocols (ALPN). Each handshake takes the files as they are.
-// demand says that clients without a certificate are refused where there are authorities; else such a client is known as one.
+// Server is the configuration of a listener that speaks the given protocols (ALPN). Each handshake
+// takes the files as they are. demand says that clients without a certificate are refused where
+// there are authorities; else such a client is known as one.
 func (f *TLSFiles) Server(demand bool, protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A server and its clients go over to renewed certificates, even of another authority, while they run. Files that do not fit
-// together change nothing, and the log says so once.
+// A server and its clients go over to renewed certificates, even of another authority, while they
+// run. Files that do not fit together change nothing, and the log says so once.
 func TestTLSFilesAreRenewed(t *testing.T) {
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	renewed := func() *authority {

@@ -13,17 +13,19 @@ import (
 type Present struct {
 	// Physical is its physical clock, in nanoseconds since the epoch.
 	Physical int64
-	// Since is since when, by that clock, heartbeats have been heard without a break: who was silent before may not have been heard. 0 is long ago.
+	// Since is since when, by that clock, heartbeats have been heard without a break: a client that
+	// was silent before may not have been heard. 0 is long ago.
 	Since int64
 	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the clock refuses is refused before
 	// there is anything to decide, so that no record outlives its time or keeps its transaction from ever committing.)
 	Now hlc.Timestamp
 	// Threshold is the garbage collection threshold of the partition.
 	Threshold hlc.Timestamp
-	// Limits are those of the partition's keyspace, and for a push of that in which the lock was met, whatever is
-	// stricter.
+	// Limits are those of the partition's keyspace, and for a push of that in which the lock was
+	// met, whatever is stricter.
 	Limits Limits
-	// Locked says, for an abort that a person asks for, that the partition has a lock of the transaction.
+	// Locked says, for an abort that a person asks for, that the partition has a lock of the
+	// transaction.
 	Locked bool
 }
 
@@ -34,7 +36,8 @@ type Decision struct {
 	// Status is the answer, unless the request is Refused.
 	Status  *kvpb.TransactionStatus
 	Refused *Refusal
-	// Unknown goes with a Status that is of no meaning: nothing is known of the transaction, and nothing was decided.
+	// Unknown goes with a Status that is of no meaning: nothing is known of the transaction, and
+	// nothing was decided.
 	Unknown bool
 }
 
@@ -77,8 +80,9 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record == nil && i.Started.Less(p.Threshold):
 		return tooOld(i, p)
 	case e.Requested && record == nil && !p.Locked:
-		// It is over, or has not begun here: an open transaction has locked its anchor. One that has committed in one phase leaves no record,
-		// so to write that it was aborted would be untrue.
+		// It is over, or has not begun here: an open transaction has locked its anchor. One that
+		// has committed in one phase leaves no record, so to write that it was aborted would be
+		// untrue.
 		return Decision{Status: record.Status(), Unknown: true}
 	case e.Requested:
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_REQUESTED, e.Participants))
@@ -93,8 +97,8 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	return decided(finished(record, i, p).commit(e))
 }
 
-// DecideHeartbeat notes that a transaction's client lives, and what it says of the application. If the transaction is beyond a limit, it is
-// aborted: so the client is told.
+// DecideHeartbeat notes that a transaction's client lives, and what it says of the application. If
+// the transaction is beyond a limit, it is aborted: so the client is told.
 func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 	i := &h.Transaction
 	switch {

@@ -44,8 +44,8 @@ func limit(millis uint64, otherwise time.Duration) time.Duration {
 	return time.Duration(min(millis, uint64(MaxLimit/time.Millisecond))) * time.Millisecond
 }
 
-// Stricter is the stricter of both, field by field: a transaction with locks in several keyspaces is
-// bound by the strictest of them.
+// Stricter is the stricter of both, field by field: a transaction with locks in several keyspaces
+// is bound by the strictest of them.
 func (l Limits) Stricter(m Limits) Limits {
 	return Limits{Age: stricter(l.Age, m.Age), Idle: stricter(l.Idle, m.Idle)}
 }
@@ -57,8 +57,8 @@ func stricter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// overdue is why a pending transaction is to be aborted now, and the limit that it is beyond; NO_REASON
-// if it is not. An idle time that nobody has told counts as none.
+// overdue is why a pending transaction is to be aborted now, and the limit that it is beyond;
+// NO_REASON if it is not. An idle time that was not told counts as none.
 func (l Limits) overdue(record *Record, i *Info, p Present) (kvpb.AbortReason, time.Duration) {
 	started := i.Started
 	var idle time.Duration
@@ -74,12 +74,13 @@ func (l Limits) overdue(record *Record, i *Info, p Present) (kvpb.AbortReason, t
 	return kvpb.AbortReason_NO_REASON, 0
 }
 
-// TooOld says why a request is refused that takes locks for a transaction, or commits it in one phase,
-// by its age; nil if it is not. bound is how far clocks may be apart.
+// TooOld says why a request is refused that takes locks for a transaction, or commits it in one
+// phase, by its age; nil if it is not. bound is how far clocks may be apart.
 //
-// An attempt may be as old as the limit, and the transaction's first attempt may have begun as long again
-// before it: whoever says that it began still earlier would go before everybody else, and is not
-// believed. A client whose attempts have taken that long begins the next one as a younger transaction.
+// An attempt may be as old as the limit, and the transaction's first attempt may have begun as long
+// again before it: one that says that it began still earlier would go before every other, and is
+// not believed. A client whose attempts have taken that long begins the next one as a younger
+// transaction.
 func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 	if l.Age == 0 {
 		return nil
@@ -100,8 +101,8 @@ func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 		Limit: l.Age, Message: message}
 }
 
-// Believable says whether a transaction can have begun at a time, for all that is known of it is that its
-// requests were let in under these limits (TooOld). The future is not looked at.
+// Believable says whether a transaction can have begun at a time, for all that is known of it is
+// that its requests were let in under these limits (TooOld). The future is not looked at.
 func (l Limits) Believable(begun hlc.Timestamp, now int64, bound time.Duration) bool {
 	age := l.Age
 	if age == 0 {

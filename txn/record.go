@@ -26,8 +26,9 @@ type Record struct {
 	Begun, Started hlc.Timestamp
 	// Heard is when the client was last heard of, in nanoseconds since the epoch by the coordinator's physical clock.
 	Heard int64
-	// Idle is for how long the application of a PENDING transaction had made no call when the client was
-	// last heard of, in whole milliseconds; zero if it was not long, or the client does not say.
+	// Idle is for how long the application of a PENDING transaction had made no call when the
+	// client was last heard of, in whole milliseconds; zero if it was not long, or the client does
+	// not say.
 	Idle time.Duration
 	// Finished is when it was decided, above Started; zero while PENDING.
 	Finished hlc.Timestamp
@@ -58,8 +59,8 @@ type Participant struct {
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
-// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a Record.Wounder, recordWanted if a
-// Record.Wanted, recordIdle if Record.Idle is not zero.
+// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a
+// Record.Wounder, recordWanted if a Record.Wanted, recordIdle if Record.Idle is not zero.
 const (
 	recordWaits   = 0x10
 	recordWounder = 0x20

@@ -42,8 +42,8 @@ type bank struct {
 
 func account(i int) []byte { return fmt.Appendf(nil, "account-%08d", i) }
 
-// TestDumpUnderTransactions dumps a keyspace again and again, with the program, while clients transfer
-// money between all of its keys: every dump is complete, and its sum is right.
+// TestDumpUnderTransactions dumps a keyspace again and again, with the program, while clients
+// transfer money between all of its keys: every dump is complete, and its sum is right.
 func TestDumpUnderTransactions(t *testing.T) {
 	if *dumps == 0 {
 		t.Skip("it runs with -dump.times (make dump-load)")

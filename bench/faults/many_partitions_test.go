@@ -15,12 +15,12 @@ import (
 // manyPartitions is near the limit of a keyspace.
 const manyPartitions = 10_000
 
-// commandTimeout is the default of the command line: the shortest that anybody has who chooses nothing.
+// commandTimeout is the default of the command line: the shortest of any client that chooses none.
 const commandTimeout = 10 * time.Second
 
-// TestManyPartitions uses a keyspace of ten thousand partitions as one of eight is used: it is created, counted, filled, scanned
-// and dropped with the default time-outs, right after one another, and a server with all of its replicas starts again. What
-// each took is reported.
+// TestManyPartitions uses a keyspace of ten thousand partitions as one of eight is used: it is
+// created, counted, filled, scanned and dropped with the default time-outs, right after one
+// another, and a server with all of its replicas starts again. What each took is reported.
 func TestManyPartitions(t *testing.T) {
 	e := newEnvironment(t, 10*time.Minute, Layout{Cores: 1, Nodes: 3})
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Probe writes (or reads) one key of every partition again and again, and notes the longest time between two successes: the pause
+// Probe writes (or reads) one key of every partition again and again, and notes the longest time
+// between two successes: the pause
 // that a client of the partition notices.
 type Probe struct {
 	// Read has it read the keys instead of writing them, after the first time.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestStatusNamesWhatIsWrong kills one and then a second of three servers: /readyz says no, and `tidemark status` names what is
-// wrong and tells it by its exit code.
+// TestStatusNamesWhatIsWrong kills one and then a second of three servers: /readyz says no, and
+// `tidemark status` names what is wrong and tells it by its exit code.
 func TestStatusNamesWhatIsWrong(t *testing.T) {
 	e := newEnvironment(t, 2*time.Minute, threeServers())
 	shareCore(e.cluster)

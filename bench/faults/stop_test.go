@@ -26,8 +26,8 @@ func shareCore(c *Cluster) {
 	}
 }
 
-// TestStopInTurn stops each of three servers with SIGTERM in turn and starts it again, under load: no client sees an error,
-// and no partition pauses for longer than a hand-over takes.
+// TestStopInTurn stops each of three servers with SIGTERM in turn and starts it again, under load:
+// no client sees an error, and no partition pauses for longer than a hand-over takes.
 func TestStopInTurn(t *testing.T) {
 	e := newEnvironment(t, 6*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -67,7 +67,8 @@ func TestStopInTurn(t *testing.T) {
 			}
 			e.restart(s)
 			e.wait(20*time.Second, "every partition answers", func(context.Context) error { return writes.AllAnswered(time.Now().Add(-time.Second)) })
-			// Leaderships come back to the server that is preferred, so that the next stop moves some again.
+			// Leaderships come back to the server that is preferred, so that the next stop moves
+			// some again.
 			e.wait(40*time.Second, "the servers lead alike", func(ctx context.Context) error { return e.leadAlike(ctx) })
 		}
 	}

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// restEvery is after how many steps, and besides at the end, the cluster is left alone until nothing is felt of any fault, and for
-	// restLasts after that: what fails then is a violation. Otherwise a storm follows upon the other.
+	// restEvery is after how many steps, and besides at the end, the cluster is left alone until
+	// nothing is felt of any fault, and for restLasts after that: what fails then is a violation.
+	// Otherwise a storm follows upon the other.
 	restEvery = 5
 	restLasts = 15 * time.Second
 )
@@ -22,7 +23,8 @@ func (n *nemesis) rest(ctx context.Context) error {
 	return pass(ctx, max(0, time.Until(since))+restLasts)
 }
 
-// lookout notices when the machine had no time for this process: then it has none for the servers either, and it is a storm.
+// lookout notices when the machine had no time for this process: then it has none for the servers
+// either, and it is a storm.
 type lookout struct {
 	mu   sync.Mutex
 	last time.Time

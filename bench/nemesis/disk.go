@@ -128,7 +128,8 @@ func mountsBelow(list, dir string) []string {
 	return found
 }
 
-// stutter is how a disk stalls: for still, then it works for works, and so on. works of 0: it stalls once.
+// stutter is how a disk stalls: for still, then it works for works, and so on. works of 0: it
+// stalls once.
 type stutter struct{ still, works time.Duration }
 
 // stop stalls the disk until it has lasted for hold, or done is closed. It always ends thawed.

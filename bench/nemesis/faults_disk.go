@@ -40,7 +40,8 @@ func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 	return stutterOf(w, anyServer(random), stutter{still: between(random, 20*ms, 500*ms), works: between(random, ms, 50*ms)}, hold)
 }
 
-// stutterOf stalls a disk by a goroutine of its own, so that it works again in any case: a process that waits for
+// stutterOf stalls a disk by a goroutine of its own, so that it works again in any case: a process
+// that waits for
 // a disk cannot even be killed.
 func stutterOf(w *world, server int, s stutter, hold time.Duration) (*fault, error) {
 	what := fmt.Sprintf("the disk of %s stalls", w.servers[server].Name)

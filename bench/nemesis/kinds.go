@@ -23,7 +23,7 @@ var kinds = []kind{
 	{name: "link cut one way", weight: 6, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: cutOneWay},
 	{name: "link cut both ways", weight: 5, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: cutBothWays},
 	{name: "server isolated", weight: 8, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolate},
-	{name: "server hears nobody, or is not heard", weight: 6, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolateOneWay},
+	{name: "server hears no other, or is not heard", weight: 6, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolateOneWay},
 	{name: "leader isolated from servers, not from clients", weight: 8, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolateLeader},
 	{name: "clients cut off from a server", weight: 3, shortest: time.Second, longest: 10 * time.Second, settles: calm.Links, begin: cutClients},
 	{name: "servers split in two", weight: 5, shortest: time.Second, longest: 12 * time.Second, alone: true, settles: calm.Links, begin: split},

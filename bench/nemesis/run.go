@@ -258,7 +258,8 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	}
 	begin := time.Now()
 	n.probes.begin(begin)
-	// What the faults do is over when everything serves again, and is felt for some time after that.
+	// What the faults do is over when everything serves again, and is felt for some time after
+	// that.
 	n.proof.Weather.Begin()
 	settling := time.Duration(0)
 	for _, d := range s.faults {

@@ -13,13 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Backups reads all of a keyspace while transactions commit over its partitions: by scans with small pages that have no moment of
-// their own, by scans of a part, by dumps, by counts. The transactions move money between rows, so whatever reads all rows finds
-// all of them, with the same total. It is a bank for those who are outside of transactions. Beside the rows there are notes, of which
-// batches write all at a time: any reading finds one text in all of them.
+// Backups reads all of a keyspace while transactions commit over its partitions: by scans with
+// small pages that have no moment of their own, by scans of a part, by dumps, by counts. The
+// transactions move money between rows, so whatever reads all rows finds all of them, with the same
+// total. It is a bank for readers outside of transactions. Beside the rows there are notes, of
+// which batches write all at a time: any reading finds one text in all of them.
 //
-// A reading takes as long as it takes, and must succeed: that a backup fails because there is traffic is nothing that a database may
-// do.
+// A reading takes as long as it takes, and must succeed: that a backup fails because there is
+// traffic is nothing that a database may do.
 type Backups struct {
 	// Keyspace is created, in hash Partitions, or split into four ranges if they are 0.
 	Keyspace   string
@@ -148,7 +149,8 @@ func (b *Backups) read(ctx context.Context, run *Run, ks *Keyspace, random *rand
 	switch n := random.IntN(8); {
 	case n == 0:
 		count, err := ks.Count(ctx)
-		if rows := uint64(b.Rows); err == nil && count != rows && count != rows+notes { // there are no notes at first
+		// There are no notes at first.
+		if rows := uint64(b.Rows); err == nil && count != rows && count != rows+notes {
 			run.Violation("%s: a count of %d rows and %d notes is %d", b.Keyspace, b.Rows, notes, count)
 		}
 		return err

@@ -6,8 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Client is a client of the SDK for one Drive of a workload. It reports how every call ends, so that no error is lost, whatever the
-// workload makes of it.
+// Client is a client of the SDK for one Drive of a workload. It reports how every call ends, so
+// that no error is lost, whatever the workload makes of it.
 type Client struct {
 	sdk     *kv.Client
 	reports reports
@@ -23,8 +23,8 @@ func (r *Run) Connect(ctx context.Context, workload string) (client *Client, han
 	return r.Client(sdk, retries, workload), sdk.Close, nil
 }
 
-// Client makes the client of a workload out of one of the SDK. retries is what the SDK's was given as metrics; nil: attempts of
-// single requests are not counted.
+// Client makes the client of a workload out of one of the SDK. retries is what the SDK's was given
+// as metrics; nil: attempts of single requests are not counted.
 func (r *Run) Client(sdk *kv.Client, retries *Retries, workload string) *Client {
 	return &Client{sdk, reports{r, workload, retries}}
 }

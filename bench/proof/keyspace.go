@@ -7,14 +7,15 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Keyspace is a keyspace of a Client. Its methods are those of kv.Keyspace, and report how they end. What reads the past is another
-// kind of operation than what reads the present.
+// Keyspace is a keyspace of a Client. Its methods are those of kv.Keyspace, and report how they
+// end. What reads the past is another kind of operation than what reads the present.
 type Keyspace struct {
 	sdk     *kv.Keyspace
 	reports reports
 }
 
-// SDK is the keyspace for the methods of kv.Txn and kv.Snapshot: in Update and View it is the whole that is reported.
+// SDK is the keyspace for the methods of kv.Txn and kv.Snapshot: in Update and View it is the whole
+// that is reported.
 func (k *Keyspace) SDK() *kv.Keyspace { return k.sdk }
 
 // Get reads a key. Absence is an answer like another.

@@ -46,8 +46,8 @@ func patience(ctx context.Context, random *rand.Rand) (context.Context, context.
 	return patienceOf(ctx, random, 0)
 }
 
-// patienceOf is patience for an operation that needs a certain time at least. The time that is hardly
-// enough for a round trip stays what it is.
+// patienceOf is patience for an operation that needs a certain time at least. The time that is
+// hardly enough for a round trip stays what it is.
 func patienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context, context.CancelFunc) {
 	d := max(time.Duration(2+random.IntN(10))*time.Second, least)
 	switch random.IntN(20) {

@@ -72,8 +72,9 @@ func stretch(d time.Duration, factor float64, random *rand.Rand) time.Duration {
 	return time.Duration(random.Int64N(int64(float64(d)*factor) + 1))
 }
 
-// BeginFinale begins the last part of a run, in which nothing happens to the cluster any more, and whoever rests wakes up: so that
-// every run has a calm with traffic, however stormy it was. It is called once.
+// BeginFinale begins the last part of a run, in which nothing happens to the cluster any more, and
+// workloads that rest wake up: so that every run has a calm with traffic, however stormy it was. It
+// is called once.
 func (r *Run) BeginFinale() { close(r.finale) }
 
 // Rest pauses a client for up to d, stretched by the pace of the run. It returns false when the context has ended.
@@ -86,8 +87,8 @@ func (r *Run) Rest(ctx context.Context, random *rand.Rand, d time.Duration) bool
 	return sleep(ctx, r.finale, r.Pace.pause(r.Elapsed(), d, random))
 }
 
-// Keep is Rest for workloads that show nothing unless they are busy: in the finale it does not stretch the pauses, and before that
-// it does so evenly, in calm and in storm.
+// Keep is Rest for workloads that show nothing unless they are busy: in the finale it does not
+// stretch the pauses, and before that it does so evenly, in calm and in storm.
 func (r *Run) Keep(ctx context.Context, random *rand.Rand, d time.Duration) bool {
 	select {
 	case <-r.finale:

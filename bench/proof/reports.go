@@ -66,8 +66,8 @@ func (r *Run) ended(o calm.Operation) {
 // Rows is how operations have ended.
 func (r *Run) Rows() []calm.Row { return r.tally.Rows() }
 
-// Judge looks at how all operations of the run have ended: what succeeded too rarely in calm, or never, is a violation. It is called
-// once, at the end.
+// Judge looks at how all operations of the run have ended: what succeeded too rarely in calm, or
+// never, is a violation. It is called once, at the end.
 func (r *Run) Judge() {
 	for _, complaint := range calm.Verdict(r.Rows()) {
 		r.Violation("%s", complaint)

@@ -9,8 +9,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Retries counts the attempts of a client's requests that were followed by another one. It is what the client is given as its
-// metrics (kv.WithMetrics), of which it keeps those that count attempts. A nil Retries counts nothing.
+// Retries counts the attempts of a client's requests that were followed by another one. It is what
+// the client is given as its metrics (kv.WithMetrics), of which it keeps those that count attempts.
+// A nil Retries counts nothing.
 type Retries struct {
 	mu         sync.Mutex
 	collectors []prometheus.Collector

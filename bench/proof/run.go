@@ -25,7 +25,7 @@ type Run struct {
 	Incremental bool
 	// Replicas is how many replicas the workloads' keyspaces have; 0: as many as is usual.
 	Replicas int
-	// Weather is told of faults by who makes them happen: what fails in calm is a violation.
+	// Weather is told of faults by what makes them happen: what fails in calm is a violation.
 	Weather calm.Weather
 	// Pace stretches the workloads' pauses.
 	Pace Pace

@@ -11,10 +11,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Spans are transactions that read a whole span, against clients that write new keys into it all the time. Sweepers delete the span
-// and add to a total how many keys there were; tellers count the span and put a key with the number into it. So what the total says
-// and what is left are together what was written, whoever looks at both in one moment. And none of these transactions may starve: what
-// was read and changed again and again has to be held at last.
+// Spans are transactions that read a whole span, against clients that write new keys into it all
+// the time. Sweepers delete the span and add to a total how many keys there were; tellers count the
+// span and put a key with the number into it. So what the total says and what is left are together
+// what was written, for any reader of both at one moment. And none of these transactions may
+// starve: what was read and changed again and again has to be held at last.
 type Spans struct {
 	// Layout are the keyspace's options.
 	Keyspace string
@@ -23,7 +24,8 @@ type Spans struct {
 	Writers, Sweepers, Tellers int
 	// Pause is a writer's longest rest, LongPause that of all others.
 	Pause, LongPause time.Duration
-	// Dwell is how long a transaction takes at most between what it reads and its commit; it takes half of it at least.
+	// Dwell is how long a transaction takes at most between what it reads and its commit; it takes
+	// half of it at least.
 	Dwell time.Duration
 
 	mu struct {
@@ -37,7 +39,8 @@ const (
 	spanPrefix = "span/"
 	// spanTotal is the key of the total.
 	spanTotal = "total"
-	// spanPatience is how long a transaction over the span may take. Dozens of attempts fit into it.
+	// spanPatience is how long a transaction over the span may take. Dozens of attempts fit into
+	// it.
 	spanPatience = 10 * time.Second
 )
 

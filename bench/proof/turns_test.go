@@ -37,8 +37,9 @@ func (q inTurns) Update(ctx context.Context, f func(Tx) error) (at kv.Timestamp,
 	return at, err
 }
 
-// TestTurnsOfCommitsThatWait: where commits wait for the clocks and all clients want the same lock, a
-// workload gives its transactions the time to wait for each of the others, so that none fails in calm.
+// TestTurnsOfCommitsThatWait: where commits wait for the clocks and all clients want the same lock,
+// a workload gives its transactions the time to wait for each of the others, so that none fails in
+// calm.
 func TestTurnsOfCommitsThatWait(t *testing.T) {
 	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrictSerialisable}) {
 		t.Run(load.Name(), func(t *testing.T) {

@@ -19,8 +19,9 @@ type found struct {
 	operations map[string]int
 }
 
-// drive runs a workload against a fake cluster in virtual time, until something is found, and checks the histories outside of it. What
-// makes mistakes makes errors, too: they do not count, because the workload is to find the mistake.
+// drive runs a workload against a fake cluster in virtual time, until something is found, and
+// checks the histories outside of it. What makes mistakes makes errors, too: they do not count,
+// because the workload is to find the mistake.
 func drive(t *testing.T, load Workload, m mistakes, long time.Duration) found {
 	t.Helper()
 	return driveIn(t, load, m, m != mistakes{}, long)

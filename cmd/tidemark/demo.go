@@ -102,7 +102,7 @@ func (a *app) welcome(f demoFlags, endpoints []string, took time.Duration) {
 	if a.format != output.Table {
 		list := a.list(output.Column{Name: "ready"}, output.Column{Name: "endpoints"}, output.Column{Name: "data"}, output.Column{Name: "http"})
 		list.Row(true, endpoints, f.dir, orNone(f.http))
-		_ = list.Flush() // a server does not end because nobody reads what it says
+		_ = list.Flush() // a server does not end because its output is not read
 		return
 	}
 	fmt.Fprintf(a.out, "ready after %.1f s on %s\n", took.Seconds(), strings.Join(endpoints, ", "))

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// parsePartitioning reads the value of --partitions: the option, and with how many partitions a keyspace
-// begins that is made with it.
+// parsePartitioning reads the value of --partitions: the option, and with how many partitions a
+// keyspace begins that is made with it.
 func parsePartitioning(text string, splitAt ...[]byte) (kv.KeyspaceOption, int, error) {
 	option, err := kv.ParsePartitioning(text, splitAt...)
 	if err != nil {

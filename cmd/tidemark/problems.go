@@ -12,16 +12,17 @@ import (
 const (
 	// namedProblems is how many of a kind are named; the others are counted.
 	namedProblems = 20
-	// secondLooks is how often partitions are looked at again that nobody is known to lead though their nodes are alive: a core
-	// that has just changed its leader hears of theirs within some seconds.
+	// secondLooks is how often partitions are looked at again that no server is known to lead
+	// though their nodes are alive: a core that has just changed its leader hears of theirs within
+	// some seconds.
 	secondLooks    = 4
 	secondLookWait = time.Second
 )
 
 // problems are what is wrong with a cluster.
 type problems struct {
-	// unavailable are partitions without a leader. underReplicated are nodes that are down, full those without room, and inDoubt
-	// those whose clock or replicas are not in order.
+	// unavailable are partitions without a leader. underReplicated are nodes that are down, full
+	// those without room, and inDoubt those whose clock or replicas are not in order.
 	unavailable, underReplicated, full, inDoubt named
 }
 
@@ -92,7 +93,8 @@ func (a *app) lookForProblems(ctx context.Context, client *kv.Client, nodes []kv
 	}
 }
 
-// judge says what is wrong. again: a partition has no leader though most of its nodes are alive, which passes as a rule.
+// judge says what is wrong. again: a partition has no leader though most of its nodes are alive,
+// which passes as a rule.
 func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, again bool) {
 	alive, lost := make(map[uint64]bool, len(nodes)), make(map[uint64]int)
 	for _, node := range nodes {

@@ -14,10 +14,12 @@ import (
 	"time"
 )
 
-// asProgram is set in the environment of a process that is this test's binary and shall be the program.
+// asProgram is set in the environment of a process that is this test's binary and shall be the
+// program.
 const asProgram = "TIDEMARK_TEST_AS_PROGRAM"
 
-// A server's files are for its own user and group. SIGHUP does not end it, but has it read its certificates again, also for HTTP.
+// A server's files are for its own user and group. SIGHUP does not end it, but has it read its
+// certificates again, also for HTTP.
 func TestServerProcess(t *testing.T) {
 	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
 	cert, key := certificate(t, dir)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// sdkPackages are the project's packages that a program gets with kv, and sdkModules the modules: what an
-// application that only talks to a cluster has to compile, and to keep compatible with its other
-// dependencies. No storage engine, no Raft, no server.
+// sdkPackages are the project's packages that a program gets with kv, and sdkModules the modules:
+// what an application that only talks to a cluster has to compile, and to keep compatible with its
+// other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{"hlc", "kv", "range/keys", "range/route", "rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "txn", "txn/coordinator"}
 	sdkModules  = []string{

@@ -256,5 +256,5 @@ func (a *app) sayReady(f startFlags) {
 	}
 	list := a.list(output.Column{Name: "ready"}, output.Column{Name: "address"}, output.Column{Name: "http"})
 	list.Row(true, f.advertise, orNone(f.http))
-	_ = list.Flush() // a server does not end because nobody reads what it says
+	_ = list.Flush() // a server does not end because its output is not read
 }

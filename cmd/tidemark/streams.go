@@ -16,7 +16,8 @@ type streams struct {
 	// Whether somebody sits there: a question can be asked, a bar drawn.
 	inTerminal, outTerminal, errTerminal bool
 	getenv                               func(string) string
-	// hangups gives the SIGHUPs of the process, which do not end it any more, until stop is called; nil if there are none.
+	// hangups gives the SIGHUPs of the process, which do not end it any more, until stop is called;
+	// nil if there are none.
 	hangups func() (signals <-chan os.Signal, stop func())
 	// keys is the terminal where lines can be edited; nil if there is none.
 	keys *screenKeys

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// closest finds what somebody may have meant with a word: a name that it begins, or that is a slip or two away. It is empty if there
-// is none, or several as close.
+// closest finds what may have been meant with a word: a name that it begins, or that is a slip or
+// two away. It is empty if there is none, or several as close.
 func closest(word string, names []string) string {
 	best, found, tie := 1+len(word)/3, "", false
 	for _, name := range names {
@@ -36,7 +36,8 @@ func closest(word string, names []string) string {
 	return found
 }
 
-// slips counts how many letters were left out, added, taken for another, or swapped with their neighbour.
+// slips counts how many letters were left out, added, taken for another, or swapped with their
+// neighbour.
 func slips(a, b string) int {
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -99,7 +100,8 @@ func flagMeant(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// keyspaceMeant adds to an error about a keyspace that there is none of the one that may have been meant.
+// keyspaceMeant adds to an error about a keyspace that there is none of the one that may have been
+// meant.
 func keyspaceMeant(ctx context.Context, client *kv.Client, err error) error {
 	var e *kv.Error
 	if !errors.Is(err, kv.ErrKeyspaceNotFound) || !errors.As(err, &e) || e.Keyspace == "" {

@@ -109,7 +109,7 @@ func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	defer stop()
 	s.say("Type help for the commands, and quit to leave.")
 	var lines iter.Seq[inputLine]
-	ask := func() {} // whoever edits lines shows the prompt with them
+	ask := func() {} // the line editor shows the prompt itself
 	if s.keys != nil {
 		lines = s.editedLines(inner, s.keys, openHistory(historyFile(historyFlag, s.getenv)))
 	} else {

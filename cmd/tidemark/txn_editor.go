@@ -32,7 +32,8 @@ const (
 	keyCtrlC = 3
 )
 
-// keyWatch notes whether Ctrl-C was pressed: the terminal ends the line in the same way as at the end of input.
+// keyWatch notes whether Ctrl-C was pressed: the terminal ends the line in the same way as at the
+// end of input.
 type keyWatch struct {
 	io.ReadWriter
 	interrupted bool
@@ -48,7 +49,8 @@ func (w *keyWatch) Read(b []byte) (int, error) {
 // errInterrupted is Ctrl-C at the prompt.
 var errInterrupted = errors.New("interrupted")
 
-// editedLines yields the lines that somebody types, with arrows, history and completion. It ends as readLines does.
+// editedLines yields the lines that are typed, with arrows, history and completion. It ends as
+// readLines does.
 func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *history) iter.Seq[inputLine] {
 	watch := &keyWatch{ReadWriter: keys}
 	terminal := term.NewTerminal(watch, "")
@@ -108,7 +110,8 @@ type completer struct {
 // keyspacesFresh is for how long the names of keyspaces are not asked for again.
 const keyspacesFresh = 10 * time.Second
 
-// key completes the word before the cursor when Tab is pressed: as far as there is one way, and shows the ways if there are several.
+// key completes the word before the cursor when Tab is pressed: as far as there is one way, and
+// shows the ways if there are several.
 func (c *completer) key(line string, pos int, key rune) (string, int, bool) {
 	if key != keyTab {
 		return "", 0, false

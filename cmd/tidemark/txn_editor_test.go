@@ -61,7 +61,8 @@ func (s *typist) press(keys, want string) {
 	}
 }
 
-// At a terminal lines can be edited, repeated and completed, and the next session knows them, without values.
+// At a terminal lines can be edited, repeated and completed, and the next session knows them,
+// without values.
 func TestTxnPromptEdits(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "editor-first", "--partitions", "hash:1")
@@ -69,7 +70,8 @@ func TestTxnPromptEdits(t *testing.T) {
 	home := t.TempDir()
 	s := b.keyboard(home, "--timeout", "60s", "-o", "tsv")
 	s.press("put editor-first k secret-1\r", "version")
-	s.press("pu\teditor-f\tx 'two words'\r", "\n")           // Tab completes the command and the keyspace
+	// Tab completes the command and the keyspace.
+	s.press("pu\teditor-f\tx 'two words'\r", "\n")
 	s.press("get editor-f\tx\x1b[D\x1b[C\r", "x\ttwo words") // and the arrows move
 	s.press("get editor-\t", "editor-first  editor-other")
 	s.press("\x15\x1b[A\r", "x\ttwo words") // the last line again

@@ -15,9 +15,10 @@ const (
 	historyLines = 1000
 )
 
-// history holds the lines of the prompt, the newest last, and keeps them in a file for the next session. Values are not written to the
-// file: what people store is not to lie in their home directories, so of a put it has the keyspace and the key. A line that
-// begins with a blank is not kept at all.
+// history holds the lines of the prompt, the newest last, and keeps them in a file for the next
+// session. Values are not written to the file: what people store is not to lie in their home
+// directories, so of a put it has the keyspace and the key. A line that begins with a blank is not
+// kept at all.
 type history struct {
 	path  string
 	lines []string
@@ -77,7 +78,8 @@ func (h *history) rewrite() {
 	}
 }
 
-// Add implements term.History. What cannot be written is not kept; that is no reason to disturb anybody.
+// Add implements term.History. What cannot be written is not kept; that is no reason to stop the
+// session.
 func (h *history) Add(line string) {
 	if strings.TrimSpace(line) == "" || line[0] == ' ' || (len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
 		return
@@ -95,7 +97,8 @@ func (h *history) Add(line string) {
 	_ = file.Close()
 }
 
-// withoutValue is a line as the file has it. One that cannot be understood may hold a value anywhere.
+// withoutValue is a line as the file has it. One that cannot be understood may hold a value
+// anywhere.
 func withoutValue(line string) string {
 	words, err := splitWords(line)
 	if err != nil {
@@ -118,7 +121,8 @@ func quoted(words []string) []string {
 		case !strings.Contains(word, "'"):
 			out[i] = "'" + word + "'"
 		default:
-			out[i] = `"` + word + `"` // a word with quotes of both kinds cannot be said in one piece
+			// A word with quotes of both kinds cannot be said in one piece.
+			out[i] = `"` + word + `"`
 		}
 	}
 	return out

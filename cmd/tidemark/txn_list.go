@@ -18,7 +18,7 @@ func (a *app) txnListCommand() *cobra.Command {
 		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those first that hold one for longest,
 each once: how long ago its attempt began, for how long its application has made no call in it, how many keys it has
 locked, how many requests wait for them, and where its client is connected from. With --output json or tsv there is also
-the partition that decides about it, the key that it has locked for longest, when its first attempt began, and who waits.
+the partition that decides about it, the key that it has locked for longest, when its first attempt began, and which transactions wait.
 
 Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of when the client was last
 heard of, about a second ago; it is empty while the application is busy, and of a transaction that has just begun. With NAME it

@@ -37,8 +37,8 @@ type ServerConfig struct {
 	Region, Zone string
 	// HTTP is the address for metrics, health and profiles; empty: none.
 	HTTP string
-	// HTTPDebugForAll opens the debug pages, profiles for one, to everyone who reaches HTTP; else they are for this machine, and for
-	// those who show a certificate that TLSCA has signed.
+	// HTTPDebugForAll opens the debug pages, profiles for one, to every client that reaches HTTP;
+	// else they are for this machine, and for clients with a certificate that TLSCA has signed.
 	HTTPDebugForAll bool
 	// TLSCert, TLSKey and TLSCA are files; without them everything is in plain text.
 	TLSCert, TLSKey, TLSCA string
@@ -65,7 +65,8 @@ type ServerConfig struct {
 	MemTableBytes uint64
 	// LogMemTableBytes is the same for the Raft logs, and about the size of one of their files. Default 16 MiB.
 	LogMemTableBytes uint64
-	// MinFreeBytes is the free disk space below which writes are refused. Default 64 MiB; negative values are not possible.
+	// MinFreeBytes is the free disk space below which writes are refused. Default 64 MiB; negative
+	// values are not possible.
 	MinFreeBytes uint64
 	// RetainLogBytes is how much Raft log a partition keeps for followers that lag. Default 8 MiB.
 	RetainLogBytes int64

@@ -23,10 +23,11 @@ import (
 //	/readyz       200 when it serves, 503 with the reason otherwise
 //	/debug/pprof  profiles, for operators
 //
-// more adds debug pages that belong to one server only; nil for nothing. They are for operators, too.
+// more adds debug pages that belong to one server only; nil for nothing. They are for operators,
+// too.
 //
-// everyone opens the debug pages to all who reach the address.
-func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux), everyone bool) *http.Server {
+// debugForAll opens the debug pages to every client that reaches the address.
+func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux), debugForAll bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -47,7 +48,7 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 	if more != nil {
 		more(debug)
 	}
-	if everyone {
+	if debugForAll {
 		mux.Handle("/debug/", debug)
 	} else {
 		mux.Handle("/debug/", forOperators(debug))
@@ -55,14 +56,14 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// forOperators lets through those on this machine, and those who have shown a certificate of the cluster's authority. A profile
-// costs the server work, and holds parts of what it works on.
+// forOperators lets through clients on this machine, and clients that have shown a certificate of
+// the cluster's authority. A profile costs the server work, and holds parts of what it works on.
 func forOperators(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if !known && (err != nil || !from.Addr().Unmap().IsLoopback()) {
-			http.Error(w, "debug pages are for this machine, or for those who show a client certificate that --tls-ca has signed (see --http-debug)", http.StatusForbidden)
+			http.Error(w, "debug pages are for this machine, or for clients with a certificate that --tls-ca has signed (see --http-debug)", http.StatusForbidden)
 			return
 		}
 		pages.ServeHTTP(w, r)

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics and health are for everyone who reaches the address; debug pages for this machine and for known certificates.
+// Metrics and health are for every client that reaches the address; debug pages for this machine
+// and for known certificates.
 func TestDebugPagesAreForOperators(t *testing.T) {
 	server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, func(mux *http.ServeMux) {
 		mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})

@@ -11,8 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestALogFileThatIsGoneAfterAKill: a server whose newest log file is missing or empty when it is started after a kill does not take
-// part as one that never promised anything; it says which file it misses and what can be done.
+// TestALogFileThatIsGoneAfterAKill: a server whose newest log file is missing or empty when it is
+// started after a kill does not take part as one that never promised anything; it says which file
+// it misses and what can be done.
 func TestALogFileThatIsGoneAfterAKill(t *testing.T) {
 	running := vfs.NewCrashableMem()
 	var killed *vfs.MemFS

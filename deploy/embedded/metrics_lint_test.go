@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// The metrics of a running server are named and described as Prometheus wants it, and those of the process are among them.
+// The metrics of a running server are named and described as Prometheus wants it, and those of the
+// process are among them.
 func TestMetricsPassPromtool(t *testing.T) {
 	cluster, err := StartCluster(t.Context(), ClusterConfig{Dir: t.TempDir(), Nodes: 1, Cores: 1, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Version: "v-test"})
 	if err != nil {

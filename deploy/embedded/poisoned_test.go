@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// poison puts a hard state into the log of the core's member, as a version that believed every message would have done.
+// poison puts a hard state into the log of the core's member, as a version that believed every
+// message would have done.
 func poison(t *testing.T, fs vfs.FS, term uint64) {
 	t.Helper()
 	db, err := engine.OpenLog(engine.Options{FS: fs, Dir: "dir/core/log"})
@@ -43,8 +44,8 @@ func poison(t *testing.T, fs vfs.FS, term uint64) {
 	}
 }
 
-// TestAPoisonedMemberOfTheCore: a member whose term cannot be is left alone and says so; its server goes on, and does not end each time it is
-// started.
+// TestAPoisonedMemberOfTheCore: a member whose term cannot be is left alone and says so; its server
+// goes on, and does not end each time it is started.
 func TestAPoisonedMemberOfTheCore(t *testing.T) {
 	fs := vfs.NewMem()
 	synctest.Test(t, func(t *testing.T) { runOnce(t, fs, func() {}) })

@@ -7,8 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// withProcess adds to the metrics of servers those of the process that they run in: go_..., process_... and what was built. They
-// are in a registry of their own, one for each HTTP address: a process may run many servers, and there is one process.
+// withProcess adds to the metrics of servers those of the process that they run in: go_...,
+// process_... and what was built. They are in a registry of their own, one for each HTTP address: a
+// process may run many servers, and there is one process.
 func withProcess(servers prometheus.Gatherer, version string) prometheus.Gatherer {
 	process := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -137,7 +137,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	return s, nil
 }
 
-// listenHTTP listens for HTTP, with TLS if the rest has it. Clients need no certificate there, but who has one is known.
+// listenHTTP listens for HTTP, with TLS if the rest has it. Clients need no certificate there, but
+// one that is shown is checked.
 func (s *Server) listenHTTP(address string) (net.Listener, error) {
 	l, err := s.config.NewListener(address)
 	if err != nil || s.tls == nil {
@@ -146,8 +147,8 @@ func (s *Server) listenHTTP(address string) (net.Listener, error) {
 	return tls.NewListener(l, s.tls.Server(false, "http/1.1")), nil
 }
 
-// ReloadCertificates reads the TLS files again, now. Without it a handshake notices, within a second, that they have changed. An
-// error leaves in use what was read before.
+// ReloadCertificates reads the TLS files again, now. Without it a handshake notices, within a
+// second, that they have changed. An error leaves in use what was read before.
 func (s *Server) ReloadCertificates() error {
 	if s.tls == nil {
 		return nil
@@ -255,8 +256,9 @@ func (s *Server) diskFailed(err error) {
 	s.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty directory", s.config.Dir, err))
 }
 
-// Close ends the server at once: what it leads is left to elections, as after a crash. Stop hands over first. Everything
-// acknowledged is on disk; the context bounds how long requests under way may take.
+// Close ends the server at once: what it leads is left to elections, as after a crash. Stop hands
+// over first. Everything acknowledged is on disk; the context bounds how long requests under way
+// may take.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		s.cancel()

@@ -56,7 +56,8 @@ func (s *Server) Status() *clusterpb.StatusResponse {
 // maxLeaderless bounds the partitions that a status names.
 const maxLeaderless = 100
 
-// lackOfRoom is what a part that is starting may wait for, as the end of a sentence; empty if there is room.
+// lackOfRoom is what a part that is starting may wait for, as the end of a sentence; empty if there
+// is room.
 func (s *Server) lackOfRoom() string {
 	usage, err := s.config.FS.GetDiskUsage(s.config.Dir)
 	if err != nil || usage.AvailBytes >= s.config.MinFreeBytes/4 {

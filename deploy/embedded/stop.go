@@ -12,14 +12,15 @@ import (
 const (
 	// drainTimeout bounds the handing over of leaderships when a server stops.
 	drainTimeout = 10 * time.Second
-	// answerTimeout bounds how long a server that stops waits for the requests that it has taken in.
+	// answerTimeout bounds how long a server that stops waits for the requests that it has taken
+	// in.
 	answerTimeout = time.Second
 )
 
-// Stop ends the server so that clients notice little: it says that it is not ready, hands over what it leads while it goes
-// on serving, answers what it has taken in, and closes. It does not wait for servers that are not there: what cannot be
-// handed over within some seconds is left to elections. The context bounds all of it; when it ends the server is closed as
-// Close does.
+// Stop ends the server so that clients notice little: it says that it is not ready, hands over what
+// it leads while it goes on serving, answers what it has taken in, and closes. It does not wait for
+// servers that are not there: what cannot be handed over within some seconds is left to elections.
+// The context bounds all of it; when it ends the server is closed as Close does.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopping.Store(true)
 	if s.Err() == nil {
@@ -28,7 +29,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.Close(ctx)
 }
 
-// drain hands over leaderships, the core's and those of partitions, and waits for the answers under way.
+// drain hands over leaderships, the core's and those of partitions, and waits for the answers under
+// way.
 func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

@@ -211,7 +211,8 @@ func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	})
 }
 
-// A clock that jumped, and is right by the clocks of the others, is believed again: it was wrong before, or the machine was suspended.
+// A clock that jumped, and is right by the clocks of the others, is believed again: it was wrong
+// before, or the machine was suspended.
 func TestJumpThatPeersConfirm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)

@@ -97,7 +97,8 @@ func (d *Disk) Heal() {
 	d.SetStalled(false)
 }
 
-// SetStalled stalls syncs of the logs' files from now on, or lets them go on: what a disk does that is out of order, or that others
+// SetStalled stalls syncs of the logs' files from now on, or lets them go on: what a disk does that
+// is out of order, or that others
 // use too much. Closing or killing the server ends it.
 func (d *Disk) SetStalled(stalled bool) {
 	d.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// SetCapacity bounds the disk to so many bytes: it reports what is left of them, and a write that does not fit fails with
-// ENOSPC. 0 is without a bound.
+// SetCapacity bounds the disk to so many bytes: it reports what is left of them, and a write that
+// does not fit fails with ENOSPC. 0 is without a bound.
 func (d *Disk) SetCapacity(bytes int64) {
 	d.count()
 	d.capacity.Store(bytes)
@@ -44,7 +44,8 @@ func sizeOf(fs vfs.FS, dir string) (total int64) {
 	return total
 }
 
-// take finds room for a write. What overwrites is counted as if it did not, until the files are added up again.
+// take finds room for a write. What overwrites is counted as if it did not, until the files are
+// added up again.
 func (d *Disk) take(name string, n int) error {
 	d.written.Add(int64(n))
 	capacity := d.capacity.Load()

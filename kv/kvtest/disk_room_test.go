@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// While one disk of three is full no write fails: leaders without room hand over, and followers without room are not needed.
+// While one disk of three is full no write fails: leaders without room hand over, and followers
+// without room are not needed.
 func TestOneFullDiskFailsNoWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)
@@ -39,8 +40,9 @@ func TestOneFullDiskFailsNoWrite(t *testing.T) {
 	})
 }
 
-// A follower below its reserve stores nothing more, but for a part of the reserve, and catches up when it has room again. With
-// two of three below theirs, writes are refused, and the refusal says why.
+// A follower below its reserve stores nothing more, but for a part of the reserve, and catches up
+// when it has room again. With two of three below theirs, writes are refused, and the refusal says
+// why.
 func TestFollowerKeepsItsReserve(t *testing.T) {
 	const reserve = 1 << 20
 	bubble(t, func(t *testing.T) {
@@ -81,8 +83,8 @@ func TestFollowerKeepsItsReserve(t *testing.T) {
 	})
 }
 
-// Servers whose disks run full keep a part of their reserve, and a keyspace that is dropped gives its room back: writes to
-// others go on without anything else being done.
+// Servers whose disks run full keep a part of their reserve, and a keyspace that is dropped gives
+// its room back: writes to others go on without anything else being done.
 func TestDropOnFullDisks(t *testing.T) {
 	const capacity, reserve = 24 << 20, 4 << 20
 	bubble(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestStartIsQuiet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		quiet("all stop", 1) // the last one, that nobody is left to lead
+		quiet("all stop", 1) // the last one, that no server is left to lead
 		for i := range 3 {
 			start(t, c, i)
 			time.Sleep(3 * time.Second)

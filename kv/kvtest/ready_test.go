@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// A server says that it is ready only while it would serve: with room on its disk, and with leaders for its partitions.
+// A server says that it is ready only while it would serve: with room on its disk, and with leaders
+// for its partitions.
 func TestReadyMeansServing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)

@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// transfers are clients that commit one transaction after the other. Each writes the same number to two keys, which lie far apart.
+// transfers are clients that commit one transaction after the other. Each writes the same number to
+// two keys, which lie far apart.
 type transfers struct {
 	wait sync.WaitGroup
 	stop chan struct{}
@@ -61,7 +62,8 @@ func (w *transfers) end() {
 	w.wait.Wait()
 }
 
-// sees checks that what scan yields is all of one moment, and nothing older than what was acknowledged before.
+// sees checks that what scan yields is all of one moment, and nothing older than what was
+// acknowledged before.
 func (w *transfers) sees(rows int, scan iter.Seq2[kv.Pair, error]) error {
 	var least [2]int64
 	for i := range least {
@@ -104,8 +106,9 @@ func fillRows(t *testing.T, client *kv.Client, ks *kv.Keyspace, rows int) {
 	}
 }
 
-// TestScansEndUnderTransactions: scans and counts over several partitions end, while others commit transactions over these partitions all the time. What
-// they yield is of one moment, and misses nothing that was acknowledged before they began.
+// TestScansEndUnderTransactions: scans and counts over several partitions end, while others commit
+// transactions over these partitions all the time. What they yield is of one moment, and misses
+// nothing that was acknowledged before they began.
 func TestScansEndUnderTransactions(t *testing.T) {
 	const rows, scans, limit = 300, 12, 2 * time.Second
 	layouts := map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")), "hash": kv.Hash(4)}
@@ -159,8 +162,8 @@ func TestScansEndUnderTransactions(t *testing.T) {
 	}
 }
 
-// TestScanEndsThoughLeadersChange: partitions change their leaders while a scan over them runs, and transactions go on. The scan ends with all rows of one
-// moment.
+// TestScanEndsThoughLeadersChange: partitions change their leaders while a scan over them runs, and
+// transactions go on. The scan ends with all rows of one moment.
 func TestScanEndsThoughLeadersChange(t *testing.T) {
 	const rows = 300
 	for name, option := range map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")), "hash": kv.Hash(4)} {
@@ -202,8 +205,9 @@ func TestScanEndsThoughLeadersChange(t *testing.T) {
 	}
 }
 
-// TestScanSeesWhatAFasterClockAcknowledged: the servers' clocks are apart, within the bound, and clients whose sessions know nothing of one another write and
-// scan: every scan sees what was acknowledged before, and nothing that is written after its first row.
+// TestScanSeesWhatAFasterClockAcknowledged: the servers' clocks are apart, within the bound, and
+// clients whose sessions know nothing of one another write and scan: every scan sees what was
+// acknowledged before, and nothing that is written after its first row.
 func TestScanSeesWhatAFasterClockAcknowledged(t *testing.T) {
 	const rows = 60
 	for name, option := range map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")), "hash": kv.Hash(4)} {
@@ -248,7 +252,8 @@ func TestScanSeesWhatAFasterClockAcknowledged(t *testing.T) {
 	}
 }
 
-// TestViewsEndUnderTransactions: a View that reads key by key what others change all the time, and so cannot move its moment, ends.
+// TestViewsEndUnderTransactions: a View that reads key by key what others change all the time, and
+// so cannot move its moment, ends.
 func TestViewsEndUnderTransactions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Latency: latency})

@@ -11,11 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// stopPause is the longest time for which a stop may keep a partition from answering, in a cluster whose machines have
-// nothing else to do.
+// stopPause is the longest time for which a stop may keep a partition from answering, in a cluster
+// whose machines have nothing else to do.
 const stopPause = 100 * time.Millisecond
 
-// pauses asks every partition again and again, and keeps the longest time between two answers, and the first error.
+// pauses asks every partition again and again, and keeps the longest time between two answers, and
+// the first error.
 type pauses struct {
 	mu     sync.Mutex
 	worst  time.Duration
@@ -45,8 +46,9 @@ func (p *pauses) watch(stop chan struct{}, what string, do func(n int) error) {
 	}
 }
 
-// Servers that stop one after the other hand over what they lead first: no client sees an error, no leader is elected because
-// one is missed, and no partition pauses for longer than a hand-over takes.
+// Servers that stop one after the other hand over what they lead first: no client sees an error, no
+// leader is elected because one is missed, and no partition pauses for longer than a hand-over
+// takes.
 func TestStopHandsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency})

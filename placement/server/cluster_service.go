@@ -34,7 +34,7 @@ type ClusterConfig struct {
 	Status func() *clusterpb.StatusResponse
 	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
 	MaxClockOffset time.Duration
-	// Registerer takes the service's metrics; nil: nobody sees them.
+	// Registerer takes the service's metrics; nil: they are not shown.
 	Registerer prometheus.Registerer
 }
 
@@ -142,7 +142,8 @@ func (s *ClusterService) DropKeyspace(ctx context.Context, r *clusterpb.DropKeys
 	return answer(ctx, s, r, (*Server).DropKeyspace, (*Client).DropKeyspace)
 }
 
-// AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the nodes hear of it a moment later.
+// AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the
+// nodes hear of it a moment later.
 func (s *ClusterService) AlterKeyspace(ctx context.Context, r *clusterpb.AlterKeyspaceRequest) (*clusterpb.AlterKeyspaceResponse, error) {
 	return answer(ctx, s, r, (*Server).AlterKeyspace, (*Client).AlterKeyspace)
 }

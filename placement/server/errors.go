@@ -59,7 +59,8 @@ func (s *Server) toStatus(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, err.Error())
 	case errors.Is(err, store.ErrTooLarge):
-		return status.Error(codes.InvalidArgument, "the core: "+err.Error()) // it will be no smaller the next time
+		// It will be no smaller the next time.
+		return status.Error(codes.InvalidArgument, "the core: "+err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
 		return err

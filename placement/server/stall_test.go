@@ -16,13 +16,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A receiver of the table that does not read is cut off, and counted; one that reads slowly is not, and neither is one for
-// which there is nothing.
+// A receiver of the table that does not read is cut off, and counted; one that reads slowly is not,
+// and neither is one for which there is nothing.
 func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		_, stop := c.register(client, 1, "a")
 		defer stop()
-		create(t, c, client, hash("large", 4096, 1)) // much more than a connection takes without a reader
+		// Much more than a connection takes without a reader.
+		create(t, c, client, hash("large", 4096, 1))
 		m := c.members[0]
 		const window = 64 << 10
 		conn, err := grpc.NewClient("passthrough:///"+m.address, grpc.WithContextDialer(c.network.Dialer("deaf")),

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// setTransactionDefaults fills in the limits that a new keyspace does not name, so that they stay what they
-// are if another version has other defaults.
+// setTransactionDefaults fills in the limits that a new keyspace does not name, so that they stay
+// what they are if another version has other defaults.
 func setTransactionDefaults(ks *clusterpb.Keyspace) {
 	if ks.TxnMaxAgeMillis == 0 {
 		ks.TxnMaxAgeMillis = uint64(keys.DefaultTransactionAge / time.Millisecond)

@@ -23,7 +23,8 @@ type application struct {
 	// index is that of the entry at hand, and format that of its command.
 	index  uint64
 	format byte
-	// unheard: nobody gets the answer of the command at hand, and it is not kept. So it need not be made.
+	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
+	// be made.
 	unheard bool
 	events  []revisionEvents
 	answers []answer

@@ -48,7 +48,8 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// A compaction that takes long does not keep leases from running out, and is not taken for a pause of the process.
+// A compaction that takes long does not keep leases from running out, and is not taken for a pause
+// of the process.
 func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCore(t, 1, func(config *Config) { config.History = 10 })
@@ -81,7 +82,8 @@ func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
 	})
 }
 
-// A process that stands still again and again does not prolong a lease for ever: its owner has had a full term to renew it.
+// A process that stands still again and again does not prolong a lease for ever: its owner has had
+// a full term to renew it.
 func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -276,8 +278,8 @@ func TestCompactionStepsAreBounded(t *testing.T) {
 	}
 }
 
-// What waits for the core is bounded in bytes, also by those whose callers have given up: it is in the log of a leader that
-// cannot commit, until it is no leader any more.
+// What waits for the core is bounded in bytes, also by those whose callers have given up: it is in
+// the log of a leader that cannot commit, until it is no leader any more.
 func TestPendingBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCore(t, 1, func(config *Config) { config.MaxPendingBytes = 8 << 20 })

@@ -10,11 +10,13 @@ import (
 )
 
 const (
-	// The first byte of a log entry is its format. A member refuses formats that it does not know, and stops applying, rather
-	// than applying half of what a newer member meant. A command has the lowest format that says what it means.
+	// The first byte of a log entry is its format. A member refuses formats that it does not know,
+	// and stops applying, rather than applying half of what a newer member meant. A command has the
+	// lowest format that says what it means.
 	commandFormat = 1
-	// etcdCompareFormat is for commands that compare over ranges. A comparison over a range without keys is made as etcd makes
-	// it (see compare); in the format before it always held, and what is in a log of that format keeps its meaning.
+	// etcdCompareFormat is for commands that compare over ranges. A comparison over a range without
+	// keys is made as etcd makes it (see compare); in the format before it always held, and what is
+	// in a log of that format keeps its meaning.
 	etcdCompareFormat = 2
 
 	// MaxCommandBytes is the greatest encoded command.

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// compactEvents is about how many events one command removes when the leader splits up a compaction, so that none stops the
-// log for long.
+// compactEvents is about how many events one command removes when the leader splits up a
+// compaction, so that none stops the log for long.
 const compactEvents = 4_000
 
 // compact removes what cannot be seen at revision c or later: the events below c, every version that has a successor at or

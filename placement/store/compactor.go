@@ -4,8 +4,9 @@ import (
 	"bytes"
 )
 
-// compactor is the leader's other housekeeping: it keeps the history at its length. A compaction may take long, or wait for a
-// quorum, so it has a goroutine of its own, from New to Close: leases run out meanwhile.
+// compactor is the leader's other housekeeping: it keeps the history at its length. A compaction
+// may take long, or wait for a quorum, so it has a goroutine of its own, from New to Close: leases
+// run out meanwhile.
 func (s *Store) compactor() {
 	for {
 		select {
@@ -35,8 +36,8 @@ func (s *Store) historyLong() bool {
 	return s.Revision() > s.Compacted()+s.config.History+s.config.History/10
 }
 
-// compactionStep is up to where one command is to compact on the way to a revision: so that it removes about compactEvents
-// events, or those of one revision if that has more.
+// compactionStep is up to where one command is to compact on the way to a revision: so that it
+// removes about compactEvents events, or those of one revision if that has more.
 func (s *Store) compactionStep(to uint64) (step uint64, err error) {
 	err = s.read(func(r *reader) error {
 		step = to

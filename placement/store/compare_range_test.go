@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// A comparison over a range that has no keys is made as etcd makes it: with a key that does not exist, whose numbers are 0,
-// and which has no value that could be compared.
+// A comparison over a range that has no keys is made as etcd makes it: with a key that does not
+// exist, whose numbers are 0, and which has no value that could be compared.
 func TestCompareOverNoKeys(t *testing.T) {
 	targets := []storepb.Compare_Target{
 		storepb.Compare_VERSION, storepb.Compare_CREATE, storepb.Compare_MOD, storepb.Compare_LEASE, storepb.Compare_VALUE,
@@ -50,8 +50,8 @@ func TestCompareOverNoKeys(t *testing.T) {
 	}
 }
 
-// etcdHolds is what etcd's applyCompare comes to. If there is a key it is "a", of version 1, created and changed at revision
-// 2, without a lease.
+// etcdHolds is what etcd's applyCompare comes to. If there is a key it is "a", of version 1,
+// created and changed at revision 2, without a lease.
 func etcdHolds(empty bool, target storepb.Compare_Target, relation storepb.Compare_Relation, number int64) bool {
 	var field int64
 	switch {
@@ -71,8 +71,8 @@ func etcdHolds(empty bool, target storepb.Compare_Target, relation storepb.Compa
 	}[relation]
 }
 
-// What an earlier version has put into the log is applied as that version has applied it: to it, a comparison over no keys
-// always held. Otherwise members of the two versions would come to differ.
+// What an earlier version has put into the log is applied as that version has applied it: to it, a
+// comparison over no keys always held. Otherwise members of the two versions would come to differ.
 func TestCompareOverNoKeysInAnOldLog(t *testing.T) {
 	c, s := one(t, nil)
 	command := If([]*storepb.Compare{{
@@ -93,6 +93,6 @@ func TestCompareOverNoKeysInAnOldLog(t *testing.T) {
 		t.Error("the same comparison, proposed now, held")
 	}
 	if err := s.Apply([]group.Entry{{Index: uint64(len(c.log) + 1), Term: 2, Data: []byte{200}}}); err == nil {
-		t.Error("a format that nobody knows was applied")
+		t.Error("an unknown format was applied")
 	}
 }

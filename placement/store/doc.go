@@ -20,20 +20,21 @@
 //
 // The store's revision counts the commands that changed a key; an empty store has revision 1. Every version of a key is kept,
 // under the revision that wrote it, until compaction. Compaction at revision c makes revisions below c unreadable; what is
-// visible at c and later stays. The leader compacts by itself, so that the latest Config.History revisions are kept, in steps of
-// about compactEvents events.
+// visible at c and later stays. The leader compacts by itself, so that the latest Config.History
+// revisions are kept, in steps of about compactEvents events.
 //
 // # Bounds
 //
-// What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses nothing for its size, so that
-// members of different versions come to the same. Commands whose outcome is open take room, in number and bytes, until it is
-// known (room.go).
+// What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses
+// nothing for its size, so that members of different versions come to the same. Commands whose
+// outcome is open take room, in number and bytes, until it is known (room.go).
 //
 // # Leases
 //
 // Granting and ending a lease are commands. Renewing one is not: only the leader counts leases down, on its monotonic clock,
 // and a renewal moves the deadline in its memory, after the leader has made sure that it still leads. A new leader knows no
-// deadlines and grants every lease a full term. So does a leader whose process was paused for a while: the silence was its
+// deadlines and grants every lease a full term. So does a leader whose process was paused for a
+// while: the silence was its
 // own.
 //
 // # Watches

@@ -31,7 +31,8 @@ var (
 	ErrInvalid = errors.New("the command is malformed")
 	// ErrTooLarge says that a command exceeds a limit.
 	ErrTooLarge = errors.New("the command is too large")
-	// ErrOverloaded says that as many commands wait for the core as may, and that the caller's was not proposed.
+	// ErrOverloaded says that as many commands wait for the core as may, and that the caller's was
+	// not proposed.
 	ErrOverloaded = errors.New("the core has too much to do")
 	// ErrSession says that the session cannot tell whether the command was applied before.
 	ErrSession = errors.New("the session cannot take the command")

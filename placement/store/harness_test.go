@@ -156,7 +156,8 @@ func (c *core) setCut(cut bool) {
 	}
 }
 
-// setHold has proposals for which hold returns a channel wait for that; those behind them overtake them.
+// setHold has proposals for which hold returns a channel wait for that; those behind them overtake
+// them.
 func (c *core) setHold(hold func(*storepb.Command) <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

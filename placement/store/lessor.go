@@ -13,7 +13,8 @@ import (
 const (
 	// lessorTick is how often the leader looks for leases that ran out.
 	lessorTick = 250 * time.Millisecond
-	// pauseTolerance is by how much a tick may be late before the leader takes it that its process was paused, and that the
+	// pauseTolerance is by how much a tick may be late before the leader takes it that its process
+	// was paused, and that the
 	// silence of the leases' owners was its own.
 	pauseTolerance = 2 * time.Second
 	// expiriesPerTick bounds how many leases end at once.
@@ -51,7 +52,8 @@ func newLessor(clock hlc.Monotonic) *lessor {
 	return l
 }
 
-// replace forgets everything and takes over what is in the state: the leases, and how many keys they have.
+// replace forgets everything and takes over what is in the state: the leases, and how many keys
+// they have.
 func (l *lessor) replace(leases []leaseChange, keys map[int64]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +106,10 @@ func (l *lessor) activate(active bool) {
 	}
 }
 
-// spareLocked is for when the process was paused, and nobody's renewals were heard: every lease gets a full term from now on.
-// One that got that before and was not renewed since gets only back what the silence has taken, so that a process that stands
-// still again and again does not keep the leases of owners that are gone.
+// spareLocked is for when the process was paused, and no renewals were heard: every lease gets a
+// full term from now on. One that got that before and was not renewed since gets only back what the
+// silence has taken, so that a process that stands still again and again does not keep the leases
+// of owners that are gone.
 func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 	for _, c := range l.mu.leases {
 		if c.spared {
@@ -246,7 +249,8 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 // Leases lists the leases that this member knows, in no order.
 func (s *Store) Leases() []int64 { return s.lessor.ids() }
 
-// keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing but the time.
+// keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
+// but the time.
 func (s *Store) keep() {
 	timer := time.NewTimer(lessorTick)
 	defer timer.Stop()

@@ -11,8 +11,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// pending is a command that was proposed, until this member knows what became of it: it was applied, or the leadership under
-// which it was proposed is over. Its caller may have given up before.
+// pending is a command that was proposed, until this member knows what became of it: it was
+// applied, or the leadership under which it was proposed is over. Its caller may have given up
+// before.
 type pending struct {
 	term uint64
 	// size is what it takes of the room.
@@ -135,8 +136,9 @@ func (s *Store) applied(a *application, term uint64) []*pending {
 	return waiting
 }
 
-// Do proposes a command and waits until this member, which has to be the leader, has applied it. A NotLeaderError,
-// ErrOverloaded and ErrTooLarge say that nothing was proposed. ErrOutcomeUnknown says that it may or may not have taken effect, now or later: with a session the same
+// Do proposes a command and waits until this member, which has to be the leader, has applied it. A
+// NotLeaderError, ErrOverloaded and ErrTooLarge say that nothing was proposed. ErrOutcomeUnknown
+// says that it may or may not have taken effect, now or later: with a session the same
 // command can be done again, on whichever member leads then. The other errors are the command's own outcome.
 func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	if err := validateCommand(c); err != nil {
@@ -202,7 +204,8 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 	}
 }
 
-// register must come before the proposal: LeadershipChanged ends what is registered, and so does whoever applies it.
+// register must come before the proposal: LeadershipChanged ends what is registered, and so does
+// Apply.
 func (s *Store) register(request uint64, p *pending) (Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

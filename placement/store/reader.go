@@ -58,7 +58,8 @@ func (r *reader) get(key []byte) (value []byte, ok bool, err error) {
 	return value, err == nil, err
 }
 
-// applied is the index and the term of the last entry of the state that is read; 0 if there was none.
+// applied is the index and the term of the last entry of the state that is read; 0 if there was
+// none.
 func (r *reader) applied() (index, term uint64, err error) {
 	value, ok, err := r.get(appliedKey)
 	if err != nil || !ok {

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// room bounds the commands that were proposed and of which this member does not know yet what becomes of them, in number and
-// in bytes. They are in the log of a leader that may be unable to commit, whether their callers still wait or not; if they
-// came to more than Raft lets a leader have, it would have to give its leadership up.
+// room bounds the commands that were proposed and of which this member does not know yet what
+// becomes of them, in number and in bytes. They are in the log of a leader that may be unable to
+// commit, whether their callers still wait or not; if they came to more than Raft lets a leader
+// have, it would have to give its leadership up.
 type room struct {
 	commands, bytes         *semaphore.Weighted
 	maxCommands, maxBytes   int64

@@ -38,8 +38,8 @@ type Config struct {
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
 	History uint64
-	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits for room. Defaults 1,024 and 64 MiB,
-	// which is well below what Raft lets a leader have without a quorum.
+	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits for room.
+	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
 	// MaxWatchers bounds the watchers. Default 10,000.

@@ -59,8 +59,9 @@ func branch(t *storepb.Txn, holds bool) []*storepb.Op {
 	return t.Failure
 }
 
-// compare evaluates one comparison, with what etcd's comes to. Over a range it has to hold for every key there is. A range
-// without keys is compared as one key that does not exist: its numbers are 0, and no comparison with its value holds.
+// compare evaluates one comparison, with what etcd's comes to. Over a range it has to hold for
+// every key there is. A range without keys is compared as one key that does not exist: its numbers
+// are 0, and no comparison with its value holds.
 func compare(r *reader, c *storepb.Compare, format byte) (bool, error) {
 	if len(c.RangeEnd) == 0 {
 		kv, err := r.at(c.Key, r.meta.Revision)
@@ -166,8 +167,9 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 type writer struct {
 	*application
 	revision uint64
-	// written is how many events there are. They are kept here as long as they are no more than the hub would keep: a huge
-	// command, which an earlier version has let into the log, must not take memory for the values of all its keys.
+	// written is how many events there are. They are kept here as long as they are no more than the
+	// hub would keep: a huge command, which an earlier version has let into the log, must not take
+	// memory for the values of all its keys.
 	written uint32
 	events  []Event
 	bytes   int
@@ -264,7 +266,8 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	return previous, w.write(p.Key, record, previous)
 }
 
-// deleteRange deletes keys while it reads: the iterator goes by the batch as it was, so that it meets none twice.
+// deleteRange deletes keys while it reads: the iterator goes by the batch as it was, so that it
+// meets none twice.
 func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
 	result := &storepb.DeleteRangeResult{}
 	err := w.read(func(r *reader) error {

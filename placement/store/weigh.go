@@ -6,14 +6,16 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// A command is applied as a whole, by every member, and again whenever a member replays its log; while it is, nothing else
-// is. So what it may ask for is bounded when it is proposed: the leader looks how much that would be at present. Apply itself
-// refuses nothing for its size, because a member of another version would not refuse the same.
+// A command is applied as a whole, by every member, and again whenever a member replays its log;
+// while it is, nothing else is. So what it may ask for is bounded when it is proposed: the leader
+// looks how much that would be at present. Apply itself refuses nothing for its size, because a
+// member of another version would not refuse the same.
 const (
-	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and how many a lease may
-	// have, which all go when it ends.
+	// MaxTouched is how many keys the ranges of one command may read, compare or delete together,
+	// and how many a lease may have, which all go when it ends.
 	MaxTouched = 10_000
-	// MaxResultBytes is how large the keys and values may be that the operations of one command answer with.
+	// MaxResultBytes is how large the keys and values may be that the operations of one command
+	// answer with.
 	MaxResultBytes = 16 << 20
 )
 

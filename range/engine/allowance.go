@@ -2,13 +2,15 @@ package engine
 
 import "fmt"
 
-// A compaction writes new tables before it removes the old ones. On a disk that is nearly full it must not take the room that
-// flushes, the log and the removal of data need: it is begun only while half of the reserve is free, and given up when it has
-// left less than a quarter. What it has written goes away with it, and it is tried again when there is room. (Compactions that
+// A compaction writes new tables before it removes the old ones. On a disk that is nearly full it
+// must not take the room that flushes, the log and the removal of data need: it is begun only while
+// half of the reserve is free, and given up when it has left less than a quarter. What it has
+// written goes away with it, and it is tried again when there is room. (Compactions that
 // only drop tables write nothing, and are not concerned.)
 
 const (
-	// compactionBegins and compactionEnds are the parts of the reserve that are free when a compaction begins, and goes on.
+	// compactionBegins and compactionEnds are the parts of the reserve that are free when a
+	// compaction begins, and goes on.
 	compactionBegins = 2
 	compactionEnds   = 4
 	// allowanceBytes is how much a compaction writes between two looks at the free space.

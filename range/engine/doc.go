@@ -41,8 +41,9 @@
 //
 // Blocks, WAL records and manifests carry checksums, which are Pebble's. A bad one comes out as an error from the read, or
 // the open, that met it; IsCorruption knows it. Where Pebble would take damage for the end of a file, verify proves that it is
-// not (see there, and walMark). A WAL file of the Log that is missing or empty, which Pebble would take for one that never was, is missed
-// because the list of those that hold acknowledged commits is kept beside them (walNames).
+// not (see there, and walMark). A WAL file of the Log that is missing or empty, which Pebble would
+// take for one that never was, is missed because the list of those that hold acknowledged commits
+// is kept beside them (walNames).
 //
 // # Who owns what
 //

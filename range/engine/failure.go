@@ -60,8 +60,8 @@ type guard struct {
 	awaited atomic.Int32
 	// free is the last free space that was seen, in bytes.
 	free atomic.Uint64
-	// committed counts the bytes of all commits; flushing is what it was when the last flush began, and flushed when the last
-	// one began that has ended.
+	// committed counts the bytes of all commits; flushing is what it was when the last flush began,
+	// and flushed when the last one began that has ended.
 	committed, flushing, flushed atomic.Int64
 	// sinceLook is how many bytes were written since the free space was looked at last.
 	sinceLook atomic.Int64
@@ -211,8 +211,8 @@ func (g *guard) checkFreeSpace() bool {
 	return true
 }
 
-// reserve is the free space that is kept: what the options say, and what a flush of the memory will write. The latter is as
-// good as taken, whether or not another write comes.
+// reserve is the free space that is kept: what the options say, and what a flush of the memory will
+// write. The latter is as good as taken, whether or not another write comes.
 func (g *guard) reserve() uint64 {
 	if g.minFree == 0 {
 		return 0
@@ -220,8 +220,8 @@ func (g *guard) reserve() uint64 {
 	return g.minFree + uint64(max(0, g.committed.Load()-g.flushed.Load()))
 }
 
-// looksFor is how many looks at the free space there are at least while the reserve's number of bytes is written: a disk can
-// write all of it between two looks of watchFreeSpace.
+// looksFor is how many looks at the free space there are at least while the reserve's number of
+// bytes is written: a disk can write all of it between two looks of watchFreeSpace.
 const looksFor = 16
 
 // wrote counts what is written, and looks at the free space now and then.
@@ -247,7 +247,8 @@ func (g *guard) watchFreeSpace() {
 	}
 }
 
-// noRoom turns an error of something spare, or of a compaction, into one that says why, if it is for want of room.
+// noRoom turns an error of something spare, or of a compaction, into one that says why, if it is
+// for want of room.
 func noRoom(category vfs.DiskWriteCategory, err error) error {
 	if category != spareCategory && category != compactionCategory || !isNoSpace(err) {
 		return nil

@@ -192,7 +192,9 @@ func (f *guardFile) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	if f.start != nil {
-		f.start.write(p) // first: in race builds vfs.MemFS changes what it was given. After an error nothing is named any more.
+		// This comes first: in race builds vfs.MemFS changes what it was given. After an error nothing is
+		// named any more.
+		f.start.write(p)
 	}
 	n, err := f.write(p, f.File.Write)
 	if f.piece != nil && err == nil {

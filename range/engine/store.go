@@ -145,7 +145,8 @@ func isLocked(err error) bool {
 func (s *store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			if s.g.err() == nil && !errors.Is(err, ErrNoRoom) { // for want of room it is tried again
+			// What failed for want of room is tried again.
+			if s.g.err() == nil && !errors.Is(err, ErrNoRoom) {
 				s.logger.Error("background error", "error", err)
 			}
 		},

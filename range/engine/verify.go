@@ -25,7 +25,8 @@ import (
 //
 // What is left is damage to the last record, or to a batch after which no other was committed. Log.Close commits a mark.
 //
-// A WAL file that is not there at all, or has nothing in it, walNames tells from one that never was.
+// A WAL file that is not there at all, or has nothing in it, walNames tells from one that never
+// was.
 
 // errDamaged is a proof that a file was damaged.
 var errDamaged = errors.New("damaged file")

@@ -149,8 +149,8 @@ func TestTornWALIsNotDamage(t *testing.T) {
 	}
 }
 
-// TestCutWAL: a WAL that ends anywhere opens, unless what is missing was vouched for by something that is there: the list of files
-// vouches for what the first sync covered.
+// TestCutWAL: a WAL that ends anywhere opens, unless what is missing was vouched for by something
+// that is there: the list of files vouches for what the first sync covered.
 func TestCutWAL(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	l := openTestLog(t, Options{FS: mem})

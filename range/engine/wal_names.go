@@ -16,31 +16,38 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// walNames is the list, on disk, of the WAL files that a Log cannot do without. Pebble replays the WAL files that it finds; one that
-// is gone, or empty, is to it one that never was. With the list it is damage.
+// walNames is the list, on disk, of the WAL files that a Log cannot do without. Pebble replays the
+// WAL files that it finds; one that is gone, or empty, is to it one that never was. With the list
+// it is damage.
 //
-// The list is a small file (walNamesFile) of two slots. Each change overwrites the older slot and syncs it, so that a write
-// that a crash cuts short leaves the list before it. A file is named with the length and checksum of what its first sync covered.
+// The list is a small file (walNamesFile) of two slots. Each change overwrites the older slot and
+// syncs it, so that a write that a crash cuts short leaves the list before it. A file is named with
+// the length and checksum of what its first sync covered.
 //
 //	created   first record written   synced   named   acknowledged
 //	|------ the file may be empty, missing, or full of an old one's bytes ------|
 //	                                          |------ it has to be there ------ ... obsolete
 //
-// INVARIANT: a sync of a WAL file is acknowledged only after the file is named (guardFile.SyncData). So a crash never leaves a named file
-// without its first record, and a file that is not named holds nothing that was acknowledged. It costs one sync for each file.
+// INVARIANT: a sync of a WAL file is acknowledged only after the file is named
+// (guardFile.SyncData). So a crash never leaves a named file without its first record, and a file
+// that is not named holds nothing that was acknowledged. It costs one sync for each file.
 //
-// INVARIANT: WAL files become obsolete in the order of their numbers, so that one which Pebble removes or reuses says the same of all
-// before it. What is removed is taken off the list first. What is reused is renamed, which takes its name away at once:
-// so the file with the lowest number in the list may be missing while there is one that is newer than all that are named. Pebble closes a WAL
-// file, with a sync, before it makes the next one, so there is never more than one such file.
+// INVARIANT: WAL files become obsolete in the order of their numbers, so that one which Pebble
+// removes or reuses says the same of all before it. What is removed is taken off the list first.
+// What is reused is renamed, which takes its name away at once: so the file with the lowest number
+// in the list may be missing while there is one that is newer than all that are named. Pebble
+// closes a WAL file, with a sync, before it makes the next one, so there is never more than one
+// such file.
 //
-// The list is of one run of Pebble, told by the number of its OPTIONS file, of which it makes one whenever it opens the database.
-// A version of this program that does not know the list leaves another number, and the list is not believed then.
+// The list is of one run of Pebble, told by the number of its OPTIONS file, of which it makes one
+// whenever it opens the database. A version of this program that does not know the list leaves
+// another number, and the list is not believed then.
 type walNames struct {
 	fs   guardFS
 	dir  string
 	file vfs.File
-	// turn is full while the list is changed and written. Capacity 1; a channel for the same reason as Log.order.
+	// turn is full while the list is changed and written. Capacity 1; a channel for the same reason
+	// as Log.order.
 	turn chan struct{}
 
 	// Guarded by turn.
@@ -50,8 +57,8 @@ type walNames struct {
 
 // walList is what the file says.
 type walList struct {
-	// options are the numbers of Pebble's OPTIONS file that the list goes with: that of this run, and of the one before it, as
-	// long as a crash may leave either.
+	// options are the numbers of Pebble's OPTIONS file that the list goes with: that of this run,
+	// and of the one before it, as long as a crash may leave either.
 	options [2]uint64
 	files   []namedWAL // by ascending number
 }
@@ -111,7 +118,8 @@ func decodeSlot(b []byte) (slot uint64, l walList) {
 	return binary.LittleEndian.Uint64(b), l
 }
 
-// readWALNames reads the file. A file that is not there, or was cut short by a crash when it was made, is an empty list.
+// readWALNames reads the file. A file that is not there, or was cut short by a crash when it was
+// made, is an empty list.
 func readWALNames(fs vfs.FS, dir string) (slot uint64, l walList, err error) {
 	name := fs.PathJoin(dir, walNamesFile)
 	f, err := fs.Open(name)
@@ -202,8 +210,8 @@ func (w namedWAL) check(fs vfs.FS, name string) error {
 	return nil
 }
 
-// openWALNames opens the list for changes, and makes it if need be. The files of a list that does not go with the database any more are
-// forgotten.
+// openWALNames opens the list for changes, and makes it if need be. The files of a list that does
+// not go with the database any more are forgotten.
 func openWALNames(fs guardFS, dir, optionsFile string) (*walNames, error) {
 	n := &walNames{fs: fs, dir: dir, turn: make(chan struct{}, 1)}
 	var err error
@@ -259,7 +267,8 @@ func (n *walNames) add(f namedWAL) error {
 	return n.write()
 }
 
-// obsolete forgets a file and all before it: in memory if it is reused, and on disk as well, at once, before it is removed.
+// obsolete forgets a file and all before it: in memory if it is reused, and on disk as well, at
+// once, before it is removed.
 func (n *walNames) obsolete(number uint64, removed bool) error {
 	n.turn <- struct{}{}
 	defer func() { <-n.turn }()

@@ -32,7 +32,8 @@ func walFiles(t *testing.T, fs vfs.FS) []string {
 	return wals
 }
 
-// TestMissingWAL: a WAL file that holds a synced commit and is gone, or empty, after a kill is damage, and the error says which file.
+// TestMissingWAL: a WAL file that holds a synced commit and is gone, or empty, after a kill is
+// damage, and the error says which file.
 func TestMissingWAL(t *testing.T) {
 	for _, rotations := range []int{0, 1, 3} {
 		mem := vfs.NewCrashableMem()
@@ -91,8 +92,9 @@ func TestMissingWAL(t *testing.T) {
 	}
 }
 
-// TestCrashAroundNaming: a crash before any step of a log that makes, reuses and removes its files leaves one that opens and has what was
-// acknowledged; what was not synced is lost to varying degrees.
+// TestCrashAroundNaming: a crash before any step of a log that makes, reuses and removes its files
+// leaves one that opens and has what was acknowledged; what was not synced is lost to varying
+// degrees.
 func TestCrashAroundNaming(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 8))
@@ -113,7 +115,8 @@ func TestCrashAroundNaming(t *testing.T) {
 			defer mu.Unlock()
 			n, kept := acked.Load(), 100*rng.IntN(2)
 			if strings.HasSuffix(op.Path, walNamesFile) {
-				kept = 50 * rng.IntN(3) // elsewhere it would keep a name in a directory, and lose one that is older
+				// At another length it would keep a name in a directory, and lose one that is older.
+				kept = 50 * rng.IntN(3)
 			}
 			crashes = append(crashes, crash{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng}), n, fmt.Sprint(op.Kind, " ", op.Path)})
 			return nil
@@ -158,8 +161,8 @@ func TestCrashAroundNaming(t *testing.T) {
 	}
 }
 
-// TestMissingWALWherever: of a log that is killed at any moment, each file that is in the list is missed when it is gone, but the
-// lowest while a newer one may have been made of it.
+// TestMissingWALWherever: of a log that is killed at any moment, each file that is in the list is
+// missed when it is gone, but the lowest while a newer one may have been made of it.
 func TestMissingWALWherever(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	l := openTestLog(t, Options{FS: mem, MemTableBytes: 256 << 10})
@@ -199,7 +202,8 @@ func TestMissingWALWherever(t *testing.T) {
 	}
 }
 
-// TestOlderVersionBetween: a version that does not know the list may have run on the directory since it was written.
+// TestOlderVersionBetween: a version that does not know the list may have run on the directory
+// since it was written.
 func TestOlderVersionBetween(t *testing.T) {
 	mem := vfs.NewMem()
 	l := openTestLog(t, Options{FS: mem})

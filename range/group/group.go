@@ -209,7 +209,9 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	}
 	msg := inbound(m)
 	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.plausible.least {
-		msg.Commit = nil // entries that came just before may have taken the place of that one; the next heartbeat says it again
+		// Entries that came just before may have taken the place of that one; the next heartbeat
+		// says it again.
+		msg.Commit = nil
 	}
 	switch {
 	case vote && (g.promise.until != 0 || g.isLeader):
@@ -231,8 +233,8 @@ func (g *Group) step(m *raftpb.Message) {
 	}
 }
 
-// acceptable says whether a message of this type may come from a peer. Local messages and proposals may not; and reads are asked of leaders
-// only, so none is forwarded.
+// acceptable says whether a message of this type may come from a peer. Local messages and proposals
+// may not; and reads are asked of leaders only, so none is forwarded.
 func acceptable(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,

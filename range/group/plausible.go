@@ -14,8 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Raft believes its peers: it takes over any higher term, for good, and panics if a message says what cannot be. So nothing
-// reaches it, is kept by it, or changes anything else in the group, before it was looked at here. What is refused is as if the network had lost it, but counted.
+// Raft believes its peers: it takes over any higher term, for good, and panics if a message says
+// what cannot be. So nothing reaches it, is kept by it, or changes anything else in the group,
+// before it was looked at here. What is refused is as if the network had lost it, but counted.
 //
 // A message is refused that
 //
@@ -31,12 +32,15 @@ import (
 //	context          has a context that its type does not have
 //	snapshot         offers a snapshot without its description, or of another set of voters
 //
-// What is left is what an honest replica could have sent. A forged message that a member of the group could have sent is believed: it can depose a leader,
-// and lie about what is stored where. It cannot make a replica fail, nor leave anything on disk that does not open.
+// What is left is what an honest replica could have sent. A forged message that a member of the
+// group could have sent is believed: it can depose a leader, and lie about what is stored where. It
+// cannot make a replica fail, nor leave anything on disk that does not open.
 //
-// INVARIANT: no message that passes makes Raft panic. The panics that a message could reach, and what forbids them:
-// commitTo beyond the log (commit), the answer to a message without a term and terms that overflow (term), a short or high read number (context, read),
-// a broken order of entries (entries), a configuration that does not restore (snapshot), a message to itself (sender).
+// INVARIANT: no message that passes makes Raft panic. The panics that a message could reach, and
+// what forbids them: commitTo beyond the log (commit), the answer to a message without a term and
+// terms that overflow (term), a short or high read number (context, read), a broken order of
+// entries (entries), a configuration that does not restore (snapshot), a message to itself
+// (sender).
 
 // Refusal is why a message was refused; empty if it was not.
 type Refusal string
@@ -61,15 +65,17 @@ var Refusals = []Refusal{RefusedType, RefusedSender, RefusedTerm, RefusedJump, R
 	RefusedRead, RefusedContext, RefusedSnapshot}
 
 const (
-	// MaxTerm is what no number of elections reaches: one each millisecond for eight thousand years. It is far from where terms overflow.
+	// MaxTerm is what no number of elections reaches: one each millisecond for eight thousand
+	// years. It is far from where terms overflow.
 	MaxTerm = 1 << 48
 	// MaxIndex is the same for entries: a million each second for two thousand years.
 	MaxIndex = 1 << 56
-	// maxJump is by how much a message may raise the term at once: a replica that has missed an election each second for twelve days
-	// is still at home in its group with the first message. From one message to MaxTerm is a quarter of a thousand million of them.
+	// maxJump is by how much a message may raise the term at once: a replica that has missed an
+	// election each second for twelve days is still at home in its group with the first message.
+	// From one message to MaxTerm is a quarter of a thousand million of them.
 	maxJump = 1 << 20
-	// claimTimeouts is for how many election timeouts a peer has to repeat a term that is further ahead, and lostTimeouts a
-	// leader that it has committed what this log does not have.
+	// claimTimeouts is for how many election timeouts a peer has to repeat a term that is further
+	// ahead, and lostTimeouts a leader that it has committed what this log does not have.
 	claimTimeouts = 5
 	lostTimeouts  = 3
 )
@@ -103,8 +109,8 @@ func sane(storage raft.Storage, hard *raftpb.HardState) error {
 // plausible is what the group remembers to tell what can be from what cannot.
 type plausible struct {
 	voters []uint64
-	// last is where the log ended after the last Output, with what was given to the storage. Where it ends now is between least and most,
-	// whichever of the messages since then Raft has taken.
+	// last is where the log ended after the last Output, with what was given to the storage. Where
+	// it ends now is between least and most, whichever of the messages since then Raft has taken.
 	last, least, most uint64
 	// reads is the highest number of a read about which heartbeats of a term asked.
 	reads struct{ term, highest uint64 }
@@ -116,9 +122,10 @@ type plausible struct {
 	broken error
 }
 
-// claim is what one peer says of a term that is too far ahead. One that really is so far ahead says it with all its messages, and goes on until
-// it is heard; a forged one is contradicted by the next message of the one that it pretends to be from. Claims count on a leader, and on a replica that knows
-// none.
+// claim is what one peer says of a term that is too far ahead. One that really is so far ahead says
+// it with all its messages, and goes on until it is heard; a forged one is contradicted by the next
+// message of the one that it pretends to be from. Claims count on a leader, and on a replica that
+// knows none.
 type claim struct {
 	from, term uint64
 	persistence
@@ -220,7 +227,8 @@ func (g *Group) ours(m *peerpb.RaftMessage) bool {
 	return slices.Equal(voters, g.plausible.voters) && len(conf.GetLearners())+len(conf.GetVotersOutgoing())+len(conf.GetLearnersNext()) == 0 && !conf.GetAutoLeave()
 }
 
-// believable looks at what a well-formed message says, with what this replica knows. It may change the message.
+// believable looks at what a well-formed message says, with what this replica knows. It may change
+// the message.
 func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 	p := &g.plausible
 	if m.GetTerm() > max(g.term, p.base)+maxJump {
@@ -293,7 +301,9 @@ func (g *Group) tickPlausible() {
 	p := &g.plausible
 	p.lost.tick()
 	if g.leader != 0 && !g.isLeader {
-		return // followers do not speak to each other, so nothing would contradict a forged claim; the leader hears the true ones
+		// Followers do not speak to each other, so nothing would contradict a forged claim; the
+		// leader hears the true ones.
+		return
 	}
 	for i := range p.claims {
 		c := &p.claims[i]

@@ -63,7 +63,8 @@ func (s *scenario) setTerm(id keys.ReplicaID, term uint64) {
 	s.start(id, &scenarioReplica{storage: r.storage, index: r.index, applied: r.applied}, nil)
 }
 
-// TestFarTermOfAGroup: a replica that has missed more elections than one message may tell of takes part again after a while.
+// TestFarTermOfAGroup: a replica that has missed more elections than one message may tell of takes
+// part again after a while.
 func TestFarTermOfAGroup(t *testing.T) {
 	const far = 1 << 40
 	s := threeReplicas(t)
@@ -86,7 +87,8 @@ func TestFarTermOfAGroup(t *testing.T) {
 	}
 }
 
-// TestForgedFarTerm: a term that is far ahead is not believed for as long as its alleged sender says otherwise, however often it comes.
+// TestForgedFarTerm: a term that is far ahead is not believed for as long as its alleged sender
+// says otherwise, however often it comes.
 func TestForgedFarTerm(t *testing.T) {
 	s := threeReplicas(t)
 	s.lead(1)
@@ -104,15 +106,17 @@ func TestForgedFarTerm(t *testing.T) {
 		s.tick(1)
 	}
 	for id, r := range s.replicas {
-		// The followers do not speak to each other, and nothing contradicts what each is told of the other; but they hear their leader.
+		// The followers do not speak to each other, and nothing contradicts what each is told of
+		// the other; but they hear their leader.
 		if l := r.group.Leadership(); l.Leader != 1 || l.Term != 1 && l.Term != 2 {
 			t.Errorf("replica %d: %+v", id, l)
 		}
 	}
 }
 
-// TestLostEntries: a leader that has committed what a replica does not have, and says so for long, ends it: it has lost what it acknowledged. One message among
-// those of a leader that knows better does not.
+// TestLostEntries: a leader that has committed what a replica does not have, and says so for long,
+// ends it: it has lost what it acknowledged. One message among those of a leader that knows better
+// does not.
 func TestLostEntries(t *testing.T) {
 	forged := func(to uint64) *peerpb.RaftMessage {
 		return &peerpb.RaftMessage{Group: 7, Type: uint32(raftpb.MsgHeartbeat), From: 1, To: to, Term: 2, Commit: 50}
@@ -140,7 +144,8 @@ func TestLostEntries(t *testing.T) {
 	}
 }
 
-// TestImplausibleStorage: a replica that was poisoned does not open, and says what to do; it does not end the process.
+// TestImplausibleStorage: a replica that was poisoned does not open, and says what to do; it does
+// not end the process.
 func TestImplausibleStorage(t *testing.T) {
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
 	for _, c := range []struct{ hardTerm, commit, lastTerm, last uint64 }{
@@ -161,8 +166,9 @@ func TestImplausibleStorage(t *testing.T) {
 	}
 }
 
-// FuzzMessages: three replicas take any messages among those that they send each other; none panics, and after a restart all of them open, and one leads
-// as soon as nothing is forged any more.
+// FuzzMessages: three replicas take any messages among those that they send each other; none
+// panics, and after a restart all of them open, and one leads as soon as nothing is forged any
+// more.
 func FuzzMessages(f *testing.F) {
 	seed := func(messages ...*peerpb.RaftMessage) {
 		var data []byte

@@ -15,7 +15,8 @@ const (
 	neededTicks    = 1
 )
 
-// SetReluctant keeps this replica from campaigning as long as another one may do so: it would lead badly (its disk stalls, or is
+// SetReluctant keeps this replica from campaigning as long as another one may do so: it would lead
+// badly (its disk stalls, or is
 // full). It votes, it takes over what is handed to it, and in a group that has known no leader for reluctantTicks election timeouts it
 // campaigns after all. Nor does it hand over by itself what it leads: that is its owner's business.
 func (g *Group) SetReluctant(reluctant bool) { g.reluctance.on = reluctant }

@@ -50,7 +50,8 @@ func entriesFor(id keys.PartitionID, size int) *peerpb.RaftMessage {
 	return &peerpb.RaftMessage{Group: uint64(id), Type: uint32(raftpb.MsgApp), From: 2, To: 1, Term: 5, Entries: []*peerpb.Entry{{Index: 1, Term: 5, Data: make([]byte, size)}}}
 }
 
-// TestInboxesTogetherAreBounded: what peers queue is bounded for all groups together, and what keeps leaders in office finds room all the same.
+// TestInboxesTogetherAreBounded: what peers queue is bounded for all groups together, and what
+// keeps leaders in office finds room all the same.
 func TestInboxesTogetherAreBounded(t *testing.T) {
 	const limit = 1 << 20
 	h := idleHost(t, 100, func(c *Config) { c.MaxInboxBytes = limit })
@@ -88,7 +89,8 @@ func TestInboxesTogetherAreBounded(t *testing.T) {
 	}
 }
 
-// TestEntriesWaitForTheLog: while too much waits for the log, entries of peers are dropped and others are taken; when it goes on, so do they.
+// TestEntriesWaitForTheLog: while too much waits for the log, entries of peers are dropped and
+// others are taken; when it goes on, so do they.
 func TestEntriesWaitForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := idleHost(t, 2, func(c *Config) { c.MaxPendingLogBytes = 1 << 20 })

@@ -7,8 +7,8 @@ import (
 
 // condition is what a host says of itself in its pings, besides the time.
 type condition struct {
-	// reluctant: it does not want to lead. leaving: it is about to end. noRoom: its disk is below its reserve, and it
-	// stores no entries with data.
+	// reluctant: it does not want to lead. leaving: it is about to end. noRoom: its disk is below
+	// its reserve, and it stores no entries with data.
 	reluctant, leaving, noRoom bool
 }
 
@@ -57,11 +57,13 @@ func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
 	return false
 }
 
-// SetReluctant tells the peers in pings that this host does not want to lead, and has each of its groups leave campaigns to
-// other replicas, as long as one of them is on a host that is not reluctant, and not for ever (group.SetReluctant).
+// SetReluctant tells the peers in pings that this host does not want to lead, and has each of its
+// groups leave campaigns to other replicas, as long as one of them is on a host that is not
+// reluctant, and not for ever (group.SetReluctant).
 func (h *Host) SetReluctant(reluctant bool) { h.reluctant.Store(reluctant) }
 
-// PeerDown says whether a host that shares a group with this one has been silent for an election timeout.
+// PeerDown says whether a host that shares a group with this one has been silent for an election
+// timeout.
 func (h *Host) PeerDown(host uint64) bool {
 	_, down, _ := h.peers.about(host)
 	return down

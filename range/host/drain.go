@@ -15,13 +15,15 @@ const (
 	drainAtATime = 256
 )
 
-// Drain hands over all that is led here, while the host goes on serving, and returns how many leaderships are left. It
-// returns when there are none, when ctx ends, or when no host is left that could take one. From its beginning on this host
-// says in its pings that it is leaving: it is given no leadership, and leaves elections to others. hand hands one over; it
-// is called on a shard worker and must not wait.
+// Drain hands over all that is led here, while the host goes on serving, and returns how many
+// leaderships are left. It returns when there are none, when ctx ends, or when no host is left that
+// could take one. From its beginning on this host says in its pings that it is leaving: it is given
+// no leadership, and leaves elections to others. hand hands one over; it is called on a shard
+// worker and must not wait.
 //
-// A leadership counts as handed over when the successor is known here: until then a request that comes here cannot be told
-// where to go, and the successor may still need this host to bring its log up to date.
+// A leadership counts as handed over when the successor is known here: until then a request that
+// comes here cannot be told where to go, and the successor may still need this host to bring its
+// log up to date.
 func (h *Host) Drain(ctx context.Context, hand func(g *Group, term uint64, to keys.ReplicaID)) (left int) {
 	h.leaving.Store(true)
 	h.PingNow()
@@ -63,11 +65,12 @@ type handingOver struct {
 	// until is when another attempt is made, of Host.now; zero: none was made.
 	until int64
 	mu    sync.Mutex
-	// failed: the last attempt found nobody to hand over to. Guarded by mu.
+	// failed: the last attempt found no host to hand over to. Guarded by mu.
 	failed bool
 }
 
-// round looks at all groups once. It returns how many are not handed over, and for how many of those no host is there.
+// round looks at all groups once. It returns how many are not handed over, and for how many of
+// those no host is there.
 func (d *draining) round() (left, stuck int) {
 	h, now := d.host, d.host.now()
 	// What is led here since: it was on its way when the drain began.
@@ -84,7 +87,7 @@ func (d *draining) round() (left, stuck int) {
 			continue
 		}
 		left++
-		if !d.anybody(g) {
+		if !d.anyHost(g) {
 			stuck++
 			continue
 		}
@@ -107,8 +110,8 @@ func (d *draining) round() (left, stuck int) {
 	return left, stuck
 }
 
-// anybody says whether a host of the group is there that stays.
-func (d *draining) anybody(g *Group) bool {
+// anyHost says whether a host of the group is there that stays.
+func (d *draining) anyHost(g *Group) bool {
 	for id, at := range g.hosts {
 		if id == g.self {
 			continue
@@ -120,7 +123,8 @@ func (d *draining) anybody(g *Group) bool {
 	return false
 }
 
-// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if none does.
+// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if
+// none does.
 func (d *draining) begin(g *Group, o *handingOver) {
 	if !g.Awake() {
 		g.Wake() // its followers' progress is as old as its sleep

@@ -383,7 +383,8 @@ func (g *Group) failFrom(err error) {
 	g.do(func(g *Group) { g.fail(err) })
 }
 
-// panicError is a panic as an error. Its text is for whoever asks why the replica does not serve; the stack is for the log.
+// panicError is a panic as an error. Its text is for the client that asks why the replica does not
+// serve; the stack is for the log.
 type panicError struct {
 	error
 	stack []byte
@@ -392,7 +393,8 @@ type panicError struct {
 // Unwrap gives what was panicked with.
 func (e *panicError) Unwrap() error { return e.error }
 
-// panicked makes an error of what a panic carried. A storage that failed comes out of Raft as a panic with its error.
+// panicked makes an error of what a panic carried. A storage that failed comes out of Raft as a
+// panic with its error.
 func panicked(doing string, p any) error {
 	err, ok := p.(error)
 	if ok {

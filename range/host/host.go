@@ -69,10 +69,11 @@ type Config struct {
 	RetainLogBytes int64
 	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps less. Default 2 GiB.
 	TotalLogBytes int64
-	// MaxPendingLogBytes is how much of all groups together may wait for the log before entries of peers are dropped, and LogBehind says so. Default 256 MiB.
+	// MaxPendingLogBytes is how much of all groups together may wait for the log before entries of
+	// peers are dropped, and LogBehind says so. Default 256 MiB.
 	MaxPendingLogBytes int64
-	// MaxInboxBytes is how much the inboxes of all groups together may hold before entries of peers are dropped; a quarter more is for messages
-	// without entries. Default 256 MiB.
+	// MaxInboxBytes is how much the inboxes of all groups together may hold before entries of peers
+	// are dropped; a quarter more is for messages without entries. Default 256 MiB.
 	MaxInboxBytes int64
 	// Clock's readings travel with pings. If it is a Steady, no lease stands while that is unsure, and who looks at it tells ClockMoves.
 	Clock *hlc.Clock

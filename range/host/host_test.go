@@ -306,7 +306,8 @@ func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
 			}
 			others := make([]waking, 40*wakesPerTick)
 			for i := range others {
-				others[i].wakeKey = wakeKey{group: n.host.Group(100), host: uint64(1000 + i), back: true} // where it has no replica
+				// Groups of which it has no replica.
+				others[i].wakeKey = wakeKey{group: n.host.Group(100), host: uint64(1000 + i), back: true}
 			}
 			n.host.wakes.add(others)
 		}
@@ -399,7 +400,8 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// Why a replica failed can be told from its error, also when it came as a panic. The stack is not part of its text, which clients read.
+// Why a replica failed can be told from its error, also when it came as a panic. The stack is not
+// part of its text, which clients read.
 func TestPanickedKeepsTheReason(t *testing.T) {
 	if err := panicked("raft", fmt.Errorf("reading: %w", engine.ErrFailed)); !errors.Is(err, engine.ErrFailed) {
 		t.Error(err)

@@ -43,7 +43,8 @@ func (c *cluster) restart() {
 	}
 }
 
-// TestOneForgedMessage: a single message that cannot be leaves a group as it was, at once and after a restart of all.
+// TestOneForgedMessage: a single message that cannot be leaves a group as it was, at once and after
+// a restart of all.
 func TestOneForgedMessage(t *testing.T) {
 	for name, forged := range map[string]*peerpb.RaftMessage{
 		"heartbeat of a term that no election reached": {Type: uint32(raftpb.MsgHeartbeat), Term: math.MaxUint64 - 1},
@@ -54,7 +55,7 @@ func TestOneForgedMessage(t *testing.T) {
 		"request for a vote without a term":            {Type: uint32(raftpb.MsgVote), Index: 100, LogTerm: 100},
 		"entries behind the end of all":                {Type: uint32(raftpb.MsgApp), Index: math.MaxUint64, Entries: []*peerpb.Entry{{}}},
 		"acknowledgement of what was never sent":       {Type: uint32(raftpb.MsgAppResp), Index: math.MaxUint64 - 7},
-		"answer to reads that nobody asked for":        {Type: uint32(raftpb.MsgHeartbeatResp), Context: []byte("\xff\xff\xff\xff\xff\xff\xff\x7f")},
+		"answer to reads that were not asked for":      {Type: uint32(raftpb.MsgHeartbeatResp), Context: []byte("\xff\xff\xff\xff\xff\xff\xff\x7f")},
 		"read of a follower, without its number":       {Type: uint32(raftpb.MsgReadIndex)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +108,8 @@ func (h *hostile) pick(list []uint64) uint64 { return list[h.rng.IntN(len(list))
 // huge are numbers that nothing reaches.
 var huge = []uint64{math.MaxUint64, math.MaxUint64 - 1, math.MaxInt64, math.MaxInt64 + 1, 1 << 60, 1<<57 + 3}
 
-// impossible changes a message that travelled, or makes one, so that it cannot be, in a way that can be seen.
+// impossible changes a message that travelled, or makes one, so that it cannot be, in a way that
+// can be seen.
 func (h *hostile) impossible(from, to, term uint64) *peerpb.RaftMessage {
 	m := &peerpb.RaftMessage{Type: uint32(h.rng.IntN(24)), Term: term, Index: h.rng.Uint64N(100), LogTerm: h.rng.Uint64N(term + 1)}
 	if n := len(h.seen); n > 0 && h.rng.IntN(4) > 0 {
@@ -160,8 +162,9 @@ func (h *hostile) pickType(types ...raftpb.MessageType) uint32 {
 	return uint32(types[h.rng.IntN(len(types))])
 }
 
-// TestImpossibleMessages: a live group gets messages that cannot be, from every side and amid its own, and such as had travelled long ago. It goes on with
-// the leader it has; nothing that was acknowledged is lost; and after a restart of all it serves.
+// TestImpossibleMessages: a live group gets messages that cannot be, from every side and amid its
+// own, and such as had travelled long ago. It goes on with the leader it has; nothing that was
+// acknowledged is lost; and after a restart of all it serves.
 func TestImpossibleMessages(t *testing.T) {
 	for seed := range uint64(5) {
 		simulate(t, func(t *testing.T, c *cluster) {
@@ -224,8 +227,9 @@ func TestImpossibleMessages(t *testing.T) {
 	}
 }
 
-// TestAnyMessages: a live group gets messages of members that lie in every way that their form allows. What they say is believed, and may
-// cost it its leaders and its data; but no replica fails, and all of them open again.
+// TestAnyMessages: a live group gets messages of members that lie in every way that their form
+// allows. What they say is believed, and may cost it its leaders and its data; but no replica
+// fails, and all of them open again.
 func TestAnyMessages(t *testing.T) {
 	for seed := range uint64(10) {
 		simulate(t, func(t *testing.T, c *cluster) {
@@ -294,7 +298,8 @@ func (nowhere) SendSnapshot(context.Context, uint64, *peerpb.SnapshotHeader, fun
 	return io.ErrClosedPipe
 }
 
-// FuzzHandleMessages: whatever a peer's batch or the description of its snapshot holds, no replica of the host fails, and all of them open again.
+// FuzzHandleMessages: whatever a peer's batch or the description of its snapshot holds, no replica
+// of the host fails, and all of them open again.
 func FuzzHandleMessages(f *testing.F) {
 	add := func(b *peerpb.MessageBatch) {
 		raw, err := b.MarshalVT()

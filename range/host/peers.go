@@ -56,7 +56,8 @@ func (p *peers) drop(host uint64) {
 	}
 }
 
-// heard notes a heartbeat. restarted says that the process is another one than before, back that it had been silent.
+// heard notes a heartbeat. restarted says that the process is another one than before, back that it
+// had been silent.
 func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,8 +201,9 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	return true
 }
 
-// hasRoomFor says whether a message can be taken in, as far as the whole process goes. Raft sends again what is dropped. Entries are dropped first: what
-// keeps leaders in office, and acknowledges what is stored, frees memory.
+// hasRoomFor says whether a message can be taken in, as far as the whole process goes. Raft sends
+// again what is dropped. Entries are dropped first: what keeps leaders in office, and acknowledges
+// what is stored, frees memory.
 func (h *Host) hasRoomFor(size int, entries bool) bool {
 	limit, held := h.config.MaxInboxBytes, h.inboxBytes.Load()
 	if !entries {

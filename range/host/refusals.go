@@ -11,11 +11,12 @@ import (
 // refusalsEvery is how often the log tells of refused messages, however many there are.
 const refusalsEvery = 10 * time.Second
 
-// refusals tells of messages that were refused because they cannot be (group.Refusal). One now and then is a forged or corrupted
-// message; many from one peer are a peer that is not what it says.
+// refusals tells of messages that were refused because they cannot be (group.Refusal). One now and
+// then is a forged or corrupted message; many from one peer are a peer that is not what it says.
 type refusals struct {
 	mu sync.Mutex
-	// told is when the log was told last, by the host's monotonic clock; 0: never. since counts those that it was not told of.
+	// told is when the log was told last, by the host's monotonic clock; 0: never. since counts
+	// those that it was not told of.
 	told, since int64
 }
 

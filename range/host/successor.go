@@ -5,9 +5,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Successor looks for the replica that is best suited to lead a group that is led here: of those that are there, on hosts
-// that suit, the one that has most. It calls report with it and with the term of the leadership, or with 0 if there is none
-// (or the group is not led here any more), on the shard worker or on the caller's goroutine.
+// Successor looks for the replica that is best suited to lead a group that is led here: of those
+// that are there, on hosts that suit, the one that has most. It calls report with it and with the
+// term of the leadership, or with 0 if there is none (or the group is not led here any more), on
+// the shard worker or on the caller's goroutine.
 func (g *Group) Successor(suits func(host uint64) bool, report func(best keys.ReplicaID, term uint64)) {
 	found := func(g *Group) {
 		l := g.core.Leadership()

@@ -8,9 +8,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// wakes are the groups that the ticker is to wake: thousands of elections at once would keep each other from ending.
+// wakes are the groups that the ticker is to wake: thousands of elections at once would keep each
+// other from ending.
 //
-// INVARIANT: a group is queued at most once for each of its hosts and each reason, however often that host seems to go and to come.
+// INVARIANT: a group is queued at most once for each of its hosts and each reason, however often
+// that host seems to go and to come.
 type wakes struct {
 	mu sync.Mutex
 	// queue is in the order in which they are woken; due says what is known of each of them.
@@ -25,7 +27,8 @@ type wakeKey struct {
 	back  bool
 }
 
-// wakeState is of the latest event: who led the group then, and whether the host is known to be another process than the one that did.
+// wakeState is of the latest event: which host led the group then, and whether the host is known to
+// be another process than the one that did.
 type wakeState struct {
 	then      group.Leadership
 	restarted bool
@@ -80,8 +83,9 @@ func (w *wakes) length() int {
 	return len(w.queue)
 }
 
-// wakeFollowersOf has the groups woken that sleep under a leader on a host that is silent, or has restarted, or that know no leader; in the order of
-// their ids, so that the hosts of a group wake it at about the same time.
+// wakeFollowersOf has the groups woken that sleep under a leader on a host that is silent, or has
+// restarted, or that know no leader; in the order of their ids, so that the hosts of a group wake
+// it at about the same time.
 func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 	var found []waking
 	h.Groups(func(g *Group) {
@@ -93,7 +97,8 @@ func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 	h.wakes.add(found)
 }
 
-// wakeLeadersWithout has the groups woken that are led here and fell asleep while a host was away that is back now.
+// wakeLeadersWithout has the groups woken that are led here and fell asleep while a host was away
+// that is back now.
 func (h *Host) wakeLeadersWithout(host uint64) {
 	var found []waking
 	h.Groups(func(g *Group) {
@@ -119,7 +124,8 @@ func (h *Host) wakeSome() {
 	}
 }
 
-// wakeLeaderGone is the turn of a follower, which may come late: by then the host may be back, and lead as before, or the group be led anew.
+// wakeLeaderGone is the turn of a follower, which may come late: by then the host may be back, and
+// lead as before, or the group be led anew.
 func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
 	l := g.core.Leadership()
 	ledAnew := l.Leader != 0 && (g.hosts[l.Leader] != host || l.Term != s.then.Term)

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// TestWakeQueueIsBounded: a host that seems to restart again and again has each group that slept under it queued once.
+// TestWakeQueueIsBounded: a host that seems to restart again and again has each group that slept
+// under it queued once.
 func TestWakeQueueIsBounded(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		var ids []keys.PartitionID

@@ -146,7 +146,8 @@ func (a *ahead) close(n *Node) {
 	a.running.Wait()
 }
 
-// tooEarly refuses a request because of a clock. For the sender it is as if the node had no room: it waits, and sends it here again.
+// tooEarly refuses a request because of a clock. For the sender it is as if the node had no room:
+// it waits, and sends it here again.
 func (n *Node) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Response)) {
 	n.refuseFor(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message, Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// TestABrokenReplicaGoesWithItsKeyspace: a replica that does not open is removed when its partition is, and leaves a tombstone; also when that was
-// while its node was away.
+// TestABrokenReplicaGoesWithItsKeyspace: a replica that does not open is removed when its partition
+// is, and leaves a tombstone; also when that was while its node was away.
 func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,8 @@ type Config struct {
 	Monotonic hlc.Monotonic
 	// Gone, if not nil, says that a client is not connected here any more: nobody waits for answers to what it has sent.
 	Gone func(client uint64) bool
-	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected here.
+	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected
+	// here.
 	ClientAddress func(client uint64) string
 	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A new keyspace with thousands of partitions elects its leaders in portions: as many groups are awake at a time as do not keep
-// each other from ending their elections. Each has one election, won by the replica that is to lead.
+// A new keyspace with thousands of partitions elects its leaders in portions: as many groups are
+// awake at a time as do not keep each other from ending their elections. Each has one election, won
+// by the replica that is to lead.
 func TestManyNewGroupsElectInPortions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, func(config *Config) { config.CampaignsPerSecond = 10_000 })
@@ -20,7 +21,8 @@ func TestManyNewGroupsElectInPortions(t *testing.T) {
 			}
 			return c.asPreferred(made)
 		})
-		// Each node may go too far by what it starts at a time, before it sees what the others have started.
+		// Each node may go too far by what it starts at a time, before it sees what the others have
+		// started.
 		if limit := busyGroups + 3*500 + 500; most > limit {
 			t.Errorf("%d of %d groups were awake at a time, the limit is about %d", most, partitions, limit)
 		}

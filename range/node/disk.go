@@ -5,10 +5,12 @@ import "time"
 const (
 	// stallTicks is how many ticks in a row must find the log standing still: a process that was stopped finds one such write when it goes on.
 	stallTicks = 2
-	// reluctantFor is for how many election timeouts a node does not want to lead after its disk was full or stalled, so that
+	// reluctantFor is for how many election timeouts a node does not want to lead after its disk
+	// was full or stalled, so that
 	// leaderships do not go to and fro with a disk that is full every other moment.
 	reluctantFor = 10
-	// spareRoom is the part of the reserve that a follower without room still fills with entries under way: one in so many.
+	// spareRoom is the part of the reserve that a follower without room still fills with entries
+	// under way: one in so many.
 	spareRoom = 4
 )
 

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// diskPatience is how long the reconciler waits for what it writes, before it says that the log hangs, and tries again. A batch of removals settles for up to
-// settleTimeout.
+// diskPatience is how long the reconciler waits for what it writes, before it says that the log
+// hangs, and tries again. A batch of removals settles for up to settleTimeout.
 const diskPatience = 30 * time.Second
 
 // errLogHangs: what was begun is still under way, and may still succeed.
 var errLogHangs = errors.New("the log has not ended a write for a long time: its disk stalls, or is full")
 
-// diskWork is what the reconciler has on a goroutine of its own: a disk may take a write and not end it for hours, and the reconciler is to
-// say so and to end when the node does.
+// diskWork is what the reconciler has on a goroutine of its own: a disk may take a write and not
+// end it for hours, and the reconciler is to say so and to end when the node does.
 //
-// INVARIANT: there is one piece of it at a time. What was given up is waited for before the next begins, so that the two never meet; and each piece
-// can be done again.
+// INVARIANT: there is one piece of it at a time. What was given up is waited for before the next
+// begins, so that the two never meet; and each piece can be done again.
 type diskWork struct {
 	node *Node
 	// running is closed when the piece that was given up has ended; nil if there is none.
@@ -34,7 +34,8 @@ func (w *diskWork) do(ctx context.Context, piece func() error) error {
 	var result error
 	done := make(chan struct{})
 	w.running = done
-	w.node.tasks.Go(func() { // which Close waits for: the databases must be there until it has ended
+	// Close waits for it: the databases must be there until it has ended.
+	w.node.tasks.Go(func() {
 		defer close(done)
 		result = piece()
 	})

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestDiskWork: what hangs is given up, is alone for as long as it lasts, and is waited for before anything else.
+// TestDiskWork: what hangs is given up, is alone for as long as it lasts, and is waited for before
+// anything else.
 func TestDiskWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{}

@@ -118,10 +118,11 @@ func (e *elections) look(h *hosted) {
 	if leader, _ := h.group.Leader(); leader != 0 {
 		return
 	}
-	// While a crowd is awake, most of these groups will hear of a leader without being woken, and those that are to lead here
-	// would only keep the elections that are under way from ending. So a new keyspace of thousands of partitions elects its
-	// leaders as fast as the machines can, and not faster. But the crowd may be one that has no quorum and never sleeps, so a
-	// few have their turn all the same.
+	// While a crowd is awake, most of these groups will hear of a leader without being woken, and
+	// those that are to lead here would only keep the elections that are under way from ending. So
+	// a new keyspace of thousands of partitions elects its leaders as fast as the machines can, and
+	// not faster. But the crowd may be one that has no quorum and never sleeps, so a few have their
+	// turn all the same.
 	if n.host.Awake() > busyGroups && n.config.Random()%10 != 0 {
 		wait := time.Second
 		if h.prefersSelf() {

@@ -34,7 +34,8 @@ type hosted struct {
 	garbage   atomic.Bool
 	// yielding is until when the leadership is not given away again because of the disk, of Node.now. Of the health goroutine.
 	yielding int64
-	// leaderlessSince is since when it knows no leader, of Node.now; 0 while it knows one. Of the health goroutine, for all to read.
+	// leaderlessSince is since when it knows no leader, of Node.now; 0 while it knows one. Of the
+	// health goroutine, for all to read.
 	leaderlessSince atomic.Int64
 	// removed: it is on its way out. settleUntil is until when its destruction waits for Settle; of the reconciler's goroutine.
 	removed     atomic.Bool

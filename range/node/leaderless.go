@@ -11,10 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// leaderlessFor is how long a partition has been without a leader before that counts: elections are shorter.
+// leaderlessFor is how long a partition has been without a leader before that counts: elections are
+// shorter.
 const leaderlessFor = 10 * time.Second
 
-// watchLeaders notes since when each partition here has no leader. It runs once a second, on the health goroutine.
+// watchLeaders notes since when each partition here has no leader. It runs once a second, on the
+// health goroutine.
 func (n *Node) watchLeaders() {
 	now := n.now()
 	total := 0
@@ -34,8 +36,8 @@ func (n *Node) watchLeaders() {
 	n.metrics.leaderless.Set(float64(total))
 }
 
-// Leaderless lists the partitions with a replica here that have had no leader for a while, at most limit of them by their
-// ids, and says how many there are, of how many that are here.
+// Leaderless lists the partitions with a replica here that have had no leader for a while, at most
+// limit of them by their ids, and says how many there are, of how many that are here.
 func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, total, held int) {
 	now, all := n.now(), n.replicas.all()
 	var found []*hosted
@@ -65,7 +67,8 @@ func (n *Node) notServing() (reasons []string) {
 		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d bytes are left; free disk space",
 			n.config.ID, min(n.config.State.FreeBytes(), n.config.Log.FreeBytes())))
 	}
-	// A few partitions that lost their quorum elsewhere are no reason to keep clients from all the others.
+	// A few partitions that lost their quorum elsewhere are no reason to keep clients from all the
+	// others.
 	some, total, held := n.Leaderless(5)
 	if total == 0 || 2*total < held {
 		return reasons

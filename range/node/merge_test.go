@@ -201,8 +201,9 @@ func TestMergeScanRefusals(t *testing.T) {
 	})
 }
 
-// A request without a timestamp reads nothing: it is answered with a moment at or above all that is there, also when the groups sleep. A partition that the
-// node does not lead is named, and the span may be larger than a partition.
+// A request without a timestamp reads nothing: it is answered with a moment at or above all that is
+// there, also when the groups sleep. A partition that the node does not lead is named, and the span
+// may be larger than a partition.
 func TestMomentOfPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// createBatch is how many replicas are created with one sync, removeBatch how many are removed with a few, before the
-	// reconciler looks whether there is something else to do.
+	// createBatch is how many replicas are created with one sync, removeBatch how many are removed
+	// with a few, before the reconciler looks whether there is something else to do.
 	createBatch = 1000
 	removeBatch = 1000
 	// reconcileRetry is the pause before what failed is tried again.
@@ -393,7 +393,8 @@ func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
 }
 
-// transactionLimits are how long a transaction may hold locks of a keyspace; none as long as the keyspace is not known.
+// transactionLimits are how long a transaction may hold locks of a keyspace; none as long as the
+// keyspace is not known.
 func (n *Node) transactionLimits(id keys.KeyspaceID) txn.Limits {
 	return txn.LimitsOf(n.tables.load().Keyspace(id))
 }

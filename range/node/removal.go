@@ -155,7 +155,8 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	}
 	n.metrics.removed.Add(float64(len(gone)))
 	if n.diskFull() {
-		// Their entries lie in files of the log until those are compacted, and nothing else may be written for long.
+		// Their entries lie in files of the log until those are compacted, and nothing else may be
+		// written for long.
 		if err := n.config.Log.AsyncFlush(); err != nil {
 			return err
 		}
@@ -163,7 +164,8 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	return nil
 }
 
-// removeBroken removes replicas that do not open. What such a one knows of commits it cannot tell; the partition's other replicas do.
+// removeBroken removes replicas that do not open. What such a one knows of commits it cannot tell;
+// the partition's other replicas do.
 func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	if len(gone) == 0 {
 		return nil

@@ -50,8 +50,8 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		groups map[keys.PartitionID]*Group
-		// pending is what the append worker takes next; bounded by Raft's own limits on what is in flight per group, and by what the owner
-		// lets in while Pending is high.
+		// pending is what the append worker takes next; bounded by Raft's own limits on what is in
+		// flight per group, and by what the owner lets in while Pending is high.
 		pending []*Append
 		closed  bool
 	}

@@ -100,8 +100,8 @@ func put(i int, sequence uint64, session *kvpb.Timestamp) *kvpb.Request {
 		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: fmt.Appendf(nil, "key-%09d", i*7919%100_000), Value: make([]byte, 256)}}}
 }
 
-// BenchmarkPut is one small put through evaluation and apply on the leader; n writes share an entry. With held there are so many spans that
-// transactions hold, elsewhere in the partition.
+// BenchmarkPut is one small put through evaluation and apply on the leader; n writes share an
+// entry. With held there are so many spans that transactions hold, elsewhere in the partition.
 func BenchmarkPut(b *testing.B) {
 	for _, c := range []struct{ n, held int }{{n: 1}, {n: 8}, {n: 64}, {n: 8, held: 1}, {n: 8, held: 256}} {
 		n, name := c.n, fmt.Sprintf("share=%d", c.n)

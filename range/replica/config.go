@@ -62,12 +62,14 @@ type Node struct {
 	Metrics *Metrics
 	// Logger may be nil: nothing is logged.
 	Logger *slog.Logger
-	// LogBehind, if not nil, says that too much waits for the raft log to add to it. It is asked once for each evaluation.
+	// LogBehind, if not nil, says that too much waits for the raft log to add to it. It is asked
+	// once for each evaluation.
 	LogBehind func() bool
 	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for each evaluation.
 	DiskFull func() bool
-	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its followers store nothing; any
-	// says that this may be so of some node, and is cheap. Both must be set, or neither.
+	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its
+	// followers store nothing; any says that this may be so of some node, and is cheap. Both must
+	// be set, or neither.
 	WithoutRoom    func(node keys.NodeID) bool
 	AnyWithoutRoom func() bool
 	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not been heard of for an election timeout.
@@ -77,13 +79,15 @@ type Node struct {
 	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without it the records of transactions that have
 	// had locks are kept for ever.
 	Resolver txn.Resolver
-	// TransactionLimits, if not nil, are those of a keyspace, of which this node need not have a partition. It must be cheap.
+	// TransactionLimits, if not nil, are those of a keyspace, of which this node need not have a
+	// partition. It must be cheap.
 	TransactionLimits func(keys.KeyspaceID) txn.Limits
 	// Random is for jitter. Default: the runtime's.
 	Random func() uint64
 	// Gone, if not nil, says that nobody waits for the answers to a client's requests any more. What waits for locks is given up then.
 	Gone func(client uint64) bool
-	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected here.
+	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected
+	// here.
 	ClientAddress func(client uint64) string
 	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
@@ -128,8 +132,8 @@ type Limits struct {
 	RecentSlots, TotalRecentSlots int
 	// MaxLocks is how many keys of a partition transactions may have locked. Default 200,000.
 	MaxLocks int
-	// MaxSpanLocks is how many spans of a partition transactions may hold, default 256, TotalSpanLocks how many in all partitions that a
-	// node leads, default 16,384.
+	// MaxSpanLocks is how many spans of a partition transactions may hold, default 256,
+	// TotalSpanLocks how many in all partitions that a node leads, default 16,384.
 	MaxSpanLocks, TotalSpanLocks int
 	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large they are together. Default 1,024.
 	MaxLockWaiters int

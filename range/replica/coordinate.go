@@ -130,7 +130,8 @@ func (r *Replica) forgetRecordsLocked(p *proposal) {
 	}
 }
 
-// present is what the rules are told of time, and of limits. It is after the request's timestamps were merged into the clock.
+// present is what the rules are told of time, and of limits. It is after the request's timestamps
+// were merged into the clock.
 func (e *evaluation) present() txn.Present {
 	clock := e.r.node.Clock
 	return txn.Present{Physical: clock.Physical(), Since: e.hearsSince, Now: clock.Now(), Threshold: *e.r.threshold.Load(),

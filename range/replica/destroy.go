@@ -17,9 +17,9 @@ type Gone struct {
 	Span keys.Span
 }
 
-// Destroy removes everything that partitions have in a state database, durably when it returns. Their replicas are closed. It
-// takes a few syncs, however many partitions there are, if their data is adjacent, as that of a hash keyspace is. After an
-// error, or a crash, it can be done again.
+// Destroy removes everything that partitions have in a state database, durably when it returns.
+// Their replicas are closed. It takes a few syncs, however many partitions there are, if their data
+// is adjacent, as that of a hash keyspace is. After an error, or a crash, it can be done again.
 func Destroy(ctx context.Context, state *engine.State, gone ...Gone) error {
 	if len(gone) == 0 {
 		return nil

@@ -27,7 +27,8 @@ func (s tableCountingFS) Create(name string, category vfs.DiskWriteCategory) (vf
 	return s.FS.Create(name, category)
 }
 
-// Many partitions are destroyed together, with as many tables as one, and nothing of those between them goes.
+// Many partitions are destroyed together, with as many tables as one, and nothing of those between
+// them goes.
 func TestDestroyTogether(t *testing.T) {
 	const all = 200
 	mem := vfs.NewCrashableMem()

@@ -87,8 +87,9 @@ func (r *Replica) unknownOutcome(request *kvpb.Request) *kvpb.Response {
 	return response
 }
 
-// unconfirmed is for a read whose leader could not have a majority confirm it. That is the fault of nodes that are down only if
-// some are: the leader may have lost its lease to a clock, and its confirmation to a slow network.
+// unconfirmed is for a read whose leader could not have a majority confirm it. That is the fault of
+// nodes that are down only if some are: the leader may have lost its lease to a clock, and its
+// confirmation to a slow network.
 func (r *Replica) unconfirmed(request *kvpb.Request, err error) *kvpb.Response {
 	if lost := r.lostQuorum(); lost != "" {
 		return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s", r.id, lost)

@@ -295,7 +295,8 @@ func (e *evaluation) evaluate(w *write, internal *payload) {
 	case e.unwanted(w):
 		e.refuse(w, r.unwantedError(q))
 		return
-	case expired(&w.pending, e.now) && w.command != commandHeartbeatTransaction: // a heartbeat counts, also if nobody waits for the answer
+	case expired(&w.pending, e.now) && w.command != commandHeartbeatTransaction:
+		// A heartbeat counts, also if no caller waits for the answer.
 		if w.x != nil && w.x.conflict != nil {
 			e.refuse(w, r.lockedError(q, w.x.conflict))
 		} else {

@@ -85,8 +85,9 @@ func (r *Replica) checkServingLocked() {
 	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
 	r.mu.cache.raise(r.mu.low)
 	r.mu.serving = true
-	// A leader that dies takes along the time of the latest heartbeats, and clients found nobody to send them to, until now. One that hands
-	// over has put all that it has heard into the log, and is replaced at once: nobody is silent for a second longer because of that.
+	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
+	// to send them to, until now. One that hands over has put all that it has heard into the log,
+	// and is replaced at once: no client is silent for a second longer because of that.
 	r.mu.hearsSince = r.node.Clock.Physical() - int64(txn.Abandoned-electedTime)
 	h := &r.mu.handedOver
 	if h.term != 0 && h.term == r.mu.applied.commandTerm && r.node.Clock.Physical()-h.at < int64(handOverTime) {
@@ -94,7 +95,8 @@ func (r *Replica) checkServingLocked() {
 	}
 }
 
-// electedTime is what a leader that begins to serve gives the clients of transactions to be heard by it. Whoever finds nobody to send a heartbeat to goes on trying, and
+// electedTime is what a leader that begins to serve gives the clients of transactions to be heard
+// by it. A client that finds no leader to send a heartbeat to goes on trying, and
 // sends one a second all the while; so one that lives is heard a moment after this leader serves, and there is a second left for one that is slow.
 const electedTime = 2 * time.Second
 
@@ -106,7 +108,8 @@ type handedOver struct {
 }
 
 // handOverTime is the longest time between a leader's last entry and when its successor serves that transactions' clients need not be given
-// time for: they send a heartbeat every second, and count as silent after three, so there is a second left for clocks that differ.
+// time for: they send a heartbeat every second, and count as silent after three, so there is a
+// second left for clocks that differ.
 const handOverTime = time.Second
 
 // beyond is above every timestamp of the same wall time: reads and writes of a leader whose hybrid clock is ahead of all

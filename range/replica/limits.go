@@ -10,17 +10,17 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A transaction's start decides who goes first in conflicts, and how long it may go on; and it is the
-// client that says when it was. So it is looked at wherever it could have an effect: where locks are
-// taken, where a commit in one phase may wait for locks, and where a push would abort another
-// transaction. What is ahead of every clock is refused as any timestamp is, after which the client tries
-// again; what is longer ago than the keyspace allows is refused as aborted, so that the
-// client begins anew.
+// A transaction's start decides which goes first in conflicts, and how long it may go on; and it is
+// the client that says when it was. So it is looked at wherever it could have an effect: where
+// locks are taken, where a commit in one phase may wait for locks, and where a push would abort
+// another transaction. What is ahead of every clock is refused as any timestamp is, after which the
+// client tries again; what is longer ago than the keyspace allows is refused as aborted, so that
+// the client begins anew.
 //
 // The limits of an open transaction are enforced at its record: package txn.
 
-// isFuture says that a start is further ahead than any clock of the cluster can be. Unlike checkAhead it
-// leaves the clock alone: nothing has to be above a start.
+// isFuture says that a start is further ahead than any clock of the cluster can be. Unlike
+// checkAhead it leaves the clock alone: nothing has to be above a start.
 func (e *evaluation) isFuture(start hlc.Timestamp) bool {
 	clock := e.r.node.Clock
 	return !start.LessEq(e.clock) && start.Wall-clock.Physical() > 2*int64(clock.MaxAhead())
@@ -38,8 +38,9 @@ func (r *Replica) ownLimits() txn.Limits {
 	return r.node.limitsOf(keys.KeyspaceID(r.Descriptor().GetKeyspace()))
 }
 
-// expired refuses a request that takes locks, or commits in one phase, by the age of its transaction; nil
-// if it may go on. What was let in and waits for a lock is not looked at again: its record is.
+// expired refuses a request that takes locks, or commits in one phase, by the age of its
+// transaction; nil if it may go on. What was let in and waits for a lock is not looked at again:
+// its record is.
 func (e *evaluation) expired(w *write, of *txn.Info) *kvpb.Response {
 	r := e.r
 	if w.x.conflict != nil {
@@ -55,9 +56,9 @@ func (e *evaluation) expired(w *write, of *txn.Info) *kvpb.Response {
 	return &kvpb.Response{Id: w.pending.Request.Id, Error: refused.Proto()}
 }
 
-// unbelievablePusher refuses a push that would abort the pushee for a transaction that cannot have begun
-// when it says so; nil if it can. The limits are those of the keyspace in which the pusher waits: there
-// its request was let in.
+// unbelievablePusher refuses a push that would abort the pushee for a transaction that cannot have
+// begun when it says so; nil if it can. The limits are those of the keyspace in which the pusher
+// waits: there its request was let in.
 func (e *evaluation) unbelievablePusher(w *write, push *txn.Push) *kvpb.Response {
 	r, q, begun := e.r, w.pending.Request, push.PusherBegun
 	if push.Kind != kvpb.PushRequest_ABORT || push.Pusher.IsZero() {
@@ -67,7 +68,8 @@ func (e *evaluation) unbelievablePusher(w *write, push *txn.Push) *kvpb.Response
 		return r.fromTheFuture(q, begun)
 	}
 	clock := r.node.Clock
-	waits := cmp.Or(push.Locked, push.Wanted.Keyspace) // an earlier server names only the wanted key
+	// An earlier server names only the wanted key.
+	waits := cmp.Or(push.Locked, push.Wanted.Keyspace)
 	limits := r.ownLimits()
 	if waits != 0 {
 		limits = r.node.limitsOf(waits)

@@ -11,7 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A write that meets a lock which is not its own, of its key or of the span that this lies in, is parked with that lock. When the lock is gone it goes back to the front of the
+// A write that meets a lock which is not its own, of its key or of the span that this lies in, is
+// parked with that lock. When the lock is gone it goes back to the front of the
 // queue and is evaluated anew, as if it had just come: nothing of it has happened. It may then meet another lock. Who waits for
 // one key goes on in the order in which it came.
 //
@@ -75,7 +76,8 @@ func (e *evaluation) blocked(w *write) bool {
 	return true
 }
 
-// lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key lies in, and the key.
+// lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key
+// lies in, and the key.
 func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (found *lock, key string) {
 	point := func(k []byte) bool {
 		if found = r.mu.locks.Get(text(k)); found == nil {
@@ -114,8 +116,8 @@ func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
 	e.parkAtLocked(w, l, l.Key, until)
 }
 
-// parkAtLocked parks a write that is in the way of a lock with a key; when the evaluation is over, the transaction whose lock it is is asked
-// about. It unlocks.
+// parkAtLocked parks a write that is in the way of a lock with a key; when the evaluation is over,
+// the transaction whose lock it is is asked about. It unlocks.
 func (e *evaluation) parkAtLocked(w *write, l *lock, key string, until locks.Until) {
 	r := e.r
 	if r.mu.locks.Waiters() >= r.node.MaxLockWaiters ||

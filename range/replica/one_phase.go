@@ -94,7 +94,8 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	}
 	if refusal := e.expired(w, &of); refusal != nil {
-		// After it was made sure that no attempt of the request has committed: whoever is told that it was aborted takes it for final.
+		// After it was made sure that no attempt of the request has committed: a client that is
+		// told that it was aborted takes it for final.
 		e.answerNothingDone(w, refusal, 0)
 		return nil
 	}

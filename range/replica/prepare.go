@@ -347,7 +347,8 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 	return true, nil
 }
 
-// laid is since when the transaction's client counts as silent if no heartbeat comes. It has sent heartbeats while its request waited for
+// laid is since when the transaction's client counts as silent if no heartbeat comes. It has sent
+// heartbeats while its request waited for
 // other locks, so that time counts too; but only half of what makes it silent, for those that are under way.
 func (p *preparation) laid() int64 {
 	now := p.e.r.node.Clock.Physical()

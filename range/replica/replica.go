@@ -58,7 +58,8 @@ type Replica struct {
 		// ledTerm is the latest term in which this replica led.
 		ledTerm    uint64
 		handedOver handedOver
-		// hearsSince is since when transactions' heartbeats have been heard, by the same clock; 0: they always have, by this leader or one that handed over to it.
+		// hearsSince is since when transactions' heartbeats have been heard, by the same clock; 0:
+		// they always have, by this leader or one that handed over to it.
 		// After an election it is earlier than that, by what a leader gives less than all the time that a client may be silent (electedTime).
 		hearsSince int64
 		// barrier is the sequence of the proposal that ends the wait for what an earlier reign of the same term left in the log;

@@ -14,7 +14,8 @@ type room int
 const (
 	// roomEnough: the leader has room, and so has a quorum with it, as far as is known.
 	roomEnough room = iota
-	// roomElsewhere: the leader has none, but a quorum of the replicas has: it hands over to one of those.
+	// roomElsewhere: the leader has none, but a quorum of the replicas has: it hands over to one of
+	// those.
 	roomElsewhere
 	// roomNowhere: no quorum has room.
 	roomNowhere
@@ -59,7 +60,8 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 	return roomNowhere
 }
 
-// noRoom refuses a write. A client that is told of a leader that hands over asks again until there is another.
+// noRoom refuses a write. A client that is told of a leader that hands over asks again until there
+// is another.
 func (r *Replica) noRoom(request *kvpb.Request, descriptor *clusterpb.Partition, where room) *kvpb.Response {
 	if where == roomElsewhere {
 		return newError(request, kvpb.ErrorCode_NOT_LEADER,

@@ -2,8 +2,8 @@ package replica
 
 import "sync/atomic"
 
-// spanBudget bounds the span locks of all partitions that a node leads. Their memory is that of their
-// bounds, and a record of some 300 bytes each.
+// spanBudget bounds the span locks of all partitions that a node leads. Their memory is that of
+// their bounds, and a record of some 300 bytes each.
 type spanBudget struct {
 	count, bytes atomic.Int64
 	most         int64

@@ -12,9 +12,10 @@ import (
 // Span locks are for transactions whose attempts fail again and again because others write where
 // they read. The next attempt holds the spans before it reads them, and then runs alone there.
 //
-// They are volatile locks (volatile.go): in the leader's memory only, and they prove nothing. What was
-// read under them is read from what is applied, and validated when the transaction commits, like all
-// other reads. So the end of a leadership, which ends them, costs at most one more attempt.
+// They are volatile locks (volatile.go): in the leader's memory only, and they prove nothing. What
+// was read under them is read from what is applied, and validated when the transaction commits,
+// like all other reads. So the end of a leadership, which ends them, costs at most one more
+// attempt.
 //
 // A span is held from the moment at which its request is evaluated and no other transaction holds a
 // part of it: writes that come later wait. The request is answered when the locks are gone that
@@ -48,7 +49,8 @@ func (r *Replica) checkHoldSpans(c *kvpb.PrepareRequest) *problem {
 	return nil
 }
 
-// holdSpans holds spans, and answers when nothing of others is left in them that may yet be written.
+// holdSpans holds spans, and answers when nothing of others is left in them that may yet be
+// written.
 func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
 	r := e.r
 	p := preparation{e: e, w: w, of: w.transaction(), ts: hlc.Max(e.clock, hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), w.session.Next()))}
@@ -119,7 +121,8 @@ func (r *Replica) spanInTheWayLocked(start, end string, own txn.ID) (found *lock
 	return found
 }
 
-// spanOfOtherLocked is the span lock of another transaction that a key lies in; nil if there is none.
+// spanOfOtherLocked is the span lock of another transaction that a key lies in; nil if there is
+// none.
 func (r *Replica) spanOfOtherLocked(key []byte, own txn.ID) *lock {
 	if l := r.mu.locks.SpanAt(text(key)); l != nil && l.Transaction.ID != own {
 		return l
@@ -138,8 +141,8 @@ func (r *Replica) keyLockInLocked(start, end string, own txn.ID) (found *lock) {
 	return found
 }
 
-// spanOnWritesLocked is the first span lock in the way of a transaction's mutations, and the key that
-// lies in it.
+// spanOnWritesLocked is the first span lock in the way of a transaction's mutations, and the key
+// that lies in it.
 func (r *Replica) spanOnWritesLocked(mutations []*kvpb.Mutation, own txn.ID) (*lock, []byte) {
 	if r.mu.locks.Spans() == 0 {
 		return nil, nil

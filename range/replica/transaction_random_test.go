@@ -54,8 +54,8 @@ func TestRandomTransactions(t *testing.T) {
 	}
 }
 
-// TestRandomTransactionsHoldSpans: the same, and every other transaction holds a span with all its keys before it reads. What it has read
-// stays as it was for as long as the span is held.
+// TestRandomTransactionsHoldSpans: the same, and every other transaction holds a span with all its
+// keys before it reads. What it has read stays as it was for as long as the span is held.
 func TestRandomTransactionsHoldSpans(t *testing.T) { randomTransactions(t, true) }
 
 // transactionSeeds are the seeds of histories. The first one gives as many as -rapid.checks says, each other one 10.
@@ -213,7 +213,8 @@ func (h *transactionHistory) holdsNow(x *simulated) bool {
 		return false
 	}
 	since := true
-	of.EachSpan(func(l *lock) { since = since && l.Applied.Prepared.LessEq(x.held) }) // and not by an attempt that came late
+	// It was prepared before, and not by an attempt that came late.
+	of.EachSpan(func(l *lock) { since = since && l.Applied.Prepared.LessEq(x.held) })
 	return since
 }
 

@@ -178,7 +178,8 @@ func (e *evaluation) waitAgain(waiting []*parked) (free []*parked) {
 	return free
 }
 
-// waitFor has writes that have waited for a key, all for the same, wait for a lock, and returns those that do not wait for it.
+// waitFor has writes that have waited for a key, all for the same, wait for a lock, and returns
+// those that do not wait for it.
 func (e *evaluation) waitFor(l *lock, waiting []*parked) (free []*parked) {
 	conflict := &kvpb.Conflict{Key: waiting[0].x.conflict.Key, Transaction: l.Transaction.ID.Bytes()}
 	from := 0

@@ -16,8 +16,8 @@ import (
 // read them: every write in the span of user keys that was acknowledged before the call lies at or
 // below it, in all of these partitions but rest. Those are the ones that no node is known to lead,
 // and those for which their node did not speak; what the refusals say has been taken in. The moment
-// is zero if it holds for no partition. Each node is asked once, and all at the same time. heard gets
-// what their clocks showed, one at a time; it may be nil.
+// is zero if it holds for no partition. Each node is asked once, and all at the same time. heard
+// gets what their clocks showed, one at a time; it may be nil.
 func (s *Sender) Moment(ctx context.Context, partitions []*Partition, span keys.Span,
 	heard func(node keys.NodeID, now *kvpb.Timestamp)) (at hlc.Timestamp, rest []*Partition, err error) {
 	bundles, rest := s.Bundles(partitions, 1)

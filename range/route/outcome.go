@@ -211,7 +211,8 @@ func (a *attempt) noteLeaderless(p *Partition) {
 
 // losses are the replicas of a partition that do not serve, in words.
 type losses struct {
-	// damaged said so, silent do not answer, and doubtful answer that they do not know whether their clock is right.
+	// damaged said so, silent do not answer, and doubtful answer that they do not know whether
+	// their clock is right.
 	damaged, silent, doubtful []string
 }
 
@@ -280,7 +281,8 @@ func (a *attempt) ended(cause error) *Error {
 			e.Message += "; cannot reach " + strings.Join(lost.silent, ", ")
 		}
 	case a.at.survives(gone):
-		// Enough of them answer. That they do not serve is the fault of a clock, whatever was said last.
+		// Enough of them answer. That they do not serve is the fault of a clock, whatever was said
+		// last.
 		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCause_CAUSE_CLOCKS, a.at.ID, 0
 		e.Message = fmt.Sprintf("partition %s is not served because of clocks: %s", a.at.ID, howMany(all, len(a.at.voters)))
 		if len(lost.silent) > 0 {

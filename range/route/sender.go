@@ -211,15 +211,15 @@ func (s *Sender) Greet(ctx context.Context) {
 	s.AskPresent(ctx, greetWait)
 }
 
-// AskPresent asks some nodes for their clocks, and returns what the first one says, or the session if
-// that is later. ok is false if none answers within the limit.
+// AskPresent asks some nodes for their clocks, and returns what the first one says, or the session
+// if that is later. ok is false if none answers within the limit.
 func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
 	now, ok = s.AskClock(ctx, limit)
 	return hlc.Max(now, s.Session()), ok
 }
 
-// AskClock asks some nodes for their clocks, and returns what the first one says. ok is false if none
-// answers within the limit.
+// AskClock asks some nodes for their clocks, and returns what the first one says. ok is false if
+// none answers within the limit.
 func (s *Sender) AskClock(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -412,8 +412,8 @@ type Keyspace struct {
 	ClosedTimestampLagMillis uint64                 `protobuf:"varint,8,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
 	// Its writes are acknowledged, and seen, only when every clock has passed their timestamp. It never changes.
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
-	// How long after its attempt began a transaction may hold locks of the keyspace, and for how long its application may make no call
-	// meanwhile. 0: the default of the servers.
+	// How long after its attempt began a transaction may hold locks of the keyspace, and for how long
+	// its application may make no call meanwhile. 0: the default of the servers.
 	TxnMaxAgeMillis  uint64 `protobuf:"varint,10,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
 	TxnMaxIdleMillis uint64 `protobuf:"varint,11,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -825,7 +825,8 @@ type StatusResponse struct {
 	CoreTrouble *CoreTrouble `protobuf:"bytes,9,opt,name=core_trouble,json=coreTrouble,proto3" json:"core_trouble,omitempty"`
 	// All reasons why not, one sentence each.
 	Reasons []string `protobuf:"bytes,10,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	// Partitions with a replica here that have had no leader for a while: some of them, and how many there are.
+	// Partitions with a replica here that have had no leader for a while: some of them, and how many
+	// there are.
 	Leaderless      []*LeaderlessPartition `protobuf:"bytes,11,rep,name=leaderless,proto3" json:"leaderless,omitempty"`
 	LeaderlessTotal uint64                 `protobuf:"varint,12,opt,name=leaderless_total,json=leaderlessTotal,proto3" json:"leaderless_total,omitempty"`
 	unknownFields   protoimpl.UnknownFields

@@ -83,9 +83,11 @@ const (
 	AbortReason_WOUNDED AbortReason = 2
 	// Nothing was heard of its client.
 	AbortReason_ABANDONED AbortReason = 3
-	// Its attempt began longer ago than a keyspace that it locks keys of allows (Keyspace.txn_max_age_millis).
+	// Its attempt began longer ago than a keyspace that it locks keys of allows
+	// (Keyspace.txn_max_age_millis).
 	AbortReason_EXPIRED AbortReason = 4
-	// Its application made no call for longer than a keyspace that it locks keys of allows (Keyspace.txn_max_idle_millis).
+	// Its application made no call for longer than a keyspace that it locks keys of allows
+	// (Keyspace.txn_max_idle_millis).
 	AbortReason_IDLE AbortReason = 5
 	// A person asked for it.
 	AbortReason_REQUESTED AbortReason = 6
@@ -263,13 +265,14 @@ func (ErrorCode) EnumDescriptor() ([]byte, []int) {
 	return file_kvpb_kv_proto_rawDescGZIP(), []int{2}
 }
 
-// ErrorCause says more about a code, for what the client tells its caller to do. It changes nothing about how a request is sent
-// again.
+// ErrorCause says more about a code, for what the client tells its caller to do. It changes nothing
+// about how a request is sent again.
 type ErrorCause int32
 
 const (
 	ErrorCause_CAUSE_UNSPECIFIED ErrorCause = 0
-	// Clocks: the request names a timestamp that is ahead of this node's clock. Neither its load nor its peers are to blame.
+	// Clocks: the request names a timestamp that is ahead of this node's clock. Neither its load nor
+	// its peers are to blame.
 	ErrorCause_CAUSE_CLOCKS ErrorCause = 1
 )
 
@@ -3662,9 +3665,11 @@ type PrepareRequest struct {
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// It is one of many requests of a large transaction, which rests between them: it is not among those for whom others make way.
 	Patient bool `protobuf:"varint,10,opt,name=patient,proto3" json:"patient,omitempty"`
-	// Hold these spans until the transaction ends: nothing is written there by others, and no span that has a key in common is held by
-	// another transaction. Only with volatile and return_values, and without mutations. It waits until the locks that others have there are
-	// gone. A server that does not hold them, because it is of an earlier version or holds too many already, answers without `held`.
+	// Hold these spans until the transaction ends: nothing is written there by others, and no span
+	// that has a key in common is held by another transaction. Only with volatile and return_values,
+	// and without mutations. It waits until the locks that others have there are gone. A server that
+	// does not hold them, because it is of an earlier version or holds too many already, answers
+	// without `held`.
 	HoldSpans     []*KeySpan `protobuf:"bytes,11,rep,name=hold_spans,json=holdSpans,proto3" json:"hold_spans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4230,8 +4235,9 @@ type EndTransactionRequest struct {
 	// A key of each partition in which there are intents.
 	Participants []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
 	CommitWait   bool           `protobuf:"varint,5,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
-	// Without commit: a person asks for the abort, not the transaction's client. A transaction of which the coordinator's partition has
-	// neither a record nor a lock is left alone then: it may have committed in one phase.
+	// Without commit: a person asks for the abort, not the transaction's client. A transaction of
+	// which the coordinator's partition has neither a record nor a lock is left alone then: it may
+	// have committed in one phase.
 	Requested     bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4528,7 +4534,8 @@ type PushRequest struct {
 	WantedKeyspace uint32 `protobuf:"varint,8,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
 	// Somebody waits for the pushee's locks, and is not patient (PrepareRequest).
 	Awaited bool `protobuf:"varint,9,opt,name=awaited,proto3" json:"awaited,omitempty"`
-	// The keyspace of the lock that was met: its limits count for the pushee beside those of the coordinator's own. 0: only these.
+	// The keyspace of the lock that was met: its limits count for the pushee beside those of the
+	// coordinator's own. 0: only these.
 	LockedKeyspace uint32 `protobuf:"varint,10,opt,name=locked_keyspace,json=lockedKeyspace,proto3" json:"locked_keyspace,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -5057,9 +5064,11 @@ type LiveTransaction struct {
 	Record *TransactionStatus `protobuf:"bytes,6,opt,name=record,proto3" json:"record,omitempty"`
 	// How long ago its attempt began, by the clock of the partition's leader.
 	AgeMicros uint64 `protobuf:"varint,7,opt,name=age_micros,json=ageMicros,proto3" json:"age_micros,omitempty"`
-	// With a pending record: for how long the application had made no call when the client was last heard of.
+	// With a pending record: for how long the application had made no call when the client was last
+	// heard of.
 	IdleMicros uint64 `protobuf:"varint,8,opt,name=idle_micros,json=idleMicros,proto3" json:"idle_micros,omitempty"`
-	// The client that laid its latest lock here, and the address that it is connected from; empty if it is not connected here.
+	// The client that laid its latest lock here, and the address that it is connected from; empty if
+	// it is not connected here.
 	Client        uint64 `protobuf:"fixed64,9,opt,name=client,proto3" json:"client,omitempty"`
 	ClientAddress string `protobuf:"bytes,10,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
 	unknownFields protoimpl.UnknownFields

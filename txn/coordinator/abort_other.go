@@ -7,9 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// AbortOther aborts a transaction that may be another client's, as a person asks, and ends its locks of which
-// keys are given, one for each partition at least. It returns how the transaction ended; nil if nothing is
-// known of it any more, and nothing was done. It may be repeated.
+// AbortOther aborts a transaction that may be another client's, as a person asks, and ends its
+// locks of which keys are given, one for each partition at least. It returns how the transaction
+// ended; nil if nothing is known of it any more, and nothing was done. It may be repeated.
 func (c *Coordinator) AbortOther(ctx context.Context, t *kvpb.Transaction, locked []Key) (*kvpb.TransactionStatus, error) {
 	places, _ := c.placesOf(ctx, locked) // they are a help only
 	anchor := Key{Keyspace: keys.KeyspaceID(t.GetKeyspace()), Key: t.GetAnchor()}

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// activity is what the application does with a transaction. The application counts, which costs next to
-// nothing; the time is looked at by the heart, once in a heartTick.
+// activity is what the application does with a transaction. The application counts, which costs
+// next to nothing; the time is looked at by the heart, once in a heartTick.
 type activity struct {
 	// entered and left count calls that have begun, and that have ended.
 	entered, left atomic.Uint64
-	// Of the heart, guarded by Transaction.mu: what it saw last, and since when that has not changed.
+	// Of the heart, guarded by Transaction.mu: what it saw last, and since when that has not
+	// changed.
 	seen  uint64
 	since time.Time
 }
 
-// Enter says that the application has made a call, which may wait for others for as long as it takes.
-// Calls may be nested.
+// Enter says that the application has made a call, which may wait for others for as long as it
+// takes. Calls may be nested.
 func (t *Transaction) Enter() { t.activity.entered.Add(1) }
 
 // Leave says that the call has ended.

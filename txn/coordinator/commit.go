@@ -141,7 +141,8 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	c := chunks[0]
 	fits := c.fits
 	if !slices.ContainsFunc(mutations, func(m mutation) bool { return t.anchor.same(Key{m.keyspace, m.Key}) }) {
-		// The first write was taken back when there were locks, or spans were held: their record, if there is one, may be elsewhere.
+		// The first write was taken back when there were locks, or spans were held: their record,
+		// if there is one, may be elsewhere.
 		p, err := t.c.sender.Locate(ctx, t.anchor)
 		if err != nil || !p.same(c.place) {
 			return nil, false, nil // what is wrong with it, two phases find out
@@ -334,7 +335,8 @@ func (d *decision) settle(ctx context.Context) {
 		} else if err != nil {
 			r, answered := codeOf(err)
 			if answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && d.last.LessEq(r.Timestamp) {
-				// It is pending, and can be committed only above every timestamp that was asked for.
+				// It is pending, and can be committed only above every timestamp that was asked
+				// for.
 				d.t.rollBack(ctx, d.locks)
 				return
 			}

@@ -35,10 +35,10 @@ func (f *family) meets(id keys.KeyspaceID) {
 	}
 }
 
-// begun is when a transaction began whose next attempt begins now, and the first one at first: then, or
-// if its keyspaces do not believe anyone who is so old, as long ago as they allow. It goes before nearly
-// everybody else that way too; only among those that have taken so long it is the attempts' own
-// beginnings that count.
+// begun is when a transaction began whose next attempt begins now, and the first one at first:
+// then, or if its keyspaces do not believe a start so long ago, as long ago as they allow. It goes
+// before nearly every other that way too; only among those that have taken so long it is the
+// attempts' own beginnings that count.
 func (f *family) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()

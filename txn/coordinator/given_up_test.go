@@ -10,8 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// The request for the decision is lost, and readers push the transaction, before its caller gives up. It can never be
-// committed then, and leaves no locks that stand in the way of others for as long as a silent client's do.
+// The request for the decision is lost, and readers push the transaction, before its caller gives
+// up. It can never be committed then, and leaves no locks that stand in the way of others for as
+// long as a silent client's do.
 func TestAPushedTransactionThatWasGivenUpLeavesNoLocks(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Coordinator, s *fake) {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

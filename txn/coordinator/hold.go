@@ -15,12 +15,12 @@ import (
 // holdMost is how many spans one request holds at most.
 const holdMost = 64
 
-// Hold holds spans that will be read until the transaction ends: others who want to write there wait.
-// It waits for other transactions' locks in the spans until ctx ends. since is a timestamp at or above
-// all that was written in the spans that are held, zero if none is; whole says that all of them are.
-// Leaders hold spans in their memory only, and no more than they have room for, so what is read there
-// is to be validated like any other read. anchor is where the transaction is decided, if that is not
-// settled yet. The spans are in order.
+// Hold holds spans that will be read until the transaction ends: others that want to write there
+// wait. It waits for other transactions' locks in the spans until ctx ends. since is a timestamp at
+// or above all that was written in the spans that are held, zero if none is; whole says that all of
+// them are. Leaders hold spans in their memory only, and no more than they have room for, so what
+// is read there is to be validated like any other read. anchor is where the transaction is decided,
+// if that is not settled yet. The spans are in order.
 func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key, spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	if t.ended {
 		return since, false, errEnded
@@ -49,8 +49,8 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 	return since, whole, err
 }
 
-// hold asks the partitions. The first one is asked alone: of several transactions that want the same
-// spans one gets through, and the others wait there, where they hold nothing that it wants.
+// hold asks the partitions. The first one is asked alone: of several transactions that want the
+// same spans one gets through, and the others wait there, where they hold nothing that it wants.
 func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp, spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	chunks, err := t.c.readChunks(ctx, nil, spans)
 	if err != nil {

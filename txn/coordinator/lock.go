@@ -84,8 +84,8 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 	return highest, err
 }
 
-// wait is called before the transaction waits for locks: from then on it sends heartbeats, and the context ends when one of them hears
-// that it was aborted. done ends that wait.
+// wait is called before the transaction waits for locks: from then on it sends heartbeats, and the
+// context ends when one of them hears that it was aborted. done ends that wait.
 func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done func(), err error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	t.mu.Lock()

@@ -64,8 +64,8 @@ func apart(some, others []held) (out []held) {
 	return out
 }
 
-// resolve ends the locks of a decided transaction, of keys and of the spans held in some places, one request for each partition. What
-// fails is left to those who meet it.
+// resolve ends the locks of a decided transaction, of keys and of the spans held in some places,
+// one request for each partition. What fails is left to the requests that meet it.
 func (c *Coordinator) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key, spans []held) {
 	places, _ := c.placesOf(ctx, all)
 	places = append(places, apart(spans, places)...)

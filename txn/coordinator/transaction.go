@@ -61,7 +61,8 @@ type Transaction struct {
 // ID names the attempt. The slice is not to be changed.
 func (t *Transaction) ID() []byte { return t.id[:] }
 
-// Long reports whether the attempt has held locks, or waited for them, for so long that it had to send heartbeats.
+// Long reports whether the attempt has held locks, or waited for them, for so long that it had to
+// send heartbeats.
 func (t *Transaction) Long() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,8 +165,8 @@ func (t *Transaction) abort(more []Key) {
 	t.c.background(func(ctx context.Context) { t.rollBack(ctx, all) })
 }
 
-// rollBack aborts the transaction at its record, and removes its locks on the keys. No request to commit it may
-// be on its way that can succeed.
+// rollBack aborts the transaction at its record, and removes its locks on the keys. No request to
+// commit it may be on its way that can succeed.
 func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
 	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{

@@ -52,12 +52,12 @@ func TestWeather(t *testing.T) {
 	})
 }
 
-// A fault that nobody makes happen is noticed at the latest when it matters.
+// A fault that no injector makes happen is noticed at the latest when it matters.
 func TestWeatherLooks(t *testing.T) {
 	var w Weather
 	w.Look = func() { w.Begin() }
 	if w.Calm(time.Now()) {
-		t.Error("nobody looked")
+		t.Error("Look was not called")
 	}
 }
 
@@ -102,7 +102,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// record counts operations of a kind by what they ended with, and says how many broke a promise for the first time.
+// record counts operations of a kind by what they ended with, and says how many broke a promise for
+// the first time.
 func record(t *Tally, calm bool, times int, err error) (first int) {
 	for range times {
 		if t.Record(Operation{Kind: "scan", Workload: "w", Attempts: 2, Err: err}, calm, fmt.Sprint(err)) {
@@ -112,7 +113,8 @@ func record(t *Tally, calm bool, times int, err error) (first int) {
 	return first
 }
 
-// Two scans of a hundred fail in calm: the first is told at once, and the run fails for all of them.
+// Two scans of a hundred fail in calm: the first is told at once, and the run fails for all of
+// them.
 func TestFailuresInCalm(t *testing.T) {
 	var tally Tally
 	if n := record(&tally, true, 98, nil) + record(&tally, true, 2, kv.ErrUnavailable); n != 1 {

@@ -2,12 +2,13 @@ package calm
 
 import "time"
 
-// Kind is what a fault does to a cluster, as far as the time matters that passes until nobody feels it any more.
+// Kind is what a fault does to a cluster, as far as the time matters that passes until no client
+// feels it any more.
 type Kind int
 
 const (
-	// Links are connections that break, stand still or are slow, messages that are lost, leaderships that move, and syncs that are
-	// slow.
+	// Links are connections that break, stand still or are slow, messages that are lost,
+	// leaderships that move, and syncs that are slow.
 	Links Kind = iota
 	// Restarts are servers that end and start.
 	Restarts
@@ -21,19 +22,21 @@ const (
 
 // What the product says about itself; docs/limits.md and docs/architecture.md have these numbers.
 const (
-	// silence is after how long anybody may give up the locks of a client that was not heard of, and office how long the leader that
-	// does it must have led.
+	// silence is after how long any server may give up the locks of a client that was not heard of,
+	// and office how long the leader that does it must have led.
 	silence, office = 3 * time.Second, 2 * time.Second
-	// nodeLease is after how long without a heartbeat the core takes a node for dead, and lets another one have its address.
+	// nodeLease is after how long without a heartbeat the core takes a node for dead, and lets
+	// another one have its address.
 	nodeLease = 9 * time.Second
-	// doubt is for how long a node whose clock has jumped may refuse to serve after the clock is right again.
+	// doubt is for how long a node whose clock has jumped may refuse to serve after the clock is
+	// right again.
 	doubt = 30 * time.Second
 	// roomEvery is how often a server looks at the room on its disk.
 	roomEvery = time.Second
 )
 
-// Settling is for how long a fault is felt at most after it has ended. election is the shortest election timeout T of the cluster:
-// a follower campaigns after one to two of it.
+// Settling is for how long a fault is felt at most after it has ended. election is the shortest
+// election timeout T of the cluster: a follower campaigns after one to two of it.
 //
 //	kind          settling                      why
 //	Links         4 T + 2 s, at least 3 s       A follower notices that it has no leader within 2 T, and a second round, if the

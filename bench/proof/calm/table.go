@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Table is the rows as text: for each kind of operation how often it succeeded, failed, ended with an error that the API promises,
-// had too little time, and was tried again; in calm and in storm.
+// Table is the rows as text: for each kind of operation how often it succeeded, failed, ended with
+// an error that the API promises, had too little time, and was tried again; in calm and in storm.
 func Table(rows []Row) string {
 	var b strings.Builder
 	const columns = "%-16s %9s %7s %9s %7s %8s  |%9s %7s %9s %7s %8s\n"

@@ -11,14 +11,16 @@ import (
 const (
 	// leastRate is how often operations of a kind succeed in calm.
 	leastRate = 0.99
-	// leastBegun is of how many operations of a kind one must have succeeded. With fewer in a run it may have been chance: all in
-	// one storm.
+	// leastBegun is of how many operations of a kind one must have succeeded. With fewer in a run
+	// it may have been chance: all in one storm.
 	leastBegun = 20
-	// maxReasons is how many errors are told apart for each row; what comes more is counted as others.
+	// maxReasons is how many errors are told apart for each row; what comes more is counted as
+	// others.
 	maxReasons = 16
 )
 
-// Tally counts operations by how they ended. The zero Tally is empty. Its methods may be called from any goroutine.
+// Tally counts operations by how they ended. The zero Tally is empty. Its methods may be called
+// from any goroutine.
 type Tally struct {
 	mu struct {
 		sync.Mutex
@@ -57,8 +59,8 @@ type Row struct {
 	Reasons map[string]int
 }
 
-// Record counts an operation that has ended now. why is a short name of its error. first says that it broke a promise, and is the
-// first of this workload, kind and reason that did.
+// Record counts an operation that has ended now. why is a short name of its error. first says that
+// it broke a promise, and is the first of this workload, kind and reason that did.
 func (t *Tally) Record(o Operation, calm bool, why string) (first bool) {
 	how := judge(o, time.Since(o.Began))
 	t.mu.Lock()
@@ -119,8 +121,8 @@ func sortRows(rows []Row) {
 	})
 }
 
-// Verdict is what is wrong with a whole run: which operations, of a workload or of all together, succeeded too rarely in calm, or
-// never. That single ones failed in calm is told by Record.
+// Verdict is what is wrong with a whole run: which operations, of a workload or of all together,
+// succeeded too rarely in calm, or never. That single ones failed in calm is told by Record.
 func Verdict(rows []Row) (complaints []string) {
 	for _, r := range append(slices.Clone(rows), ByKind(rows)...) {
 		what := r.Kind

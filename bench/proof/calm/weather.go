@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Weather knows which faults are active and since when it is calm. The zero Weather is calm. Its methods may be called from any
-// goroutine.
+// Weather knows which faults are active and since when it is calm. The zero Weather is calm. Its
+// methods may be called from any goroutine.
 type Weather struct {
-	// Look, if not nil, is called before each answer of Calm, from the goroutine that asks. It may call Begin and End: for faults
-	// that nobody makes happen, like a machine that has no time for this process. It is set before the first use.
+	// Look, if not nil, is called before each answer of Calm, from the goroutine that asks. It may
+	// call Begin and End: for faults that no injector makes happen, like a machine that has no time
+	// for this process. It is set before the first use.
 	Look func()
 
 	mu struct {
@@ -28,7 +29,8 @@ func (w *Weather) Begin() {
 	w.mu.active++
 }
 
-// End says that a fault has ended, and for how long it will be felt. It is called once for each Begin.
+// End says that a fault has ended, and for how long it will be felt. It is called once for each
+// Begin.
 func (w *Weather) End(settling time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,16 +1,17 @@
-// Package planted holds mistakes to build into the product on purpose, to see whether the proving ground
-// notices them.
+// Package planted holds mistakes to build into the product on purpose, to see whether the proving
+// ground notices them.
 //
-// A product that passes its tests proves little before the tests are known to fail for a product that is
-// wrong. Each file in patches is a mistake that some database has really shipped, as a unified diff; its
-// first lines say what the mistake is. The product itself knows nothing of it: Overlay applies the patch to
-// copies of the files, and `go build -overlay` builds with these.
+// A product that passes its tests proves little before the tests are known to fail for a product
+// that is wrong. Each file in patches is a mistake that some database has really shipped, as a
+// unified diff; its first lines say what the mistake is. The product itself knows nothing of it:
+// Overlay applies the patch to copies of the files, and `go build -overlay` builds with these.
 //
 //	make planted PLANTED=vote_at_once
 //
-// To add one: change the product, save `git diff -U4` of it as patches/NAME.patch below a sentence that
-// says what is wrong with it (and the line "Noticed by: transactions", if only seeds with transactions can
-// notice it), take the change back, and give docs/testing.md the row that `make planted` prints. A hunk
-// applies where its lines stand in the file, whatever the line numbers; if they stand there no more, or in
-// two places, the test of this package fails, and the patch has to be made anew.
+// To add one: change the product, save `git diff -U4` of it as patches/NAME.patch below a sentence
+// that says what is wrong with it (and the line "Noticed by: transactions", if only seeds with
+// transactions can notice it), take the change back, and give docs/testing.md the row that `make
+// planted` prints. A hunk applies where its lines stand in the file, whatever the line numbers; if
+// they stand there no more, or in two places, the test of this package fails, and the patch has to
+// be made anew.
 package planted

@@ -10,8 +10,8 @@ import (
 // here is this package's folder.
 const here = "bench/proof/planted"
 
-// Overlay writes, into dir, changed copies of the files that the mistake breaks in the module at root, and
-// the file that `go build -overlay` takes, whose path it returns.
+// Overlay writes, into dir, changed copies of the files that the mistake breaks in the module at
+// root, and the file that `go build -overlay` takes, whose path it returns.
 func (b Bug) Overlay(root, dir string) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

@@ -6,8 +6,8 @@
 // Draw makes the Schedule of a seed: a list of Faults, each a plain value with its times and parameters, which is text and can be read
 // from text. Run is called inside a testing/synctest bubble. It starts the cluster (kv/kvtest) that the seed gives, lets its
 // workloads (bench/proof) make their keyspaces, and then starts two things beside each other: the workloads' clients, and the
-// schedule. When the time is over everything is healed and started again, the clients work for a while in calm, in which nothing may
-// fail, and end; and the checks come:
+// schedule. When the time is over everything is healed and started again, the clients work for a
+// while in calm, in which nothing may fail, and end; and the checks come:
 //
 //   - every workload looks at what is there, through a client, within a minute: a cluster that is whole must serve;
 //   - no server and no replica has failed that was not made to;
@@ -19,7 +19,8 @@
 //
 // # What is where
 //
-// fault.go has the values and their text, fault_*.go the kinds, weather.go for how long each is felt, themes.go what happens together, shape.go what else a seed decides,
+// fault.go has the values and their text, fault_*.go the kinds, weather.go for how long each is
+// felt, themes.go what happens together, shape.go what else a seed decides,
 // schedule.go the schedule, shrink.go what makes it smaller. To add a kind of fault is to add a file: docs/testing.md shows how.
 //
 // What a seed repeats: cluster, workloads, schedule; and the random choices of servers, clients and Raft as far as they are asked for in

@@ -190,8 +190,9 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	s.workloads = append(s.workloads, bulk)
 }
 
-// mixExtras has most seeds run one more workload: readings of everything, and transactions that read spans. It has dice of its own, and the
-// schedule takes no notice of it, so that all else is what it was before there were such.
+// mixExtras has most seeds run one more workload: readings of everything, and transactions that
+// read spans. It has dice of its own, and the schedule takes no notice of it, so that all else is
+// what it was before there were such.
 func (s *shape) mixExtras(random *rand.Rand) {
 	names := [][]string{{"backups"}, {"hashed-backups"}, {"spans", "ranged-spans"}, nil}[random.IntN(4)]
 	if len(names) == 0 || s.wild && !s.transactions {
@@ -202,7 +203,8 @@ func (s *shape) mixExtras(random *rand.Rand) {
 	s.extras = append(s.extras, all[slices.IndexFunc(all, func(w proof.Workload) bool { return w.Name() == name })])
 }
 
-// all are the workloads and the extras. Those of the former come first: "client-1" of a fault is the first of them.
+// all are the workloads and the extras. Those of the former come first: "client-1" of a fault is
+// the first of them.
 func (s *shape) all() []proof.Workload { return slices.Concat(s.workloads, s.extras) }
 
 // Of the seeds with transactions those that leave reignsAt when divided by reignsEvery are about reigns. All others are what they were before there

@@ -25,20 +25,21 @@ var settles = map[string]calm.Kind{
 	"disk-low": calm.Room,
 }
 
-// storm says that a fault begins, and returns what says that it has ended. Whoever goes on beside the schedule has one of its own, which
-// begins before that of the schedule is over.
+// storm says that a fault begins, and returns what says that it has ended. What goes on beside the
+// schedule has a storm of its own, which begins before that of the schedule is over.
 func (w *World) storm(e Effect) (over func()) {
 	settling := calm.Settling(settles[kindOf(e).name], w.electionTimeout)
 	w.Weather.Begin()
 	return func() { w.Weather.End(settling) }
 }
 
-// outlasts says that clocks within the bound can be further apart than leases last. The servers are not made for that: a read at a moment that
-// the leader's own clock reaches only after the end of its lease is refused, and while another server's clock is ahead all reads are.
+// outlasts says that clocks within the bound can be further apart than leases last. The servers are
+// not made for that: a read at a moment that the leader's own clock reaches only after the end of
+// its lease is refused, and while another server's clock is ahead all reads are.
 func (w *World) outlasts() bool { return w.electionTimeout < 2*maxClock }
 
-// outlive ends the storm of a fault whose time is over; but if clocks that differ are more than the servers are made for, that of a clock lasts
-// until everything is healed.
+// outlive ends the storm of a fault whose time is over; but if clocks that differ are more than the
+// servers are made for, that of a clock lasts until everything is healed.
 func (w *World) outlive(e Effect, over func()) {
 	switch e.(type) {
 	case clockSet, clockDrift:
@@ -50,7 +51,8 @@ func (w *World) outlive(e Effect, over func()) {
 	over()
 }
 
-// finale is how long clients work in calm at the end of every run. It is longer than any operation of theirs may take.
+// finale is how long clients work in calm at the end of every run. It is longer than any operation
+// of theirs may take.
 const finale = 25 * time.Second
 
 // lastCalm lets clients work in calm for a while, when everything is whole again.

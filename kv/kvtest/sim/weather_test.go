@@ -6,7 +6,7 @@ import "testing"
 func TestFaultsSettle(t *testing.T) {
 	for _, name := range Kinds() {
 		if _, known := settles[name]; !known {
-			t.Errorf("nobody says for how long a %s is felt after its end", name)
+			t.Errorf("it is not said for how long a %s is felt after its end", name)
 		}
 	}
 	for name := range settles {

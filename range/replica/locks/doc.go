@@ -8,7 +8,8 @@
 //
 // A volatile lock is only here: Hold lays it, Remove ends it at once, and DropInFlight forgets it. It keeps others out, and proves nothing.
 //
-// A span lock is a volatile lock of all keys of a span, of those too that do not exist yet (span.go).
+// A span lock is a volatile lock of all keys of a span, of those too that do not exist yet
+// (span.go).
 //
 // Every replica applies; only a leader lays, marks and waits.
 //

@@ -37,8 +37,8 @@ func (t *Table[W]) SpanAt(key string) *Lock[W] {
 	return t.spans[i-1]
 }
 
-// SpansIn calls visit for the span locks that have keys in common with [start, end), in their order,
-// until it returns false. An empty end is none. visit must not change the table.
+// SpansIn calls visit for the span locks that have keys in common with [start, end), in their
+// order, until it returns false. An empty end is none. visit must not change the table.
 func (t *Table[W]) SpansIn(start, end string, visit func(*Lock[W]) bool) {
 	i := sort.Search(len(t.spans), func(i int) bool { return t.spans[i].End == "" || t.spans[i].End > start })
 	for ; i < len(t.spans) && (end == "" || t.spans[i].Key < end); i++ {
@@ -48,7 +48,7 @@ func (t *Table[W]) SpansIn(start, end string, visit func(*Lock[W]) bool) {
 	}
 }
 
-// gap is a part of a span that nobody holds.
+// gap is a part of a span that no transaction holds.
 type gap struct{ start, end string }
 
 // gaps are the parts of [start, end) that no span lock covers.

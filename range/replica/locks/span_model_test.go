@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// interval is a span that a transaction holds, as the naive model keeps it: one of a list, which may
-// overlap others of the same transaction.
+// interval is a span that a transaction holds, as the naive model keeps it: one of a list, which
+// may overlap others of the same transaction.
 type interval struct {
 	of         byte
 	start, end string
@@ -27,7 +27,7 @@ type intervals struct {
 	locked  map[string]byte
 }
 
-// at is whose span a key lies in; 0: nobody's.
+// at is the transaction in whose span a key lies; 0: none.
 func (m *intervals) at(key string) byte {
 	for _, i := range m.held {
 		if i.contains(key) {
@@ -38,14 +38,14 @@ func (m *intervals) at(key string) byte {
 }
 
 // TestSpansBesideModel: whatever spans are held and ended, beside locks of keys, a key is held by
-// whom a list of intervals says, and those are let go who waited for what has ended.
+// the one that a list of intervals says, and waiters for what has ended are released.
 func TestSpansBesideModel(t *testing.T) {
 	bounds := []string{"", "a", "b", "c", "d", "e"}
 	probes := []string{"", "0", "a", "a0", "b", "b0", "c", "c0", "d", "d0", "e", "e0"}
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table[int]
 		m := &intervals{waitFor: map[int]byte{}, locked: map[string]byte{}}
-		who := 0
+		waiter := 0
 		state := State{Kind: kvpb.Mutation_LOCK, Prepared: hlc.Timestamp{Wall: 1}}
 		of := func(t *rapid.T) byte { return rapid.SampledFrom([]byte{1, 2, 3}).Draw(t, "of") }
 		release := func(gone func(of byte) bool) (want []int) {
@@ -99,7 +99,7 @@ func TestSpansBesideModel(t *testing.T) {
 			"unlock a key": func(t *rapid.T) {
 				k := rapid.SampledFrom(probes[1:]).Draw(t, "key")
 				if released := table.Remove(k); len(released) > 0 {
-					t.Fatalf("released %v with a key nobody waits for", released)
+					t.Fatalf("released %v with a key that has no waiters", released)
 				}
 				delete(m.locked, k)
 			},
@@ -109,10 +109,10 @@ func TestSpansBesideModel(t *testing.T) {
 				if l == nil {
 					t.Skip("free")
 				}
-				who++
-				m.waiters = append(m.waiters, modelWaiter{who: who, key: k})
-				m.waitFor[who] = m.at(k)
-				table.Wait(l, who, UntilGone)
+				waiter++
+				m.waiters = append(m.waiters, modelWaiter{who: waiter, key: k})
+				m.waitFor[waiter] = m.at(k)
+				table.Wait(l, waiter, UntilGone)
 			},
 			"end": func(t *rapid.T) {
 				x := of(t)

@@ -34,7 +34,8 @@ func (s *State) Writes() bool { return s.Kind != kvpb.Mutation_LOCK }
 type Lock[W any] struct {
 	// Key is a user key, or where the span begins.
 	Key string
-	// Span says that it is a span lock, of [Key, End); an empty End reaches to the end of the partition.
+	// Span says that it is a span lock, of [Key, End); an empty End reaches to the end of the
+	// partition.
 	Span        bool
 	End         string
 	Transaction *Transaction[W]

@@ -1,3 +1,4 @@
-// Command overlay prepares a build that carries a mistake on purpose: it writes changed copies of the files
-// and prints the path of the file for `go build -overlay`. Without a name it lists the mistakes.
+// Command overlay prepares a build that carries a mistake on purpose: it writes changed copies of
+// the files and prints the path of the file for `go build -overlay`. Without a name it lists the
+// mistakes.
 package main

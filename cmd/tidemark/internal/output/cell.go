@@ -29,8 +29,8 @@ func programs(cell any) any {
 	return cell
 }
 
-// appendJSON appends a cell as a JSON value: numbers as numbers, durations in seconds, and text with everything escaped that a
-// terminal would act on.
+// appendJSON appends a cell as a JSON value: numbers as numbers, durations in seconds, and text
+// with everything escaped that a terminal would act on.
 func appendJSON(dst []byte, cell any) ([]byte, error) {
 	switch c := cell.(type) {
 	case []byte: // nil: the others have a name of their own

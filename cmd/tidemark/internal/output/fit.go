@@ -22,13 +22,14 @@ type fitted struct {
 	columns []Column
 	rows    [][]string
 	widths  []int
-	// without names the columns that are not shown, but for those in which there is nothing; cut says that cells were shortened.
+	// without names the columns that are not shown, but for those in which there is nothing; cut
+	// says that cells were shortened.
 	without []string
 	cut     bool
 }
 
-// fit makes the table fit: empty columns go first, then those that are details, from the right; then the widest texts are cut; and at
-// last the rightmost columns go, but for the first.
+// fit makes the table fit: empty columns go first, then those that are details, from the right;
+// then the widest texts are cut; and at last the rightmost columns go, but for the first.
 func (l *List) fit() *fitted {
 	f := &fitted{rows: make([][]string, len(l.rows))}
 	for i, c := range l.columns {

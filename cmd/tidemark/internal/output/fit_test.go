@@ -92,7 +92,8 @@ func cellsOf(l *List) (rows [][]string) {
 	return rows
 }
 
-// What a terminal would act on is escaped wherever text of others is shown, and JSON still means the same.
+// What a terminal would act on is escaped wherever text of others is shown, and JSON still means
+// the same.
 func TestNothingReachesTheTerminal(t *testing.T) {
 	evil := "a\x1b[31m\u009b31m\u202eb\u200b\u2066\ufeff\u2028\U000e0001\x07é😀"
 	for _, format := range []Format{Table, JSON, TSV} {

@@ -46,8 +46,8 @@ func (l *List) Width(columns int) *List {
 	return l
 }
 
-// Row adds a row: one cell for each column, each a string, []byte, bool, integer, Size, []string, []uint64,
-// time.Duration, fmt.Stringer, Cell or nil.
+// Row adds a row: one cell for each column, each a string, []byte, bool, integer, Size, []string,
+// []uint64, time.Duration, fmt.Stringer, Cell or nil.
 func (l *List) Row(cells ...any) {
 	if len(cells) != len(l.columns) {
 		panic(fmt.Sprintf("output: a row of %d cells for %d columns", len(cells), len(l.columns)))

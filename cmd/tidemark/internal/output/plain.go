@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Terminal is a writer for text of others on its way to a terminal: what the terminal would act on is escaped, but for the ends of
-// lines and tabs.
+// Terminal is a writer for text of others on its way to a terminal: what the terminal would act on
+// is escaped, but for the ends of lines and tabs.
 func Terminal(out io.Writer) io.Writer { return &terminal{out: out} }
 
 type terminal struct {
@@ -48,7 +48,8 @@ func (t *terminal) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Plain is a text of others as a terminal may have it: on one line if it was, and nothing that a terminal would act on.
+// Plain is a text of others as a terminal may have it: on one line if it was, and nothing that a
+// terminal would act on.
 func Plain(text string) string {
 	var b bytes.Buffer
 	t := terminal{out: &b}

@@ -131,8 +131,9 @@ func AppendJSONField(dst []byte, name string, field []byte) []byte {
 	return appendJSONString(dst, field)
 }
 
-// AppendJSONString appends text, which is valid UTF-8, as a JSON string. What does not print is escaped: control characters of
-// both kinds, what turns the direction of writing, what is not seen. A terminal or an eye would be deceived by it.
+// AppendJSONString appends text, which is valid UTF-8, as a JSON string. What does not print is
+// escaped: control characters of both kinds, what turns the direction of writing, what is not seen.
+// A terminal or an eye would be deceived by it.
 func AppendJSONString(dst []byte, text string) []byte { return appendJSONString(dst, text) }
 
 func appendJSONString[T string | []byte](dst []byte, field T) []byte {
