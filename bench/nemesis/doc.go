@@ -13,7 +13,8 @@
 //   - world.go: the cluster on its network, disks and clocks. schedule.go draws what happens when; it is pure. kinds.go is
 //     the table of faults, faults_*.go what they do. run.go goes through the schedule.
 //   - calm.go: the rests in which nothing may fail.
-//   - probe.go asks every partition; judge.go says which pauses a fault explains; watch.go looks for processes that end,
+//   - probe.go asks every partition, ways.go says how much time slow links add to that; judge.go says
+//     which pauses a fault explains; watch.go looks for processes that end,
 //     lines of the logs and metrics that must not be; replicas.go compares the replicas of the processes.
 //   - report.go: what is printed and what is left in the directory.
 //

@@ -44,6 +44,17 @@ func (l *layers) set(layer int, shapes map[links.Link]links.Shape) error {
 	return l.network.Set(concerned)
 }
 
+// now is the shapes of all links that are not healthy.
+func (l *layers) now() map[links.Link]links.Shape {
+	all := make(map[links.Link]links.Shape)
+	for _, shapes := range l.of {
+		for link := range shapes {
+			all[link] = l.sum(link)
+		}
+	}
+	return all
+}
+
 // sum is the worst of what the layers do to a link.
 func (l *layers) sum(link links.Link) links.Shape {
 	var sum links.Shape

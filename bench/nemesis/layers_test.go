@@ -36,6 +36,9 @@ func TestLayersAddUpAndComeOff(t *testing.T) {
 		if !maps.Equal(network.shapes, want) {
 			t.Errorf("%s: %v, want %v", what, network.shapes, want)
 		}
+		if now := l.now(); !maps.Equal(now, want) {
+			t.Errorf("%s: the layers say %v, want %v", what, now, want)
+		}
 	}
 	add := func(s table) int {
 		t.Helper()

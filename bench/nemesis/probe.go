@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/nemesis/availability"
+	"github.com/tidemarkdb/tidemark/bench/nemesis/links"
 	"github.com/tidemarkdb/tidemark/bench/process"
 	"github.com/tidemarkdb/tidemark/bench/proof"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -17,13 +18,15 @@ import (
 const (
 	probeKeyspace   = "probes"
 	probePartitions = 8
-	// probeEvery is the time between two requests to a partition, probePatience how long one may take.
+	// probeEvery is the time between two requests to a partition. probePatience is how long one may
+	// take, besides what slow links add to its way.
 	probeEvery    = 20 * time.Millisecond
 	probePatience = 500 * time.Millisecond
 )
 
 // probes write and read one key of every partition of a keyspace all the time. A request has little patience, and the SDK
 // forgets it then; so what they measure is the servers' doing and not how often the SDK tries again.
+// A request has the time that slow links add to its way besides: they would measure that otherwise.
 type probes struct {
 	client        *kv.Client // closed by stop's caller
 	keyspace      *proof.Keyspace
@@ -37,6 +40,8 @@ type probes struct {
 		sync.Mutex
 		// errors is what each partition's latest requests ended with.
 		writeErrors, readErrors []error
+		// detours is what slow links add to the way of a request, by partition.
+		detours []time.Duration
 	}
 }
 
@@ -52,6 +57,7 @@ func startProbes(ctx context.Context, run *proof.Run, client *kv.Client) (*probe
 		writes: availability.NewMeter(probePartitions), reads: availability.NewMeter(probePartitions),
 	}
 	p.mu.writeErrors, p.mu.readErrors = make([]error, probePartitions), make([]error, probePartitions)
+	p.mu.detours = make([]time.Duration, probePartitions)
 	for _, key := range p.keys {
 		if _, err := keyspace.Put(ctx, key, []byte("begin")); err != nil {
 			return nil, fmt.Errorf("the first write of a probe: %w", err)
@@ -101,7 +107,7 @@ func (p *probes) ask(ctx context.Context, partition int, meter *availability.Met
 		case <-ticker.C:
 		}
 		asked := time.Now()
-		attempt, cancel := context.WithTimeout(ctx, probePatience)
+		attempt, cancel := context.WithTimeout(ctx, p.patience(partition))
 		err := request(attempt)
 		cancel()
 		if ctx.Err() != nil {
@@ -113,6 +119,22 @@ func (p *probes) ask(ctx context.Context, partition int, meter *availability.Met
 		p.mu.Lock()
 		failures[partition] = err
 		p.mu.Unlock()
+	}
+}
+
+// patience is how long a request may take that is sent now.
+func (p *probes) patience(partition int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return probePatience + p.mu.detours[partition]
+}
+
+// bear gives the probes time for what the links add to their ways, from now on.
+func (p *probes) bear(shapes map[links.Link]links.Shape, voters [][]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.mu.detours {
+		p.mu.detours[i] = detour(shapes, voters[i])
 	}
 }
 

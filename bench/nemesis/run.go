@@ -310,6 +310,7 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 		if err := next.do(); err != nil {
 			return err
 		}
+		n.probes.bear(n.layers.now(), n.placed.voters)
 		n.watchProcesses()
 	}
 	over := time.Now()
