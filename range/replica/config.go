@@ -111,6 +111,8 @@ type Node struct {
 		committed func()
 		// lockTime is the time by which waiting for locks is measured; no timer runs then.
 		lockTime func() time.Time
+		// maxBlockers, if it is not 0, is for how many transactions a read waits at once.
+		maxBlockers int
 	}
 }
 

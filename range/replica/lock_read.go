@@ -59,6 +59,13 @@ func (rd *read) detail() {
 // maxBlockers is for how many transactions a read waits at once. With more it looks for the rest afterwards.
 const maxBlockers = 256
 
+func (n *Node) maxBlockers() int {
+	if most := n.hooks.maxBlockers; most != 0 {
+		return most
+	}
+	return maxBlockers
+}
+
 // checkContext looks at the context of a read.
 func (rd *read) checkContext(c *kvpb.ReadContext) *problem {
 	own, err := txn.ParseOptionalID(c.Transaction)
@@ -115,7 +122,7 @@ func (r *Replica) waitForLocksLocked(rd *read) bool {
 		if _, known := seen[l.Transaction.ID]; known {
 			return true
 		}
-		if len(in) == maxBlockers {
+		if len(in) == r.node.maxBlockers() {
 			partial = true
 			return false
 		}

@@ -313,18 +313,16 @@ func (r *Replica) registerLocked(rd *read) {
 
 // chooseLocked chooses the read's timestamp.
 func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
-	T := rd.at
-	if T.IsZero() {
-		T = hlc.Max(rd.settled, rd.committed)
+	switch {
+	case !rd.latest():
+		return rd.at
+	case !rd.settled.IsZero():
+		return hlc.Max(rd.settled, rd.committed)
 	}
-	if T.IsZero() {
-		T = rd.chosen
-		if T.Less(r.mu.applied.highest) {
-			// A version of a faster clock than this one: everything acknowledged must be visible.
-			T = r.mu.applied.highest
-		}
-	}
-	return T
+	// A version may be of a faster clock than this one: everything acknowledged must be visible. So it is
+	// as long as the read has not met all locks, also if it knows of a commit by now: what that commit is
+	// below may be acknowledged, and so may one that it has not met, which is applied meanwhile.
+	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.highest), rd.committed)
 }
 
 // placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that it has to wait for.

@@ -49,14 +49,16 @@ func TestRandomTransactions(t *testing.T) {
 			if seed != seeds[0] {
 				setFlag(t, "rapid.checks", "10")
 			}
-			randomTransactions(t, false)
+			randomTransactions(t, variant{})
 		})
 	}
 }
 
 // TestRandomTransactionsHoldSpans: the same, and every other transaction holds a span with all its
 // keys before it reads. What it has read stays as it was for as long as the span is held.
-func TestRandomTransactionsHoldSpans(t *testing.T) { randomTransactions(t, true) }
+func TestRandomTransactionsHoldSpans(t *testing.T) {
+	randomTransactions(t, variant{holds: true})
+}
 
 // transactionSeeds are the seeds of histories. The first one gives as many as -rapid.checks says, each other one 10.
 var transactionSeeds = []uint64{
@@ -79,11 +81,24 @@ func setFlag(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = f.Value.Set(before) })
 }
 
-func randomTransactions(t *testing.T, holds bool) {
+// variant is what a history has besides.
+type variant struct {
+	// holds: every other transaction holds a span.
+	holds bool
+	// moments: moments are asked for, and read.
+	moments bool
+	// blockers is for how many transactions a read waits at once; 0: as many as ever.
+	blockers int
+}
+
+func randomTransactions(t *testing.T, v variant) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}, holds: holds}
+		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}, holds: v.holds}
 		defer h.c.close()
-		t.Repeat(map[string]func(*rapid.T){
+		for _, m := range h.c.members {
+			m.node.hooks.maxBlockers = v.blockers
+		}
+		actions := map[string]func(*rapid.T){
 			"go on":      h.goOn,
 			"go on2":     h.goOn,
 			"go on3":     h.goOn,
@@ -107,7 +122,11 @@ func randomTransactions(t *testing.T, holds bool) {
 				h.advance(time.Duration(rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "ms")) * time.Millisecond)
 			},
 			"": h.check,
-		})
+		}
+		if v.moments {
+			actions["moment"], actions["moment2"] = h.moment, h.moment
+		}
+		t.Repeat(actions)
 		h.end()
 	})
 }
