@@ -22,6 +22,10 @@ import (
 // others had laid on keys of the span before. If it waited for these first, there would always be
 // new ones. That two transactions wait for each other that way is for wound-wait to solve, by age.
 //
+// Who is older than all that hold parts of its spans holds the rest at once: it would wait until all
+// of them are free at one moment otherwise, which among many who hold one each may never come. A
+// younger one waits without holding anything.
+//
 // The bounds: a request that would hold too much is answered at once, without `held`, and its
 // transaction goes on without (span_budget.go).
 
@@ -60,13 +64,13 @@ func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
 		e.over = true
 		return e.wrote(w, false, nil, nil)
 	}
-	for _, s := range c.HoldSpans {
-		if l := r.spanInTheWayLocked(text(s.Start), text(s.End), p.of.ID); l != nil {
-			e.parkAtLocked(w, l, string(max(text(s.Start), l.Key)), locks.UntilGone)
-			return nil
-		}
-	}
-	if !p.takeSpansLocked(c.HoldSpans) {
+	l, key, oldest := p.spansInTheWayLocked(c.HoldSpans)
+	taken := oldest && p.takeSpansLocked(c.HoldSpans)
+	switch {
+	case l != nil:
+		e.parkAtLocked(w, l, key, locks.UntilGone)
+		return nil
+	case !taken:
 		r.mu.Unlock()
 		r.node.Metrics.spansRefused.Inc()
 		e.answerRead(w, p.response(), 0)
@@ -87,7 +91,30 @@ func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
 	return nil
 }
 
-// takeSpansLocked holds spans that no other transaction holds, all of them or none.
+// spansInTheWayLocked is the first span lock of another transaction that has keys in common with the
+// spans, and the first such key. oldest says that the transaction is older than all that have one.
+func (p *preparation) spansInTheWayLocked(spans []*kvpb.KeySpan) (first *lock, key string, oldest bool) {
+	oldest = true
+	for _, s := range spans {
+		p.e.r.mu.locks.SpansIn(text(s.Start), text(s.End), func(l *lock) bool {
+			x := l.Transaction
+			if x.ID == p.of.ID {
+				return true
+			}
+			if first == nil {
+				first, key = l, string(max(text(s.Start), l.Key))
+			}
+			oldest = txn.Older(p.of.Begun, p.of.ID, x.Begun, x.ID)
+			return oldest
+		})
+		if !oldest {
+			break
+		}
+	}
+	return first, key, oldest
+}
+
+// takeSpansLocked holds what no other transaction holds of spans, all of that or nothing.
 func (p *preparation) takeSpansLocked(spans []*kvpb.KeySpan) bool {
 	r := p.e.r
 	count, bytes := 0, 0

@@ -77,8 +77,8 @@ func (t *Table[W]) SpanNeed(start, end string) (count, bytes int) {
 	return count, bytes
 }
 
-// HoldSpan lays a volatile lock on [start, end), which must not be empty, as far as the transaction
-// does not hold it already. No other transaction may hold a part of it.
+// HoldSpan lays a volatile lock on what no transaction holds of [start, end), which must not be
+// empty.
 func (t *Table[W]) HoldSpan(start, end string, of txn.Info, s State) {
 	s.Volatile = true
 	for _, g := range t.gaps(start, end) {
