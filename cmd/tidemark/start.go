@@ -157,6 +157,8 @@ func (f *startFlags) check() error {
 		return usagef("--max-offset, --tick and --gc-interval cannot be negative")
 	case f.electionTicks < 0 || f.electionTicks == 1 || f.electionTicks == 2:
 		return usagef("--election-ticks %d: it is at least 3", f.electionTicks)
+	case embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset) != nil:
+		return usagef("--tick, --election-ticks and --max-offset: %w", embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset))
 	case f.memTable > 0 && f.memTable < 1<<20, f.logMemTable > 0 && f.logMemTable < 1<<20:
 		return usagef("--mem-table and --log-mem-table are at least 1MiB")
 	}

@@ -136,7 +136,7 @@ func (c *ServerConfig) ensureDefaults() error {
 		c.Registry = prometheus.NewRegistry()
 	}
 	if c.MaxOffset <= 0 {
-		c.MaxOffset = 250 * time.Millisecond
+		c.MaxOffset = defaultMaxOffset
 	}
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = 256 << 20

@@ -74,6 +74,9 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
+	if err := CheckElections(config.Tick, config.ElectionTicks, config.MaxOffset); err != nil {
+		config.Logger.Warn("the election timeout is too short for the clocks", "error", err)
+	}
 	s := &Server{config: config, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer func() {

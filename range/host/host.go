@@ -105,7 +105,7 @@ func (c *Config) ensureDefaults() error {
 		return fmt.Errorf("host: an election timeout of %d ticks leaves no time for a lease; at least 3 are needed", c.ElectionTicks)
 	}
 	if c.DriftMargin <= 0 || c.DriftMargin >= 1 {
-		c.DriftMargin = 0.1
+		c.DriftMargin = defaultDriftMargin
 	}
 	if c.SleepAfter == 0 {
 		c.SleepAfter = time.Second
@@ -138,6 +138,23 @@ func (c *Config) ensureDefaults() error {
 		c.Monotonic = hlc.SystemMonotonic()
 	}
 	return nil
+}
+
+// defaultDriftMargin is Config.DriftMargin if none is given.
+const defaultDriftMargin = 0.1
+
+// LeaseDuration is how long leases last that go with an election timeout, with the default DriftMargin.
+func LeaseDuration(tick time.Duration, electionTicks int) time.Duration {
+	return (&Config{Tick: tick, ElectionTicks: electionTicks, DriftMargin: defaultDriftMargin}).leaseDuration()
+}
+
+// ElectionTicksFor is the shortest election timeout, in ticks, with leases that last for so long.
+func ElectionTicksFor(tick, lease time.Duration) int {
+	ticks := 1 + int(float64(lease)/(float64(tick)*(1-defaultDriftMargin)))
+	for LeaseDuration(tick, ticks) < lease {
+		ticks++
+	}
+	return ticks
 }
 
 // promiseDuration is the election timeout less one tick: a follower's first tick may come right after the heartbeat.
