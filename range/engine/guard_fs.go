@@ -91,7 +91,7 @@ func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 
 func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if number, ok := walNumber(oldname); ok && s.g.names != nil {
-		_ = s.g.names.obsolete(number, false) // nothing is written
+		_ = s.g.names.obsolete(number, false) // an error has failed the engine
 	}
 	return s.create(newname, category, func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
 }

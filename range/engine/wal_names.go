@@ -33,11 +33,12 @@ import (
 // that is not named holds nothing that was acknowledged. It costs one sync for each file.
 //
 // INVARIANT: WAL files become obsolete in the order of their numbers, so that one which Pebble
-// removes or reuses says the same of all before it. What is removed is taken off the list first.
-// What is reused is renamed, which takes its name away at once: so the file with the lowest number
-// in the list may be missing while there is one that is newer than all that are named. Pebble
-// closes a WAL file, with a sync, before it makes the next one, so there is never more than one
-// such file.
+// removes or reuses says the same of all before it. What is removed is taken off the list on disk
+// first. What is reused is renamed, which takes its name away at once: so the file with the lowest
+// number in the list may be missing while there is one that is newer than all that are named. It is
+// the only one that may: if the list on disk names another file before the one that is reused, it is
+// written first. (Pebble closes a WAL file, with a sync, before it makes the next one, and so the
+// list is written between two files that are reused.)
 //
 // The list is of one run of Pebble, told by the number of its OPTIONS file, of which it makes one
 // whenever it opens the database. A version of this program that does not know the list leaves
@@ -53,6 +54,8 @@ type walNames struct {
 	// Guarded by turn.
 	slot uint64 // number of the slot that was written last, from 1
 	list walList
+	// onDisk are the files that the list on disk names.
+	onDisk []namedWAL
 }
 
 // walList is what the file says.
@@ -256,7 +259,11 @@ func (n *walNames) write() error {
 	if _, err := n.file.WriteAt(n.list.encode(n.slot), int64(n.slot%2)*slotSize); err != nil {
 		return err
 	}
-	return n.file.Sync()
+	if err := n.file.Sync(); err != nil {
+		return err
+	}
+	n.onDisk = slices.Clone(n.list.files)
+	return nil
 }
 
 // add names a file.
@@ -267,14 +274,14 @@ func (n *walNames) add(f namedWAL) error {
 	return n.write()
 }
 
-// obsolete forgets a file and all before it: in memory if it is reused, and on disk as well, at
-// once, before it is removed.
+// obsolete forgets a file and all before it: on disk too, at once, before one is removed; if it is
+// reused, only if the list on disk names others before it.
 func (n *walNames) obsolete(number uint64, removed bool) error {
 	n.turn <- struct{}{}
 	defer func() { <-n.turn }()
-	before := len(n.list.files)
-	n.list.files = slices.DeleteFunc(n.list.files, func(f namedWAL) bool { return f.number <= number })
-	if len(n.list.files) == before || !removed {
+	gone := func(f namedWAL) bool { return f.number <= number }
+	n.list.files = slices.DeleteFunc(n.list.files, gone)
+	if !slices.ContainsFunc(n.onDisk, gone) || !removed && n.onDisk[0].number == number {
 		return nil
 	}
 	return n.write()
