@@ -259,8 +259,8 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 		}
 		m.Context = nil // of another term
 	case raftpb.MsgAppResp:
-		// Late ones of a leadership that is over may say more, and Raft drops them.
-		if !m.GetReject() && m.GetIndex() > p.most && g.leadsIn(m.GetTerm()) {
+		// What a leader has sent was in an Output. Late ones of a leadership that is over may say more, and Raft drops them.
+		if !m.GetReject() && m.GetIndex() > p.last && g.leadsIn(m.GetTerm()) {
 			return RefusedAck
 		}
 	case raftpb.MsgApp:
