@@ -82,7 +82,7 @@ func (d *draining) round() (left, stuck int) {
 	room := drainAtATime
 	for g, o := range d.groups {
 		l := g.leadership.Load()
-		if g.Failed() != nil || (!l.IsLeader && l.Leader != 0) {
+		if g.isStopped() || (!l.IsLeader && l.Leader != 0) { // it was removed, or failed, or is led elsewhere
 			delete(d.groups, g)
 			continue
 		}
