@@ -329,3 +329,34 @@ func TestCommandAboveTheLimit(t *testing.T) {
 		t.Errorf("it was proposed: %+v, before %+v", after, before)
 	}
 }
+
+// What a transaction itself writes counts too where it reads that back.
+func TestAnswersWithWhatIsWrittenAreBounded(t *testing.T) {
+	for name, build := range map[string]func(put, all, one *storepb.Op) []*storepb.Op{
+		"in a row": func(put, all, _ *storepb.Op) []*storepb.Op {
+			return append([]*storepb.Op{put}, all, all, all, all, all, all)
+		},
+		"put by a nested": func(put, all, _ *storepb.Op) []*storepb.Op {
+			return []*storepb.Op{nested(put), all, all, all, all, all, all}
+		},
+		"read by a nested": func(put, all, _ *storepb.Op) []*storepb.Op {
+			return []*storepb.Op{put, nested(all, all, all, all, all, all)}
+		},
+		"key by key": func(put, _, one *storepb.Op) []*storepb.Op { return []*storepb.Op{put, one, one, one, one, one, one} },
+	} {
+		_, s := one(t, nil)
+		key, end := PrefixRange([]byte("large/"))
+		all := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end}}}
+		one := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte("large/1")}}}
+		put := Put([]byte("large/1"), bytes.Repeat([]byte("x"), 3<<20))
+		if result, err := s.Do(t.Context(), Writes(build(put, all, one)...)); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: an answer of %d MiB: %v", name, result.SizeVT()>>20, err)
+		}
+		do(t, s, Writes(put, nested(all, all), all))
+		do(t, s, Writes(all, one, all, one))
+	}
+}
+
+func nested(ops ...*storepb.Op) *storepb.Op {
+	return &storepb.Op{Op: &storepb.Op_Txn{Txn: &storepb.Txn{Success: ops}}}
+}

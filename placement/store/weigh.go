@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -66,7 +67,11 @@ func reads(t *storepb.Txn) bool {
 type amount struct{ keys, bytes int }
 
 // work adds up amounts, and stops at the first that is too much.
-type work struct{ reader *reader }
+type work struct {
+	reader *reader
+	// written is what the operations before may have put: ranges without a revision find it.
+	written []*storepb.Put
+}
 
 func (a amount) check() error {
 	switch {
@@ -88,24 +93,33 @@ func (w *work) txn(t *storepb.Txn, before amount) (amount, error) {
 			}
 		}
 	}
-	most := before
+	most, earlier := before, w.written
+	var either []*storepb.Put
 	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
 		sum := before
+		w.written = slices.Clip(earlier)
 		for _, op := range ops {
 			if sum, err = w.op(sum, op); err != nil {
 				return sum, err
 			}
 		}
+		either = append(either, w.written[len(earlier):]...)
 		most = amount{max(most.keys, sum.keys), max(most.bytes, sum.bytes)}
 	}
+	w.written = slices.Concat(earlier, either)
 	return most, nil
 }
 
 func (w *work) op(a amount, op *storepb.Op) (amount, error) {
 	switch op := op.GetOp().(type) {
 	case *storepb.Op_Range:
-		return w.span(a, op.Range)
+		a, err := w.span(a, op.Range)
+		if err != nil || op.Range.Revision != 0 {
+			return a, err
+		}
+		return w.own(a, op.Range)
 	case *storepb.Op_Put:
+		w.written = append(w.written, op.Put)
 		if op.Put.Previous {
 			return w.span(a, &storepb.Range{Key: op.Put.Key})
 		}
@@ -140,6 +154,27 @@ func (w *work) span(a amount, q *storepb.Range) (amount, error) {
 		return true, a.check()
 	})
 	return a, err
+}
+
+// own adds what a range finds of the transaction itself. A key that was there before counts twice.
+func (w *work) own(a amount, q *storepb.Range) (amount, error) {
+	span, found := rangeSpan(q.Key, q.RangeEnd), uint64(0)
+	for _, p := range w.written {
+		if !span.Contains(p.Key) {
+			continue
+		}
+		if found++; q.Limit > 0 && found > q.Limit {
+			break
+		}
+		a.keys++
+		if !q.CountOnly {
+			a.bytes += len(p.Key)
+			if !q.KeysOnly {
+				a.bytes += len(p.Value)
+			}
+		}
+	}
+	return a, a.check()
 }
 
 // checkLeases refuses a transaction after which a lease might have too many keys.
