@@ -108,6 +108,52 @@ func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
 	})
 }
 
+// A lease whose end was proposed cannot be renewed, though the process is paused before the end comes.
+func TestAPauseDoesNotReviveALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() })
+		l.changed([]leaseChange{{id: 1, ttlMillis: 1000}, {id: 2, ttlMillis: 60_000}}, nil)
+		l.activate(true)
+		time.Sleep(2 * time.Second)
+		if ids, paused := l.expired(); len(ids) != 1 || paused {
+			t.Fatal(ids, paused)
+		}
+		time.Sleep(10 * time.Second)
+		if _, paused := l.expired(); !paused {
+			t.Fatal("a pause was not noticed")
+		}
+		if left, err := l.renew(1); !errors.Is(err, ErrLeaseNotFound) {
+			t.Errorf("renewed for %s, %v; its end is in the log", left, err)
+		}
+		if _, err := l.renew(2); err != nil {
+			t.Error(err)
+		}
+		// If its end got lost it is proposed again.
+		time.Sleep(lessorTick)
+		if ids, _ := l.expired(); len(ids) != 1 || ids[0] != 1 {
+			t.Error(ids)
+		}
+	})
+}
+
+// A leader that had no leases to count was not paused when the first one comes.
+func TestTheFirstLeaseIsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() })
+		l.activate(true)
+		if l.counting() {
+			t.Error("it counts")
+		}
+		time.Sleep(time.Minute)
+		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
+		if _, paused := l.expired(); paused {
+			t.Error("taken for a pause")
+		}
+	})
+}
+
 // One command cannot stop the log for longer than it takes to touch MaxTouched keys.
 func TestRangesAreBounded(t *testing.T) {
 	_, s := one(t, nil)

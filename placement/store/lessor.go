@@ -79,6 +79,9 @@ func (l *lessor) changedLocked(changes []leaseChange, keys map[int64]int) {
 		}
 	}
 	now := l.now()
+	if len(l.mu.leases) == 0 {
+		l.mu.ticked = now // nothing was counted until now
+	}
 	for _, c := range changes {
 		if c.ttlMillis == 0 {
 			delete(l.mu.leases, c.id)
@@ -112,12 +115,15 @@ func (l *lessor) activate(active bool) {
 // of owners that are gone.
 func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 	for _, c := range l.mu.leases {
+		if !c.ending.IsZero() {
+			continue // it ran out before; its end may be in the log
+		}
 		if c.spared {
 			c.deadline = c.deadline.Add(silence)
 		} else {
 			c.deadline = now.Add(c.term)
 		}
-		c.spared, c.ending = true, time.Time{}
+		c.spared = true
 	}
 }
 
