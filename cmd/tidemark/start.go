@@ -157,10 +157,11 @@ func (f *startFlags) check() error {
 		return usagef("--max-offset, --tick and --gc-interval cannot be negative")
 	case f.electionTicks < 0 || f.electionTicks == 1 || f.electionTicks == 2:
 		return usagef("--election-ticks %d: it is at least 3", f.electionTicks)
-	case embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset) != nil:
-		return usagef("--tick, --election-ticks and --max-offset: %w", embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset))
 	case f.memTable > 0 && f.memTable < 1<<20, f.logMemTable > 0 && f.logMemTable < 1<<20:
 		return usagef("--mem-table and --log-mem-table are at least 1MiB")
+	}
+	if err := embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset); err != nil {
+		return usagef("--tick, --election-ticks and --max-offset: %w", err)
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		return usagef("--tls-cert and --tls-key belong together: give both or neither")

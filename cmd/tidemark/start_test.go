@@ -6,15 +6,18 @@ import (
 	"time"
 )
 
-// TestStartRefusesShortElectionTimeouts: values with which reads are refused after each election are not started with.
+// TestStartRefusesShortElectionTimeouts: a server is not started with values with which reads are
+// refused after each election.
 func TestStartRefusesShortElectionTimeouts(t *testing.T) {
-	f := startFlags{dir: "/d", listen: "127.0.0.1:7400", core: []string{"127.0.0.1:7400"}, httpDebug: "local"}
+	const self = "127.0.0.1:7400"
+	f := startFlags{dir: "/d", listen: self, core: []string{self}, httpDebug: "local"}
 	if err := f.check(); err != nil {
 		t.Fatal(err)
 	}
 	f.tick, f.electionTicks = 50*time.Millisecond, 3
 	err := f.check()
-	if err == nil || exitCode(t.Context(), err) != exitUsage || !strings.Contains(err.Error(), "--election-ticks") {
+	if err == nil || exitCode(t.Context(), err) != exitUsage ||
+		!strings.Contains(err.Error(), "--election-ticks") {
 		t.Fatalf("--tick 50ms --election-ticks 3: %v", err)
 	}
 	t.Log(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestElectionTimeoutBesideOffset: leases that are shorter than clocks may be apart are found, and the values that are said to be
-// enough are.
+// TestElectionTimeoutBesideOffset: leases that are shorter than clocks may be apart are found, and
+// the values that are said to be enough are.
 func TestElectionTimeoutBesideOffset(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -40,14 +40,17 @@ func TestElectionTimeoutBesideOffset(t *testing.T) {
 	}
 }
 
-// TestShortElectionTimeoutIsLogged: a server that runs with such values all the same says so when it starts.
+// TestShortElectionTimeoutIsLogged: a server that runs with such values all the same says so when it
+// starts.
 func TestShortElectionTimeoutIsLogged(t *testing.T) {
 	for ticks, told := range map[int]bool{3: true, 10: false} {
 		var log bytes.Buffer
 		s, err := StartServer(t.Context(), ServerConfig{
-			Dir: "/data", Listen: "127.0.0.1:0", Advertise: "127.0.0.1:1", Core: []string{"127.0.0.1:1"}, FS: vfs.NewMem(),
-			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-			Tick:   20 * time.Millisecond * time.Duration(ticks), ElectionTicks: ticks, MaxOffset: 150 * time.Millisecond,
+			Dir: "/data", FS: vfs.NewMem(), Listen: "127.0.0.1:0",
+			Advertise: "127.0.0.1:1", Core: []string{"127.0.0.1:1"},
+			Logger:        slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Tick:          20 * time.Millisecond * time.Duration(ticks),
+			ElectionTicks: ticks, MaxOffset: 150 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

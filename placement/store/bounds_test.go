@@ -108,7 +108,8 @@ func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
 	})
 }
 
-// A lease whose end was proposed cannot be renewed, though the process is paused before the end comes.
+// A lease whose end was proposed cannot be renewed, though the process is paused before the end
+// comes.
 func TestAPauseDoesNotReviveALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -378,24 +379,21 @@ func TestCommandAboveTheLimit(t *testing.T) {
 
 // What a transaction itself writes counts too where it reads that back.
 func TestAnswersWithWhatIsWrittenAreBounded(t *testing.T) {
-	for name, build := range map[string]func(put, all, one *storepb.Op) []*storepb.Op{
-		"in a row": func(put, all, _ *storepb.Op) []*storepb.Op {
-			return append([]*storepb.Op{put}, all, all, all, all, all, all)
-		},
-		"put by a nested": func(put, all, _ *storepb.Op) []*storepb.Op {
-			return []*storepb.Op{nested(put), all, all, all, all, all, all}
-		},
-		"read by a nested": func(put, all, _ *storepb.Op) []*storepb.Op {
-			return []*storepb.Op{put, nested(all, all, all, all, all, all)}
-		},
-		"key by key": func(put, _, one *storepb.Op) []*storepb.Op { return []*storepb.Op{put, one, one, one, one, one, one} },
+	many := func(op *storepb.Op) []*storepb.Op { return []*storepb.Op{op, op, op, op, op, op} }
+	type op = *storepb.Op
+	for name, build := range map[string]func(put, all, one op) []op{
+		"in a row":         func(put, all, _ op) []op { return append([]op{put}, many(all)...) },
+		"put by a nested":  func(put, all, _ op) []op { return append([]op{nested(put)}, many(all)...) },
+		"read by a nested": func(put, all, _ op) []op { return []op{put, nested(many(all)...)} },
+		"key by key":       func(put, _, one op) []op { return append([]op{put}, many(one)...) },
 	} {
 		_, s := one(t, nil)
 		key, end := PrefixRange([]byte("large/"))
 		all := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end}}}
 		one := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte("large/1")}}}
 		put := Put([]byte("large/1"), bytes.Repeat([]byte("x"), 3<<20))
-		if result, err := s.Do(t.Context(), Writes(build(put, all, one)...)); !errors.Is(err, ErrTooLarge) {
+		result, err := s.Do(t.Context(), Writes(build(put, all, one)...))
+		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: an answer of %d MiB: %v", name, result.SizeVT()>>20, err)
 		}
 		do(t, s, Writes(put, nested(all, all), all))

@@ -36,9 +36,9 @@ import (
 // removes or reuses says the same of all before it. What is removed is taken off the list on disk
 // first. What is reused is renamed, which takes its name away at once: so the file with the lowest
 // number in the list may be missing while there is one that is newer than all that are named. It is
-// the only one that may: if the list on disk names another file before the one that is reused, it is
-// written first. (Pebble closes a WAL file, with a sync, before it makes the next one, and so the
-// list is written between two files that are reused.)
+// the only one that may: if the list on disk names another file before the one that is reused, it
+// is written first. (Pebble closes a WAL file, with a sync, before it makes the next one, and so
+// the list is written between two files that are reused.)
 //
 // The list is of one run of Pebble, told by the number of its OPTIONS file, of which it makes one
 // whenever it opens the database. A version of this program that does not know the list leaves

@@ -9,8 +9,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestReusedBeforeRemoved: Pebble reuses files while it goes on, and removes others in the background, some of them late. So a file may
-// be reused while an obsolete one before it is still there, and that be removed before the list is written again.
+// TestReusedBeforeRemoved: Pebble reuses files while it goes on, and removes others in the
+// background, some of them late. So a file may be reused while an obsolete one before it is still
+// there, and that be removed before the list is written again.
 func TestReusedBeforeRemoved(t *testing.T) {
 	fs := vfs.NewMem()
 	o := Options{FS: fs, Dir: "/log", Logger: slog.New(slog.DiscardHandler)}

@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// TestForgedEntriesBeforeForgedAck: entries that a leader does not take in do not make it believe an acknowledgement of them.
+// TestForgedEntriesBeforeForgedAck: entries that a leader does not take in do not make it believe an
+// acknowledgement of them.
 func TestForgedEntriesBeforeForgedAck(t *testing.T) {
 	s := threeReplicas(t)
 	s.lead(1)
@@ -28,8 +29,15 @@ func TestForgedEntriesBeforeForgedAck(t *testing.T) {
 	for i := range uint64(100) {
 		entries = append(entries, &peerpb.Entry{Index: before + 1 + i, Term: term})
 	}
-	leader.Step(&peerpb.RaftMessage{Group: 7, Type: uint32(raftpb.MsgApp), From: 2, To: 1, Term: term, Index: before, LogTerm: term, Entries: entries})
-	if why := leader.Step(&peerpb.RaftMessage{Group: 7, Type: uint32(raftpb.MsgAppResp), From: 2, To: 1, Term: term, Index: before + 100}); why != RefusedAck {
+	forge := func(m *peerpb.RaftMessage) Refusal {
+		m.Group, m.From, m.To, m.Term = 7, 2, 1, term
+		return leader.Step(m)
+	}
+	forge(&peerpb.RaftMessage{
+		Type: uint32(raftpb.MsgApp), Index: before, LogTerm: term, Entries: entries,
+	})
+	why := forge(&peerpb.RaftMessage{Type: uint32(raftpb.MsgAppResp), Index: before + 100})
+	if why != RefusedAck {
 		t.Errorf("the acknowledgement: %q", why)
 	}
 	if after := match(); after != before {

@@ -259,7 +259,8 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 		}
 		m.Context = nil // of another term
 	case raftpb.MsgAppResp:
-		// What a leader has sent was in an Output. Late ones of a leadership that is over may say more, and Raft drops them.
+		// What a leader has sent was in an Output. Late ones of a leadership that is over may say
+		// more, and Raft drops them.
 		if !m.GetReject() && m.GetIndex() > p.last && g.leadsIn(m.GetTerm()) {
 			return RefusedAck
 		}

@@ -82,7 +82,8 @@ func (d *draining) round() (left, stuck int) {
 	room := drainAtATime
 	for g, o := range d.groups {
 		l := g.leadership.Load()
-		if g.isStopped() || (!l.IsLeader && l.Leader != 0) { // it was removed, or failed, or is led elsewhere
+		// It was removed, has failed, or is led elsewhere.
+		if g.isStopped() || (!l.IsLeader && l.Leader != 0) {
 			delete(d.groups, g)
 			continue
 		}

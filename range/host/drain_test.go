@@ -8,7 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// drain drains a host within 10 s, and says how long that took. on is called before each hand-over, on a goroutine of its own.
+// drain drains a host within 10 s, and says how long that took. on, if not nil, is called instead of
+// each hand-over, on a goroutine of its own.
 func (c *cluster) drain(n *node, on func(*Group)) (left int, took time.Duration) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
@@ -23,19 +24,21 @@ func (c *cluster) drain(n *node, on func(*Group)) (left int, took time.Duration)
 	return left, time.Since(began)
 }
 
-// TestDrainEnds: a host hands over what it leads, and does not wait for what cannot be, or need not be any more.
+// TestDrainEnds: a host hands over what it leads, and does not wait for what cannot be, or need not
+// be any more.
 func TestDrainEnds(t *testing.T) {
-	for name, test := range map[string]func(t *testing.T, c *cluster, leader *node) (left int, took time.Duration){
-		"others are there": func(_ *testing.T, c *cluster, leader *node) (int, time.Duration) {
+	type drained func(t *testing.T, c *cluster, leader *node) (left int, took time.Duration)
+	for name, test := range map[string]drained{
+		"others are there": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
 			return c.drain(leader, nil)
 		},
-		"the replica is removed meanwhile": func(_ *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"the replica is removed meanwhile": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
 			return c.drain(leader, func(g *Group) { leader.host.Remove(g) })
 		},
-		"the replica fails meanwhile": func(_ *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"the replica fails meanwhile": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
 			return c.drain(leader, func(g *Group) { g.failFrom(context.Canceled) })
 		},
-		"a peer is down, which is not known yet": func(_ *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"a peer is down and it is not known yet": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
 			c.stop(leader.id%3 + 1)
 			return c.drain(leader, nil)
 		},
@@ -51,7 +54,7 @@ func TestDrainEnds(t *testing.T) {
 			}
 			return 0, took
 		},
-		"all leave": func(_ *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"all leave": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
 			for _, n := range c.hosts {
 				if n != leader {
 					go c.drain(n, nil)

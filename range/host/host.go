@@ -145,7 +145,8 @@ const defaultDriftMargin = 0.1
 
 // LeaseDuration is how long leases last that go with an election timeout, with the default DriftMargin.
 func LeaseDuration(tick time.Duration, electionTicks int) time.Duration {
-	return (&Config{Tick: tick, ElectionTicks: electionTicks, DriftMargin: defaultDriftMargin}).leaseDuration()
+	c := Config{Tick: tick, ElectionTicks: electionTicks, DriftMargin: defaultDriftMargin}
+	return c.leaseDuration()
 }
 
 // ElectionTicksFor is the shortest election timeout, in ticks, with leases that last for so long.
