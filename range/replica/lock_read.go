@@ -134,6 +134,11 @@ func (r *Replica) waitForLocksLocked(rd *read) bool {
 	if len(in) == 0 {
 		return false
 	}
+	if older := rd.yieldsTo(in); older != nil {
+		r.mu.Unlock()
+		r.endRead(rd, r.conflictWith(rd.pending.Request, []byte(older.Key), older.Transaction.ID))
+		return true
+	}
 	if rd.part != nil && !rd.part.waits() {
 		r.mu.Unlock()
 		r.exit()
@@ -167,6 +172,23 @@ func (r *Replica) waitForLocksLocked(rd *read) bool {
 	r.node.Metrics.readsParked.Inc()
 	todo.run(r)
 	return true
+}
+
+// yieldsTo is a lock to which the read gives way; nil if there is none. Only a refresh gives way, if
+// it says so (see RefreshRequest), and only to older transactions that are pending: of those that
+// push one another the oldest gives way to none, and commits.
+func (rd *read) yieldsTo(in []*lock) *lock {
+	if c, ok := rd.pending.Request.Command.(*kvpb.Request_Refresh); !ok || !c.Refresh.GetYield() || rd.own.IsZero() {
+		return nil
+	}
+	for _, l := range in {
+		other := l.Transaction
+		if other.Known.State == kvpb.TransactionState_PENDING && !rd.own.SameTransaction(other.ID) &&
+			txn.Older(other.Begun, other.ID, rd.begun, rd.own) {
+			return l
+		}
+	}
+	return nil
 }
 
 // eachReadLockLocked calls look for the locks of what a read reads, until it returns false.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -358,7 +359,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 	case "resolve":
 		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{Transaction: x.Id, Status: status}}}}
 	case "refresh":
-		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.Id, Begun: x.Begun, Reads: reads, To: at("to")}}
+		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.Id, Begun: x.Begun, Reads: reads, To: at("to"),
+			Yield: slices.Contains(words, "yield")}}
 	default:
 		return false
 	}

@@ -4127,7 +4127,12 @@ type RefreshRequest struct {
 	Reads       *ReadSet               `protobuf:"bytes,2,opt,name=reads,proto3" json:"reads,omitempty"`
 	To          *Timestamp             `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	// As in Transaction.
-	Begun         *Timestamp `protobuf:"bytes,4,opt,name=begun,proto3" json:"begun,omitempty"`
+	Begun *Timestamp `protobuf:"bytes,4,opt,name=begun,proto3" json:"begun,omitempty"`
+	// Where an older transaction is about to write what was read, the answer is a conflict. Otherwise
+	// that transaction has to commit above `to`. A transaction asks for this whose own commit has to
+	// move again and again: if each of two has read what the other one writes, each makes the other
+	// one move, and neither can commit before one of them gives way.
+	Yield         bool `protobuf:"varint,5,opt,name=yield,proto3" json:"yield,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4188,6 +4193,13 @@ func (x *RefreshRequest) GetBegun() *Timestamp {
 		return x.Begun
 	}
 	return nil
+}
+
+func (x *RefreshRequest) GetYield() bool {
+	if x != nil {
+		return x.Yield
+	}
+	return false
 }
 
 type RefreshResponse struct {
@@ -5723,12 +5735,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bcompared\x18\x04 \x01(\bR\bcompared\x12\x18\n" +
 	"\acrowded\x18\x05 \x01(\bR\acrowded\x12\x16\n" +
 	"\x06wanted\x18\x06 \x01(\bR\x06wanted\x12\x12\n" +
-	"\x04held\x18\a \x01(\bR\x04held\"\xbd\x01\n" +
+	"\x04held\x18\a \x01(\bR\x04held\"\xd3\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12-\n" +
 	"\x05reads\x18\x02 \x01(\v2\x17.tidemark.kv.v1.ReadSetR\x05reads\x12)\n" +
 	"\x02to\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02to\x12/\n" +
-	"\x05begun\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\"\x11\n" +
+	"\x05begun\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12\x14\n" +
+	"\x05yield\x18\x05 \x01(\bR\x05yield\"\x11\n" +
 	"\x0fRefreshResponse\"\xb4\x02\n" +
 	"\x15EndTransactionRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x16\n" +

@@ -18,6 +18,10 @@ const (
 	endPause = 100 * time.Millisecond
 	// maxLead is how far into the future at most a transaction is moved that readers push again and again.
 	maxLead = 50 * time.Millisecond
+	// yieldAfter is after how many pushes a transaction gives way to older ones that are about to
+	// write what it has read. It may be one of these that pushes it: two that have each read what the
+	// other one writes push one another, and would do so for ever. One push may be a reader's.
+	yieldAfter = 2
 )
 
 // Commit makes the writes happen, all at the timestamp that it returns, provided that what was read is unchanged up to then. wait asks for
@@ -239,7 +243,8 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 	for {
 		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is asked for.
 		if !d.reads.empty() && (d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
-			if err := t.c.Refresh(ctx, t.id[:], t.begun, d.reads, at); err != nil {
+			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun), Yield: d.pushed >= yieldAfter}
+			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
 				return nil, err // no request to commit can succeed: there was none, or the record is bounded above them all
 			}
 			d.reads.At = at

@@ -20,7 +20,12 @@ const (
 // Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it is not. id and begun are those of the
 // transaction that has read; both unset for a snapshot. A server whose clock is too far behind `to` is asked again until ctx ends.
 func (c *Coordinator) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
-	err := c.refresh(ctx, id, begun, reads, to)
+	return c.refreshLike(ctx, &kvpb.RefreshRequest{Transaction: id, Begun: rpc.ToTimestamp(begun)}, reads, to)
+}
+
+// refreshLike is Refresh by requests that are like one of them.
+func (c *Coordinator) refreshLike(ctx context.Context, like *kvpb.RefreshRequest, reads Reads, to hlc.Timestamp) error {
+	err := c.refresh(ctx, like, reads, to)
 	outcome := "unchanged"
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -32,7 +37,7 @@ func (c *Coordinator) Refresh(ctx context.Context, id []byte, begun hlc.Timestam
 	return err
 }
 
-func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
+func (c *Coordinator) refresh(ctx context.Context, like *kvpb.RefreshRequest, reads Reads, to hlc.Timestamp) error {
 	rest := reads
 	for pause := earlyPause; !rest.empty(); {
 		chunks, err := c.readChunks(ctx, rest.Keys, rest.Spans)
@@ -49,7 +54,7 @@ func (c *Coordinator) refresh(ctx context.Context, id []byte, begun hlc.Timestam
 			requests[i] = &Request{
 				Place: r.place, Key: r.key(), Fits: r.fits, Slack: lockSlack,
 				Command: &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{
-					Transaction: id, Begun: rpc.ToTimestamp(begun), Reads: &r.set, To: rpc.ToTimestamp(to),
+					Transaction: like.Transaction, Begun: like.Begun, Yield: like.Yield, Reads: &r.set, To: rpc.ToTimestamp(to),
 				}}},
 			}
 		}
