@@ -72,7 +72,7 @@ func NewDialer(c DialerConfig) *Dialer {
 		c.TLS = c.TLSNow()
 		transport = newClientCredentials(c.TLSNow)
 	} else if c.TLS != nil {
-		transport = credentials.NewTLS(c.TLS)
+		transport = credentials.NewTLS(showing(c.TLS))
 	}
 	d := &Dialer{config: c, stop: make(chan struct{})}
 	d.mu.connections = make(map[string]*grpc.ClientConn)

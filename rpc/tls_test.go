@@ -44,6 +44,10 @@ func (a *authority) sign(t *testing.T, name string, template *x509.Certificate) 
 	}
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.Subject = pkix.Name{CommonName: name}
+	if template.IsCA {
+		// Authorities have names of their own, by which servers ask for certificates.
+		template.Subject.CommonName += " " + template.SerialNumber.String()
+	}
 	if template.NotAfter.IsZero() {
 		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	}
