@@ -73,6 +73,9 @@ func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobr
 				a.out = output.Terminal(a.out)
 			}
 		}
+		if a.timeout < 0 {
+			return usagef("--timeout %s: give the time to try each request, or 0 for no limit", a.timeout)
+		}
 		a.running = true
 		return do(cmd.Context(), args)
 	}

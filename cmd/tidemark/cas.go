@@ -95,10 +95,10 @@ func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation 
 			return a.printVersion(swap.Version)
 		}
 		if !swap.Current.Exists() {
-			return notFoundf("cas %q in keyspace %q: nothing was changed; the key has no value", records.Escape(key), keyspace)
+			return notFoundf("cas %q in keyspace %q: nothing was changed; the key has no value", key, keyspace)
 		}
 		return notFoundf("cas %q in keyspace %q: nothing was changed; the key holds %s, version %s",
-			records.Escape(key), keyspace, shortened(swap.Current.Value), swap.Current.Version)
+			key, keyspace, shortened(swap.Current.Value), swap.Current.Version)
 	})
 }
 

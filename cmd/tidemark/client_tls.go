@@ -71,6 +71,9 @@ func (c *clientTLS) config(getenv func(string) string) (*tls.Config, error) {
 	if !on && ca == "" && cert == "" && key == "" {
 		return nil, nil
 	}
+	if (cert == "") != (key == "") {
+		return nil, usagef("--tls-cert and --tls-key belong together: give both or neither (or %s and %s)", tlsCertEnv, tlsKeyEnv)
+	}
 	config, err := rpc.LoadClientTLS(cert, key, ca)
 	if err != nil {
 		return nil, usagef("%w", err)

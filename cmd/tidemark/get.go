@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
-	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -102,7 +101,7 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 	}
 	for _, pair := range pairs {
 		if !pair.Exists() {
-			a.say("tidemark: get %q in keyspace %q: the key has no value", records.Escape(pair.Key), keyspace)
+			a.say("tidemark: get %q in keyspace %q: the key has no value", pair.Key, keyspace)
 		}
 	}
 	return silent(exitNotFound)

@@ -113,7 +113,7 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		return nil, usagef("--replicas %d: a keyspace has 1, 3 or 5", f.replicas)
 	}
 	switch {
-	case f.window < 0, f.window > 0 && f.window%time.Second != 0:
+	case f.window < 0, f.window%time.Second != 0, f.window == 0 && f.limits.flags.Changed("gc-window"):
 		return nil, usagef("--gc-window %s: give whole seconds, at least one", f.window)
 	case f.window > 0:
 		options = append(options, kv.GCWindow(f.window))

@@ -5,17 +5,25 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // limitFlags are the limits of transactions that a keyspace has.
-type limitFlags struct{ age, idle time.Duration }
+type limitFlags struct {
+	age, idle time.Duration
+	flags     *pflag.FlagSet
+}
+
+// The limits that a keyspace can have.
+const leastLimit, greatestLimit = time.Second, 168 * time.Hour
 
 // register adds the flags; the defaults are said only.
 func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
 	flags := cmd.Flags()
+	f.flags = flags
 	flags.DurationVar(&f.age, "txn-max-age", 0,
 		"how long after it began a transaction may hold locks, 1s to 168h (default: "+age+")")
 	flags.DurationVar(&f.idle, "txn-max-idle", 0,
@@ -24,9 +32,16 @@ func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
 
 // changes are the flags; what was not given is zero.
 func (f *limitFlags) changes() (kv.KeyspaceChanges, error) {
-	for name, d := range map[string]time.Duration{"--txn-max-age": f.age, "--txn-max-idle": f.idle} {
-		if d < 0 || d%time.Millisecond != 0 {
-			return kv.KeyspaceChanges{}, usagef("%s %s: give whole milliseconds, at least 1s", name, d)
+	for _, limit := range []struct {
+		flag string
+		d    time.Duration
+	}{{"txn-max-age", f.age}, {"txn-max-idle", f.idle}} {
+		switch {
+		case !f.flags.Changed(limit.flag):
+		case limit.d < leastLimit || limit.d > greatestLimit:
+			return kv.KeyspaceChanges{}, usagef("--%s %s: it is from 1s to 168h", limit.flag, limit.d)
+		case limit.d%time.Millisecond != 0:
+			return kv.KeyspaceChanges{}, usagef("--%s %s: give whole milliseconds", limit.flag, limit.d)
 		}
 	}
 	return kv.KeyspaceChanges{MaxTransactionAge: f.age, MaxTransactionIdle: f.idle}, nil

@@ -28,6 +28,11 @@ var wrappings = []struct {
 	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonUnknownAuthority)), "the server's certificate is signed by an authority that is not known here: " +
 		"give its file with --tls-ca"},
 	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsCertificate)), "the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},
+	// Cobra's words for flags that exclude each other.
+	{regexp.MustCompile(`if any flags in the group \[.*\] are set none of the others can be; \[(\S+) (\S+)\] were all set`),
+		"--$1 and --$2 exclude each other: give one of them"},
+	{regexp.MustCompile(`if any flags in the group \[.*\] are set none of the others can be; \[(\S+) (\S+) (\S+)\] were all set`),
+		"--$1, --$2 and --$3 exclude each other: give one of them"},
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"}, // that is for programs
 }
 

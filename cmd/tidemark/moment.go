@@ -25,7 +25,13 @@ func parseMoment(text string, now time.Time) (hlc.Timestamp, error) {
 		return ts, nil
 	}
 	// Outside these years a timestamp, which counts nanoseconds, cannot say it.
-	if t, err := time.Parse(time.RFC3339Nano, text); err == nil && t.Year() > 1970 && t.Year() < 2262 {
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		switch year := t.UTC().Year(); {
+		case year <= 1970:
+			return hlc.Timestamp{}, usagef("%q is before 1971: there is no such timestamp", text)
+		case year >= 2262:
+			return hlc.Timestamp{}, usagef("%q is after 2261: there is no such timestamp", text)
+		}
 		return hlc.FromTime(t), nil
 	}
 	return hlc.Timestamp{}, usagef("%q is not a moment: give %s", text, momentHelp)

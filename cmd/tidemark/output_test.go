@@ -79,5 +79,5 @@ func TestLoadAndDumpHaveOutput(t *testing.T) {
 	}
 	b.want(`{"key":"k","value":"v"}`+"\n", "dump", "lines", "-o", "json")
 	b.want("k\tv\n", "dump", "lines")
-	b.fails(exitUsage, "none of the others can be", "dump", "lines", "-o", "json", "--format", "tsv")
+	b.fails(exitUsage, "exclude each other", "dump", "lines", "-o", "json", "--format", "tsv")
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -80,24 +79,6 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(args[0], names))
-}
-
-// flagMeant adds to the error about a flag that there is none of the flag that may have been meant.
-func flagMeant(cmd *cobra.Command, err error) error {
-	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
-	if !unknown {
-		return err
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, f.Name)
-		}
-	})
-	if meant := closest(name, names); meant != "" {
-		return fmt.Errorf("%w; did you mean --%s?", err, meant)
-	}
-	return err
 }
 
 // keyspaceMeant adds to an error about a keyspace that there is none of the one that may have been

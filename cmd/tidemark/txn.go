@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ file, those of put without the value; a line that begins with a blank is not kep
   tidemark txn < transfer.txt
   tidemark txn
   tidemark txn list`,
-		Args: arguments("", 0, 0),
+		Args: onlyScripts,
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
 				s := &txnSession{app: a, client: client, encoding: e}
@@ -57,6 +58,17 @@ file, those of put without the value; a line that begins with a blank is not kep
 	_ = cmd.MarkFlagFilename("history")
 	cmd.AddCommand(a.txnListCommand(), a.txnAbortCommand())
 	return a.printing(a.client(cmd))
+}
+
+// onlyScripts is for a command that reads a script, and has others below it.
+func onlyScripts(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if strings.ContainsAny(args[0], "./") {
+		return usagef("txn takes no arguments; a script is read from standard input: tidemark txn < %s", args[0])
+	}
+	return onlyCommands(cmd, args)
 }
 
 // script runs the commands of standard input up to the first error.

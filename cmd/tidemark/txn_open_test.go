@@ -115,7 +115,7 @@ func TestKeyspaceAlter(t *testing.T) {
 	}
 	b.fails(exitUsage, "say what to change", "keyspace", "alter", "altered")
 	b.fails(exitUsage, "from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-age", "10ms")
-	b.fails(exitUsage, "at least 1s", "keyspace", "alter", "altered", "--txn-max-idle", "-1s")
+	b.fails(exitUsage, "--txn-max-idle -1s: it is from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-idle", "-1s")
 	b.fails(exitUsage, "from 1s to 168h", "keyspace", "create", "altered-too", "--partitions", "range", "--txn-max-age", "169h")
 	b.fails(exitNotFound, "no-such-keyspace", "keyspace", "alter", "no-such-keyspace", "--txn-max-age", "10m")
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,15 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
 	})
+	// Before the member of the core has its address in the directory: a start that fails because the
+	// address is taken binds nothing.
+	if s.listener, err = config.NewListener(config.Listen); err != nil {
+		what := rpc.Reason(err)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			what = "another process listens there already"
+		}
+		return nil, fmt.Errorf("cannot listen on %s: %s", config.Listen, what)
+	}
 	if config.has(RoleCore) {
 		if err := makeDir(config.FS, s.directory.sub("core")); err != nil {
 			return nil, err
@@ -117,17 +127,12 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 	}
-	if s.listener, err = config.NewListener(config.Listen); err != nil {
-		what := rpc.Reason(err)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			what = "another process listens there already"
-		}
-		return nil, fmt.Errorf("cannot listen on %s: %s", config.Listen, what)
-	}
 	s.serve(serverTLS)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise, "roles", config.Roles)
 	if config.HTTP != "" {
-		if s.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages, config.HTTPDebugForAll), s.listenHTTP); err != nil {
+		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages, config.HTTPDebugForAll)
+		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
+		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
 		}
 	}

@@ -36,7 +36,8 @@ func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, 
 		return nil, fmt.Errorf("this server's address %s is not in the --core list %s", self, strings.Join(m.core, ", "))
 	}
 	if disk.Address != "" && disk.Address != self {
-		return nil, fmt.Errorf("this data directory belongs to the core member at %s, and the server was started as %s", disk.Address, self)
+		return nil, fmt.Errorf("this data directory belongs to the core member at %s, and the server was started as %s; "+
+			"start it as %s, or with a directory of its own", disk.Address, self, disk.Address)
 	}
 	if f := m.founded(); f != nil && !slices.Equal(memberAddresses(f), m.core) {
 		return nil, &ListChangedError{Self: self, Core: m.core, Founding: f}
