@@ -329,7 +329,18 @@ func TestWaitingForNodesThatDoNotCome(t *testing.T) {
 	}
 }
 
-// Where nobody answers, the error names the address and comes soon.
+// A wait that is interrupted says so, and not that its time was over.
+func TestAnInterruptedWait(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &app{streams: streams{getenv: func(string) string { return "" }}, endpoints: []string{"127.0.0.1:1"}, timeout: time.Minute}
+	cancel()
+	err := a.waitReady(ctx, 3)
+	if err == nil || !strings.Contains(err.Error(), "status: interrupted") || exitCode(ctx, err) != exitInterrupted {
+		t.Errorf("%v", err)
+	}
+}
+
+// Where no server answers, the error names the address and comes soon.
 func TestNobodyThere(t *testing.T) {
 	got := command(t, "", nil, "get", "fruit", "apple", "--endpoints", "127.0.0.1:1", "--timeout", "5s")
 	if got.code != exitUnavailable || !strings.Contains(got.err, "127.0.0.1:1") {

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -43,15 +45,42 @@ func (n *named) add(format string, args ...any) {
 	}
 }
 
-// cell is the list as it is printed.
-func (n *named) cell() any {
-	if n.total == 0 {
+// cell is the list for programs; null if it is empty because nothing is known.
+func (n *named) cell(known bool) any {
+	switch {
+	case n.total == 0 && !known:
 		return nil
+	case n.total == 0:
+		return []string{}
 	}
+	return n.lines()
+}
+
+// lines are the names, and how many more there are.
+func (n *named) lines() []string {
 	if more := n.total - len(n.names); more > 0 {
 		return append(n.names, fmt.Sprintf("and %d more", more))
 	}
 	return n.names
+}
+
+// print says below the table of status what is too long for a column, one thing a line.
+func (p *problems) print(out io.Writer, core []string, waiting string) {
+	say := func(what string, lines ...string) {
+		for _, line := range lines {
+			fmt.Fprintf(out, "%s: %s\n", what, output.Plain(line))
+		}
+	}
+	if len(core) > 1 {
+		say("core", strings.Join(core, ", "))
+	}
+	if waiting != "" {
+		say("not ready", waiting)
+	}
+	say("unavailable", p.unavailable.lines()...)
+	say("under replicated", p.underReplicated.lines()...)
+	say("full", p.full.lines()...)
+	say("in doubt", p.inDoubt.lines()...)
 }
 
 // problemsOf is what one server knows itself: for when the core does not answer.

@@ -31,7 +31,29 @@ func TestJudge(t *testing.T) {
 	for range 3 * namedProblems {
 		many.add("x")
 	}
-	if cell := many.cell().([]string); len(cell) != namedProblems+1 || cell[namedProblems] != "and 40 more" {
+	if cell := many.cell(true).([]string); len(cell) != namedProblems+1 || cell[namedProblems] != "and 40 more" {
 		t.Errorf("%d of %d are named, the last is %q", len(cell), many.total, cell[len(cell)-1])
+	}
+	if none := new(named); none.cell(false) != nil || len(none.cell(true).([]string)) != 0 {
+		t.Errorf("nothing is wrong: %v; nothing is known: %v", none.cell(true), none.cell(false))
+	}
+}
+
+// What is wrong is said whole, however long it is: a table would have to cut it.
+func TestProblemsAreNotCut(t *testing.T) {
+	var p problems
+	p.unavailable.add("partition 7 of things: no leader; nodes 1, 2 are down")
+	p.underReplicated.add("node 1 (10.0.0.1:7400) is down: 8 replicas")
+	p.underReplicated.add("node 2 (10.0.0.2:7400) is down: 8 replicas, \x1b[31m")
+	var out strings.Builder
+	p.print(&out, []string{"10.0.0.1:7400", "10.0.0.2:7400", "10.0.0.3:7400"}, "the core has no quorum")
+	want := `core: 10.0.0.1:7400, 10.0.0.2:7400, 10.0.0.3:7400
+not ready: the core has no quorum
+unavailable: partition 7 of things: no leader; nodes 1, 2 are down
+under replicated: node 1 (10.0.0.1:7400) is down: 8 replicas
+under replicated: node 2 (10.0.0.2:7400) is down: 8 replicas, \x1b[31m
+`
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", out.String(), want)
 	}
 }

@@ -85,15 +85,22 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		members = append(members, member.Address)
 	}
 	list := a.list(
-		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for"},
-		output.Column{Name: "nodes"}, output.Column{Name: "nodes alive", Programs: true}, output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
-		output.Column{Name: "unavailable"}, output.Column{Name: "under replicated"}, output.Column{Name: "full"}, output.Column{Name: "in doubt"},
-		output.Column{Name: "core leader"}, output.Column{Name: "core"}, output.Column{Name: "version", Detail: true})
-	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && err == nil, orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
-		wrong.unavailable.cell(), wrong.underReplicated.cell(), wrong.full.cell(), wrong.inDoubt.cell(),
+		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for", Programs: true},
+		output.Column{Name: "nodes"}, output.Column{Name: "nodes alive", Programs: true},
+		output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
+		output.Column{Name: "unavailable", Programs: true}, output.Column{Name: "under replicated", Programs: true},
+		output.Column{Name: "full", Programs: true}, output.Column{Name: "in doubt", Programs: true},
+		output.Column{Name: "core leader"}, output.Column{Name: "core", Programs: true},
+		output.Column{Name: "version", Detail: true})
+	known := err == nil
+	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && known, orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
+		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known), wrong.inDoubt.cell(known),
 		orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err
+	}
+	if a.format == output.Table {
+		wrong.print(a.out, members, status.WaitingFor)
 	}
 	if err != nil {
 		if wrong.unavailable.total > 0 {
@@ -124,7 +131,7 @@ func alive(nodes []kv.NodeInfo) (count int) {
 	return count
 }
 
-// waitReady asks until the cluster is ready and so many nodes are alive. That nobody answers yet is no reason to give up.
+// waitReady asks until the cluster is ready and so many nodes are alive. That no server answers yet is no reason to give up.
 func (a *app) waitReady(ctx context.Context, want int) error {
 	limited := ctx
 	if a.timeout > 0 {
@@ -132,7 +139,7 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 		limited, cancel = context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 	}
-	last := errors.New("no server answered")
+	last := errors.New("no server has answered")
 	for {
 		// Short attempts: what they wait for is worth more in the end than that the time was over.
 		attempt, cancel := context.WithTimeout(limited, statusAttempt)
@@ -149,6 +156,9 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 		}
 		select {
 		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("status: interrupted, and not ready yet: %w", last)
+			}
 			return &codedError{exitUnavailable, fmt.Errorf("status: not ready after %s: %w", a.timeout, last)}
 		case <-time.After(statusPause):
 		}
@@ -162,7 +172,7 @@ func (a *app) checkReady(ctx context.Context, client *kv.Client, want int) error
 		return err
 	}
 	if !status.Ready {
-		return fmt.Errorf("the cluster is waiting for %s", status.WaitingFor)
+		return errors.New(status.WaitingFor)
 	}
 	nodes, err := client.Nodes(ctx)
 	if err != nil {

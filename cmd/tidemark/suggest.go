@@ -85,14 +85,23 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 // meant.
 func keyspaceMeant(ctx context.Context, client *kv.Client, err error) error {
 	var e *kv.Error
+	var said *meantError
+	if errors.As(err, &said) {
+		return err
+	}
 	if !errors.Is(err, kv.ErrKeyspaceNotFound) || !errors.As(err, &e) || e.Keyspace == "" {
 		return err
 	}
 	if meant := closest(e.Keyspace, keyspaceNames(ctx, client)); meant != "" {
-		return fmt.Errorf("%w; did you mean %q?", err, meant)
+		return &meantError{fmt.Errorf("%w; did you mean %q?", err, meant)}
 	}
 	return err
 }
+
+// meantError says already what may have been meant.
+type meantError struct{ error }
+
+func (e *meantError) Unwrap() error { return e.error }
 
 // keyspaceNames are those that there are, as far as that is soon said.
 func keyspaceNames(ctx context.Context, client *kv.Client) (names []string) {

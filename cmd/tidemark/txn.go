@@ -107,9 +107,13 @@ func (s *txnSession) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("interrupted: %w", ctx.Err())
 	}
-	err = fmt.Errorf("line %d: %w", s.line, namingOther(err))
+	err = fmt.Errorf("line %d: %w", s.line, keyspaceMeant(ctx, s.client, namingOther(err)))
 	if s.tx != nil {
-		err = fmt.Errorf("%w; the transaction begun on line %d was rolled back", err, s.begun)
+		next := "; the"
+		if strings.HasSuffix(err.Error(), "?") {
+			next = " The"
+		}
+		err = fmt.Errorf("%w%s transaction begun on line %d was rolled back", err, next, s.begun)
 	}
 	s.end()
 	return err

@@ -71,6 +71,9 @@ var txnVerbs = []txnVerb{
 	{"quit", "", "leave; so does exit", 0, 0, false, false, func(*txnSession, context.Context, []string) error { return errQuit }},
 }
 
+// otherWords are what other databases call the commands.
+var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put", "del": "delete", "start": "begin"}
+
 // txnHelp lists the commands.
 func txnHelp() string {
 	var b strings.Builder
@@ -101,7 +104,11 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 		for _, v := range txnVerbs {
 			names = append(names, v.name)
 		}
-		return usagef("there is no command %q; help lists those there are%s", name, didYouMean(name, names))
+		meant := didYouMean(name, names)
+		if other := otherWords[name]; other != "" {
+			meant = fmt.Sprintf("; did you mean %q?", other)
+		}
+		return usagef("there is no command %q; help lists those there are%s", name, meant)
 	}
 	v := txnVerbs[i]
 	switch {

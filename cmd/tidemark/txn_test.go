@@ -185,6 +185,8 @@ func TestTxnScriptThatFails(t *testing.T) {
 		{"put txn-fail '' b", "line 7: the key is empty", exitUsage},
 		{"commit now", "line 7: commit takes no arguments", exitUsage},
 		{"frobnicate", `line 7: there is no command "frobnicate"; help lists`, exitUsage},
+		{"abort", `line 7: there is no command "abort"; help lists those there are; did you mean "rollback"? The transaction begun on line 5 was rolled back`, exitUsage},
+		{"put txn-fial a b", `there are; did you mean "txn-fail"? The transaction begun on line 5 was rolled back` + "\n", exitNotFound},
 		{"begin", "line 7: begin: the transaction begun on line 5 has not ended", exitUsage},
 		{"at -1s", "line 7: at: the transaction begun on line 5 reads at one moment", exitUsage},
 		{"rollback-to x", `line 7: rollback-to: the transaction has no savepoint "x"`, exitUsage},

@@ -279,7 +279,7 @@ func (s *Server) keyspaceByName(v *store.View, name string) (storedKeyspace, err
 }
 
 func errUnknown(name string) error {
-	return status.Errorf(codes.NotFound, "there is no keyspace %s", keys.Pretty([]byte(name)))
+	return status.Errorf(codes.NotFound, "there is no keyspace %s; `tidemark keyspace list` shows those there are", keys.Pretty([]byte(name)))
 }
 
 func digest(b []byte) []byte {
