@@ -24,8 +24,10 @@ type LiveTransaction struct {
 	// Keyspace and Partition are where the locks are.
 	Keyspace  string
 	Partition uint64
-	// Locks is how many there are, OldestLock for how long the oldest has been there, and Key its key.
+	// Locks is how many keys it has locked, and Spans how many spans it holds; OldestLock for how
+	// long the oldest has been there, and Key its key, or the start of its span.
 	Locks      uint64
+	Spans      uint64
 	OldestLock time.Duration
 	Key        []byte
 	// State is "pending", "committed" or "aborted" if the partition decides about the transaction and has a record of it; otherwise "".
@@ -39,6 +41,7 @@ type LiveTransaction struct {
 	age, idle     time.Duration
 	client        uint64
 	clientAddress string
+	reason        kvpb.AbortReason
 }
 
 // LockWaiter is a request that waits for another transaction's lock.
@@ -234,7 +237,7 @@ const maxInspected = 10_000
 func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction) LiveTransaction {
 	out := LiveTransaction{
 		ID: hex.EncodeToString(x.GetTransaction().GetId()), Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace, Partition: partition,
-		Locks: x.Intents, OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
+		Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans, OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
 		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond, idle: time.Duration(x.IdleMicros) * time.Microsecond,
 		client: x.Client, clientAddress: x.ClientAddress,
 	}
@@ -243,7 +246,7 @@ func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction)
 		case kvpb.TransactionState_COMMITTED:
 			out.State = "committed"
 		case kvpb.TransactionState_ABORTED:
-			out.State = "aborted"
+			out.State, out.reason = "aborted", x.Record.Reason
 		default:
 			out.State = "pending"
 		}

@@ -29,9 +29,11 @@ type OpenTransaction struct {
 	// State is "pending", or for a moment "committed" or "aborted"; "" if its partition has no
 	// record of it, as of one that has just begun, or was not asked.
 	State string
-	// Locks is how many keys it has locked, in how many Partitions, and Key the one that it has
-	// locked for longest, in KeyKeyspace, since OldestLock.
+	// Locks is how many keys it has locked, and Spans how many spans it holds, in how many
+	// Partitions; and Key the key, or the start of the span, that it has locked for longest, in
+	// KeyKeyspace, since OldestLock.
 	Locks       uint64
+	Spans       uint64
 	Partitions  int
 	Key         []byte
 	KeyKeyspace string
@@ -85,6 +87,7 @@ func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction)
 	}
 	x.Age = max(x.Age, found.age)
 	x.Locks += found.Locks
+	x.Spans += found.Spans
 	x.Partitions++
 	if x.Key == nil || found.OldestLock > x.OldestLock {
 		x.Key, x.KeyKeyspace, x.OldestLock = found.Key, found.Keyspace, found.OldestLock
@@ -118,12 +121,15 @@ type TransactionEnd struct {
 	// Reason is why it is aborted, in words: because it was asked for, or for another reason
 	// before.
 	Reason string
+	// Already says that it had been aborted on request before, and its locks were gone.
+	Already bool
 }
 
 // AbortTransaction aborts the transaction that has an id, which is that of an attempt (Txn.ID,
 // OpenTransaction.ID), wherever it runs. Its client is told at its next call; Update runs its
-// function again. What has committed stays so, and the result says it. ErrNotFound: no partition
-// knows a lock of it; it is over, or has locked nothing. It may be repeated.
+// function again. What has committed stays so, and the result says it. It may be repeated: the
+// leader that aborted it remembers it for a while. ErrNotFound: no partition knows a lock of it; it
+// has ended, or has locked nothing.
 func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEnd, error) {
 	const op = "abort transaction"
 	raw, err := hex.DecodeString(id)
@@ -147,6 +153,9 @@ func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEn
 		}
 		return TransactionEnd{}, noSuchTransaction(op, id)
 	}
+	if x := found.all[0]; len(found.all) == 1 && x.Locks+x.Spans == 0 && x.State == "aborted" {
+		return TransactionEnd{Reason: endedBecause(x.reason), Already: true}, nil
+	}
 	return c.abortFound(ctx, op, id, found.all)
 }
 
@@ -155,7 +164,7 @@ const txnIDSize = 16
 
 func noSuchTransaction(op, id string) error {
 	return &Error{Op: op, Transaction: id, wraps: []error{ErrNotFound},
-		Message: "no partition knows a lock of transaction " + id + ": it is over, or has locked nothing"}
+		Message: "no partition knows a lock of transaction " + id + ": it has ended, or has locked nothing yet; there is nothing to abort"}
 }
 
 // abortFound aborts a transaction of which locks were found.

@@ -3,6 +3,7 @@ package kv_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,8 +221,14 @@ func TestTransactionsAreListedAndAborted(t *testing.T) {
 		if all, _, err := other.Transactions(ctx, "", 10); err != nil || len(all) > 0 {
 			t.Errorf("afterwards: %+v, %v", all, err)
 		}
-		if _, err := other.AbortTransaction(ctx, x.ID); !errors.Is(err, kv.ErrNotFound) {
-			t.Errorf("again: %v", err)
+		again, err := other.AbortTransaction(ctx, x.ID)
+		if err != nil || again.Committed || !again.Already || again.Reason != "it was asked for" {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+		none := "00" + x.ID[2:]
+		_, err = other.AbortTransaction(ctx, none)
+		if !errors.Is(err, kv.ErrNotFound) || !strings.Contains(err.Error(), "it has ended, or has locked nothing yet; there is nothing to abort") {
+			t.Errorf("one that there is not: %v", err)
 		}
 		if err = tx.Put(holder.Keyspace("k"), []byte("b"), nil); err == nil {
 			_, err = tx.Commit(ctx)

@@ -26,14 +26,15 @@ func (a *app) debugTxnsCommand() *cobra.Command {
 	var most, waiters int
 	cmd := &cobra.Command{
 		Use:   "txns [NAME]",
-		Short: "List the transactions that hold locks, and who waits for them",
+		Short: "List the transactions that hold locks, and what waits for them",
 		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the oldest locks first, and below
 each what waits for it, in the order in which it came. A transaction with locks in several partitions has a row for each of them.
 
-Of a transaction that holds locks the row has one of its keys, for how long that has been locked, how many keys of the partition it has locked,
+Of a transaction that holds locks the row has one of its keys (or the start of a span), for how long
+that has been locked, how many keys of the partition it has locked, how many spans of it it holds,
 when it began (the older of two wins), and, if the partition decides about it and has a record of it, the state of that. A record is shown only
 beside locks in its own partition: not, for instance, that of a commit of which only locks elsewhere are left. Of what
-waits the row has the key that it wants, for how long, and whom it waits for; a wait that is no transaction's has no id.
+waits the row has the key that it wants, for how long, and which transaction it waits for; a wait that is no transaction's has no id.
 
 The leaders of the partitions are asked at different moments, so the rows need not fit together. Of partitions that do not answer within their
 share of --timeout, it says on stderr which they are, and why; what the others know is listed all the same, and the exit code is not 0.`,
@@ -53,7 +54,7 @@ share of --timeout, it says on stderr which they are, and why; what the others k
 		}),
 	}
 	cmd.Flags().IntVar(&most, "max", 100, "rows with locks to list at most, those with the oldest locks")
-	cmd.Flags().IntVar(&waiters, "waiters", 10, "who waits for each of them, at most")
+	cmd.Flags().IntVar(&waiters, "waiters", 10, "waits to list for each of them, at most")
 	return a.printing(a.client(cmd))
 }
 
@@ -88,10 +89,15 @@ func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) erro
 	list := a.list(
 		output.Column{Name: "transaction", Whole: true}, output.Column{Name: "does"}, output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
 		output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true}, output.Column{Name: "locks", Number: true},
+		output.Column{Name: "spans", Number: true},
 		output.Column{Name: "began", Detail: true}, output.Column{Name: "state"}, output.Column{Name: "waits for", Detail: true, Whole: true})
 	notShown := 0
 	for _, x := range found {
-		list.Row(x.ID, "lock", x.Key, x.OldestLock.Round(time.Millisecond), x.Keyspace, x.Partition, x.Locks, x.Begun, orNone(x.State), nil)
+		does := "lock"
+		if x.Locks == 0 && x.Spans > 0 {
+			does = "hold spans"
+		}
+		list.Row(x.ID, does, x.Key, x.OldestLock.Round(time.Millisecond), x.Keyspace, x.Partition, x.Locks, x.Spans, x.Begun, orNone(x.State), nil)
 		for i, w := range x.Waiters {
 			if i == waiters {
 				notShown += len(x.Waiters) - i
@@ -101,7 +107,7 @@ func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) erro
 			if w.Write {
 				does = "wait to write"
 			}
-			list.Row(orNone(w.Transaction), does, w.Key, w.Waited.Round(time.Millisecond), x.Keyspace, x.Partition, nil, nil, nil, x.ID)
+			list.Row(orNone(w.Transaction), does, w.Key, w.Waited.Round(time.Millisecond), x.Keyspace, x.Partition, nil, nil, nil, nil, x.ID)
 		}
 	}
 	if err := list.Flush(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +109,24 @@ func TestDebugTxns(t *testing.T) {
 	}
 	b.want("", "debug", "txns", "debug-quiet", "-o", "json")
 	b.fails(exitNotFound, "no-such-keyspace", "debug", "txns", "no-such-keyspace")
+}
+
+// Spans that a transaction holds are counted apart from the keys that it has locked.
+func TestDebugTxnsNamesSpansApart(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{streams: streams{out: &out, err: io.Discard}, format: output.TSV}
+	found := []kv.LiveTransaction{{ID: "aa", Keyspace: "k", Partition: 1, Key: []byte("a"), Locks: 1, Spans: 2}, {ID: "bb", Keyspace: "k", Partition: 1, Spans: 1}}
+	if err := a.printTxns(found, false, 1); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(out.String()) {
+		cells := strings.Split(line, "\t")
+		rows = append(rows, strings.Join([]string{cells[0], cells[1], cells[6], cells[7]}, " "))
+	}
+	if got := strings.Join(rows, "; "); got != "transaction does locks spans; aa lock 1 2; bb hold spans 0 1" {
+		t.Error(got)
+	}
 }
 
 // What is known is printed, and so is which partitions did not answer; anything else that goes wrong is the error.

@@ -17,7 +17,7 @@ func (a *app) txnListCommand() *cobra.Command {
 		Short: "List the open transactions that hold locks",
 		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those first that hold one for longest,
 each once: how long ago its attempt began, for how long its application has made no call in it, how many keys it has
-locked, how many requests wait for them, and where its client is connected from. With --output json or tsv there is also
+locked, how many spans it holds, how many requests wait for them, and where its client is connected from. With --output json or tsv there is also
 the partition that decides about it, the key that it has locked for longest, when its first attempt began, and which transactions wait.
 
 Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of when the client was last
@@ -50,7 +50,7 @@ on stderr which they are, and why; what the others know is listed all the same, 
 
 func (a *app) printTransactions(found []kv.OpenTransaction, more bool) error {
 	columns := []output.Column{{Name: "transaction"}, {Name: "age", Number: true}, {Name: "idle", Number: true},
-		{Name: "locks", Number: true}, {Name: "waiting", Number: true}, {Name: "state"}, {Name: "client"}}
+		{Name: "locks", Number: true}, {Name: "spans", Number: true}, {Name: "waiting", Number: true}, {Name: "state"}, {Name: "client"}}
 	wide := a.format != output.Table
 	if wide {
 		columns = append(columns, output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true},
@@ -59,7 +59,7 @@ func (a *app) printTransactions(found []kv.OpenTransaction, more bool) error {
 	}
 	list := a.list(columns...)
 	for _, x := range found {
-		cells := []any{x.ID, x.Age.Round(time.Millisecond), idleCell(x.Idle), x.Locks, len(x.Waiters),
+		cells := []any{x.ID, x.Age.Round(time.Millisecond), idleCell(x.Idle), x.Locks, x.Spans, len(x.Waiters),
 			orNone(x.State), orNone(x.ClientAddress)}
 		if wide {
 			waiters := make([]string, len(x.Waiters))

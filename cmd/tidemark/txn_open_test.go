@@ -67,7 +67,10 @@ func TestTxnListAndAbort(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Error(err)
 	}
-	b.fails(exitNotFound, "it is over, or has locked nothing", "txn", "abort", tx.ID())
+	if again := b.run("", exitOK, "txn", "abort", tx.ID()); !strings.Contains(again.err, "was aborted already") {
+		t.Errorf("again: %q", again.err)
+	}
+	b.fails(exitNotFound, "it has ended, or has locked nothing yet; there is nothing to abort", "txn", "abort", "00"+tx.ID()[2:])
 	b.fails(exitUsage, "32 hexadecimal digits", "txn", "abort", "me")
 	b.fails(exitUsage, "an ID", "txn", "abort")
 	b.fails(exitNotFound, "no-such-keyspace", "txn", "list", "no-such-keyspace")

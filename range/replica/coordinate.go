@@ -155,6 +155,9 @@ func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) err
 	present := e.present()
 	present.Locked = end.Requested && e.holdsLock(end.Transaction.ID)
 	d := txn.DecideEnd(record, end, present)
+	if end.Requested && d.Record != nil {
+		r.rememberRequested(end.Transaction)
+	}
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{
 			EndTransaction: &kvpb.EndTransactionResponse{Status: s, Unknown: d.Unknown}}}

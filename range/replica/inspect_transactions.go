@@ -44,6 +44,16 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		return true
 	})
 	r.mu.Unlock()
+	if len(only) > 0 && len(anchors) == 0 {
+		aborted, err := r.requestedAbort(only)
+		switch {
+		case err != nil:
+			return r.readError(q, err)
+		case aborted != nil:
+			m.Transactions = append(m.Transactions, aborted)
+		}
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
+	}
 	order := make([]int, len(anchors))
 	for i := range order {
 		order[i] = i
@@ -103,7 +113,7 @@ func (r *Replica) Intents() (n int) {
 
 // liveTransactionLocked is what is known here of a transaction with locks.
 func (r *Replica) liveTransactionLocked(x *locks.Transaction[*parked], now time.Time, physical int64) (*kvpb.LiveTransaction, txn.Info) {
-	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks())}
+	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks()), Spans: uint64(x.Spans())}
 	var oldest int64
 	var latest uint64
 	x.Each(func(l *lock) bool {

@@ -103,6 +103,8 @@ type Replica struct {
 		held commitWaits
 		// records are the transaction records in flight.
 		records map[txn.ID]flightRecord
+		// requested are the latest transactions that were asked to be aborted (requested.go).
+		requested []txn.Info
 		// mayHaveRecords: there may be transaction records for garbage collection to look at.
 		mayHaveRecords bool
 		// recordsSet counts the batches of entries that have set transaction records.

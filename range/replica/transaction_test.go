@@ -130,6 +130,9 @@ func describeTransactions(m *kvpb.InspectTransactionsResponse) string {
 	fmt.Fprintf(&b, "%d transactions", len(m.Transactions))
 	for _, x := range m.Transactions {
 		fmt.Fprintf(&b, "; %s has %d intents, one at %q", shortID(x.Transaction.Id), x.Intents, x.Key)
+		if x.Spans > 0 {
+			fmt.Fprintf(&b, ", %d of spans", x.Spans)
+		}
 		if x.Record != nil {
 			fmt.Fprintf(&b, ", is %s", describeStatus(x.Record))
 		}
@@ -264,7 +267,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
 //	heartbeat NAME | resolve NAME commit=T | resolve NAME abort
 //	refresh NAME at=T to=T [keys=K,K] [spans=A:B,A:B]
-//	inspect
+//	inspect [NAME]
 //
 // and for reads: context [txn=NAME] [until=T] [observed=T] [movable] [under=TERM.REIGN].
 func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options map[string]string, at func(string) *kvpb.Timestamp) bool {
@@ -277,7 +280,11 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		return false
 	}
 	if words[0] == "inspect" {
-		q.Command = &kvpb.Request_InspectTransactions{InspectTransactions: &kvpb.InspectTransactionsRequest{}}
+		c := &kvpb.InspectTransactionsRequest{}
+		if len(words) > 1 {
+			c.Transaction = s.transactions[words[1]].Id
+		}
+		q.Command = &kvpb.Request_InspectTransactions{InspectTransactions: c}
 		return true
 	}
 	x := s.transactions[words[1]]

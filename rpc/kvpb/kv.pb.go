@@ -4960,7 +4960,8 @@ func (x *ResolveResponse) GetResolved() uint64 {
 type InspectTransactionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Max   uint32                 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
-	// Only this one; empty: all.
+	// Only this one; empty: all. One without locks that this leader aborted on request is shown with
+	// its record, as far as it remembers.
 	Transaction   []byte `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5083,6 +5084,8 @@ type LiveTransaction struct {
 	// it is not connected here.
 	Client        uint64 `protobuf:"fixed64,9,opt,name=client,proto3" json:"client,omitempty"`
 	ClientAddress string `protobuf:"bytes,10,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	// How many of the intents are spans that it holds.
+	Spans         uint64 `protobuf:"varint,11,opt,name=spans,proto3" json:"spans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5185,6 +5188,13 @@ func (x *LiveTransaction) GetClientAddress() string {
 		return x.ClientAddress
 	}
 	return ""
+}
+
+func (x *LiveTransaction) GetSpans() uint64 {
+	if x != nil {
+		return x.Spans
+	}
+	return 0
 }
 
 type Waiter struct {
@@ -5809,7 +5819,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\"v\n" +
 	"\x1bInspectTransactionsResponse\x12C\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x1f.tidemark.kv.v1.LiveTransactionR\ftransactions\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\x8d\x03\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xa3\x03\n" +
 	"\x0fLiveTransaction\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x18\n" +
 	"\aintents\x18\x02 \x01(\x04R\aintents\x12#\n" +
@@ -5823,7 +5833,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"idleMicros\x12\x16\n" +
 	"\x06client\x18\t \x01(\x06R\x06client\x12%\n" +
 	"\x0eclient_address\x18\n" +
-	" \x01(\tR\rclientAddress\"w\n" +
+	" \x01(\tR\rclientAddress\x12\x14\n" +
+	"\x05spans\x18\v \x01(\x04R\x05spans\"w\n" +
 	"\x06Waiter\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +

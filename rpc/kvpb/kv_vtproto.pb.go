@@ -4875,6 +4875,11 @@ func (m *LiveTransaction) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Spans != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Spans))
+		i--
+		dAtA[i] = 0x58
+	}
 	if len(m.ClientAddress) > 0 {
 		i -= len(m.ClientAddress)
 		copy(dAtA[i:], m.ClientAddress)
@@ -7194,6 +7199,9 @@ func (m *LiveTransaction) SizeVT() (n int) {
 	l = len(m.ClientAddress)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Spans != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Spans))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -18224,6 +18232,25 @@ func (m *LiveTransaction) UnmarshalVT(dAtA []byte) error {
 			}
 			m.ClientAddress = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Spans", wireType)
+			}
+			m.Spans = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Spans |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -29671,6 +29698,25 @@ func (m *LiveTransaction) UnmarshalVTUnsafe(dAtA []byte) error {
 			}
 			m.ClientAddress = stringValue
 			iNdEx = postIndex
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Spans", wireType)
+			}
+			m.Spans = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Spans |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
