@@ -251,6 +251,17 @@ func howMany(gone, all int) string {
 	return fmt.Sprintf("%d of its %d replicas do not serve", gone, all)
 }
 
+// saidByLeader says that a code comes from the leader of a partition that has its quorum: nodes that
+// cannot be reached have no part in it.
+func saidByLeader(code kvpb.ErrorCode) bool {
+	switch code {
+	case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_LOCKED, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+		kvpb.ErrorCode_TRANSACTION_ABORTED, kvpb.ErrorCode_TRANSACTION_PUSHED:
+		return true
+	}
+	return false
+}
+
 // ended makes the error with which the call ends; cause is nil if the last answer is the reason.
 func (a *attempt) ended(cause error) *Error {
 	e := &Error{
@@ -277,7 +288,7 @@ func (a *attempt) ended(cause error) *Error {
 	case all == 0:
 		return e
 	case a.at.survives(all):
-		if len(lost.silent) > 0 {
+		if len(lost.silent) > 0 && !saidByLeader(e.Code) {
 			e.Message += "; cannot reach " + strings.Join(lost.silent, ", ")
 		}
 	case a.at.survives(gone):

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // A write whose time ends while it waits to be sent did not happen, unless an attempt before it may have.
@@ -34,6 +37,29 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 		}
 		if e.OutcomeUnknown != c.unknown || e.Attempts != c.attempts || e.Message == "" {
 			t.Errorf("%s: unknown %t after %d attempts: %v", c.name, e.OutcomeUnknown, e.Attempts, err)
+		}
+	}
+}
+
+// The nodes that cannot be reached stand in an error as far as they may be its reason: not beside
+// what the leader that serves the partition has said.
+func TestUnreachableNodesAreNamedWhereTheyMatter(t *testing.T) {
+	for code, named := range map[kvpb.ErrorCode]bool{
+		kvpb.ErrorCode_UNKNOWN_ERROR: true, kvpb.ErrorCode_NOT_LEADER: true, kvpb.ErrorCode_DISK_FULL: true,
+		kvpb.ErrorCode_LOCKED: false, kvpb.ErrorCode_OVERLOADED: false, kvpb.ErrorCode_TRANSACTION_CONFLICT: false,
+	} {
+		p := &Partition{ID: 7}
+		for id := range keys.NodeID(3) {
+			p.voters = append(p.voters, &node{id: id + 1})
+		}
+		wiped := p.voters[2]
+		wiped.mu.address, wiped.mu.reason = "10.0.0.3:7400", errSilent
+		wiped.suspected.Store(true)
+		a := attempt{sender: new(Sender), call: &Call{}, at: p}
+		a.note(code, "the reason", p.ID, 1)
+		e := a.ended(context.DeadlineExceeded)
+		if strings.Contains(e.Message, "cannot reach node n3 (10.0.0.3:7400)") != named {
+			t.Errorf("%s: %s", code, e.Message)
 		}
 	}
 }
