@@ -77,9 +77,9 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	age, idle := time.Duration(want.TxnMaxAgeMillis)*time.Millisecond, time.Duration(want.TxnMaxIdleMillis)*time.Millisecond
 	switch {
 	case age != 0 && i.MaxTransactionAge != age:
-		return fmt.Sprintf("a greatest age of transactions of %s instead of %s", i.MaxTransactionAge, age)
+		return fmt.Sprintf("a maximum age of transactions of %s instead of %s", i.MaxTransactionAge, age)
 	case idle != 0 && i.MaxTransactionIdle != idle:
-		return fmt.Sprintf("a greatest idle time of transactions of %s instead of %s", i.MaxTransactionIdle, idle)
+		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s", i.MaxTransactionIdle, idle)
 	}
 	return ""
 }

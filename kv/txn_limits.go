@@ -31,7 +31,7 @@ func MaxTransactionIdle(d time.Duration) KeyspaceOption {
 
 func limitMillis(what string, d time.Duration) (uint64, error) {
 	if d < txn.MinLimit || d > txn.MaxLimit {
-		return 0, fmt.Errorf("a greatest %s of transactions of %s: it is from %s to %s",
+		return 0, fmt.Errorf("a maximum %s of transactions of %s: it is from %s to %s",
 			what, d, txn.MinLimit, txn.MaxLimit)
 	}
 	return uint64(d / time.Millisecond), nil

@@ -215,9 +215,9 @@ func because(reason kvpb.AbortReason, limit time.Duration) string {
 	case kvpb.AbortReason_ABANDONED:
 		return fmt.Sprintf("nothing was heard of its client for %s", Abandoned)
 	case kvpb.AbortReason_EXPIRED:
-		return fmt.Sprintf("it went on for longer than %s, the greatest age of transactions in a keyspace that it locks keys of", limit)
+		return fmt.Sprintf("it went on for longer than %s, the maximum age of transactions in a keyspace that it locks keys of", limit)
 	case kvpb.AbortReason_IDLE:
-		return fmt.Sprintf("its application made no call for longer than %s, the greatest idle time of transactions in a keyspace that it locks keys of", limit)
+		return fmt.Sprintf("its application made no call for longer than %s, the maximum idle time of transactions in a keyspace that it locks keys of", limit)
 	case kvpb.AbortReason_REQUESTED:
 		return "an operator asked for it"
 	}

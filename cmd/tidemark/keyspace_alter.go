@@ -18,7 +18,7 @@ type limitFlags struct {
 }
 
 // The limits that a keyspace can have.
-const leastLimit, greatestLimit = time.Second, 168 * time.Hour
+const minLimit, maxLimit = time.Second, 168 * time.Hour
 
 // register adds the flags; the defaults are said only.
 func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
@@ -38,7 +38,7 @@ func (f *limitFlags) changes() (kv.KeyspaceChanges, error) {
 	}{{"txn-max-age", f.age}, {"txn-max-idle", f.idle}} {
 		switch {
 		case !f.flags.Changed(limit.flag):
-		case limit.d < leastLimit || limit.d > greatestLimit:
+		case limit.d < minLimit || limit.d > maxLimit:
 			return kv.KeyspaceChanges{}, usagef("--%s %s: it is from 1s to 168h", limit.flag, limit.d)
 		case limit.d%time.Millisecond != 0:
 			return kv.KeyspaceChanges{}, usagef("--%s %s: give whole milliseconds", limit.flag, limit.d)

@@ -96,3 +96,39 @@ func TestReadmeWalkThrough(t *testing.T) {
 		t.Errorf("the dump has %d records, %d were loaded", got, len(want))
 	}
 }
+
+// The README's way to use a clone without a module proxy, word for word; only that it lists the
+// packages, and does not compile them.
+func TestReadmeModuleWithoutProxy(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)no module proxy.*?```sh\n(.*?)```").FindStringSubmatch(string(readme))
+	if found == nil || !strings.Contains(found[1], "GOPROXY=off go build\n") {
+		t.Fatal("the README does not say any more how a clone is used without a proxy")
+	}
+	clone, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "app")
+	program := "package main\n\nimport _ \"github.com/tidemarkdb/tidemark/kv\"\n\nfunc main() {}\n"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(clone, filepath.Join(dir, "../tidemark")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := "set -eu\ngo mod init example.com/app\n" + strings.Replace(found[1], "go build", "go list -deps .", 1)
+	shell := exec.Command("sh", "-c", script)
+	shell.Dir = dir
+	shell.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	out, err := shell.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "github.com/tidemarkdb/tidemark/kv\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -36,3 +36,14 @@ func TestABusyAddressClaimsNoDirectory(t *testing.T) {
 		}
 	})
 }
+
+// The same is said of an HTTP address that is taken.
+func TestABusyHTTPAddress(t *testing.T) {
+	_, err := startHTTP("127.0.0.1:80", nil, func(string) (net.Listener, error) {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
+	})
+	const want = "the HTTP address: cannot listen on 127.0.0.1:80: another process listens there already"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

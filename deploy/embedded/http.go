@@ -88,7 +88,7 @@ type httpServer struct {
 func startHTTP(addr string, handler *http.Server, listen func(string) (net.Listener, error)) (*httpServer, error) {
 	l, err := listen(addr)
 	if err != nil {
-		return nil, fmt.Errorf("the HTTP address: %w", err)
+		return nil, fmt.Errorf("the HTTP address: %w", cannotListen(addr, err))
 	}
 	h := &httpServer{server: handler, address: l.Addr().String(), done: make(chan error, 1)}
 	go func() { h.done <- h.server.Serve(l) }()

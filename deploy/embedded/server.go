@@ -108,11 +108,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	// Before the member of the core has its address in the directory: a start that fails because the
 	// address is taken binds nothing.
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
-		what := rpc.Reason(err)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			what = "another process listens there already"
-		}
-		return nil, fmt.Errorf("cannot listen on %s: %s", config.Listen, what)
+		return nil, cannotListen(config.Listen, err)
 	}
 	if config.has(RoleCore) {
 		if err := makeDir(config.FS, s.directory.sub("core")); err != nil {
@@ -143,6 +139,15 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		s.running.Go(func() { s.run(s.joinAsNode) })
 	}
 	return s, nil
+}
+
+// cannotListen says why an address cannot be had.
+func cannotListen(address string, err error) error {
+	what := rpc.Reason(err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		what = "another process listens there already"
+	}
+	return fmt.Errorf("cannot listen on %s: %s", address, what)
 }
 
 // listenHTTP listens for HTTP, with TLS if the rest has it. Clients need no certificate there, but

@@ -116,6 +116,6 @@ type Sender interface {
 	Now(ctx context.Context) (now, age hlc.Timestamp, err error)
 	// MaxClockOffset is how far the clocks of the cluster may be apart; zero if that is not known.
 	MaxClockOffset() time.Duration
-	// MaxAge is the greatest age of transactions in a keyspace; zero if it is not known.
+	// MaxAge is the maximum age of transactions in a keyspace; zero if it is not known.
 	MaxAge(keyspace keys.KeyspaceID) time.Duration
 }
