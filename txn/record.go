@@ -155,7 +155,7 @@ func DecodeRecord(data []byte) (Record, error) {
 		d.fail("%d bytes too many", len(d.data))
 	}
 	if d.err == nil {
-		d.err = r.validate()
+		d.err = r.Validate()
 	}
 	if d.err != nil {
 		return Record{}, fmt.Errorf("transaction record: %w", d.err)
@@ -163,7 +163,8 @@ func DecodeRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-func (r *Record) validate() error {
+// Validate says why a record cannot be one that Decode accepts.
+func (r *Record) Validate() error {
 	if err := validateAge(r.Begun, r.Started); err != nil {
 		return err
 	}

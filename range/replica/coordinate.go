@@ -97,8 +97,14 @@ func (r *Replica) storedRecord(key []byte) (*txn.Record, error) {
 }
 
 // setRecord puts a record in flight and into the batch. It returns false if the reign is over.
+//
+// INVARIANT: what is proposed is what every replica takes: one that cannot apply an entry is failed
+// for good, and so are all others.
 func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	r := e.r
+	if err := record.Validate(); err != nil {
+		return false, fmt.Errorf("the record of transaction %s is not written: %w", of.ID, err)
+	}
 	e.transactional()
 	r.mu.Lock()
 	if r.mu.reign != e.reign {

@@ -150,7 +150,7 @@ func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp)
 	}
 	committed := *record
 	committed.State, committed.Timestamp, committed.Waits, committed.Idle = kvpb.TransactionState_COMMITTED, ts, o.wait, 0
-	committed.Finished = hlc.Max(e.r.node.Clock.Now(), o.of.Started.Next())
+	committed.Finished = hlc.Max(e.r.node.Clock.Now(), committed.Started.Next())
 	ok, err := e.setRecord(o.of, &committed)
 	e.over = e.over || !ok
 	return err
