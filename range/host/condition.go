@@ -7,13 +7,17 @@ import (
 
 // condition is what a host says of itself in its pings, besides the time.
 type condition struct {
-	// reluctant: it does not want to lead. leaving: it is about to end. noRoom: its disk is below
-	// its reserve, and it stores no entries with data.
-	reluctant, leaving, noRoom bool
+	// reluctant: it does not want to lead. recovering: it would lead all the same if nobody better
+	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
+	// entries with data.
+	reluctant, recovering, leaving, noRoom bool
 }
 
 func conditionOf(p *peerpb.HostPing) condition {
-	return condition{reluctant: p.GetReluctant(), leaving: p.GetLeaving(), noRoom: p.GetNoRoom()}
+	return condition{
+		reluctant: p.GetReluctant(), recovering: p.GetRecovering(), leaving: p.GetLeaving(),
+		noRoom: p.GetNoRoom(),
+	}
 }
 
 // said notes what a ping says of its sender.
@@ -59,8 +63,12 @@ func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
 
 // SetReluctant tells the peers in pings that this host does not want to lead, and has each of its
 // groups leave campaigns to other replicas, as long as one of them is on a host that is not
-// reluctant, and not for ever (group.SetReluctant).
-func (h *Host) SetReluctant(reluctant bool) { h.reluctant.Store(reluctant) }
+// reluctant, and not for ever (group.SetReluctant). A host that is recovering is able to lead, and
+// only waits whether that lasts.
+func (h *Host) SetReluctant(reluctant, recovering bool) {
+	h.recovering.Store(reluctant && recovering)
+	h.reluctant.Store(reluctant)
+}
 
 // PeerDown says whether a host that shares a group with this one has been silent for an election
 // timeout.
@@ -73,6 +81,12 @@ func (h *Host) PeerDown(host uint64) bool {
 func (h *Host) PeerReluctant(host uint64) bool {
 	_, _, c := h.peers.about(host)
 	return c.reluctant
+}
+
+// PeerRecovering says whether a host that does not want to lead is able to: see SetReluctant.
+func (h *Host) PeerRecovering(host uint64) bool {
+	_, _, c := h.peers.about(host)
+	return c.recovering && !c.leaving
 }
 
 // PeerWithoutRoom says whether a host's disk is below its reserve, as it says itself.
@@ -94,7 +108,8 @@ func (h *Host) ping(hosts []uint64) {
 	for _, host := range hosts {
 		h.transport.Ping(host, &peerpb.HostPing{
 			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),
-			Reluctant: h.reluctant.Load() || h.leaving.Load(), Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
+			Reluctant: h.reluctant.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
+			Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
 		})
 	}
 }

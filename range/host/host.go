@@ -190,9 +190,9 @@ type Host struct {
 	epoch   int64
 	started atomic.Bool
 	awake   atomic.Int64
-	// reluctant: see SetReluctant. leaving: see Drain.
-	reluctant, leaving atomic.Bool
-	room               room
+	// reluctant, recovering: see SetReluctant. leaving: see Drain.
+	reluctant, recovering, leaving atomic.Bool
+	room                           room
 	// stoodStill is Config.stoodStill.
 	stoodStill time.Duration
 	// moves is by how much the clock has moved forward within a lease's duration, which ends at end, and within the one before. Of who calls ClockMoves.

@@ -41,7 +41,8 @@ func (n *Node) considerDisk() {
 	if trouble != diskGood {
 		d.reluctantUntil = now + reluctantFor*int64(n.config.electionTimeout())
 	}
-	n.host.SetReluctant(now < d.reluctantUntil || !n.health.fit())
+	fit := n.health.fit()
+	n.host.SetReluctant(now < d.reluctantUntil || !fit, trouble == diskGood && fit)
 	if was := d.trouble; trouble != was {
 		d.trouble = trouble
 		switch {
@@ -51,7 +52,7 @@ func (n *Node) considerDisk() {
 			n.log.Info("the Raft log can be written again")
 		}
 	}
-	if trouble == diskGood || !n.health.fit() {
+	if trouble == diskGood || !fit {
 		return
 	}
 	budget := abdicationsPerCheck
@@ -65,7 +66,12 @@ func (n *Node) considerDisk() {
 		}
 		h.yielding = now + int64(n.config.electionTimeout())
 		budget--
-		n.giveAway(h, func(host uint64) bool { return !n.host.PeerReluctant(host) && n.skew.agrees(host, n.now()) }, h.replica.TransferLeader)
+		// One whose disk was no good a moment ago is better than one whose disk is no good now.
+		n.giveAway(h, h.replica.TransferLeader, func(host uint64) bool {
+			return !n.host.PeerReluctant(host) && n.skew.agrees(host, n.now())
+		}, func(host uint64) bool {
+			return n.host.PeerRecovering(host) && n.skew.agrees(host, n.now())
+		})
 	}
 }
 

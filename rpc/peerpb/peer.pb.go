@@ -90,7 +90,10 @@ type HostPing struct {
 	// The sender is about to end: it takes no leadership, also if all others are reluctant.
 	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// The sender's disk is below its reserve: it will not store entries with data.
-	NoRoom        bool `protobuf:"varint,7,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
+	NoRoom bool `protobuf:"varint,7,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
+	// The sender is reluctant only because its disk was full, or stalled, a moment ago: it leads
+	// rather than leave a partition to a server that cannot.
+	Recovering    bool `protobuf:"varint,8,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -170,6 +173,13 @@ func (x *HostPing) GetLeaving() bool {
 func (x *HostPing) GetNoRoom() bool {
 	if x != nil {
 		return x.NoRoom
+	}
+	return false
+}
+
+func (x *HostPing) GetRecovering() bool {
+	if x != nil {
+		return x.Recovering
 	}
 	return false
 }
@@ -720,7 +730,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xc7\x01\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xe7\x01\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
@@ -728,7 +738,10 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\bphysical\x18\x04 \x01(\x06R\bphysical\x12\x1c\n" +
 	"\treluctant\x18\x05 \x01(\bR\treluctant\x12\x18\n" +
 	"\aleaving\x18\x06 \x01(\bR\aleaving\x12\x17\n" +
-	"\ano_room\x18\a \x01(\bR\x06noRoom\"\xcc\x03\n" +
+	"\ano_room\x18\a \x01(\bR\x06noRoom\x12\x1e\n" +
+	"\n" +
+	"recovering\x18\b \x01(\bR\n" +
+	"recovering\"\xcc\x03\n" +
 	"\vRaftMessage\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x04R\x05group\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x0e\n" +
