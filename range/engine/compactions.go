@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type compactions struct {
 		running int
 		// granting: a goroutine is offering compactions. over: the database closes.
 		granting, over bool
+		pressed        pressed
 		// idle wakes who waits for granting to become false.
 		idle sync.Cond
 	}
@@ -44,9 +46,27 @@ func newCompactions(g *guard) *compactions {
 
 // ended notes how a compaction ended. It does not block.
 func (c *compactions) ended(err error) {
-	if err != nil {
-		c.failed.Store(true)
+	if err == nil {
+		return
 	}
+	c.failed.Store(true)
+	if errors.Is(err, ErrNoRoom) {
+		c.mu.Lock()
+		c.mu.pressed.failed(time.Now())
+		c.mu.Unlock()
+	}
+}
+
+// flushed notes that the database has changed. It does not block.
+func (c *compactions) flushed() {
+	c.mu.Lock()
+	c.mu.pressed = pressed{}
+	c.mu.Unlock()
+}
+
+// mayLocked says whether another compaction may begin.
+func (c *compactions) mayLocked() bool {
+	return !c.mu.over && c.g.roomForCompaction() && !c.mu.pressed.waits(time.Now(), c.g)
 }
 
 // Register implements pebble.CompactionScheduler.
@@ -82,9 +102,10 @@ func (c *compactions) Unregister() {
 func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.over || !c.g.roomForCompaction() || c.mu.running >= c.db.GetAllowedWithoutPermission() {
+	if !c.mayLocked() || c.mu.running >= c.db.GetAllowedWithoutPermission() {
 		return false, nil
 	}
+	c.mu.pressed.begins(c.g)
 	c.mu.running++
 	return true, c
 }
@@ -115,7 +136,7 @@ func (c *compactions) Done() {
 // grant offers compactions to the database until it has none to run, or may run no more.
 func (c *compactions) grant() {
 	c.mu.Lock()
-	if c.mu.granting || c.mu.over || !c.g.roomForCompaction() {
+	if c.mu.granting || !c.mayLocked() {
 		c.mu.Unlock()
 		return
 	}
@@ -123,6 +144,7 @@ func (c *compactions) grant() {
 	for !c.mu.over && c.mu.running < c.db.GetAllowedWithoutPermission() {
 		// Counted before it is offered: it may end before Schedule returns.
 		c.mu.running++
+		c.mu.pressed.begins(c.g)
 		c.mu.Unlock()
 		waiting, _ := c.db.GetWaitingCompaction()
 		taken := waiting && c.db.Schedule(c)

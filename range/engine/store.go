@@ -162,6 +162,7 @@ func (s *store) listener() *pebble.EventListener {
 			}
 			if info.Err == nil {
 				s.g.flushed.Store(s.g.flushing.Load())
+				s.compactions.flushed()
 			}
 			s.admission.kick()
 			select {

@@ -124,27 +124,30 @@ func (d *draining) anyHost(g *Group) bool {
 	return false
 }
 
-// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if
-// none does.
+// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if none
+// does.
 func (d *draining) begin(g *Group, o *handingOver) {
 	if !g.Awake() {
 		g.Wake() // its followers' progress is as old as its sleep
 	}
-	wants := func(at uint64) bool { _, _, c := d.host.peers.about(at); return !c.reluctant }
-	stays := func(at uint64) bool { _, _, c := d.host.peers.about(at); return !c.leaving }
-	g.Successor(wants, func(to keys.ReplicaID, term uint64) {
+	rank := func(at uint64) int {
+		switch _, _, c := d.host.peers.about(at); {
+		case c.leaving:
+			return 0
+		case !c.reluctant:
+			return 3
+		case c.recovering:
+			return 2
+		}
+		return 1
+	}
+	g.Successor(rank, func(to keys.ReplicaID, term uint64) {
 		if to != 0 {
 			d.hand(g, term, to)
 			return
 		}
-		g.Successor(stays, func(to keys.ReplicaID, term uint64) {
-			if to != 0 {
-				d.hand(g, term, to)
-				return
-			}
-			o.mu.Lock()
-			o.failed = true
-			o.mu.Unlock()
-		})
+		o.mu.Lock()
+		o.failed = true
+		o.mu.Unlock()
 	})
 }

@@ -45,6 +45,9 @@ func (n *Node) considerDisk() {
 	n.host.SetReluctant(now < d.reluctantUntil || !fit, trouble == diskGood && fit)
 	if was := d.trouble; trouble != was {
 		d.trouble = trouble
+		if was == diskGood {
+			n.host.PingNow() // before anything is handed over, so that nothing is handed back
+		}
 		switch {
 		case trouble == diskStandsStill:
 			n.log.Warn("the Raft log cannot be written; leaderships go to other nodes", "for", n.host.Log().Writing().Round(time.Millisecond))
@@ -64,15 +67,24 @@ func (n *Node) considerDisk() {
 		if (trouble == diskStandsStill && !h.group.Awake()) || now < h.yielding {
 			continue
 		}
-		h.yielding = now + int64(n.config.electionTimeout())
+		// A tick later than Raft's leader looks, at the same intervals, which followers are active.
+		h.yielding = now + int64(n.config.electionTimeout()+n.config.Tick)
 		budget--
-		// One whose disk was no good a moment ago is better than one whose disk is no good now.
-		n.giveAway(h, h.replica.TransferLeader, func(host uint64) bool {
-			return !n.host.PeerReluctant(host) && n.skew.agrees(host, n.now())
-		}, func(host uint64) bool {
-			return n.host.PeerRecovering(host) && n.skew.agrees(host, n.now())
-		})
+		n.giveAway(h, n.leadsBetter, h.replica.TransferLeader)
 	}
+}
+
+// leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago is
+// better than this one.
+func (n *Node) leadsBetter(host uint64) int {
+	switch {
+	case !n.skew.agrees(host, n.now()):
+	case !n.host.PeerReluctant(host):
+		return 2
+	case n.host.PeerRecovering(host):
+		return 1
+	}
+	return 0
 }
 
 func (n *Node) diskTrouble() diskTrouble {

@@ -130,23 +130,20 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 func (n *Node) abdicate() {
 	led := n.leaders.led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
-		n.giveAway(h, func(to keys.ReplicaID) {
+		n.giveAway(h, func(uint64) int { return 1 }, func(to keys.ReplicaID) {
 			_, term := h.group.Leader()
 			h.group.Resign(term, to)
-		}, func(uint64) bool { return true })
+		})
 	}
 }
 
 // giveAway has a leadership transferred to the replica that has most, of those that are there and on
-// a host that is suited; if there is none, in the next sense given.
-func (n *Node) giveAway(h *hosted, transfer func(keys.ReplicaID), suited ...func(host uint64) bool) {
-	h.group.Successor(suited[0], func(best keys.ReplicaID, _ uint64) {
-		switch {
-		case best != 0:
+// the hosts that rank highest (host.Group.Successor).
+func (n *Node) giveAway(h *hosted, rank func(host uint64) int, transfer func(keys.ReplicaID)) {
+	h.group.Successor(rank, func(best keys.ReplicaID, _ uint64) {
+		if best != 0 {
 			n.metrics.transfers.Inc()
 			transfer(best)
-		case len(suited) > 1:
-			n.giveAway(h, transfer, suited[1:]...)
 		}
 	})
 }
