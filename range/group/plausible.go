@@ -33,8 +33,10 @@ import (
 //	snapshot         offers a snapshot without its description, or of another set of voters
 //
 // What is left is what an honest replica could have sent. A forged message that a member of the
-// group could have sent is believed: it can depose a leader, and lie about what is stored where. It
-// cannot make a replica fail, nor leave anything on disk that does not open.
+// group could have sent is believed: it can depose a leader, and lie about what is stored where. A
+// follower of which it lies that it has stored more than it has stops when the leader commits that;
+// it goes on when it is started again under another leader. A forged message leaves nothing on disk
+// that does not open.
 //
 // INVARIANT: no message that passes makes Raft panic. The panics that a message could reach, and
 // what forbids them: commitTo beyond the log (commit), the answer to a message without a term and
