@@ -178,7 +178,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
-	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again with more time; tidemark txn list shows which transaction holds the lock, which goes within five seconds if that client is gone, and tidemark txn abort ends it"},
+	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again with more time; the lock goes within five seconds if its client is gone; tidemark txn list shows the transaction, and tidemark txn abort ends it"},
 
 	kvpb.ErrorCode_TRANSACTION_CONFLICT: {ErrConflict, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_ABORTED:  {ErrTransactionAborted, "run the transaction again"},

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 )
@@ -233,4 +236,22 @@ func TestEveryCommandHasHelp(t *testing.T) {
 	if got := command(t, "", nil, "version", "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"version":`) {
 		t.Errorf("version: %+v", got)
 	}
+}
+
+// The help of every command fits a terminal of 100 columns, but for examples.
+func TestHelpFits(t *testing.T) {
+	a := &app{streams: streams{getenv: func(string) string { return "" }}}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		got := command(t, "", nil, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		for line := range strings.Lines(got.out) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 && !strings.HasPrefix(line, "  tidemark ") {
+				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(a.root())
 }

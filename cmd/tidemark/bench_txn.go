@@ -25,21 +25,23 @@ type txnFlags struct {
 }
 
 const afterTransactions = `
-Below the table the report says how many attempts had to run again and what was in their way (conflict: what was read had changed;
-wounded: an older transaction wanted a lock), how many commits took one phase and how many two, and how even it went for
-the clients: the throughput of the slowest compared with the median client, and the longest wait compared with the median.`
+Below the table the report says how many attempts had to run again and what was in their way
+(conflict: what was read had changed; wounded: an older transaction wanted a lock), how many commits
+took one phase and how many two, and how even it went for the clients: the throughput of the slowest
+compared with the median client, and the longest wait compared with the median.`
 
 func (a *app) benchTxnCommand() *cobra.Command {
 	var f txnFlags
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions over several keys and partitions",
-		Long: `Run transactions that each read --reads and write --writes of --keys-per-txn different keys, which lie in
---partitions-per-txn partitions. The reads take the keys from the first on, the writes from the last back, so that by default
-all are read and then written. With --writes 0 they are snapshots.
+		Long: `Run transactions that each read --reads and write --writes of --keys-per-txn different keys, which
+lie in --partitions-per-txn partitions. The reads take the keys from the first on, the writes from
+the last back, so that by default all are read and then written. With --writes 0 they are snapshots.
 
---contention is the skew with which keys are drawn within a partition: with 0 all are as likely; up to 0.99 the key of rank r is
-drawn with a probability proportional to 1/r^contention, as YCSB does with 0.99. Fewer --records make for more contention too.
+The keys of a partition are drawn with the skew --contention: with 0 all are as likely; up to 0.99
+the key of rank r is drawn with a probability proportional to 1/r^contention, as YCSB does with
+0.99. Fewer --records make for more contention too.
 ` + afterTransactions,
 		Example: `  tidemark bench txn --keys-per-txn 4 --partitions-per-txn 2 --contention 0.5
   tidemark bench txn --keys-per-txn 10 --partitions-per-txn 8 --reads 10 --writes 2 --commit-wait
@@ -81,9 +83,9 @@ func (a *app) benchBankCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bank",
 		Short: "Move money between accounts, and see that none is lost",
-		Long: `Move money between accounts: a transfer reads two and writes both; an audit adds all of them up at one moment.
-The accounts begin with 1000 each, and lie in all partitions of the keyspace. An audit that finds another sum counts as an error. If the sum
-is wrong at the end, the exit code is 1.
+		Long: `Move money between accounts: a transfer reads two and writes both; an audit adds all of them up at
+one moment. The accounts begin with 1000 each, and lie in all partitions of the keyspace. An audit
+that finds another sum counts as an error. If the sum is wrong at the end, the exit code is 1.
 ` + afterTransactions,
 		Example: `  tidemark bench bank --clients 64 --duration 30s
   tidemark bench bank --accounts 10 --for-update --commit-wait`,
@@ -106,8 +108,8 @@ func (a *app) benchCountersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters",
 		Short: "Increment counters, and see that no increment is lost",
-		Long: `Increment counters: a transaction reads one and writes what it has read plus one. They begin with 0. If the counters do not have what was
-added to them at the end, the exit code is 1.
+		Long: `Increment counters: a transaction reads one and writes what it has read plus one. They begin with 0.
+If the counters do not have what was added to them at the end, the exit code is 1.
 ` + afterTransactions,
 		Example: `  tidemark bench counters --clients 64
   tidemark bench counters --counters 10 --for-update=false`,

@@ -21,11 +21,12 @@ func (a *app) casCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cas NAME KEY [NEW]",
 		Short: "Write a key if it is as expected (compare and swap)",
-		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if the key is as expected at that moment:
-it holds a value (--expect), has a version (--expect-version), or has no value (--expect-absent).
+		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if the key is as
+expected at that moment: it holds a value (--expect), has a version (--expect-version), or has no
+value (--expect-absent).
 
-It prints the version of the new value. If the key is not as expected nothing is changed, what it holds is said on stderr,
-and the exit code is 3.`,
+It prints the version of the new value. If the key is not as expected nothing is changed, what it
+holds is said on stderr, and the exit code is 3.`,
 		Example: `  tidemark cas fruit apple yellow --expect red
   tidemark cas fruit plum blue --expect-absent
   tidemark cas fruit apple --delete --expect-version 1763632000.123456789.3`,

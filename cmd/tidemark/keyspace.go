@@ -21,8 +21,8 @@ func (a *app) keyspaceCommand() *cobra.Command {
 		Use:     "keyspace",
 		Aliases: []string{"ks"},
 		Short:   "Create, list, describe, alter and drop keyspaces",
-		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and one window in which the past
-can be read.`,
+		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and one
+window in which the past can be read.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -49,13 +49,16 @@ func (a *app) keyspaceCreateCommand() *cobra.Command {
 		Short: "Create a keyspace",
 		Long: `Create a keyspace, and wait until it can be used.
 
-hash:N spreads the keys evenly over N partitions, whatever they are; N never changes. range keeps keys in order: it begins
-with one partition, or with one more than there are --split-at keys, each of which begins a partition.
+hash:N spreads the keys evenly over N partitions, whatever they are; N never changes. range keeps
+keys in order: it begins with one partition, or with one more than there are --split-at keys, each
+of which begins a partition.
 
-The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the keyspace waits for more.
+The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the
+keyspace waits for more.
 
-With thousands of partitions it shows how many have been made; --timeout then is for each that is made, not for all. If it is
-interrupted the keyspace exists, and goes on being set up: --if-missing waits for it.`,
+With thousands of partitions it shows how many have been made; --timeout then is for each that is
+made, not for all. If it is interrupted the keyspace exists, and goes on being set up: --if-missing
+waits for it.`,
 		Example: `  tidemark keyspace create fruit --partitions hash:32
   tidemark keyspace create users --partitions range --split-at g --split-at p
   tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
@@ -244,7 +247,8 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop a keyspace with everything in it",
-		Long:  `Drop a keyspace with everything in it, past included. That cannot be undone; it asks first, unless --yes is given.`,
+		Long: `Drop a keyspace with everything in it, past included. That cannot be undone; it asks first, unless
+--yes is given.`,
 		Example: `  tidemark keyspace drop fruit
   tidemark keyspace drop fruit --yes`,
 		Args:              arguments("NAME", 1, 1),

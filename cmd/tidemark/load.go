@@ -26,13 +26,15 @@ func (a *app) loadCommand() *cobra.Command {
 		Short: "Write the records of a file",
 		Long: `Write the records of a file, or of stdin if there is no FILE or it is "-", into the keyspace NAME.
 
-A file is checked completely before the first record is written, and an error names the line. From a pipe that is not
-possible: there the load stops at the bad line and says how many records went in. Records of the same key are written in the
-order of the file, so the last one stays. To repeat a load does no harm: it writes the same values again.
+A file is checked completely before the first record is written, and an error names the line. From a
+pipe that is not possible: there the load stops at the bad line and says how many records went in.
+Records of the same key are written in the order of the file, so the last one stays. To repeat a
+load does no harm: it writes the same values again.
 
-Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for a tab, a newline, a carriage return, a
-backslash and any other byte; jsonl has an object {"key": ..., "value": ...} in each line, with key_base64 or value_base64
-for what is not text. Without --format the name of the file decides, and else it is tsv.`,
+Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for a tab, a newline, a
+carriage return, a backslash and any other byte; jsonl has an object {"key": ..., "value": ...} in
+each line, with key_base64 or value_base64 for what is not text. Without --format the name of the
+file decides, and else it is tsv.`,
 		Example: `  tidemark load fruit fruit.tsv
   printf 'apple\tgreen\npear\tyellow\n' | tidemark load fruit
   tidemark dump fruit --format jsonl | tidemark load fruit-copy - --format jsonl`,

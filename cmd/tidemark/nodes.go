@@ -15,8 +15,9 @@ func (a *app) nodesCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "nodes",
 		Short: "List the data nodes",
-		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many partitions they lead, and their disks.
-A node is taken for dead when nothing was heard from it for its lease, nine seconds.`,
+		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many partitions they
+lead, and their disks. A node is taken for dead when nothing was heard from it for its lease, nine
+seconds.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client) })

@@ -15,9 +15,9 @@ func (a *app) partitionsCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
-		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch (generation of the span and version
-of the membership), the nodes with a replica, the leader's node, number of keys and size. Keys and size are what the
-leader reported last, a few seconds ago.`,
+		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch (generation of
+the span and version of the membership), the nodes with a replica, the leader's node, number of keys
+and size. Keys and size are what the leader reported last, a few seconds ago.`,
 		Example: `  tidemark partitions
   tidemark partitions fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),

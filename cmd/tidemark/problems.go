@@ -126,8 +126,12 @@ func (a *app) lookForProblems(ctx context.Context, client *kv.Client, nodes []kv
 // which passes as a rule.
 func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, again bool) {
 	alive, lost := make(map[uint64]bool, len(nodes)), make(map[uint64]int)
+	at := make(map[string]uint64)
 	for _, node := range nodes {
 		alive[node.ID] = node.Alive
+		if node.Alive {
+			at[node.Address] = node.ID
+		}
 	}
 	for _, x := range partitions {
 		var down []uint64
@@ -150,7 +154,11 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 	}
 	for _, node := range nodes {
 		if !node.Alive {
-			p.underReplicated.add("node %d (%s) is down: %s", node.ID, node.Address, plural(lost[node.ID], "replica"))
+			how := "is down"
+			if other := at[node.Address]; other != 0 {
+				how = fmt.Sprintf("is gone, node %d is at its address", other) // its directory was lost
+			}
+			p.underReplicated.add("node %d (%s) %s: %s", node.ID, node.Address, how, plural(lost[node.ID], "replica"))
 			continue
 		}
 		if node.DiskFull {

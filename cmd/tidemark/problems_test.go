@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 
 // What status says is wrong is named, and nothing else.
 func TestJudge(t *testing.T) {
-	nodes := []kv.NodeInfo{{ID: 1, Alive: true}, {ID: 2, Alive: true}, {ID: 3, Alive: true}}
+	nodes := []kv.NodeInfo{{ID: 1, Address: "10.0.0.1:7400", Alive: true}, {ID: 2, Address: "10.0.0.2:7400", Alive: true}, {ID: 3, Address: "10.0.0.3:7400", Alive: true}}
 	replicas := []kv.ReplicaInfo{{Node: 1}, {Node: 2}, {Node: 3}}
 	partitions := []kv.PartitionInfo{{ID: 7, Keyspace: "things", Replicas: replicas, Leader: 3}, {ID: 8, Keyspace: "things", Replicas: replicas, Leader: 1}}
 	if p, again := judge(nodes, partitions); p.any() || again {
@@ -22,6 +23,11 @@ func TestJudge(t *testing.T) {
 	}
 	if p.underReplicated.total != 1 || p.full.total != 1 || p.inDoubt.total != 2 {
 		t.Errorf("one node is down, one full, one in doubt for two reasons: %+v", p)
+	}
+	// The server at its address is another node now, which has begun with an empty directory.
+	wiped := append(slices.Clone(nodes), kv.NodeInfo{ID: 4, Address: nodes[2].Address, Alive: true})
+	if p, _ := judge(wiped, partitions); p.underReplicated.names[0] != "node 3 (10.0.0.3:7400) is gone, node 4 is at its address: 2 replicas" {
+		t.Errorf("a node whose directory was lost: %q", p.underReplicated.names)
 	}
 	nodes[1].Alive = false
 	if p, again = judge(nodes, partitions); p.unavailable.total != 2 || again || !strings.Contains(p.unavailable.names[1], "nodes 2, 3 are down") {

@@ -19,8 +19,8 @@ func (a *app) putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put NAME KEY VALUE",
 		Short: "Write the value of a key, over any that is there",
-		Long: `Write the value of a key into the keyspace NAME. It overwrites any existing value. It prints the version, which is the timestamp
-of the write; with --output raw only that.
+		Long: `Write the value of a key into the keyspace NAME. It overwrites any existing value. It prints the
+version, which is the timestamp of the write; with --output raw only that.
 
 Key and value are taken literally, unless --hex, --base64 or --escaped is given.`,
 		Example: `  tidemark put fruit apple green

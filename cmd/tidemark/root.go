@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -32,6 +33,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagMeant)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupServers, Title: "Servers:"},

@@ -27,7 +27,8 @@ func (a *app) scanCommand() *cobra.Command {
 		Short: "Show keys and values in key order",
 		Long: `Show keys and values of the keyspace NAME in key order, all of one moment.
 
-Rows are printed as they come, in constant memory. With --output tsv or json they have the form that load takes.`,
+Rows are printed as they come, in constant memory. With --output tsv or json they have the form that
+load takes.`,
 		Example: `  tidemark scan fruit
   tidemark scan goapi --prefix 'pkg net/http, func ' --limit 5 --reverse
   tidemark scan goapi --from 'pkg slices' --to 'pkg sort' --keys-only

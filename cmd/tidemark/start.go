@@ -42,15 +42,17 @@ func (a *app) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start --dir DIR --listen ADDRESS --core ADDRESS[,ADDRESS...]",
 		Short: "Run one server of a cluster",
-		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files again, which it also does by itself when
-they have changed.
+		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files again, which
+it also does by itself when they have changed.
 
-Every server of a cluster is given the same --core list: the addresses of the servers that form the consistent core (1, 3
-or 5). A server whose own address is in the list is a member of the core and, unless --roles says otherwise, a data node as
-well; any other server is a data node. A new core forms by itself once all servers in the list see each other; there is no
-other set-up step, and no way to form two clusters by mistake.
+Every server of a cluster is given the same --core list: the addresses of the servers that form the
+consistent core (1, 3 or 5). A server whose own address is in the list is a member of the core and,
+unless --roles says otherwise, a data node as well; any other server is a data node. A new core
+forms by itself once all servers in the list see each other; there is no other set-up step, and no
+way to form two clusters by mistake.
 
-The server says one line when it is ready. Logs go to stderr: warnings and errors, unless --log-level asks for more.`,
+The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
+--log-level asks for more.`,
 		Example: `  # three servers on one machine that make a complete cluster (each in its own terminal)
   tidemark start --dir /tmp/t1 --listen 127.0.0.1:7501 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
   tidemark start --dir /tmp/t2 --listen 127.0.0.1:7502 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503

@@ -24,15 +24,18 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show cluster health",
-		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members and leader; how many nodes,
-keyspaces and partitions there are; and what is wrong: the partitions that are unavailable, because they have no leader, the nodes
-that are down, so that partitions have fewer replicas than they should, those whose disk is full, and those in doubt about
-their clock or with failed replicas.
+		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members and
+leader; how many nodes, keyspaces and partitions there are; and what is wrong: the partitions that
+are unavailable, because they have no leader, the nodes that are down, so that partitions have fewer
+replicas than they should, those whose disk is full, and those in doubt about their clock or with
+failed replicas.
 
-The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions are unavailable; and 4 if
-the server that answers is not ready, or the core does not answer. With --wait a cluster that serves everything counts as well.
+The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions
+are unavailable; and 4 if the server that answers is not ready, or the core does not answer. With
+--wait a cluster that serves everything counts as well.
 
-With --wait it asks until the cluster is ready, or --timeout is over. A cluster is ready as soon as it has a core and a node;
+With --wait it asks until the cluster is ready, or --timeout is over. A cluster is ready as soon as
+it has a core and a node;
 --nodes says for how many nodes to wait.`,
 		Example: `  tidemark status
   tidemark status --wait --nodes 3 --timeout 1m && echo go`,

@@ -18,24 +18,28 @@ func (a *app) txnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions from a script or a prompt; list and abort open ones",
-		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one a line; at a terminal there is
-a prompt.
+		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one a line;
+at a terminal there is a prompt.
 
 ` + txnHelp() + `
-Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that begin with # are comments.
-Outside of begin and commit each command runs by itself, as the verb of the same name does. Inside, what was written is seen
-by the transaction's own reads, without a version, and by no other reader until it is committed; commit prints its version.
-With --output raw get prints the value and a newline.
+Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that
+begin with # are comments. Outside of begin and commit each command runs by itself, as the verb of
+the same name does. Inside, what was written is seen by the transaction's own reads, without a
+version, and by no other reader until it is committed; commit prints its version. With --output raw
+get prints the value and a newline.
 
-In a script an error ends everything: the transaction is rolled back, and the exit code says why, as it does for the other
-verbs. What was committed before it stays. So does the end of the script inside a transaction. A key without a value is an
-error for get; get-for-update locks it, says so and goes on. At the prompt an error is said, and only one after which the transaction
-cannot be committed any more rolls it back. If another transaction was in its way, the next one that begins is as old: the older one wins. Its
-get locks, as get-for-update does, the keys that the attempts before had both read and written. The id that begin says at the prompt is the
-one in errors, in tidemark txn list and tidemark debug txns, and for tidemark txn abort.
+In a script an error ends everything: the transaction is rolled back, and the exit code says why, as
+it does for the other verbs. What was committed before it stays. So does the end of the script
+inside a transaction. A key without a value is an error for get; get-for-update locks it, says so
+and goes on. At the prompt an error is said, and only one after which the transaction cannot be
+committed any more rolls it back. If another transaction was in its way, the next one that begins is
+as old: the older one wins. Its get locks, as get-for-update does, the keys that the attempts before
+had both read and written. The id that begin says at the prompt is the one in errors, in tidemark
+txn list and tidemark debug txns, and for tidemark txn abort.
 
-At the prompt the arrows move in the line and through earlier ones, and Tab completes commands and keyspaces. Earlier lines are kept in a
-file, those of put without the value; a line that begins with a blank is not kept.`,
+At the prompt the arrows move in the line and through earlier ones, and Tab completes commands and
+keyspaces. Earlier lines are kept in a file, those of put without the value; a line that begins with
+a blank is not kept.`,
 		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
   tidemark txn < transfer.txt
   tidemark txn

@@ -14,12 +14,12 @@ func (a *app) txnAbortCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "abort ID",
 		Short: "Abort an open transaction of any client",
-		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get its locks. Its client is
-told why; what kv.Client.Update runs is run again, with another ID.
+		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get its locks.
+Its client is told why; what kv.Client.Update runs is run again, with another ID.
 
 It says what became of the transaction, and may be repeated. If the transaction has been committed
-before, it stays so, and the exit code is 1. If no partition knows a lock of it, so that it has ended
-or has locked nothing, the code is 3.`,
+before, it stays so, and the exit code is 1. If no partition knows a lock of it, so that it has
+ended or has locked nothing, the code is 3.`,
 		Example: `  tidemark txn abort 6f0c1e1f2b7d4a55a2b3c4d5ffffffff`,
 		Args:    arguments("an ID", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {

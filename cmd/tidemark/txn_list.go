@@ -15,17 +15,21 @@ func (a *app) txnListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME]",
 		Short: "List the open transactions that hold locks",
-		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those first that hold one for longest,
-each once: how long ago its attempt began, for how long its application has made no call in it, how many keys it has
-locked, how many spans it holds, how many requests wait for them, and where its client is connected from. With --output json or tsv there is also
-the partition that decides about it, the key that it has locked for longest, when its first attempt began, and which transactions wait.
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those first that
+hold one for longest, each once: how long ago its attempt began, for how long its application has
+made no call in it, how many keys it has locked, how many spans it holds, how many requests wait for
+them, and where its client is connected from. With --output json or tsv there is also the partition
+that decides about it, the key that it has locked for longest, when its first attempt began, and
+which transactions wait.
 
-Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of when the client was last
-heard of, about a second ago; it is empty while the application is busy, and of a transaction that has just begun. With NAME it
-is known only of transactions whose first lock is in that keyspace.
+Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of
+when the client was last heard of, about a second ago; it is empty while the application is busy,
+and of a transaction that has just begun. With NAME it is known only of transactions whose first
+lock is in that keyspace.
 
-tidemark debug txns has a row for each partition of a transaction, and one for each wait. Of partitions that do not answer it says
-on stderr which they are, and why; what the others know is listed all the same, and the exit code is not 0.`,
+tidemark debug txns has a row for each partition of a transaction, and one for each wait. Of
+partitions that do not answer it says on stderr which they are, and why; what the others know is
+listed all the same, and the exit code is not 0.`,
 		Example: `  tidemark txn list
   tidemark txn list fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),

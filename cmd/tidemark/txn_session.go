@@ -80,7 +80,8 @@ func txnHelp() string {
 	for _, v := range txnVerbs {
 		fmt.Fprintf(&b, "    %-32s  %s\n", strings.TrimSpace(v.name+" "+v.arguments), v.help)
 	}
-	fmt.Fprintf(&b, "    %-32s  %s\n\nTIMESTAMP is %s.\n", "help", "show this list", momentHelp)
+	fmt.Fprintf(&b, "    %-32s  %s\n\nTIMESTAMP is %s.\n", "help", "show this list",
+		strings.Replace(momentHelp, ", or", ",\nor", 1))
 	return b.String()
 }
 
