@@ -27,6 +27,8 @@ type Present struct {
 	// Locked says, for an abort that a person asks for, that the partition has a lock of the
 	// transaction.
 	Locked bool
+	// Held says, for a push, that the transaction's timestamp is held (EndTransactionRequest).
+	Held bool
 }
 
 // Decision is what becomes of a request.
@@ -151,7 +153,7 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		next := finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil)
 		next.Wounder, next.Wanted = q.Pusher, q.Wanted
 		return decided(next)
-	case q.Kind == kvpb.PushRequest_TIMESTAMP && (record == nil || record.Timestamp.Less(q.Above)):
+	case q.Kind == kvpb.PushRequest_TIMESTAMP && !p.Held && (record == nil || record.Timestamp.Less(q.Above)):
 		next := pending(record, i, heard)
 		next.Timestamp = q.Above
 		return decided(next)

@@ -38,6 +38,8 @@ type waits struct {
 	clearings map[txn.ID]*clearing
 	// wanted are transactions of this partition's for whose locks somebody waits, or did, somewhere.
 	wanted map[txn.ID]struct{}
+	// held are transactions of this partition's whose timestamps are held, and until when.
+	held map[txn.ID]time.Time
 	// timer runs at the time `at`, if that is not zero.
 	timer *time.Timer
 	at    time.Time
@@ -139,8 +141,8 @@ func (r *Replica) tendLocked(todo *lockWork) {
 			b.releaseLocked(r, todo, &b.asked)
 			b.releaseLocked(r, todo, &b.reads)
 			delete(w.blockers, id)
-		} else if b.idle() {
-			delete(w.blockers, id)
+		} else if b.idle() && !now.Before(b.read.due) {
+			delete(w.blockers, id) // not before: whoever comes, or comes again, is not to ask at once
 		}
 	}
 	r.mu.locks.EachBlocking(func(x *locks.Transaction[*parked]) { r.blockerLocked(x, now) })

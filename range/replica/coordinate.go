@@ -144,7 +144,7 @@ func (e *evaluation) present() txn.Present {
 		Limits: e.r.ownLimits()}
 }
 
-func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) error {
+func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) error {
 	r, q, end := e.r, w.pending.Request, w.x.end
 	switch started := end.Transaction.Started; {
 	case !r.checkAhead(end.Timestamp, e.clock):
@@ -163,6 +163,11 @@ func (e *evaluation) endTransaction(w *write, _ *kvpb.EndTransactionRequest) err
 	d := txn.DecideEnd(record, end, present)
 	if end.Requested && d.Record != nil {
 		r.rememberRequested(end.Transaction)
+	}
+	if c.GetHoldTimestamp() && d.Refused != nil && d.Refused.Code == kvpb.ErrorCode_TRANSACTION_PUSHED {
+		r.mu.Lock()
+		r.mu.waits.hold(end.Transaction.ID, r.lockNow())
+		r.mu.Unlock()
 	}
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{
@@ -188,12 +193,13 @@ func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 	if err != nil {
 		return err
 	}
-	if c.GetAwaited() && !record.Decided() {
-		r.mu.Lock()
-		r.mu.waits.want(push.Pushee.ID)
-		r.mu.Unlock()
-	}
 	present := e.present()
+	r.mu.Lock()
+	if c.GetAwaited() && !record.Decided() {
+		r.mu.waits.want(push.Pushee.ID)
+	}
+	present.Held = r.mu.waits.holds(push.Pushee.ID, r.lockNow())
+	r.mu.Unlock()
 	present.Limits = present.Limits.Stricter(r.node.limitsOf(push.Locked))
 	d := txn.DecidePush(record, push, present)
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {

@@ -4250,7 +4250,12 @@ type EndTransactionRequest struct {
 	// Without commit: a person asks for the abort, not the transaction's client. A transaction of
 	// which the coordinator's partition has neither a record nor a lock is left alone then: it may
 	// have committed in one phase.
-	Requested     bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
+	Requested bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
+	// With commit: if the transaction was pushed above commit_timestamp, so that this is refused, no
+	// reader pushes it further for a moment: readers wait for the next request instead. A transaction
+	// asks for this that readers have pushed again and again: what they read at comes from clocks
+	// that have seen where it moved to.
+	HoldTimestamp bool `protobuf:"varint,7,opt,name=hold_timestamp,json=holdTimestamp,proto3" json:"hold_timestamp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4323,6 +4328,13 @@ func (x *EndTransactionRequest) GetCommitWait() bool {
 func (x *EndTransactionRequest) GetRequested() bool {
 	if x != nil {
 		return x.Requested
+	}
+	return false
+}
+
+func (x *EndTransactionRequest) GetHoldTimestamp() bool {
+	if x != nil {
+		return x.HoldTimestamp
 	}
 	return false
 }
@@ -5752,7 +5764,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02to\x12/\n" +
 	"\x05begun\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12\x14\n" +
 	"\x05yield\x18\x05 \x01(\bR\x05yield\"\x11\n" +
-	"\x0fRefreshResponse\"\xb4\x02\n" +
+	"\x0fRefreshResponse\"\xdb\x02\n" +
 	"\x15EndTransactionRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\bR\x06commit\x12D\n" +
@@ -5760,7 +5772,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\fparticipants\x18\x04 \x03(\v2\x1b.tidemark.kv.v1.ParticipantR\fparticipants\x12\x1f\n" +
 	"\vcommit_wait\x18\x05 \x01(\bR\n" +
 	"commitWait\x12\x1c\n" +
-	"\trequested\x18\x06 \x01(\bR\trequested\";\n" +
+	"\trequested\x18\x06 \x01(\bR\trequested\x12%\n" +
+	"\x0ehold_timestamp\x18\a \x01(\bR\rholdTimestamp\";\n" +
 	"\vParticipant\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\"m\n" +

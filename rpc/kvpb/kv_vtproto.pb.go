@@ -4106,6 +4106,16 @@ func (m *EndTransactionRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.HoldTimestamp {
+		i--
+		if m.HoldTimestamp {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x38
+	}
 	if m.Requested {
 		i--
 		if m.Requested {
@@ -6903,6 +6913,9 @@ func (m *EndTransactionRequest) SizeVT() (n int) {
 		n += 2
 	}
 	if m.Requested {
+		n += 2
+	}
+	if m.HoldTimestamp {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -16336,6 +16349,26 @@ func (m *EndTransactionRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Requested = bool(v != 0)
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field HoldTimestamp", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.HoldTimestamp = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -27822,6 +27855,26 @@ func (m *EndTransactionRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Requested = bool(v != 0)
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field HoldTimestamp", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.HoldTimestamp = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -22,6 +22,9 @@ const (
 	// write what it has read. It may be one of these that pushes it: two that have each read what the
 	// other one writes push one another, and would do so for ever. One push may be a reader's.
 	yieldAfter = 2
+	// holdAfter is after how many pushes a transaction has readers wait for its commit. It is not
+	// below yieldAfter: those that wait for one another give way.
+	holdAfter = 2
 )
 
 // Commit makes the writes happen, all at the timestamp that it returns, provided that what was read is unchanged up to then. wait asks for
@@ -325,7 +328,7 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	}
 	return d.t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
 		Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last), CommitWait: d.wait,
-		Participants: participants(places),
+		Participants: participants(places), HoldTimestamp: d.pushed >= holdAfter,
 	}}})
 }
 
