@@ -142,7 +142,7 @@ func (r *Replica) tendLocked(todo *lockWork) {
 			b.releaseLocked(r, todo, &b.reads)
 			delete(w.blockers, id)
 		} else if b.idle() && !now.Before(b.read.due) {
-			delete(w.blockers, id) // not before: whoever comes, or comes again, is not to ask at once
+			delete(w.blockers, id) // not before: a read that looks anew does not ask at once
 		}
 	}
 	r.mu.locks.EachBlocking(func(x *locks.Transaction[*parked]) { r.blockerLocked(x, now) })

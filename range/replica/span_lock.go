@@ -22,7 +22,7 @@ import (
 // others had laid on keys of the span before. If it waited for these first, there would always be
 // new ones. That two transactions wait for each other that way is for wound-wait to solve, by age.
 //
-// Who is older than all that hold parts of its spans holds the rest at once: it would wait until all
+// A transaction older than all that hold parts of its spans holds the rest at once: it would wait until all
 // of them are free at one moment otherwise, which among many who hold one each may never come. A
 // younger one waits without holding anything.
 //
