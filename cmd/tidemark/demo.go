@@ -67,7 +67,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 			return fmt.Errorf("making a temporary directory for the data: %w; give one with --dir", err)
 		}
 	}
-	words := a.out // for people, who do not ask for a format
+	words := a.out // the text that goes with tables
 	if a.format != output.Table {
 		words = io.Discard
 	}

@@ -7,7 +7,7 @@ import (
 
 // condition is what a host says of itself in its pings, besides the time.
 type condition struct {
-	// reluctant: it does not want to lead. recovering: it would lead all the same if nobody better
+	// reluctant: it does not want to lead. recovering: it would lead all the same if no better one
 	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
 	// entries with data.
 	reluctant, recovering, leaving, noRoom bool
