@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is parsed from, a string such as
@@ -24,10 +24,10 @@ func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 
 // Client talks to one cluster. Make one and share it; close it at the end.
 type Client struct {
-	sender      *route.Sender
-	coordinator *coordinator.Coordinator
-	cfg         config
-	random      func() uint64
+	sender    *route.Sender
+	committer *committer.Committer
+	cfg       config
+	random    func() uint64
 }
 
 // Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers)
@@ -52,7 +52,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	if c.sender, err = route.New(c.cfg.route); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}
-	c.coordinator, err = coordinator.New(coordinator.Config{Sender: coordinator.Over(c.sender), Random: c.random, Registerer: c.cfg.route.Registerer})
+	c.committer, err = committer.New(committer.Config{Sender: committer.Over(c.sender), Random: c.random, Registerer: c.cfg.route.Registerer})
 	if err != nil {
 		c.sender.Close()
 		return nil, invalid("open", "", nil, "%v", err)
@@ -84,7 +84,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 // the connections, and returns when nothing of the client runs any more. Before that, what committed transactions have left to be tidied
 // up gets a second. It may be called more than once.
 func (c *Client) Close() error {
-	c.coordinator.Close()
+	c.committer.Close()
 	c.sender.Close()
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // An error names what the call was about, and the key that was in the way beside it, whose Error.Key it is.
@@ -19,12 +19,12 @@ func TestErrorsTellTheKeyFromTheCall(t *testing.T) {
 		k, l := keys.KeyspaceID(c.addKeyspace("k", 2)), keys.KeyspaceID(c.addKeyspace("l", 2))
 		client := c.open()
 		defer client.Close()
-		wounded := coordinator.Error{Kind: coordinator.ErrAborted, Reason: kvpb.AbortReason_WOUNDED, Other: []byte{0xab}}
-		conflict := coordinator.Error{Kind: coordinator.ErrConflict}
-		lost := coordinator.Error{Kind: coordinator.ErrConflict, LeaderChanged: true}
+		wounded := committer.Error{Kind: committer.ErrAborted, Reason: kvpb.AbortReason_WOUNDED, Other: []byte{0xab}}
+		conflict := committer.Error{Kind: committer.ErrConflict}
+		lost := committer.Error{Kind: committer.ErrConflict, LeaderChanged: true}
 		for _, x := range []struct {
 			op, keyspace, key string
-			err               coordinator.Error
+			err               committer.Error
 			at                keys.KeyspaceID
 			want              string
 		}{
@@ -39,7 +39,7 @@ func TestErrorsTellTheKeyFromTheCall(t *testing.T) {
 			{"get", "k", "x2", lost, k, `get "x2" in keyspace "k": the leader of the partition of "x1" changed, and with it went the lock`},
 		} {
 			of := x.err
-			of.Key = coordinator.Key{Keyspace: x.at, Key: []byte("x1")}
+			of.Key = committer.Key{Keyspace: x.at, Key: []byte("x1")}
 			err := client.wrapTxn(x.op, x.keyspace, []byte(x.key), &of)
 			e := asError(err)
 			if !strings.HasPrefix(err.Error(), "tidemark: "+x.want) || string(e.Key) != "x1" || e.Keyspace != map[keys.KeyspaceID]string{k: "k", l: "l"}[x.at] {
@@ -65,7 +65,7 @@ func TestErrorsSayItOnce(t *testing.T) {
 			change(&e)
 			return &e
 		}
-		unknown := &coordinator.Error{Kind: coordinator.ErrOutcomeUnknown, Cause: with(func(e *route.Error) {
+		unknown := &committer.Error{Kind: committer.ErrOutcomeUnknown, Cause: with(func(e *route.Error) {
 			e.Message, e.Cause, e.OutcomeUnknown, e.Attempts = "partition p100: no answer", context.DeadlineExceeded, true, 2
 		})}
 		for want, err := range map[string]error{

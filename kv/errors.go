@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // The kinds of errors, for errors.Is. They come wrapped in an *Error, which has the details.
@@ -281,7 +281,7 @@ func causes(cause error) []error {
 	var out []error
 	for from, to := range map[error]error{
 		route.ErrClosed:       ErrClosed,
-		coordinator.ErrClosed: ErrClosed,
+		committer.ErrClosed:   ErrClosed,
 		route.ErrNoKeyspace:   ErrKeyspaceNotFound,
 		route.ErrWrongCluster: ErrWrongCluster,
 	} {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // Keys that a transaction has read and written are locked by its next attempts (contended.go). That
@@ -32,14 +32,14 @@ type heldSpans struct {
 	// failures counts the attempts that have failed over what they had only read.
 	failures int
 	// spans are in the order of keyspaces, partitions and keys.
-	spans []coordinator.Span
+	spans []committer.Span
 	// anchor is where the record of an attempt was, or would have been; its Key may be empty.
-	anchor coordinator.Key
+	anchor committer.Key
 }
 
 // note takes in a conflict.
 func (h *heldSpans) note(t *Txn, err *Error) {
-	if err == nil || !errors.Is(err, ErrConflict) || coordinator.LeaderChanged(t.cause) || !t.failedOverRead(err) {
+	if err == nil || !errors.Is(err, ErrConflict) || committer.LeaderChanged(t.cause) || !t.failedOverRead(err) {
 		return
 	}
 	if a := t.transaction.Anchor(); len(a.Key) > 0 {
@@ -75,25 +75,25 @@ func (t *Txn) failedOverRead(err *Error) bool {
 }
 
 // readOnly is what the transaction has read and not written, and what it was about to scan.
-func (t *Txn) readOnly() []coordinator.Span {
+func (t *Txn) readOnly() []committer.Span {
 	reads := t.set.reads()
 	spans := reads.Spans
 	for _, k := range reads.Keys {
 		if _, written := t.writes.get(k.Keyspace, k.Key); written {
 			continue
 		}
-		hash := coordinator.AllPartitions
+		hash := committer.AllPartitions
 		if ks := t.client.sender.Table().KeyspaceByID(k.Keyspace); ks != nil && ks.Hashed() {
 			hash = int(keys.HashPartition(k.Key, ks.Info.HashPartitions))
 		}
-		spans = append(spans, coordinator.Span{Keyspace: k.Keyspace, Hash: hash, Span: keys.Point(k.Key)})
+		spans = append(spans, committer.Span{Keyspace: k.Keyspace, Hash: hash, Span: keys.Point(k.Key)})
 	}
 	for _, s := range t.open {
 		switch {
 		case s.endless:
-			spans = append(spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.whole})
+			spans = append(spans, committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.whole})
 		case s.any:
-			spans = append(spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.covered})
+			spans = append(spans, committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.covered})
 		}
 	}
 	return spans
@@ -101,7 +101,7 @@ func (t *Txn) readOnly() []coordinator.Span {
 
 // condenseSpans covers spans with at most maxHeld of each hash partition, and of each keyspace, in
 // order.
-func condenseSpans(spans []coordinator.Span) (out []coordinator.Span) {
+func condenseSpans(spans []committer.Span) (out []committer.Span) {
 	type place struct {
 		keyspace keys.KeyspaceID
 		hash     int
@@ -120,7 +120,7 @@ func condenseSpans(spans []coordinator.Span) (out []coordinator.Span) {
 	})
 	for _, p := range places {
 		for _, s := range cover(byPlace[p], maxHeld) {
-			out = append(out, coordinator.Span{Keyspace: p.keyspace, Hash: p.hash, Span: s.Clone()})
+			out = append(out, committer.Span{Keyspace: p.keyspace, Hash: p.hash, Span: s.Clone()})
 		}
 	}
 	return out
@@ -135,7 +135,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 	ctx, cancel := t.client.bound(ctx)
 	defer cancel()
 	table := t.client.sender.Table()
-	spans := slices.DeleteFunc(slices.Clone(t.held.spans), func(s coordinator.Span) bool {
+	spans := slices.DeleteFunc(slices.Clone(t.held.spans), func(s committer.Span) bool {
 		return table.KeyspaceByID(s.Keyspace) == nil // it is dropped, which the function will find
 	})
 	if len(spans) == 0 {
@@ -143,7 +143,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 	}
 	anchor := t.held.anchor
 	if len(anchor.Key) == 0 || table.KeyspaceByID(anchor.Keyspace) == nil {
-		anchor = coordinator.Key{Keyspace: spans[0].Keyspace, Key: bytes.Clone(spans[0].Start)}
+		anchor = committer.Key{Keyspace: spans[0].Keyspace, Key: bytes.Clone(spans[0].Start)}
 		if len(anchor.Key) == 0 {
 			anchor.Key = []byte{0}
 		}
@@ -167,8 +167,8 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 
 // holds says that a key lies in what the transaction holds.
 func (t *Txn) holds(ks *route.Keyspace, key []byte) bool {
-	return slices.ContainsFunc(t.holding, func(s coordinator.Span) bool {
+	return slices.ContainsFunc(t.holding, func(s committer.Span) bool {
 		return s.Keyspace == ks.ID && s.Contains(key) &&
-			(s.Hash == coordinator.AllPartitions || s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
+			(s.Hash == committer.AllPartitions || s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 const (
@@ -263,31 +263,31 @@ func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
 	return out
 }
 
-// reads is all of it, as the coordinator wants it, in an order of its own: the same for the same reads.
-func (s *readSet) reads() (out coordinator.Reads) {
+// reads is all of it, as the committer wants it, in an order of its own: the same for the same reads.
+func (s *readSet) reads() (out committer.Reads) {
 	s.settle()
 	for id, r := range s.keyspaces {
 		for k := range r.keys {
-			out.Keys = append(out.Keys, coordinator.Key{Keyspace: id, Key: []byte(k)})
+			out.Keys = append(out.Keys, committer.Key{Keyspace: id, Key: []byte(k)})
 		}
 		for k := range r.locked {
-			out.Locked = append(out.Locked, coordinator.Key{Keyspace: id, Key: []byte(k)})
+			out.Locked = append(out.Locked, committer.Key{Keyspace: id, Key: []byte(k)})
 		}
 		for _, span := range r.spans {
-			out.Spans = append(out.Spans, coordinator.Span{Keyspace: id, Hash: coordinator.AllPartitions, Span: span})
+			out.Spans = append(out.Spans, committer.Span{Keyspace: id, Hash: committer.AllPartitions, Span: span})
 		}
 		for h, part := range r.parts {
 			for _, span := range part {
-				out.Spans = append(out.Spans, coordinator.Span{Keyspace: id, Hash: int(h), Span: span})
+				out.Spans = append(out.Spans, committer.Span{Keyspace: id, Hash: int(h), Span: span})
 			}
 		}
 	}
-	byKey := func(a, b coordinator.Key) int {
+	byKey := func(a, b committer.Key) int {
 		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), bytes.Compare(a.Key, b.Key))
 	}
 	slices.SortFunc(out.Keys, byKey)
 	slices.SortFunc(out.Locked, byKey)
-	slices.SortFunc(out.Spans, func(a, b coordinator.Span) int {
+	slices.SortFunc(out.Spans, func(a, b committer.Span) int {
 		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash), bytes.Compare(a.Start, b.Start))
 	})
 	return out

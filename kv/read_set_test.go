@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 func testKeyspace(id keys.KeyspaceID, hash uint32) *route.Keyspace {
@@ -20,14 +20,14 @@ func testKeyspace(id keys.KeyspaceID, hash uint32) *route.Keyspace {
 	return &route.Keyspace{ID: id, Info: info}
 }
 
-func covers(r coordinator.Reads, ks *route.Keyspace, key []byte) bool {
+func covers(r committer.Reads, ks *route.Keyspace, key []byte) bool {
 	for _, k := range append(r.Keys, r.Locked...) {
 		if k.Keyspace == ks.ID && string(k.Key) == string(key) {
 			return true
 		}
 	}
 	for _, s := range r.Spans {
-		in := s.Hash == coordinator.AllPartitions || (ks.Hashed() && s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
+		in := s.Hash == committer.AllPartitions || (ks.Hashed() && s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
 		if s.Keyspace == ks.ID && in && s.Contains(key) {
 			return true
 		}

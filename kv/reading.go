@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // How a transaction, or a View, finds the moment that it reads.
@@ -23,7 +23,7 @@ import (
 // clock offset (a leader's clock may be one ahead of what the moment came from, and the first timestamps of a new leader another one ahead of
 // its clock): the uncertainty limit, fixed at the first read. A version between the moment and the limit may have been acknowledged before. A node tells these apart
 // as well as it can by its own clock, as the transaction first saw it; what stays uncertain it refuses. Then the moment is moved up
-// to that version, provided that all that was read so far is the same there (Coordinator.Refresh). If it is not, the
+// to that version, provided that all that was read so far is the same there (Committer.Refresh). If it is not, the
 // transaction has to run again.
 
 // reading is a moment at which a transaction or a View reads, and what it has read. Only what is under mu may be used by several
@@ -257,7 +257,7 @@ func (r *reading) again(ctx context.Context, err error) error {
 	return err
 }
 
-// moveTo moves the moment up. ErrConflict (of package coordinator) says that something that was read has changed in between.
+// moveTo moves the moment up. ErrConflict (of package committer) says that something that was read has changed in between.
 func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 	if to.LessEq(r.at) {
 		return nil
@@ -267,7 +267,7 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 		// moment has to go together with that, even if nothing is committed in the end.
 		reads := r.reads()
 		reads.Keys, reads.Locked = append(reads.Keys, reads.Locked...), nil
-		if err := r.client.coordinator.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
+		if err := r.client.committer.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
 			return err
 		}
 	}
@@ -278,7 +278,7 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 }
 
 // reads is everything that was read so far.
-func (r *reading) reads() coordinator.Reads {
+func (r *reading) reads() committer.Reads {
 	out := r.set.reads()
 	out.At, out.Leaderships = r.at, r.leaderships()
 	if len(out.Leaderships) > 0 {
@@ -287,7 +287,7 @@ func (r *reading) reads() coordinator.Reads {
 	}
 	for _, s := range r.open {
 		if s.any {
-			out.Spans = append(out.Spans, coordinator.Span{Keyspace: s.keyspace.ID, Hash: coordinator.AllPartitions, Span: s.covered})
+			out.Spans = append(out.Spans, committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.covered})
 		}
 	}
 	return out

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // OpenTransaction is a transaction that holds locks, in one partition or in many.
@@ -170,13 +170,13 @@ func noSuchTransaction(op, id string) error {
 // abortFound aborts a transaction of which locks were found.
 func (c *Client) abortFound(ctx context.Context, op, id string, found []LiveTransaction) (TransactionEnd, error) {
 	wire := found[0].wire
-	var locked []coordinator.Key
+	var locked []committer.Key
 	for _, x := range found {
 		if len(x.Key) > 0 { // the start of a span that is held need not be a key
-			locked = append(locked, coordinator.Key{Keyspace: x.keyspace, Key: x.Key})
+			locked = append(locked, committer.Key{Keyspace: x.keyspace, Key: x.Key})
 		}
 	}
-	status, err := c.coordinator.AbortOther(ctx, wire, locked)
+	status, err := c.committer.AbortOther(ctx, wire, locked)
 	switch {
 	case err != nil:
 		return TransactionEnd{}, wrap(op, "", nil, err)

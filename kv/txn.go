@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 // Uncommitted is the version of a pair that the transaction itself has written: it gets its version with the commit.
@@ -40,7 +40,7 @@ func WithCommitWait() TxnOption { return func(o *txnOptions) { o.commitWait = tr
 // keys and spans it is remembered less exactly, so that writes near what was read count as conflicts.
 type Txn struct {
 	reading
-	transaction *coordinator.Transaction
+	transaction *committer.Transaction
 	options     txnOptions
 	writes      *writeBuffer
 	// attempt counts the attempts from 1.
@@ -51,7 +51,7 @@ type Txn struct {
 	// is it, if all of it is held.
 	held      *heldSpans
 	heldAhead bool
-	holding   []coordinator.Span
+	holding   []committer.Span
 	// ahead are pairs of keys that were locked before the function ran.
 	ahead map[string]Pair
 	// volatile: its locks are volatile, and what it reads under them may be on its way to be committed. So nobody is told of what it has found
@@ -77,14 +77,14 @@ func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) 
 }
 
 func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Txn, error) {
-	t, err := c.coordinator.Begin(ctx)
+	t, err := c.committer.Begin(ctx)
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
 	return c.attemptTxn(&Txn{transaction: t, options: o, contended: new(contention), held: new(heldSpans), volatile: volatile, attempt: 1}), nil
 }
 
-// attemptTxn is an attempt that the coordinator has begun.
+// attemptTxn is an attempt that the committer has begun.
 func (c *Client) attemptTxn(t *Txn) *Txn {
 	t.reading = reading{client: c, id: t.transaction.ID(), begun: t.transaction.Begun()}
 	t.writes = newWriteBuffer()
@@ -104,7 +104,7 @@ func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	t.Rollback()
 	if t.failed != nil {
-		t.client.coordinator.Restarted(t.cause)
+		t.client.committer.Restarted(t.cause)
 	}
 	next, err := t.transaction.Again(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 // lost, and where a leader was lost another change follows often, to the node that is preferred. Or an attempt takes so long that one
 // more costs whoever waits for it a lot, and a round of consensus nearly nothing.
 func (t *Txn) wantsReplicatedLocks() bool {
-	return coordinator.LeaderChanged(t.cause) || t.transaction.Long()
+	return committer.LeaderChanged(t.cause) || t.transaction.Long()
 }
 
 // check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even
@@ -243,7 +243,7 @@ func (t *Txn) confirm(ctx context.Context) error {
 	}
 	t.transaction.Enter()
 	defer t.transaction.Leave()
-	return t.fail("update", "", nil, t.client.coordinator.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
+	return t.fail("update", "", nil, t.client.committer.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
 }
 
 func ownPair(key []byte, w ownWrite) Pair {
@@ -275,14 +275,14 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	if t.set.locks() >= maxTransactionKeys {
 		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
 	}
-	got, err := t.transaction.Lock(ctx, t.at, t.volatile, coordinator.Key{Keyspace: ks.ID, Key: clone(key)})
+	got, err := t.transaction.Lock(ctx, t.at, t.volatile, committer.Key{Keyspace: ks.ID, Key: clone(key)})
 	if err != nil {
 		return Pair{}, err
 	}
 	value, at := got[0].Value, got[0].At
 	version := fromWire(value.GetVersion())
 	if earlier, seen := t.set.seen(ks, key); seen && earlier != version {
-		return Pair{}, &coordinator.Error{Kind: coordinator.ErrConflict, Key: coordinator.Key{Keyspace: ks.ID, Key: key}}
+		return Pair{}, &committer.Error{Kind: committer.ErrConflict, Key: committer.Key{Keyspace: ks.ID, Key: key}}
 	}
 	switch {
 	case t.at.IsZero():
@@ -478,7 +478,7 @@ func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) er
 	if bad := t.writes.write(id.ID, key, value, deleted); bad != "" {
 		return tooLarge(op, ks.name, key, bad)
 	}
-	t.transaction.AnchorAt(coordinator.Key{Keyspace: id.ID, Key: clone(key)})
+	t.transaction.AnchorAt(committer.Key{Keyspace: id.ID, Key: clone(key)})
 	return nil
 }
 
@@ -572,7 +572,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 }
 
 // anyWaits says that a keyspace of the writes has commit wait.
-func (c *Client) anyWaits(writes []coordinator.Write) bool {
+func (c *Client) anyWaits(writes []committer.Write) bool {
 	table := c.sender.Table()
 	var looked keys.KeyspaceID
 	for i := range writes {

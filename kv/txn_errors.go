@@ -12,17 +12,17 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// wrapTxn turns what the coordinator and the router say about a transaction into an *Error. Whatever a single request says of its
-// outcome, only the coordinator knows that of the transaction.
+// wrapTxn turns what the committer and the router say about a transaction into an *Error. Whatever a single request says of its
+// outcome, only the committer knows that of the transaction.
 func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	var done *Error
 	if err == nil || errors.As(err, &done) {
 		return err
 	}
-	var of *coordinator.Error
+	var of *committer.Error
 	if !errors.As(err, &of) {
 		var r *route.Error
 		if errors.As(err, &r) && keyspace == "" && len(r.Conflict.GetKey()) > 0 {
@@ -40,7 +40,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		switch {
 		case ks != nil:
 			e.Key, e.Keyspace = clone(of.Key.Key), ks.Info.Name
-		case of.Kind == coordinator.ErrAborted:
+		case of.Kind == committer.ErrAborted:
 			named = false // it is of another keyspace, which was dropped
 		default:
 			e.Key = clone(of.Key.Key)
@@ -65,7 +65,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		other += " (" + e.Transaction + ")"
 	}
 	switch of.Kind {
-	case coordinator.ErrConflict:
+	case committer.ErrConflict:
 		e.wraps = []error{ErrConflict}
 		e.Message = "what the transaction has read was changed"
 		if named {
@@ -81,7 +81,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			}
 		}
 		e.Message += runAgainAdvice
-	case coordinator.ErrAborted:
+	case committer.ErrAborted:
 		e.wraps = []error{ErrTransactionAborted}
 		switch of.Reason {
 		case kvpb.AbortReason_WOUNDED:
@@ -109,10 +109,10 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Message = "the transaction was aborted"
 		}
 		e.Message += runAgainAdvice
-	case coordinator.ErrTooOld:
+	case committer.ErrTooOld:
 		e.wraps = []error{ErrTransactionTooOld}
 		e.Message = "the transaction began longer ago than versions are kept; make it shorter, or give the keyspace a longer GC window"
-	case coordinator.ErrOutcomeUnknown:
+	case committer.ErrOutcomeUnknown:
 		e.wraps = []error{ErrOutcomeUnknown}
 		e.Message = "the transaction may or may not be committed, or may be yet; ask kv.Outcome, or read what it has written, to find out"
 		if _, forgotten := isCode(of.Cause, kvpb.ErrorCode_TRANSACTION_TOO_OLD); forgotten {
@@ -123,7 +123,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	}
 	if of.Cause != nil {
 		e.wraps = append(e.wraps, causesOf(of.Cause)...)
-		if of.Kind == coordinator.ErrOutcomeUnknown {
+		if of.Kind == committer.ErrOutcomeUnknown {
 			e.Message += ": " + because(of.Cause)
 		}
 	}
@@ -196,7 +196,7 @@ func certain(err error) error {
 func mustRunAgain(err error) bool {
 	_, conflict := isCode(err, kvpb.ErrorCode_TRANSACTION_CONFLICT)
 	_, aborted := isCode(err, kvpb.ErrorCode_TRANSACTION_ABORTED)
-	return conflict || aborted || coordinator.Retryable(err)
+	return conflict || aborted || committer.Retryable(err)
 }
 
 // runAgainAdvice is what to do about a conflict for those who end transactions themselves.

@@ -56,7 +56,7 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 		if stop := c.pauseRun(ctx, attempt); stop != nil {
 			return gaveUp(op, attempt, s.failed, stop)
 		}
-		c.coordinator.Restarted(s.cause)
+		c.committer.Restarted(s.cause)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/RaduBerinde/btreemap"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/txn/coordinator"
+	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
 const (
@@ -157,10 +157,10 @@ func (b *writeBuffer) rollBack(number uint64) bool {
 }
 
 // writes are all of them, in order. They share memory with the buffer.
-func (b *writeBuffer) writes() []coordinator.Write {
-	out := make([]coordinator.Write, 0, b.tree.Len())
+func (b *writeBuffer) writes() []committer.Write {
+	out := make([]committer.Write, 0, b.tree.Len())
 	for k, w := range b.tree.Ascend(btreemap.Min[bufferKey](), btreemap.Max[bufferKey]()) {
-		out = append(out, coordinator.Write{Key: coordinator.Key{Keyspace: k.keyspace, Key: k.key}, Value: w.value, Delete: w.deleted})
+		out = append(out, committer.Write{Key: committer.Key{Keyspace: k.keyspace, Key: k.key}, Value: w.value, Delete: w.deleted})
 	}
 	return out
 }

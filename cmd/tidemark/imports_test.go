@@ -36,7 +36,7 @@ var may = []struct {
 	{"range/host/...", ground},
 
 	{"range/route", ground},
-	{"txn/coordinator", append(ground[:len(ground):len(ground)], "range/route", "txn")},
+	{"txn/committer", append(ground[:len(ground):len(ground)], "range/route", "txn")},
 	{"txn/...", append(ground[:len(ground):len(ground)], "range/route")},
 	{"range/replica/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...", "range/node/...")},

@@ -9,7 +9,7 @@ import (
 
 // How large transactions make way for others.
 //
-// A large transaction, and the end of its locks, rest after each of their steps (txn/coordinator's tempo, clearing). Where nobody else is
+// A large transaction, and the end of its locks, rest after each of their steps (txn/committer's tempo, clearing). Where nobody else is
 // served they need not rest for long; where somebody is, what he asks for must find an idle processor nearly always, not every other time. So a
 // node notes when it was last asked for something by others: reads, writes, locks of small transactions. The requests by which large transactions lay
 // their locks do not count, nor what goes with them: heartbeats, pushes, ends, resolutions. (Their reads do, but they are over by then.)

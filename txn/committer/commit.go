@@ -1,0 +1,377 @@
+package committer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// endPause comes before a decision is asked for again, when it is not known what became of it.
+	endPause = 100 * time.Millisecond
+	// maxLead is how far into the future at most a transaction is moved that readers push again and again.
+	maxLead = 50 * time.Millisecond
+	// yieldAfter is after how many pushes a transaction gives way to older ones that are about to
+	// write what it has read. It may be one of these that pushes it: two that have each read what the
+	// other one writes push one another, and would do so for ever. One push may be a reader's.
+	yieldAfter = 2
+	// holdAfter is after how many pushes a transaction has readers wait for its commit. It is not
+	// below yieldAfter: those that wait for one another give way.
+	holdAfter = 2
+)
+
+// Commit makes the writes happen, all at the timestamp that it returns, provided that what was read is unchanged up to then. wait asks for
+// an answer only when every clock of the cluster has passed that timestamp. With an error the transaction is not committed and never
+// will be, unless it is ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct; they, and the reads,
+// belong to the Transaction from now on.
+//
+// A transaction without writes is committed as of reads.At.
+func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
+	if t.ended {
+		return hlc.Timestamp{}, errEnded
+	}
+	t.ended = true
+	m := t.c.metrics
+	if len(writes) == 0 {
+		if len(reads.Leaderships) > 0 {
+			// What was read may be on its way yet.
+			if err := t.c.Refresh(ctx, t.id[:], t.begun, reads, reads.At); err != nil {
+				m.failed(err)
+				return hlc.Timestamp{}, t.fail(nil, err)
+			}
+		}
+		t.abort(nil) // of locks, if there are any
+		m.commits.WithLabelValues("none").Inc()
+		return reads.At, nil
+	}
+	t.settleAnchor(writes)
+	for i := range writes {
+		if i == 0 || writes[i].Keyspace != writes[i-1].Keyspace {
+			t.family.meets(writes[i].Keyspace)
+		}
+	}
+	phases := "one"
+	at, took, err := t.onePhase(ctx, writes, reads, wait)
+	if !took && err == nil {
+		phases = "two"
+		at, err = t.twoPhase(ctx, writes, reads, wait)
+	}
+	if err != nil {
+		m.failed(err)
+		return hlc.Timestamp{}, err
+	}
+	m.commits.WithLabelValues(phases).Inc()
+	return at, nil
+}
+
+// fail ends the transaction for good: no request to commit it was sent, or none can succeed any more.
+func (t *Transaction) fail(writes []Write, err error) error {
+	t.abort(keysOf(writes))
+	return err
+}
+
+func keysOf(writes []Write) []Key {
+	out := make([]Key, len(writes))
+	for i := range writes {
+		out[i] = writes[i].Key
+	}
+	return out
+}
+
+// onePhase commits with one request, if that can be; took says that it was tried.
+func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads, wait bool) (at hlc.Timestamp, took bool, err error) {
+	for {
+		r, ok, err := t.oneRequest(ctx, writes, reads, wait)
+		if err != nil {
+			return hlc.Timestamp{}, true, t.fail(nil, err)
+		}
+		if !ok {
+			return hlc.Timestamp{}, false, nil
+		}
+		response, err := t.c.sender.Send(ctx, r)
+		switch {
+		case err == nil:
+			at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
+			if at.IsZero() {
+				err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
+				return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+			}
+			// The locks went with the commit, all of them in this partition; there is no record that could say so.
+			t.c.still(t)
+			t.endHeldBut(r.Place.Partition, at)
+			return at, true, nil
+		case unknown(err):
+			// The early locks may go: the request, if it is executed yet, needs none of them.
+			t.abort(nil)
+			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return t.askOnePhase(ctx, r) }
+			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+		case errors.Is(err, ErrMoved):
+			continue // it did not run
+		}
+		return hlc.Timestamp{}, true, t.fail(nil, classify(r.Place.Keyspace, err))
+	}
+}
+
+// oneRequest makes the request of a one-phase transaction; ok is false if it cannot be one.
+func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Reads, wait bool) (r *Request, ok bool, err error) {
+	if len(writes)+len(t.locked) > chunkKeys || len(reads.Keys)+len(reads.Spans)+len(reads.Locked) > chunkKeys {
+		return nil, false, nil
+	}
+	mutations := make([]mutation, 0, len(writes)+len(t.locked))
+	written := make(map[string]bool, len(writes))
+	size := 0
+	for _, w := range writes {
+		if size += len(w.Key.Key) + len(w.Value); size > oneBytes && len(writes) > 1 {
+			return nil, false, nil
+		}
+		if len(t.locked) > 0 {
+			written[w.mapKey()] = true
+		}
+		mutations = append(mutations, w.mutation(nil))
+	}
+	for m, k := range t.locked {
+		if !written[m] {
+			mutations = append(mutations, mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_UNLOCK}})
+		}
+	}
+	chunks, err := t.c.chunks(ctx, mutations, chunkKeys, oneBytes)
+	if err != nil || len(chunks) > 1 {
+		return nil, false, err
+	}
+	c := chunks[0]
+	fits := c.fits
+	if !slices.ContainsFunc(mutations, func(m mutation) bool { return t.anchor.same(Key{m.keyspace, m.Key}) }) {
+		// The first write was taken back when there were locks, or spans were held: their record,
+		// if there is one, may be elsewhere.
+		p, err := t.c.sender.Locate(ctx, t.anchor)
+		if err != nil || !p.same(c.place) {
+			return nil, false, nil // what is wrong with it, two phases find out
+		}
+		fits = func(p Place) bool {
+			return c.fits(p) && p.holds(c.place, func(yield func([]byte) bool) { yield(t.anchor.Key) })
+		}
+	}
+	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if the lock is gone.
+	read, err := t.c.readChunks(ctx, append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
+	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
+		return nil, false, err
+	}
+	for p := range reads.Leaderships {
+		if p != c.place.Partition {
+			return nil, false, nil
+		}
+	}
+	if err := reads.under(read); err != nil {
+		return nil, false, err
+	}
+	one := &kvpb.OnePhase{CommitWait: wait}
+	if len(read) == 1 {
+		one.Reads = &read[0].set
+		one.Reads.At = rpc.ToTimestamp(reads.At)
+		mutationsFit := fits
+		fits = func(p Place) bool { return mutationsFit(p) && read[0].fits(p) }
+	}
+	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true, Slack: lockSlack, Identity: new(route.Identity),
+		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
+		}}}}, true, nil
+}
+
+// mutation is the write as a request has it. known are the keys that were read.
+func (w *Write) mutation(known map[string]bool) mutation {
+	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value, Read: len(known) > 0 && known[w.mapKey()]}
+	if w.Delete {
+		m.Kind, m.Value = kvpb.Mutation_DELETE, nil
+	}
+	return mutation{w.Keyspace, m}
+}
+
+// twoPhase prepares, refreshes and decides.
+func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
+	mutations, known := make([]mutation, len(writes)), t.toCompare(writes, reads)
+	for i := range writes {
+		mutations[i] = writes[i].mutation(known)
+	}
+	compared := &compared{reads: &reads, known: known}
+	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, layOptions{compared: compared, wait: wait})
+	if err == nil {
+		reads, err = t.c.without(ctx, compared)
+	}
+	if err != nil {
+		return hlc.Timestamp{}, t.fail(writes, err)
+	}
+	at = hlc.Max(hlc.Max(at, t.prepared), reads.At)
+	d := &decision{t: t, locks: t.everyLock(keysOf(writes)), reads: reads, wait: wait}
+	status, err := d.decide(ctx, at)
+	if err != nil {
+		t.c.still(t)
+		if errors.Is(err, ErrOutcomeUnknown) {
+			again := *d // settle goes on with its own
+			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return again.askAgain(ctx) }
+			t.c.background(d.settle)
+		} else {
+			t.abort(keysOf(writes))
+		}
+		return hlc.Timestamp{}, err
+	}
+	t.c.still(t)
+	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, d.locks, t.heldPlaces()) })
+	return rpc.FromTimestamp(status.Timestamp), nil
+}
+
+// decision is the second phase.
+type decision struct {
+	t     *Transaction
+	locks []Key
+	reads Reads
+	wait  bool
+	// maybe: a request to commit was sent, may have been executed, and could succeed still.
+	maybe bool
+	// last is the timestamp that was asked for last.
+	last hlc.Timestamp
+	// pushed counts how often the transaction was.
+	pushed int
+}
+
+// decide commits at `at` or later, and returns the COMMITTED status.
+func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.TransactionStatus, error) {
+	t := d.t
+	for {
+		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is asked for.
+		if !d.reads.empty() && (d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
+			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun), Yield: d.pushed >= yieldAfter}
+			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
+				return nil, err // no request to commit can succeed: there was none, or the record is bounded above them all
+			}
+			d.reads.At = at
+		}
+		bound, status, err := d.ask(ctx, at)
+		if err != nil || status != nil {
+			return status, err
+		}
+		d.pushed++
+		t.c.metrics.pushed.Inc()
+		at = bound.Next()
+		if d.pushed > 1 {
+			// There are always readers. Let it happen a little later, so that they read below it.
+			at = at.Add(t.c.lead(d.pushed))
+		}
+	}
+}
+
+// lead is how far above the latest reader a transaction is moved that was pushed so often: not further than clocks of the cluster may be apart.
+// A reader's clock may be ahead by that already, and what is more than twice as far in the future no server takes.
+func (c *Committer) lead(pushed int) time.Duration {
+	d := min(maxLead, time.Millisecond<<min(pushed, 10))
+	if bound := c.sender.MaxClockOffset(); bound > 0 {
+		d = min(d, bound)
+	}
+	return d
+}
+
+// ask asks for the decision until there is one. If the transaction can only commit above a timestamp, bound is that.
+func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
+	t := d.t
+	for {
+		if err := t.alive(); err != nil && (!d.maybe || errors.Is(err, ErrAborted)) {
+			return hlc.Timestamp{}, nil, err
+		}
+		d.last = at
+		response, err := d.send(ctx)
+		if err == nil {
+			status := response.GetEndTransaction().GetStatus()
+			if status.GetState() == kvpb.TransactionState_COMMITTED {
+				return hlc.Timestamp{}, status, nil
+			}
+			return hlc.Timestamp{}, nil, &Error{Kind: ErrOutcomeUnknown, Cause: fmt.Errorf("the coordinator answered a commit with %s", status.GetState())}
+		}
+		r, answered := codeOf(err)
+		switch {
+		case !answered:
+		case r.Code == kvpb.ErrorCode_TRANSACTION_ABORTED:
+			// For ever; whatever else was sent will be told the same.
+			d.maybe = false
+			return hlc.Timestamp{}, nil, classify(t.anchor.Keyspace, err)
+		case r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && at.LessEq(r.Timestamp):
+			// The record is pending, and no request so far asked for a later timestamp.
+			d.maybe = false
+			return r.Timestamp, nil, nil
+		}
+		d.maybe = d.maybe || unknown(err)
+		if ctx.Err() == nil && !final(err) {
+			if t.c.pause(ctx, endPause) == nil {
+				continue
+			}
+		}
+		if d.maybe {
+			return hlc.Timestamp{}, nil, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+		}
+		return hlc.Timestamp{}, nil, classify(t.anchor.Keyspace, err)
+	}
+}
+
+// send asks for the commit at the last timestamp.
+//
+// INVARIANT: a commit names every partition that may have a lock: the coordinator forgets the decision when those that it
+// was told of have no lock any more. So nothing is sent while it cannot be told where one of the keys lies.
+func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
+	places, err := d.t.c.placesOf(ctx, d.locks)
+	if err != nil {
+		return nil, err
+	}
+	return d.t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+		Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last), CommitWait: d.wait,
+		Participants: participants(places), HoldTimestamp: d.pushed >= holdAfter,
+	}}})
+}
+
+// settle goes on asking for a decision that the caller does not wait for any more, so that the locks need not be found by others.
+func (d *decision) settle(ctx context.Context) {
+	for {
+		response, err := d.send(ctx)
+		status := response.GetEndTransaction().GetStatus()
+		var e *Error
+		if errors.As(classify(d.t.anchor.Keyspace, err), &e) && e.Kind == ErrAborted {
+			status = e.status()
+		} else if err != nil {
+			r, answered := codeOf(err)
+			if answered && r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && d.last.LessEq(r.Timestamp) {
+				// It is pending, and can be committed only above every timestamp that was asked
+				// for.
+				d.t.rollBack(ctx, d.locks)
+				return
+			}
+			if final(err) || d.t.c.pause(ctx, endPause) != nil {
+				return // those who meet the locks find it abandoned
+			}
+			continue
+		}
+		if status.GetState() != kvpb.TransactionState_PENDING {
+			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces())
+		}
+		return
+	}
+}
+
+// final reports whether it is of no use to send the request again.
+func final(err error) bool {
+	if errors.Is(err, route.ErrClosed) || errors.Is(err, route.ErrNoKeyspace) || errors.Is(err, route.ErrWrongCluster) {
+		return true
+	}
+	r, answered := codeOf(err)
+	if !answered {
+		return false
+	}
+	switch r.Code {
+	case kvpb.ErrorCode_INVALID_ARGUMENT, kvpb.ErrorCode_TRANSACTION_TOO_OLD, kvpb.ErrorCode_TRANSACTION_CONFLICT:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+package committer
+
+import (
+	"context"
+	"maps"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// What a transaction has read and writes, as most do that read anything, is compared with the present when its lock is laid: there is
+// nothing to refresh afterwards, and if somebody else writes the key, nothing to wait for.
+
+// compared is what keys are compared with as they are locked, and where that was done. A nil one is nothing.
+type compared struct {
+	reads *Reads
+	// known are the keys that are compared; those that turn out not to have been are taken out.
+	known map[string]bool
+	// under are the partitions that have confirmed the leadership of what was read under volatile locks there.
+	under map[keys.PartitionID]bool
+}
+
+// known are the written keys that were read; nil if there are none.
+func (r *Reads) known(writes []Write) map[string]bool {
+	if len(r.Keys)+len(r.Locked) == 0 {
+		return nil
+	}
+	written := make(map[string]bool, len(writes))
+	for i := range writes {
+		written[writes[i].mapKey()] = true
+	}
+	var known map[string]bool
+	for _, all := range [][]Key{r.Keys, r.Locked} {
+		for _, k := range all {
+			if m := k.mapKey(); written[m] {
+				if known == nil {
+					known = make(map[string]bool)
+				}
+				known[m] = true
+			}
+		}
+	}
+	return known
+}
+
+// Known are the written keys that were read, in the order of the writes.
+func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
+	known := reads.known(writes)
+	for _, w := range writes {
+		if known[w.mapKey()] {
+			out = append(out, w.Key)
+		}
+	}
+	return out
+}
+
+// toCompare are the written keys that are compared as they are locked. An attempt that is not the first compares only what it has locked
+// already. For the rest it waits: a comparison yields to whoever has the lock, be it a younger transaction that has gone idle with it, and would
+// do so again and again. Who waits has younger ones aborted.
+func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
+	known := reads.known(writes)
+	if t.again {
+		maps.DeleteFunc(known, func(key string, _ bool) bool {
+			_, locked := t.locked[key]
+			return !locked
+		})
+	}
+	return known
+}
+
+// reads says whether keys of a chunk are to be compared.
+func (c *chunk) reads() bool {
+	for _, m := range c.mutations {
+		if m.Read {
+			return true
+		}
+	}
+	return false
+}
+
+// ask adds to a request what its keys are to be compared with.
+func (x *compared) ask(c *chunk, p *kvpb.PrepareRequest) {
+	if x == nil || !c.reads() {
+		return
+	}
+	p.ReadAt, p.Leadership = rpc.ToTimestamp(x.reads.At), x.reads.Leaderships[c.place.Partition]
+}
+
+// landed notes that a chunk was locked, and whether its keys were compared.
+func (x *compared) landed(c *chunk, done bool) {
+	if x == nil || !c.reads() {
+		return
+	}
+	if !done {
+		for _, m := range c.mutations {
+			delete(x.known, Key{c.place.Keyspace, m.Key}.mapKey())
+		}
+		return
+	}
+	if x.reads.Leaderships[c.place.Partition] == nil {
+		return
+	}
+	if x.under == nil {
+		x.under = make(map[keys.PartitionID]bool)
+	}
+	x.under[c.place.Partition] = true
+}
+
+// without is the reads that are left to be refreshed when the locks have been laid: without the keys that were compared, and without the
+// leaderships under which nothing else was read.
+func (c *Committer) without(ctx context.Context, x *compared) (Reads, error) {
+	rest := *x.reads
+	if len(x.known) == 0 {
+		return rest, nil
+	}
+	rest.Keys = nil
+	for _, k := range x.reads.Keys {
+		if !x.known[k.mapKey()] {
+			rest.Keys = append(rest.Keys, k)
+		}
+	}
+	if len(x.reads.Leaderships) == 0 {
+		return rest, nil
+	}
+	left, err := c.readChunks(ctx, rest.Keys, nil)
+	if err != nil {
+		return Reads{}, err
+	}
+	rest.Leaderships = make(map[keys.PartitionID]*kvpb.Leadership)
+	for _, r := range left {
+		if l := x.reads.Leaderships[r.place.Partition]; l != nil {
+			rest.Leaderships[r.place.Partition] = l
+		}
+	}
+	for p := range x.reads.Leaderships {
+		if rest.Leaderships[p] == nil && !x.under[p] {
+			return Reads{}, errLost() // the partition is not what it was
+		}
+	}
+	return rest, nil
+}

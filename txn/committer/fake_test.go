@@ -1,0 +1,344 @@
+package committer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// fake is all partitions of a cluster in memory, as naive as can be, behind a network that loses, repeats and reorders. It is used in a
+// synctest bubble.
+type fake struct {
+	// Chances, 0 to 1: a request is lost on its way, its answer is, it is executed a second time later, and a lost answer ends the
+	// request with an unknown outcome instead of being asked for again.
+	loseRequest, loseAnswer, repeat, giveUp float64
+	// longest is the longest one-way trip.
+	longest time.Duration
+	// split changes the partitions now and then.
+	split bool
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	sequence uint64
+	// generation changes the layout: keyspace 2 is cut at other keys.
+	generation uint64
+	versions   map[string][]fakeVersion
+	locks      map[string]*fakeLock
+	records    map[string]*fakeRecord
+	// floor is the highest timestamp that was read.
+	floor hlc.Timestamp
+	// done are the one-phase requests that were executed, by sequence.
+	done map[uint64]hlc.Timestamp
+	// identities are the sequences of requests that may be sent again.
+	identities map[*route.Identity]uint64
+	// refused are the requests that were: a server that has refused a request does not execute a copy of it.
+	refused map[uint64]bool
+	// counts is of the requests by kind.
+	counts map[string]int
+	// hide, if set, says why a key cannot be located just now. It is called with mu held.
+	hide func(Key) error
+	// maxOffset is how far the servers' clocks may be apart; zero lets them take any timestamp. tooEarly are the refreshes and commits that they
+	// have refused because of it.
+	maxAge    time.Duration
+	maxOffset time.Duration
+	tooEarly  int
+	// Before each of the next pushes commits a reader reads, whose clock is ahead by pushAhead.
+	pushes    int
+	pushAhead time.Duration
+	// earlier: it knows nothing of keys that are to be compared as they are locked.
+	earlier bool
+	// crowded: others use the nodes. wanted: somebody waits for locks where they are laid; wantedLater: elsewhere.
+	crowded, wanted, wantedLater bool
+	// refreshed are all refreshes that were asked for.
+	refreshed []*kvpb.RefreshRequest
+	// participants are those of the latest commit.
+	participants []*kvpb.Participant
+	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the others the most there were.
+	bytes, mostBytes, resolves, mostResolves int
+	late                                     sync.WaitGroup
+	ended                                    bool
+}
+
+type fakeVersion struct {
+	at      hlc.Timestamp
+	value   string
+	deleted bool
+	txn     string
+}
+
+type fakeLock struct {
+	txn      *kvpb.Transaction
+	prepared hlc.Timestamp
+	kind     kvpb.Mutation_Kind
+	value    string
+	laid     time.Time
+	// sequence is of the request that laid it.
+	sequence uint64
+}
+
+type fakeRecord struct {
+	status kvpb.TransactionStatus
+	heard  time.Time
+}
+
+func newFake(seed uint64) *fake {
+	return &fake{
+		random: rand.New(rand.NewPCG(seed, 7)), longest: 5 * time.Millisecond, generation: 1,
+		versions: make(map[string][]fakeVersion), locks: make(map[string]*fakeLock), records: make(map[string]*fakeRecord),
+		done: make(map[uint64]hlc.Timestamp), refused: make(map[uint64]bool), counts: make(map[string]int),
+	}
+}
+
+func (f *fake) chance(p float64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.Float64() < p
+}
+
+func (f *fake) trip() {
+	f.mu.Lock()
+	d := time.Duration(f.random.Int64N(int64(f.longest) + 1))
+	f.mu.Unlock()
+	time.Sleep(d)
+}
+
+// Keyspace 1 has four hash partitions, keyspace 2 is cut at two keys, which move.
+func (f *fake) cutsLocked() []string {
+	if f.generation%2 == 0 {
+		return []string{"a3", "a6"}
+	}
+	return []string{"a2", "a5"}
+}
+
+func (f *fake) placeLocked(k Key) Place {
+	if k.Keyspace == 1 {
+		h := keys.HashPartition(k.Key, 4)
+		return Place{Keyspace: 1, Partition: keys.PartitionID(10 + h), Generation: 1, Hash: int(h)}
+	}
+	i := 0
+	cuts := f.cutsLocked()
+	for i < len(cuts) && string(k.Key) >= cuts[i] {
+		i++
+	}
+	return f.cutLocked(i)
+}
+
+func (f *fake) cutLocked(i int) Place {
+	cuts := f.cutsLocked()
+	p := Place{Keyspace: 2, Partition: keys.PartitionID(20 + i), Generation: f.generation, Hash: AllPartitions}
+	if i > 0 {
+		p.Span.Start = []byte(cuts[i-1])
+	}
+	if i < len(cuts) {
+		p.Span.End = []byte(cuts[i])
+	}
+	return p
+}
+
+func (f *fake) Locate(_ context.Context, k Key) (Place, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hide != nil {
+		if err := f.hide(k); err != nil {
+			return Place{}, err
+		}
+	}
+	return f.placeLocked(k), nil
+}
+
+func (f *fake) Overlapping(_ context.Context, s Span) (out []Place, _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.Keyspace == 1 {
+		for h := range 4 {
+			if s.Hash == AllPartitions || s.Hash == h {
+				out = append(out, Place{Keyspace: 1, Partition: keys.PartitionID(10 + h), Generation: 1, Hash: h})
+			}
+		}
+		return out, nil
+	}
+	for i := range 3 {
+		if p := f.cutLocked(i); p.Span.Overlaps(s.Span) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func (f *fake) Now(context.Context) (now, age hlc.Timestamp, err error) { return f.now(), f.now(), nil }
+
+func (f *fake) MaxAge(keys.KeyspaceID) time.Duration { return f.maxAge }
+
+func (f *fake) MaxClockOffset() time.Duration { return f.maxOffset }
+
+// aheadLocked says that a timestamp is further ahead than a clock of the cluster can be.
+func (f *fake) aheadLocked(t hlc.Timestamp) bool {
+	if f.maxOffset == 0 || t.Wall-f.now().Wall <= int64(2*f.maxOffset) {
+		return false
+	}
+	f.tooEarly++
+	return true
+}
+
+func (f *fake) now() hlc.Timestamp { return hlc.FromTime(time.Now()) }
+
+// Send brings a request there as a router would: again and again, with one sequence.
+func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
+	f.mu.Lock()
+	size, resolves := 0, 0
+	for _, m := range q.Command.GetPrepare().GetMutations() {
+		size += len(m.Key) + len(m.Value)
+	}
+	if q.Command.GetResolve() != nil {
+		resolves = 1
+	}
+	f.bytes, f.resolves = f.bytes+size, f.resolves+resolves
+	f.mostBytes, f.mostResolves = max(f.mostBytes, f.bytes), max(f.mostResolves, f.resolves)
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.bytes, f.resolves = f.bytes-size, f.resolves-resolves
+	}()
+	f.sequence++
+	sequence, maybe := f.sequence, false
+	if q.Identity != nil {
+		if f.identities == nil {
+			f.identities = make(map[*route.Identity]uint64)
+		}
+		if before, again := f.identities[q.Identity]; again {
+			sequence, maybe = before, true
+		} else {
+			f.identities[q.Identity] = sequence
+		}
+	}
+	f.counts[fmt.Sprintf("%T", q.Command.Command)]++
+	if f.split && f.random.IntN(50) == 0 {
+		f.generation++
+	}
+	f.mu.Unlock()
+	ended := func(cause error) error { return &route.Error{Cause: cause, OutcomeUnknown: maybe && q.Write} }
+	for {
+		if ctx.Err() != nil {
+			return nil, ended(ctx.Err())
+		}
+		f.trip()
+		f.mu.Lock()
+		place := f.placeLocked(Key{q.Place.Keyspace, q.Key})
+		f.mu.Unlock()
+		if q.Place.Hash != AllPartitions {
+			place = q.Place
+		}
+		if q.Fits != nil && !q.Fits(place) {
+			return nil, ended(ErrMoved)
+		}
+		if f.chance(f.loseRequest) {
+			continue
+		}
+		if f.chance(f.repeat) {
+			f.late.Go(func() {
+				for range 1 + rand.IntN(400) {
+					f.trip()
+				}
+				_, _ = f.execute(context.Background(), place, sequence, q)
+			})
+		}
+		response, err := f.execute(ctx, place, sequence, q)
+		if f.chance(f.loseAnswer) {
+			maybe = true
+			if f.chance(f.giveUp) {
+				return nil, ended(errors.New("no answer"))
+			}
+			continue
+		}
+		f.trip()
+		var r *route.Error
+		if errors.As(err, &r) && r.Cause != nil {
+			r.OutcomeUnknown = maybe && q.Write
+		}
+		return response, err
+	}
+}
+
+func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var senders sync.WaitGroup
+	defer senders.Wait()
+	defer cancel()
+	type answer struct {
+		of       int
+		response *kvpb.Response
+		err      error
+	}
+	answers := make(chan answer, len(all))
+	sent := 0
+	for over := range all {
+		for ; sent < min(len(all), over+limit); sent++ {
+			i := sent
+			senders.Go(func() {
+				response, err := f.Send(ctx, all[i])
+				answers <- answer{i, response, err}
+			})
+		}
+		a := <-answers
+		if err := landed(a.of, a.response, a.err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func refuse(code kvpb.ErrorCode, key string, other []byte, at hlc.Timestamp) error {
+	return &route.Error{Code: code, Message: "refused", Timestamp: at, Conflict: &kvpb.Conflict{Key: []byte(key), Transaction: other}}
+}
+
+func internal(id keys.KeyspaceID, key []byte) string { return fmt.Sprintf("%d/%s", id, key) }
+
+// get reads a key at a timestamp, waiting for nobody.
+func (f *fake) get(k Key, at hlc.Timestamp) (value string, found bool) {
+	f.trip()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := internal(k.Keyspace, k.Key)
+	if l := f.locks[id]; l != nil && l.kind != kvpb.Mutation_LOCK && l.prepared.LessEq(at) {
+		f.settledLocked(id, l, nil, at)
+	}
+	f.floor = hlc.Max(f.floor, at)
+	return f.valueLocked(id, at)
+}
+
+func (f *fake) valueLocked(id string, at hlc.Timestamp) (value string, found bool) {
+	for _, v := range f.versions[id] {
+		if v.at.LessEq(at) {
+			value, found = v.value, !v.deleted
+		}
+	}
+	return value, found
+}
+
+// sweep resolves every lock, as those do who would meet it.
+func (f *fake) sweep() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for k, l := range f.locks {
+		f.settledLocked(k, l, nil, hlc.Timestamp{})
+	}
+}
+
+func (f *fake) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.late.Wait()
+}
+
+func unknownError() error {
+	return &route.Error{Cause: errors.New("no answer"), OutcomeUnknown: true}
+}

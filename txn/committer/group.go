@@ -1,0 +1,208 @@
+package committer
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// chunkKeys bounds one request, and the transactions that go in one phase, as does oneBytes. A larger value has a request of its own.
+	chunkKeys = 1000
+	oneBytes  = 1 << 20
+	// chunkBytes bounds one of several requests that lay locks.
+	chunkBytes = 256 << 10
+	// maxParallel is how many requests of one transaction are on their way at a time; but no more than maxBytes of locks (or one
+	// request): what others ask for must not stand behind tens of megabytes in every log of the cluster.
+	maxParallel = 32
+	maxBytes    = 2 << 20
+	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them. To lay that many, or more than
+	// maxBytes, the requests are as small as this, and few are on their way, or one, with a rest before the next (see tempo). Three replicas of
+	// 12 KiB keep two processors busy for half a millisecond; with 64 KiB it was more than two.
+	manyLocks   = 10_000
+	fewParallel = 2
+	fewKeys     = 48
+	fewBytes    = 12 << 10
+)
+
+// mutation is a mutation and where it belongs.
+type mutation struct {
+	keyspace keys.KeyspaceID
+	*kvpb.Mutation
+}
+
+func (m mutation) size() int { return len(m.Key) + len(m.Value) }
+
+// chunk is mutations of one partition that travel together.
+type chunk struct {
+	place     Place
+	mutations []*kvpb.Mutation
+	// places are the indices of the mutations in what was grouped.
+	places []int
+	bytes  int
+}
+
+// fits says whether the chunk may go to p.
+func (c *chunk) fits(p Place) bool {
+	return p.same(c.place) || p.holds(c.place, func(yield func([]byte) bool) {
+		for _, m := range c.mutations {
+			if !yield(m.Key) {
+				return
+			}
+		}
+	})
+}
+
+// holds says whether p holds the keys, which lie in from.
+func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
+	if p.Hash != AllPartitions || from.Hash != AllPartitions {
+		return p.Hash == from.Hash
+	}
+	for k := range userKeys {
+		if !p.Span.Contains(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// chunks sorts mutations by partition, in the order in which the partitions are first met. Each chunk has at most so many mutations and
+// bytes.
+func (c *Committer) chunks(ctx context.Context, all []mutation, most, limit int) ([]*chunk, error) {
+	var out []*chunk
+	open := make(map[keys.PartitionID]*chunk)
+	for i, m := range all {
+		p, err := c.sender.Locate(ctx, Key{m.keyspace, m.Key})
+		if err != nil {
+			return nil, err
+		}
+		g := open[p.Partition]
+		if g == nil || !g.place.same(p) || len(g.mutations) == most || g.bytes+m.size() > limit {
+			g = &chunk{place: p}
+			open[p.Partition] = g
+			out = append(out, g)
+		}
+		g.mutations = append(g.mutations, m.Mutation)
+		g.places = append(g.places, i)
+		g.bytes += m.size()
+	}
+	return out, nil
+}
+
+// readChunk is what was read in one partition.
+type readChunk struct {
+	place Place
+	set   kvpb.ReadSet
+	bytes int
+}
+
+// key is one by which the chunk finds its partition.
+func (r *readChunk) key() []byte {
+	if len(r.set.Keys) > 0 {
+		return r.set.Keys[0]
+	}
+	return r.set.Spans[0].Start
+}
+
+func (r *readChunk) fits(p Place) bool {
+	if p.same(r.place) {
+		return true
+	}
+	if p.Hash != AllPartitions || r.place.Hash != AllPartitions {
+		return p.Hash == r.place.Hash
+	}
+	for _, k := range r.set.Keys {
+		if !p.Span.Contains(k) {
+			return false
+		}
+	}
+	for _, s := range r.set.Spans {
+		if !p.Span.ContainsSpan(keys.Span{Start: s.Start, End: s.End}) {
+			return false
+		}
+	}
+	return true
+}
+
+// add takes in what a chunk was to refresh, to be grouped anew.
+func (r *Reads) add(c *readChunk) {
+	for _, k := range c.set.Keys {
+		r.Keys = append(r.Keys, Key{c.place.Keyspace, k})
+	}
+	for _, s := range c.set.Spans {
+		r.Spans = append(r.Spans, Span{c.place.Keyspace, c.place.Hash, keys.Span{Start: s.Start, End: s.End}})
+	}
+	if c.set.Leadership != nil {
+		if r.Leaderships == nil {
+			r.Leaderships = make(map[keys.PartitionID]*kvpb.Leadership)
+		}
+		r.Leaderships[c.place.Partition] = c.set.Leadership
+	}
+}
+
+// readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped to it.
+func (c *Committer) readChunks(ctx context.Context, userKeys []Key, spans []Span) ([]*readChunk, error) {
+	var out []*readChunk
+	open := make(map[keys.PartitionID]*readChunk)
+	in := func(p Place, size int) *readChunk {
+		g := open[p.Partition]
+		if g == nil || !g.place.same(p) || len(g.set.Keys)+len(g.set.Spans) == chunkKeys || g.bytes+size > oneBytes {
+			g = &readChunk{place: p}
+			open[p.Partition] = g
+			out = append(out, g)
+		}
+		g.bytes += size
+		return g
+	}
+	for _, k := range userKeys {
+		p, err := c.sender.Locate(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		g := in(p, len(k.Key))
+		g.set.Keys = append(g.set.Keys, k.Key)
+	}
+	for _, s := range spans {
+		places, err := c.sender.Overlapping(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range places {
+			clipped := s.Span
+			if p.Hash == AllPartitions {
+				clipped = clipped.Intersect(p.Span)
+			}
+			if clipped.Empty() {
+				continue
+			}
+			g := in(p, len(clipped.Start)+len(clipped.End))
+			g.set.Spans = append(g.set.Spans, &kvpb.KeySpan{Start: clipped.Start, End: clipped.End})
+		}
+	}
+	return out, nil
+}
+
+// under has the chunks name the leaderships of what was read under volatile locks. It fails with ErrConflict if there is one that none of
+// them belongs to: its partition is not what it was.
+func (r *Reads) under(chunks []*readChunk) error {
+	if len(r.Leaderships) == 0 {
+		return nil
+	}
+	named := make(map[keys.PartitionID]bool, len(r.Leaderships))
+	for _, c := range chunks {
+		if l := r.Leaderships[c.place.Partition]; l != nil && len(c.set.Keys) > 0 {
+			c.set.Leadership = l
+			named[c.place.Partition] = true
+		}
+	}
+	if len(named) < len(r.Leaderships) {
+		return errLost()
+	}
+	return nil
+}
+
+// errLost is the error of reads under volatile locks that are gone.
+func errLost() error {
+	return &Error{Kind: ErrConflict, LeaderChanged: true}
+}

@@ -1,0 +1,113 @@
+package committer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// holdMost is how many spans one request holds at most.
+const holdMost = 64
+
+// Hold holds spans that will be read until the transaction ends: others that want to write there
+// wait. It waits for other transactions' locks in the spans until ctx ends. since is a timestamp at
+// or above all that was written in the spans that are held, zero if none is; whole says that all of
+// them are. Leaders hold spans in their memory only, and no more than they have room for, so what
+// is read there is to be validated like any other read. anchor is where the transaction is decided,
+// if that is not settled yet. The spans are in order.
+func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key, spans []Span) (since hlc.Timestamp, whole bool, err error) {
+	if t.ended {
+		return since, false, errEnded
+	}
+	t.AnchorAt(anchor)
+	for i := range spans {
+		t.family.meets(spans[i].Keyspace)
+	}
+	ctx, done, err := t.wait(ctx)
+	if err != nil {
+		return since, false, err
+	}
+	defer done()
+	since, whole, err = t.hold(ctx, atLeast, spans)
+	outcome := "held"
+	if aborted := t.alive(); aborted != nil {
+		err = aborted
+	}
+	switch {
+	case err != nil:
+		outcome = "failed"
+	case !whole:
+		outcome = "refused"
+	}
+	t.c.metrics.holds.WithLabelValues(outcome).Inc()
+	return since, whole, err
+}
+
+// hold asks the partitions. The first one is asked alone: of several transactions that want the
+// same spans one gets through, and the others wait there, where they hold nothing that it wants.
+func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp, spans []Span) (since hlc.Timestamp, whole bool, err error) {
+	chunks, err := t.c.readChunks(ctx, nil, spans)
+	if err != nil {
+		return since, false, err
+	}
+	var requests []*Request
+	if t.held == nil {
+		t.held = make(map[keys.PartitionID]held)
+	}
+	for _, c := range chunks {
+		t.held[c.place.Partition] = held{c.place, c.key()}
+		for part := range slices.Chunk(c.set.Spans, holdMost) {
+			requests = append(requests, &Request{
+				Place: c.place, Key: part[0].Start, Fits: c.fits, Write: true, Slack: lockSlack,
+				Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+					Transaction: t.wire(), AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: true, Volatile: true, HoldSpans: part,
+				}}},
+			})
+		}
+	}
+	whole = true
+	for len(requests) > 0 {
+		some := requests[:1]
+		if since != (hlc.Timestamp{}) || !whole {
+			some = requests
+		}
+		requests = requests[len(some):]
+		if err := t.c.sender.SendAll(ctx, maxParallel, some, func(i int, response *kvpb.Response, err error) error {
+			switch r := response.GetPrepare(); {
+			case errors.Is(err, ErrMoved):
+				whole = false // the reads are validated in any case
+				return nil
+			case err != nil:
+				return classify(some[i].Place.Keyspace, err)
+			case r.GetHeld():
+				since = hlc.Max(since, rpc.FromTimestamp(r.GetPrepared()))
+			default:
+				whole = false
+			}
+			return nil
+		}); err != nil {
+			return since, false, err
+		}
+	}
+	return since, whole, nil
+}
+
+// heldPlaces are the partitions in which spans are held, or may be.
+func (t *Transaction) heldPlaces() []held { return slices.Collect(maps.Values(t.held)) }
+
+// endHeldBut ends in the background what is held in other partitions than that in which the
+// transaction has committed in one phase, which has ended what it held itself.
+func (t *Transaction) endHeldBut(committed keys.PartitionID, at hlc.Timestamp) {
+	delete(t.held, committed)
+	if len(t.held) == 0 {
+		return
+	}
+	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(at)}
+	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, nil, t.heldPlaces()) })
+}

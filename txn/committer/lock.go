@@ -1,0 +1,205 @@
+package committer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// lockSlack is Request.Slack of requests that wait for locks.
+const lockSlack = 50 * time.Millisecond
+
+// Locked is what a lock has found.
+type Locked struct {
+	// Value is the key's, as it is while the lock stands.
+	Value *kvpb.GetResponse
+	// At is the timestamp of the lock: nothing else is written at or above it, until the transaction ends.
+	At hlc.Timestamp
+}
+
+// Lock locks keys that will be read, or written, before the commit, and returns their values in order. It waits for other transactions'
+// locks until ctx ends. It takes the keys over.
+//
+// Volatile locks cost no round of consensus. But they end with the leader, and what is read under them may be on its way to be committed: it
+// counts among Reads.Keys, with the Leaderships.
+func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool, all ...Key) ([]Locked, error) {
+	if t.ended {
+		return nil, errEnded
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	t.AnchorAt(all[0])
+	mutations := make([]mutation, len(all))
+	for i, k := range all {
+		if t.locked == nil {
+			t.locked = make(map[string]Key)
+		}
+		t.locked[k.mapKey()] = k
+		mutations[i] = mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_LOCK}}
+	}
+	out := make([]Locked, len(all))
+	prepared, err := t.lay(ctx, mutations, at, out, layOptions{volatile: volatile})
+	if err != nil {
+		return nil, err
+	}
+	t.prepared = hlc.Max(t.prepared, prepared)
+	return out, nil
+}
+
+// errEnded is for use after the end, which is the caller's mistake.
+var errEnded = errors.New("the transaction has ended")
+
+// layOptions are how locks are laid.
+type layOptions struct {
+	// volatile: in the leaders' memory only.
+	volatile bool
+	// compared is what the keys are compared with as they are locked; nil: with nothing.
+	compared *compared
+	// wait: they are laid by a commit that waits for the clocks.
+	wait bool
+}
+
+// lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
+func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (hlc.Timestamp, error) {
+	for i := range all {
+		if i == 0 || all[i].keyspace != all[i-1].keyspace {
+			t.family.meets(all[i].keyspace)
+		}
+	}
+	ctx, done, err := t.wait(ctx)
+	if err != nil {
+		return hlc.Timestamp{}, err
+	}
+	defer done()
+	highest, err := t.layChunks(ctx, all, atLeast, into, o)
+	if aborted := t.alive(); aborted != nil {
+		return hlc.Timestamp{}, aborted
+	}
+	return highest, err
+}
+
+// wait is called before the transaction waits for locks: from then on it sends heartbeats, and the
+// context ends when one of them hears that it was aborted. done ends that wait.
+func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done func(), err error) {
+	waiting, stop := context.WithCancelCause(ctx)
+	t.mu.Lock()
+	if aborted := t.mu.aborted; aborted != nil {
+		t.mu.Unlock()
+		stop(nil)
+		return nil, nil, aborted
+	}
+	if t.mu.beaten.IsZero() {
+		t.mu.beaten = time.Now()
+	}
+	t.mu.stop = stop
+	t.mu.Unlock()
+	done = func() {
+		t.mu.Lock()
+		t.mu.stop = nil
+		t.mu.Unlock()
+		stop(nil)
+	}
+	if err := t.c.enliven(t); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return waiting, done, nil
+}
+
+func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (highest hlc.Timestamp, err error) {
+	rest, restInto := all, into
+	pace := t.tempo(ctx, all)
+	for {
+		chunks, err := t.c.chunks(ctx, rest, pace.keys, pace.bytes)
+		if err != nil {
+			return hlc.Timestamp{}, err
+		}
+		var moved []mutation
+		var movedInto []int
+		pace.begin(len(chunks))
+		for begin := 0; begin < len(chunks) && err == nil; {
+			count, abreast := pace.next(ctx, chunks[begin:])
+			some := chunks[begin : begin+count]
+			begin += count
+			requests := make([]*Request, len(some))
+			for i, c := range some {
+				requests[i] = t.prepare(c, atLeast, into != nil, o)
+				requests[i].Command.GetPrepare().Patient = pace.slow && !t.isWanted()
+			}
+			err = t.c.sender.SendAll(ctx, abreast, requests, func(i int, response *kvpb.Response, err error) error {
+				pace.rest(ctx, response.GetPrepare())
+				c := some[i]
+				prepared, err := t.laid(c, response, err, restInto)
+				if err == nil {
+					o.compared.landed(c, response.GetPrepare().GetCompared())
+				}
+				if errors.Is(err, ErrMoved) {
+					// What ran of it is done again, to the same effect.
+					for _, place := range c.places {
+						moved, movedInto = append(moved, rest[place]), append(movedInto, place)
+					}
+					return nil
+				}
+				highest = hlc.Max(highest, prepared)
+				return err
+			})
+		}
+		if err != nil || len(moved) == 0 {
+			return highest, err
+		}
+		if into == nil {
+			rest = moved
+			continue
+		}
+		// Values of moved keys go where the key was.
+		again := make([]Locked, len(moved))
+		prepared, err := t.layChunks(ctx, moved, atLeast, again, o)
+		for i, place := range movedInto {
+			restInto[place] = again[i]
+		}
+		return hlc.Max(highest, prepared), err
+	}
+}
+
+// prepare is the request that lays one chunk.
+func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o layOptions) *Request {
+	p := &kvpb.PrepareRequest{
+		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: o.volatile,
+		CommitWait: o.wait,
+	}
+	o.compared.ask(c, p)
+	return &Request{
+		Place: c.place, Key: c.mutations[0].Key, Fits: c.fits, Write: true, Slack: lockSlack,
+		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: p}},
+	}
+}
+
+// laid takes in the answer.
+func (t *Transaction) laid(c *chunk, response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
+	if err != nil {
+		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
+	}
+	r := response.GetPrepare()
+	prepared := rpc.FromTimestamp(r.GetPrepared())
+	switch {
+	case prepared.IsZero():
+		return hlc.Timestamp{}, fmt.Errorf("partition %s answered a prepare without a timestamp", c.place.Partition)
+	case into != nil && len(r.GetValues()) != len(c.mutations):
+		return hlc.Timestamp{}, fmt.Errorf("partition %s answered with %d values for %d locks", c.place.Partition, len(r.GetValues()), len(c.mutations))
+	}
+	if l := r.GetLeadership(); l != nil && !t.lockedUnder(c.place.Partition, l) {
+		return hlc.Timestamp{}, &Error{Kind: ErrConflict, LeaderChanged: true, Key: Key{c.place.Keyspace, c.mutations[0].Key}}
+	}
+	for i, place := range c.places {
+		if into != nil {
+			into[place] = Locked{Value: r.Values[i], At: prepared}
+		}
+	}
+	return prepared, nil
+}

@@ -1,0 +1,220 @@
+package committer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Transaction is one attempt of a transaction. It is used by one goroutine at a time, and ends with Commit or Abort.
+type Transaction struct {
+	c *Committer
+	// life is how long the attempt may send heartbeats.
+	life           context.Context
+	id             txn.ID
+	begun, started hlc.Timestamp
+	family         *family
+	// again: it is not the first attempt.
+	again bool
+
+	// anchor is the key whose partition decides; empty until the first lock, or the commit.
+	anchor Key
+	// locked are the keys of early locks: those for which a request was sent, whatever came of it. prepared is the highest timestamp of them.
+	locked   map[string]Key
+	prepared hlc.Timestamp
+	// held are the partitions in which spans are held, or may be (hold.go).
+	held  map[keys.PartitionID]held
+	ended bool
+	// activity is what the application does; the heart looks at it.
+	activity activity
+	// asks asks what became of a commit whose outcome is unknown; nil if there is none.
+	asks func(context.Context) (hlc.Timestamp, error)
+
+	mu struct {
+		sync.Mutex
+		// leaderships are those under which keys were locked in the leader's memory, by partition.
+		leaderships map[keys.PartitionID]*kvpb.Leadership
+		// beaten is when the last heartbeat was sent, or the first lock asked for.
+		beaten  time.Time
+		beating bool
+		// wanted: somebody waits, or has waited, for its locks for whom it is not to rest.
+		wanted bool
+		// long: at least one heartbeat was due.
+		long bool
+		// aborted says that the transaction cannot be committed any more.
+		aborted *Error
+		// stop ends a wait for locks; nil while there is none.
+		stop context.CancelCauseFunc
+	}
+}
+
+// ID names the attempt. The slice is not to be changed.
+func (t *Transaction) ID() []byte { return t.id[:] }
+
+// Long reports whether the attempt has held locks, or waited for them, for so long that it had to
+// send heartbeats.
+func (t *Transaction) Long() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.long
+}
+
+// Begun is when the first attempt began: the transaction's age.
+func (t *Transaction) Begun() hlc.Timestamp { return t.begun }
+
+// Life is the context that the attempt was begun with.
+func (t *Transaction) Life() context.Context { return t.life }
+
+// Prepared is the highest timestamp at which early locks were laid; zero without any.
+func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
+
+// Leaderships are those under which volatile locks were laid, for Reads.
+func (t *Transaction) Leaderships() map[keys.PartitionID]*kvpb.Leadership {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.mu.leaderships)
+}
+
+// lockedUnder notes the leadership of a partition's volatile locks. With two of them, what was read under the earlier one is lost.
+func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if earlier := t.mu.leaderships[p]; earlier != nil {
+		return earlier.Partition == l.Partition && earlier.Term == l.Term && earlier.Reign == l.Reign
+	}
+	if t.mu.leaderships == nil {
+		t.mu.leaderships = make(map[keys.PartitionID]*kvpb.Leadership)
+	}
+	t.mu.leaderships[p] = l
+	return true
+}
+
+// Anchor is the key whose partition decides; its Key is empty if none does yet.
+func (t *Transaction) Anchor() Key { return t.anchor }
+
+// AnchorAt makes the partition of k the one that decides, if none is yet. It takes k over.
+func (t *Transaction) AnchorAt(k Key) {
+	if len(t.anchor.Key) == 0 {
+		t.anchor = k
+	}
+}
+
+// settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of the keys that are written: the first key that the
+// user wrote may have been taken back.
+func (t *Transaction) settleAnchor(writes []Write) {
+	if len(t.locked)+len(t.held) == 0 && !slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
+		t.anchor = writes[0].Key
+	}
+}
+
+func (t *Transaction) wire() *kvpb.Transaction {
+	return &kvpb.Transaction{
+		Id: t.id[:], Begun: rpc.ToTimestamp(t.begun), Keyspace: uint32(t.anchor.Keyspace), Anchor: t.anchor.Key, Started: rpc.ToTimestamp(t.started),
+	}
+}
+
+// toAnchor sends a request to the coordinator partition.
+func (t *Transaction) toAnchor(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
+	p, err := t.c.sender.Locate(ctx, t.anchor)
+	if err != nil {
+		return nil, err
+	}
+	return t.c.sender.Send(ctx, &Request{Place: p, Key: t.anchor.Key, Write: true, Command: r})
+}
+
+// Aborted is why the transaction cannot be committed any more, as far as its heartbeats have been told; nil if nothing is known of that.
+func (t *Transaction) Aborted() error { return t.alive() }
+
+// alive reports what has become known of the transaction's end.
+func (t *Transaction) alive() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.aborted != nil {
+		return t.mu.aborted
+	}
+	return nil
+}
+
+// Abort ends the transaction without a commit, and removes what it has locked in the background. After Commit, or another Abort, it does
+// nothing.
+func (t *Transaction) Abort() {
+	if t.ended {
+		return
+	}
+	t.ended = true
+	t.abort(nil)
+}
+
+// abort removes everything that the transaction has locked, or may have. No request to commit it may be on its way.
+func (t *Transaction) abort(more []Key) {
+	t.c.still(t)
+	all := t.everyLock(more)
+	if len(all)+len(t.held) == 0 {
+		return
+	}
+	t.c.background(func(ctx context.Context) { t.rollBack(ctx, all) })
+}
+
+// rollBack aborts the transaction at its record, and removes its locks on the keys. No request to
+// commit it may be on its way that can succeed.
+func (t *Transaction) rollBack(ctx context.Context, all []Key) {
+	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
+	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+		Transaction: t.wire(), Participants: aborted(participants(places)),
+	}}})
+	status := r.GetEndTransaction().GetStatus()
+	if err != nil {
+		e, ok := classify(t.anchor.Keyspace, err).(*Error)
+		if !ok || e.Kind != ErrAborted {
+			if !errors.Is(err, route.ErrNoKeyspace) {
+				return // it will be found abandoned
+			}
+			// No record can tell any more, and it cannot have been committed.
+			e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
+		}
+		status = e.status()
+	}
+	if status.GetState() != kvpb.TransactionState_PENDING {
+		t.c.resolve(ctx, t.id[:], status, all, t.heldPlaces())
+	}
+}
+
+// aborted are the participants that an abort names: none, if they are more than a decision may name. They are a help only.
+func aborted(all []*kvpb.Participant) []*kvpb.Participant {
+	bytes := 0
+	for _, p := range all {
+		bytes += len(p.Key)
+	}
+	if len(all) > txn.MaxParticipants || bytes > txn.MaxParticipantBytes {
+		return nil
+	}
+	return all
+}
+
+// everyLock is all keys on which there may be locks: the early ones and more.
+func (t *Transaction) everyLock(more []Key) []Key {
+	if len(t.locked) == 0 {
+		return more
+	}
+	all := more[:len(more):len(more)]
+	seen := make(map[string]bool, len(more))
+	for _, k := range more {
+		seen[k.mapKey()] = true
+	}
+	for m, k := range t.locked {
+		if !seen[m] {
+			all = append(all, k)
+		}
+	}
+	return all
+}
