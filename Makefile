@@ -41,20 +41,20 @@ bench-txn: ## measure what transactions cost: beside single reads and writes, wi
 	$(GO) run ./bench/txncost $(TXN_FLAGS)
 
 faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")
-	$(GO) test ./bench/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
+	$(GO) test ./bench/proof/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
 
 TIMES ?= 20
 ROWS ?= 1000000
 CLIENTS ?= 64
 HASH ?= 0
 dump-load: build ## dump a keyspace while clients transfer money in it, and add it up: TIMES=20 ROWS=1000000 CLIENTS=64 HASH=0 (docs/testing.md)
-	$(GO) test ./bench/faults -faults -v -count 1 -timeout 2h -run '^TestDumpUnderTransactions$$' -dump.times $(TIMES) -dump.rows $(ROWS) -dump.clients $(CLIENTS) -dump.hash $(HASH) $(FAULT_FLAGS)
+	$(GO) test ./bench/proof/faults -faults -v -count 1 -timeout 2h -run '^TestDumpUnderTransactions$$' -dump.times $(TIMES) -dump.rows $(ROWS) -dump.clients $(CLIENTS) -dump.hash $(HASH) $(FAULT_FLAGS)
 
 SEED ?= 1
 SEEDS ?= 1
 MINUTES ?= 1
 SIM := bin/sim.test
-SIM_BUILD := $(GO) test -c -o $(SIM) ./kv/kvtest/sim
+SIM_BUILD := $(GO) test -c -o $(SIM) ./bench/proof/sim
 SIM_TRANSACTIONS = $(if $(TRANSACTIONS),-sim.transactions)
 sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS=, or SCHEDULE=file (docs/testing.md)
 	$(SIM_BUILD)
@@ -73,13 +73,13 @@ PLANTED ?= $(patsubst bench/proof/planted/patches/%.patch,%,$(sort $(wildcard be
 planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another" (docs/testing.md)
 	@mkdir -p bin; failed=; for bug in $(PLANTED); do \
 		overlay=$$($(GO) run ./bench/proof/planted/overlay -bug $$bug -out bin/planted/$$bug) || exit 1; \
-		$(GO) test -c -overlay $$overlay -o bin/planted.test ./kv/kvtest/sim || exit 1; \
+		$(GO) test -c -overlay $$overlay -o bin/planted.test ./bench/proof/sim || exit 1; \
 		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),3) $(PLANTED_FLAGS) \
 			| grep "PLANTED |.*| seed" || failed="$$failed $$bug"; \
 	done; if [ -n "$$failed" ]; then echo "not noticed:$$failed"; exit 1; fi
 
 nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1, best as root (NEMESIS_FLAGS; docs/testing.md)
-	GO="$(GO)" bench/nemesis/run.sh -duration $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),10)m $(if $(filter command line environment,$(origin SEED)),-seed $(SEED)) $(NEMESIS_FLAGS)
+	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),10)m $(if $(filter command line environment,$(origin SEED)),-seed $(SEED)) $(NEMESIS_FLAGS)
 
 generate: ## generate the protobuf code again
 	$(TOOL) buf generate

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/tidemarkdb/tidemark/bench/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
 const (

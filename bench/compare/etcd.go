@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tidemarkdb/tidemark/bench"
-	"github.com/tidemarkdb/tidemark/bench/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
 const (

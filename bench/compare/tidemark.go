@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
-	"github.com/tidemarkdb/tidemark/bench/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 

@@ -46,18 +46,19 @@ var may = []struct {
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
 	// The SDK brings no server with it. Only what tests import of it does.
-	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "bench/history", "bench/proof/...", "bench/isolation", "deploy/embedded"}},
+	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
 	{"deploy/embedded/...", []string{"hlc", "rpc/...", "range/...", "txn/...", "placement/...", "deploy/embedded/..."}},
 
 	{"bench", nil},
-	{"bench/process", nil},
+	{"bench/proof/process", nil},
 	{"bench/proof/calm", []string{"kv"}},
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
-	{"bench/proof", []string{"bench/history", "bench/isolation", "bench/proof/calm", "kv", "hlc"}},
+	{"bench/proof/workloads", []string{"bench/proof/history", "bench/proof/isolation", "bench/proof/calm", "kv", "hlc"}},
+	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...", "deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "rpc", "range/keys", "deploy/embedded"}},
@@ -149,7 +150,7 @@ func TestNothingBelowCommandsIsGlobal(t *testing.T) {
 		switch {
 		case p.Name == "main", strings.HasPrefix(p.ImportPath, module+"/cmd/"):
 			continue // a program
-		case p.ImportPath == module+"/bench/process":
+		case p.ImportPath == module+"/bench/proof/process":
 			continue // starts programs, and hands its environment on to them
 		}
 		for _, name := range p.GoFiles {

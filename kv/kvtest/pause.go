@@ -6,7 +6,7 @@ package kvtest
 // lets the clocks show the true time again, and everything that waited arrives at once.
 //
 // What is different from SIGSTOP: goroutines do run. Timeouts of requests and of connections, which are measured by timers, pass
-// during the pause and not after it; and what was under way between two instructions is not held there. bench/faults stops real
+// during the pause and not after it; and what was under way between two instructions is not held there. bench/proof/faults stops real
 // processes.
 //
 // Nothing happens to a server that is down. Stop and Kill end a pause.

@@ -1,0 +1,252 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+)
+
+// Server is one server of a cluster: its directory and addresses stay the same over all of its processes.
+type Server struct {
+	Name   string
+	Dir    string
+	Listen string
+	HTTP   string
+	// Advertise is how others reach it, if that is not Listen.
+	Advertise string
+	// Roles is the value of --roles; Core that of --core. Flags come after those.
+	Roles, Core string
+	Flags       []string
+	// Command, if set, says what to run instead of a program with its arguments.
+	Command func(path string, args []string) (string, []string)
+
+	binary, log string
+
+	mu struct {
+		sync.Mutex
+		process *process.Process
+	}
+}
+
+// Cluster is a set of servers that belong together.
+type Cluster struct {
+	Cores []*Server
+	Nodes []*Server
+}
+
+// Layout says what a cluster is made of.
+type Layout struct {
+	// Binary is the program, Dir where directories and logs go.
+	Binary, Dir string
+	// Cores and Nodes are how many servers of each kind; a server has one role.
+	Cores, Nodes int
+	// NodeDir, if set, gives the directory of a node (counted from 0) instead of one below Dir.
+	NodeDir func(i int) string
+	// Configure, if set, may change each server (the core first, counted from 0) before anything is made of it.
+	Configure func(i int, s *Server)
+}
+
+// NewCluster chooses addresses and directories; it starts nothing.
+func NewCluster(l Layout) (*Cluster, error) {
+	n := l.Cores + l.Nodes
+	addresses, err := process.FreeAddresses(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	listen, admin := addresses[:n], addresses[n:]
+	cluster := &Cluster{}
+	var core []string
+	for i := range n {
+		s := &Server{Listen: listen[i], HTTP: admin[i], binary: l.Binary}
+		if i < l.Cores {
+			s.Name, s.Roles = fmt.Sprintf("core%d", i+1), "core"
+			s.Dir = filepath.Join(l.Dir, s.Name)
+			cluster.Cores = append(cluster.Cores, s)
+		} else {
+			s.Name, s.Roles = fmt.Sprintf("node%d", i-l.Cores+1), "node"
+			s.Dir = filepath.Join(l.Dir, s.Name)
+			if l.NodeDir != nil {
+				s.Dir = l.NodeDir(i - l.Cores)
+			}
+			cluster.Nodes = append(cluster.Nodes, s)
+		}
+		s.log = filepath.Join(l.Dir, s.Name+".log")
+		if l.Configure != nil {
+			l.Configure(i, s)
+		}
+		if i < l.Cores {
+			core = append(core, s.Address())
+		}
+	}
+	for _, s := range cluster.All() {
+		s.Core = strings.Join(core, ",")
+	}
+	return cluster, nil
+}
+
+// All is every server, the core first.
+func (c *Cluster) All() []*Server {
+	return append(append([]*Server(nil), c.Cores...), c.Nodes...)
+}
+
+// Endpoints are the addresses that a client is given: the nodes.
+func (c *Cluster) Endpoints() []string {
+	var endpoints []string
+	for _, s := range c.Nodes {
+		endpoints = append(endpoints, s.Address())
+	}
+	return endpoints
+}
+
+// Address is how others reach the server.
+func (s *Server) Address() string {
+	if s.Advertise != "" {
+		return s.Advertise
+	}
+	return s.Listen
+}
+
+// LogPath is where the server's processes write, one after the other.
+func (s *Server) LogPath() string { return s.log }
+
+// Start starts every server and waits until all are ready.
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, s := range c.All() {
+		if err := s.Start(); err != nil {
+			return err
+		}
+	}
+	return c.WaitReady(ctx)
+}
+
+// WaitReady waits until every server says that it is ready.
+func (c *Cluster) WaitReady(ctx context.Context) error {
+	for _, s := range c.All() {
+		if err := s.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close kills what runs.
+func (c *Cluster) Close() error {
+	var failures []error
+	for _, s := range c.All() {
+		if err := s.Kill(); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// KillAll kills every server as nearly at once as one process can, and returns when all are gone.
+func (c *Cluster) KillAll() error {
+	var killed []*process.Process
+	for _, s := range c.All() {
+		if p := s.Process(); p != nil {
+			if err := p.Signal(syscall.SIGKILL); err != nil {
+				return err
+			}
+			killed = append(killed, p)
+		}
+	}
+	for _, p := range killed {
+		<-p.Done()
+	}
+	return nil
+}
+
+// Arguments are those of the server's command line.
+func (s *Server) Arguments() []string {
+	args := []string{"start", "--dir", s.Dir, "--listen", s.Listen, "--core", s.Core, "--roles", s.Roles, "--http", s.HTTP}
+	if s.Advertise != "" {
+		args = append(args, "--advertise", s.Advertise)
+	}
+	return append(args, s.Flags...)
+}
+
+// Start starts a process on the server's directory. The one before must have ended.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.process != nil && s.mu.process.Running() {
+		return fmt.Errorf("%s runs already", s.Name)
+	}
+	path, args := s.binary, s.Arguments()
+	if s.Command != nil {
+		path, args = s.Command(path, args)
+	}
+	started, err := process.Start(process.Config{Name: s.Name, Path: path, Args: args, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.mu.process = started
+	return nil
+}
+
+// Process is the server's latest process, nil before the first.
+func (s *Server) Process() *process.Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.process
+}
+
+// Kill is kill -9; a server that does not run is no error.
+func (s *Server) Kill() error {
+	if p := s.Process(); p != nil {
+		return p.Kill()
+	}
+	return nil
+}
+
+// Stop is SIGTERM, and an error if the server does not end by itself.
+func (s *Server) Stop(patience time.Duration) error {
+	if p := s.Process(); p != nil {
+		return p.Stop(patience)
+	}
+	return nil
+}
+
+// Ready asks /readyz once.
+func (s *Server) Ready(ctx context.Context) error {
+	_, err := s.Page(ctx, "/readyz")
+	return err
+}
+
+// WaitReady waits until /readyz says yes, ctx ends, or the process does.
+func (s *Server) WaitReady(ctx context.Context) error {
+	return process.Until(ctx, s.Name+" is ready", 50*time.Millisecond, s.Ready, s.Process())
+}
+
+// adminClient has no connection to a server that was killed: each request makes its own.
+var adminClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Page gets a page of the server's administrative address.
+func (s *Server) Page(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.HTTP+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := adminClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := readAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("%s of %s: %w", path, s.Name, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s of %s: %s: %s", path, s.Name, response.Status, firstLine(body))
+	}
+	return body, nil
+}

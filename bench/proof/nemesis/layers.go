@@ -1,0 +1,69 @@
+package main
+
+import (
+	"maps"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
+)
+
+// layers are the shapes that faults give to links, a layer for each fault, so that faults may overlap on a link and each
+// takes away what it brought.
+type layers struct {
+	network links.Network
+	next    int
+	of      map[int]map[links.Link]links.Shape
+}
+
+func newLayers(network links.Network) *layers {
+	return &layers{network: network, of: make(map[int]map[links.Link]links.Shape)}
+}
+
+// add puts shapes on top and returns the layer's number.
+func (l *layers) add(shapes map[links.Link]links.Shape) (layer int, err error) {
+	l.next++
+	return l.next, l.set(l.next, shapes)
+}
+
+// set changes a layer; no shapes at all take it away.
+func (l *layers) set(layer int, shapes map[links.Link]links.Shape) error {
+	concerned := make(map[links.Link]links.Shape)
+	for link := range l.of[layer] {
+		concerned[link] = links.Shape{}
+	}
+	for link := range shapes {
+		concerned[link] = links.Shape{}
+	}
+	if len(shapes) == 0 {
+		delete(l.of, layer)
+	} else {
+		l.of[layer] = maps.Clone(shapes)
+	}
+	for link := range concerned {
+		concerned[link] = l.sum(link)
+	}
+	return l.network.Set(concerned)
+}
+
+// now is the shapes of all links that are not healthy.
+func (l *layers) now() map[links.Link]links.Shape {
+	all := make(map[links.Link]links.Shape)
+	for _, shapes := range l.of {
+		for link := range shapes {
+			all[link] = l.sum(link)
+		}
+	}
+	return all
+}
+
+// sum is the worst of what the layers do to a link.
+func (l *layers) sum(link links.Link) links.Shape {
+	var sum links.Shape
+	for _, shapes := range l.of {
+		s := shapes[link]
+		// What is silent says nothing, whoever else would refuse.
+		sum.Refused = s.Cut && s.Refused && (sum.Refused || !sum.Cut) || sum.Refused && !s.Cut
+		sum.Cut = sum.Cut || s.Cut
+		sum.Delay, sum.Jitter = max(sum.Delay, s.Delay), max(sum.Jitter, s.Jitter)
+	}
+	return sum
+}

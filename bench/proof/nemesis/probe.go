@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
+	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	probeKeyspace   = "probes"
+	probePartitions = 8
+	// probeEvery is the time between two requests to a partition. probePatience is how long one may
+	// take, besides what slow links add to its way.
+	probeEvery    = 20 * time.Millisecond
+	probePatience = 500 * time.Millisecond
+)
+
+// probes write and read one key of every partition of a keyspace all the time. A request has little patience, and the SDK
+// forgets it then; so what they measure is the servers' doing and not how often the SDK tries again.
+// A request has the time that slow links add to its way besides: they would measure that otherwise.
+type probes struct {
+	client        *kv.Client // closed by stop's caller
+	keyspace      *workloads.Keyspace
+	keys          [][]byte // by hash partition
+	writes, reads *availability.Meter
+	running       sync.WaitGroup
+	cancel        context.CancelFunc
+	still         process.Standstill
+
+	mu struct {
+		sync.Mutex
+		// errors is what each partition's latest requests ended with.
+		writeErrors, readErrors []error
+		// detours is what slow links add to the way of a request, by partition.
+		detours []time.Duration
+	}
+}
+
+// startProbes makes the keyspace and begins.
+func startProbes(ctx context.Context, run *workloads.Run, client *kv.Client) (*probes, error) {
+	_, err := client.CreateKeyspace(ctx, probeKeyspace, kv.Hash(probePartitions))
+	if err != nil {
+		return nil, fmt.Errorf("the keyspace of the probes: %w", err)
+	}
+	keyspace := run.Client(client, nil, probeKeyspace).Keyspace(probeKeyspace)
+	p := &probes{
+		client: client, keyspace: keyspace, keys: probeKeys(probePartitions),
+		writes: availability.NewMeter(probePartitions), reads: availability.NewMeter(probePartitions),
+	}
+	p.mu.writeErrors, p.mu.readErrors = make([]error, probePartitions), make([]error, probePartitions)
+	p.mu.detours = make([]time.Duration, probePartitions)
+	for _, key := range p.keys {
+		if _, err := keyspace.Put(ctx, key, []byte("begin")); err != nil {
+			return nil, fmt.Errorf("the first write of a probe: %w", err)
+		}
+	}
+	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for i, key := range p.keys {
+		p.running.Go(func() {
+			n := 0
+			p.ask(ctx, i, p.writes, p.mu.writeErrors, func(ctx context.Context) error {
+				n++
+				_, err := keyspace.Put(ctx, key, strconv.AppendInt(nil, int64(n), 10))
+				return err
+			})
+		})
+		p.running.Go(func() {
+			p.ask(ctx, i, p.reads, p.mu.readErrors, func(ctx context.Context) error {
+				_, err := keyspace.Get(ctx, key)
+				return err
+			})
+		})
+	}
+	p.running.Go(func() { p.still.Watch(ctx) })
+	return p, nil
+}
+
+// probeKeys has one key for each of n hash partitions.
+func probeKeys(n int) [][]byte {
+	found := make([][]byte, n)
+	for i, missing := 0, n; missing > 0; i++ {
+		key := fmt.Appendf(nil, "probe-%d", i)
+		if at := keys.HashPartition(key, uint32(n)); found[at] == nil {
+			found[at] = key
+			missing--
+		}
+	}
+	return found
+}
+
+func (p *probes) ask(ctx context.Context, partition int, meter *availability.Meter, failures []error, request func(context.Context) error) {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		asked := time.Now()
+		attempt, cancel := context.WithTimeout(ctx, p.patience(partition))
+		err := request(attempt)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			meter.Answered(partition, asked, time.Now())
+		}
+		p.mu.Lock()
+		failures[partition] = err
+		p.mu.Unlock()
+	}
+}
+
+// patience is how long a request may take that is sent now.
+func (p *probes) patience(partition int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return probePatience + p.mu.detours[partition]
+}
+
+// bear gives the probes time for what the links add to their ways, from now on.
+func (p *probes) bear(shapes map[links.Link]links.Shape, voters [][]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.mu.detours {
+		p.mu.detours[i] = detour(shapes, voters[i])
+	}
+}
+
+// begin opens a window of both meters.
+func (p *probes) begin(now time.Time) {
+	p.writes.Begin(now)
+	p.reads.Begin(now)
+	p.still.Reset()
+}
+
+// silent is nil if every partition has answered a write and a read that were asked after t.
+func (p *probes) silent(t time.Time) error {
+	writes, reads := p.writes.Silent(t), p.reads.Silent(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(writes) > 0:
+		return fmt.Errorf("partitions %v of %s answer no writes (%v)", writes, probeKeyspace, p.mu.writeErrors[writes[0]])
+	case len(reads) > 0:
+		return fmt.Errorf("partitions %v of %s answer no reads (%v)", reads, probeKeyspace, p.mu.readErrors[reads[0]])
+	}
+	return nil
+}
+
+func (p *probes) stop() {
+	p.cancel()
+	p.running.Wait()
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
+)
+
+const (
+	// runPrefix begins the names of the runs' directories, lockName is the file that keeps two runs apart.
+	runPrefix = "tidemark-nemesis-"
+	lockName  = "tidemark-nemesis.lock"
+)
+
+// supervise runs this program once more as the harness, and tidies up after it however it ends. It returns the exit code.
+func supervise(o options, args []string) int {
+	if o.dir == "" {
+		o.dir = os.TempDir()
+	}
+	unlock, err := lock(filepath.Join(os.TempDir(), lockName))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nemesis:", err)
+		return 1
+	}
+	defer unlock()
+	if err := tidy(o.dir); err != nil {
+		fmt.Fprintln(os.Stderr, "nemesis: what an earlier run left cannot be removed:", err)
+		return 1
+	}
+	dir, err := os.MkdirTemp(o.dir, runPrefix)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nemesis:", err)
+		return 1
+	}
+	code := runHarness(append(slices.Clone(args), "-harness", dir, "-seed", fmt.Sprint(o.seed)))
+	if err := tidy(o.dir); err != nil {
+		fmt.Fprintln(os.Stderr, "nemesis: tidying up:", err)
+		code = max(code, 1)
+	}
+	// The images of the disks say nothing that the mounted directories would not have said, and are large.
+	if images, err := filepath.Glob(filepath.Join(dir, "disks", "*.img")); err == nil && code == 0 {
+		for _, image := range images {
+			_ = os.Remove(image)
+		}
+	}
+	if code == 0 && !o.keep {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "nemesis:", err)
+			return 1
+		}
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "nemesis: logs, schedule and report are in %s; the servers' disks, if they are there, are disks/*.img (mount -o loop)\n", dir)
+	return code
+}
+
+// runHarness runs the harness, hands signals on to it, and returns its exit code.
+func runHarness(args []string) int {
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nemesis:", err)
+		return 1
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = attributes()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "nemesis:", err)
+		return 1
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			// The first lets it end by itself; what it does with the second is to end at once.
+			_ = cmd.Process.Signal(s)
+		case err := <-ended:
+			var exit *exec.ExitError
+			switch {
+			case err == nil:
+				return 0
+			case errors.As(err, &exit) && exit.ExitCode() > 0:
+				return exit.ExitCode()
+			default:
+				fmt.Fprintln(os.Stderr, "nemesis: the harness:", err)
+				return 1
+			}
+		}
+	}
+}
+
+// tidy removes what runs in a directory may have left: processes in namespaces, namespaces, mounts. Servers end with their
+// harness by themselves. The caller has the lock, so no run is under way.
+func tidy(dir string) error {
+	failures := []error{links.RemoveLeftovers()}
+	runs, err := filepath.Glob(filepath.Join(dir, runPrefix+"*"))
+	failures = append(failures, err)
+	for _, run := range runs {
+		failures = append(failures, unmountBelow(run))
+	}
+	return errors.Join(failures...)
+}
+
+// lock takes the lock that only one run on a machine has, for names of namespaces are the same in all.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder := make([]byte, 32)
+		n, _ := file.ReadAt(holder, 0)
+		return nil, errors.Join(fmt.Errorf("another run is under way (process %s; lock %s): %w", holder[:n], path, err), file.Close())
+	}
+	if err := errors.Join(file.Truncate(0), func() error { _, err := fmt.Fprint(file, os.Getpid()); return err }()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() { _ = file.Close() }, nil // with the file goes the lock
+}

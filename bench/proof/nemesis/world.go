@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/faults"
+	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
+)
+
+const (
+	cores, nodes = 3, 5
+	// maxOffset is the bound on clocks that the servers are given, which is their default.
+	maxOffset = 250 * time.Millisecond
+	// electionTimeout is the shortest, by default.
+	electionTimeout = time.Second
+	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be equal.
+	recovery = 90 * time.Second
+)
+
+// fault is one that happens now.
+type fault struct {
+	what   string
+	effect effect
+	// end is called when its time is over.
+	end func() error
+	// again, if not nil, is called after next, and then after what it returns each time, until the end.
+	next  time.Duration
+	again func() (time.Duration, error)
+}
+
+// world is the cluster under test with what can be done to it. Servers count from 0, the core first. Its methods are called
+// from the goroutine of the schedule, but for down.
+type world struct {
+	dir     string
+	network links.Network
+	layers  *layers
+	disks   []*disk // of each server; none if this machine has none
+	cluster *faults.Cluster
+	admin   *faults.Admin
+	servers []*faults.Server
+	proof   *workloads.Run
+	journal *journal
+	// placed is where partitions were before the faults of this step.
+	placed *placement
+
+	// logs are read as the servers write them.
+	logs []*logReader
+
+	mu struct {
+		sync.Mutex
+		// down servers were ended by a fault.
+		down map[int]bool
+	}
+}
+
+// newWorld makes network, disks and the cluster's configuration; it starts nothing.
+func newWorld(o options, dir string, j *journal) (_ *world, err error) {
+	w := &world{dir: dir, journal: j}
+	w.mu.down = make(map[int]bool)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if w.network, err = chooseNetwork(o.network, j); err != nil {
+		return nil, err
+	}
+	w.layers = newLayers(w.network)
+	var names []string
+	for i := range cores {
+		names = append(names, fmt.Sprintf("core%d", i+1))
+	}
+	for i := range nodes {
+		names = append(names, fmt.Sprintf("node%d", i+1))
+	}
+	w.disks, err = mountDisks(filepath.Join(dir, "disks"), names)
+	switch {
+	case errors.Is(err, faults.ErrNoMount):
+		j.say("disks: the machine's own; none can be filled or stopped (%v)", err)
+	case err != nil:
+		return nil, err
+	default:
+		j.say("disks: %d MiB for each server, %s", diskMegabytes, w.disks[0].Kind)
+	}
+	w.cluster, err = faults.NewCluster(faults.Layout{Binary: o.binary, Dir: dir, Cores: cores, Nodes: nodes, Configure: func(i int, s *faults.Server) {
+		host := links.Host(i)
+		address := w.network.Address(host)
+		s.Listen, s.HTTP = address.Listen, address.HTTP
+		if address.Advertise != address.Listen {
+			s.Advertise = address.Advertise
+		}
+		if len(w.disks) > 0 {
+			s.Dir = filepath.Join(w.disks[i].Dir, "data")
+		}
+		s.Command = func(path string, args []string) (string, []string) { return w.network.Command(host, path, args) }
+		s.Flags = []string{
+			"--http-debug", "all", "--clock-offset-file", w.clockFile(i), "--log-level", "info", "--max-offset", maxOffset.String(), "--min-free", minFree,
+			// Small, so that tables are flushed, and followers that were away need snapshots.
+			"--cache", "32MiB", "--mem-table", "4MiB", "--log-mem-table", "4MiB", "--retain-log", "256KiB",
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	w.servers, w.admin = w.cluster.All(), &faults.Admin{Cluster: w.cluster}
+	for _, s := range w.servers {
+		w.logs = append(w.logs, &logReader{path: s.LogPath()})
+	}
+	return w, nil
+}
+
+// chooseNetwork takes namespaces if there can be some, and proxies if not.
+func chooseNetwork(wanted string, j *journal) (links.Network, error) {
+	if wanted != "proxies" {
+		n, err := links.NewNamespaces(cores + nodes)
+		if err == nil {
+			j.say("network: %s", n.Kind())
+			return n, nil
+		}
+		if wanted == "namespaces" || !errors.Is(err, links.ErrNotHere) {
+			return nil, err
+		}
+		j.say("network: %v", err)
+	}
+	p, err := links.NewProxies(cores + nodes)
+	if err == nil {
+		j.say("network: %s", p.Kind())
+	}
+	return p, err
+}
+
+func (w *world) clockFile(server int) string {
+	return filepath.Join(w.dir, fmt.Sprintf("clock%d", server))
+}
+
+// start starts a server that is down.
+func (w *world) start(server int) error {
+	s := w.servers[server]
+	if err := s.Start(); err != nil {
+		return err
+	}
+	w.network.Started(links.Host(server), s.Process().PID())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mu.down, server)
+	return nil
+}
+
+func (w *world) startAll(list []int) error {
+	var failures []error
+	for _, i := range list {
+		failures = append(failures, w.start(i))
+	}
+	return errors.Join(failures...)
+}
+
+// kill ends servers with kill -9, as nearly at once as one process can, and returns when they are gone.
+func (w *world) kill(list []int) error {
+	w.mu.Lock()
+	for _, i := range list {
+		w.mu.down[i] = true
+	}
+	w.mu.Unlock()
+	var failures []error
+	var killed []*process.Process
+	for _, i := range list {
+		p := w.servers[i].Process()
+		failures = append(failures, p.Signal(syscall.SIGKILL))
+		killed = append(killed, p)
+	}
+	for _, p := range killed {
+		<-p.Done()
+	}
+	return errors.Join(failures...)
+}
+
+// running lists the servers that no fault has ended.
+func (w *world) running() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []int
+	for i := range w.servers {
+		if !w.mu.down[i] {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// ready is nil if every server says that it is.
+func (w *world) ready(ctx context.Context) error {
+	for _, s := range w.servers {
+		if err := s.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setClock sets a server's clock off. The server notices within 20 ms.
+func (w *world) setClock(server int, offset time.Duration) error {
+	// Renamed into place: a file that is empty for a moment would be no offset.
+	file := w.clockFile(server)
+	if err := os.WriteFile(file+".new", []byte(offset.String()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// close ends the servers and takes away what was made for them.
+func (w *world) close() error {
+	var failures []error
+	for _, d := range w.disks {
+		// A process that waits for its disk cannot be killed. The disk mostly is not frozen.
+		_ = d.thaw()
+	}
+	if w.cluster != nil {
+		failures = append(failures, w.cluster.Close())
+	}
+	failures = append(failures, unmountBelow(w.dir))
+	if w.network != nil {
+		failures = append(failures, w.network.Close())
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,53 @@
+package workloads
+
+import (
+	"testing"
+	"time"
+)
+
+// Nobody may be aborted for a transaction that began later for certain, for an earlier attempt of his own, or for nobody; it does not matter
+// which attempts these are, and whether the older one has ended.
+func TestAges(t *testing.T) {
+	start := time.Now()
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	var a ages
+	begin := func(d time.Duration, attempts ...string) *age {
+		own := a.begin(at(d))
+		for _, id := range attempts {
+			a.attempt(own, id)
+		}
+		return own
+	}
+	first, second := begin(0, "1a", "1b"), begin(2*time.Second, "2a", "2b")
+	begin(500*time.Millisecond, "3a")
+	ended := begin(-time.Second, "0a")
+	a.end(ended, at(time.Second))
+	for _, c := range []struct {
+		own       *age
+		by        string
+		complains bool
+	}{
+		{second, "1a", false},
+		{second, "1b", false},
+		{second, "3a", false},
+		{first, "0a", false},
+		{first, "3a", false}, // at about the same time
+		{first, "2a", true},
+		{first, "2b", true},
+		{first, "1a", true},
+		{first, "4a", true},
+		{first, "", true},
+	} {
+		if complaint := a.wounded(c.own, c.by, at(3*time.Second)); (complaint != "") != c.complains {
+			t.Errorf("who began at %v was aborted for %q: %q", c.own.began.Sub(start), c.by, complaint)
+		}
+	}
+	a.end(first, at(time.Second+ageKept))
+	if a.wounded(second, "0a", at(time.Minute)) != "" {
+		t.Error("one that ended not too long ago is forgotten")
+	}
+	a.end(second, at(time.Second+ageKept+1))
+	if n, ids := len(a.mu.all), len(a.mu.attempts); n != 3 || ids != 5 {
+		t.Errorf("%d transactions and %d attempts are remembered, of which one does not matter any more", n, ids)
+	}
+}

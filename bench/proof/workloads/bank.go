@@ -1,0 +1,143 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Bank moves money between accounts; whoever reads all accounts, finds the same total and no debts. Transfers empty accounts, which
+// are deleted then. A transaction that reads two moments, or that overwrites what it has not seen, makes or destroys money.
+type Bank struct {
+	Accounts, Parallel int
+	Pause              time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
+}
+
+// opening is what an account has at first.
+const opening = 20
+
+// Name implements Transactions.
+func (*Bank) Name() string { return "bank" }
+
+// Clients implements Transactions.
+func (b *Bank) Clients() int { return b.Parallel }
+
+// Splits implements Transactions.
+func (*Bank) Splits() []string { return []string{"account02", "account04"} }
+
+func (b *Bank) key(i int) []byte { return fmt.Appendf(nil, "account%02d", i) }
+
+// Setup implements Transactions.
+func (b *Bank) Setup(ctx context.Context, _ *Run, db Transactor) error {
+	_, err := db.Update(ctx, func(tx Tx) error {
+		for i := range b.Accounts {
+			if err := b.set(tx, i, opening, "at first"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// set writes a balance, and which transfer wrote it, so that no value is written twice.
+func (b *Bank) set(tx Tx, i, balance int, by string) error {
+	if balance == 0 {
+		return tx.Delete(b.key(i))
+	}
+	return tx.Put(b.key(i), fmt.Appendf(nil, "%d %s", balance, by))
+}
+
+func (b *Bank) balance(ctx context.Context, tx Tx, i int) (int, error) {
+	value, err := tx.Get(ctx, b.key(i))
+	if err != nil {
+		return 0, ignoreNotFound(err)
+	}
+	return balanceOf(value)
+}
+
+func balanceOf(value []byte) (balance int, err error) {
+	_, err = fmt.Sscan(string(value), &balance)
+	return balance, err
+}
+
+// Drive implements Transactions.
+func (b *Bank) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
+		attempt, cancel := patienceOf(ctx, random, b.Least)
+		if random.IntN(2) == 0 {
+			run.Count("bank read", b.add(attempt, run, db, random.IntN(2) == 0))
+		} else {
+			from, to, amount := random.IntN(b.Accounts), random.IntN(b.Accounts), 1+random.IntN(5)
+			_, err := db.Update(attempt, func(tx Tx) error { return b.transfer(attempt, tx, from, to, amount, fmt.Sprintf("%d.%d", number, n)) })
+			run.Count("transfer", err)
+		}
+		cancel()
+	}
+}
+
+func (b *Bank) transfer(ctx context.Context, tx Tx, from, to, amount int, by string) error {
+	rich, err := b.balance(ctx, tx, from)
+	if err != nil {
+		return err
+	}
+	poor, err := b.balance(ctx, tx, to)
+	if err != nil || from == to || rich < amount {
+		return err
+	}
+	if err := b.set(tx, from, rich-amount, by); err != nil {
+		return err
+	}
+	return b.set(tx, to, poor+amount, by)
+}
+
+// add adds all accounts up, one by one or by a scan.
+func (b *Bank) add(ctx context.Context, run *Run, db Transactor, scan bool) error {
+	var accounts []int
+	at, err := db.View(ctx, func(tx Tx) error {
+		accounts = nil
+		if scan {
+			for pair, err := range tx.Scan(ctx, []byte("account")) {
+				if err != nil {
+					return err
+				}
+				balance, err := balanceOf(pair.Value)
+				if err != nil {
+					return err
+				}
+				accounts = append(accounts, balance)
+			}
+			return nil
+		}
+		for i := range b.Accounts {
+			balance, err := b.balance(ctx, tx, i)
+			if err != nil {
+				return err
+			}
+			accounts = append(accounts, balance)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	total := 0
+	for _, balance := range accounts {
+		total += balance
+		if balance < 0 {
+			run.Violation("bank: at %v an account has %d: %v", at, balance, accounts)
+		}
+	}
+	if total != opening*b.Accounts {
+		run.Violation("bank: at %v all accounts (scan: %v) have %d, and should have %d: %v", at, scan, total, opening*b.Accounts, accounts)
+	}
+	return nil
+}
+
+// Check implements Transactions.
+func (b *Bank) Check(ctx context.Context, run *Run, db Transactor) error {
+	return b.add(ctx, run, db, true)
+}

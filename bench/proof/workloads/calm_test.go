@@ -1,0 +1,32 @@
+package workloads
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// One scan of fifty fails, and nothing else is wrong: in calm the run fails, and says why; in a
+// storm it does not. What never succeeds fails it in a storm, too.
+func TestErrorsInCalm(t *testing.T) {
+	load := func() Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} }
+	says := func(f found, text string) bool {
+		return slices.ContainsFunc(f.violations, func(v string) bool { return strings.Contains(v, text) })
+	}
+	few, all := mistakes{failedScans: 50}, mistakes{failedScans: 1}
+	for range 3 { // chance decides which scans these are
+		if f := driveIn(t, load(), few, false, 30*time.Second); !says(f, "in calm a scan") {
+			t.Errorf("of fifty scans one fails in calm, and the run does not complain: %q", f.violations)
+		}
+	}
+	f := driveIn(t, load(), few, true, 20*time.Second)
+	for _, v := range f.violations {
+		if !strings.Contains(v, "check: ") { // which wants no error at all
+			t.Errorf("scans fail in a storm, which they may: %s", v)
+		}
+	}
+	if f := driveIn(t, load(), all, true, 20*time.Second); !says(f, "scan never succeeded") {
+		t.Errorf("no scan ever succeeds, and the run does not complain: %q", f.violations)
+	}
+}

@@ -1,0 +1,176 @@
+package workloads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Lists appends to lists by compare-and-swap; the value of a key is its list, so every reading tells the whole story. Of two
+// readings one is the beginning of the other, none is shorter than what was known when it began, no element is in a list
+// twice, and none whose append was refused. The lists change every Age.
+type Lists struct {
+	// Keys is how many lists there are at a time, in as many hash partitions.
+	Keys     int
+	Age      time.Duration
+	Parallel int
+	Pause    time.Duration
+
+	windows windows[[]*list]
+}
+
+// list is what is known of a list.
+type list struct {
+	key string
+	mu  struct {
+		sync.Mutex
+		// known is the longest that anybody has read or written.
+		known []string
+		// refused are elements whose append had certainly no effect; tried are all others.
+		refused, tried map[string]bool
+	}
+}
+
+const lists = "lists"
+
+// Name implements Workload.
+func (*Lists) Name() string { return lists }
+
+// Clients implements Workload.
+func (l *Lists) Clients() int { return l.Parallel }
+
+// Setup implements Workload.
+func (l *Lists) Setup(ctx context.Context, run *Run) error {
+	l.windows.age = l.Age
+	l.windows.fresh = func(number int64) []*list {
+		all := make([]*list, l.Keys)
+		for i := range all {
+			all[i] = &list{key: fmt.Sprintf("%s/%d/%d", lists, i, number)}
+			all[i].mu.refused, all[i].mu.tried = make(map[string]bool), make(map[string]bool)
+		}
+		return all
+	}
+	return run.createKeyspace(ctx, lists, kv.Hash(l.Keys))
+}
+
+// Drive implements Workload.
+func (l *Lists) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+	ks := client.Keyspace(lists)
+	closing := func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) }
+	for n := 0; run.Rest(ctx, random, l.Pause); n++ {
+		if !l.windows.closeDue(ctx, run, closing) {
+			continue
+		}
+		w := l.windows.enter(run.Elapsed())
+		attempt, cancel := patience(ctx, random)
+		x := w.state[random.IntN(l.Keys)]
+		elements, version, err := x.read(attempt, run, ks)
+		run.Count("list read", err)
+		if err == nil && random.IntN(3) > 0 {
+			run.Count("append", x.append(attempt, run, ks, elements, version, fmt.Sprintf("%d.%d", number, n)))
+		}
+		cancel()
+		l.windows.leave(w)
+	}
+}
+
+func (x *list) read(ctx context.Context, run *Run, ks *Keyspace) ([]string, kv.Timestamp, error) {
+	x.mu.Lock()
+	floor := len(x.mu.known)
+	x.mu.Unlock()
+	pair, err := ks.Get(ctx, []byte(x.key))
+	if err := ignoreNotFound(err); err != nil {
+		return nil, pair.Version, err
+	}
+	var elements []string
+	if err == nil {
+		elements = strings.Split(string(pair.Value), " ")
+	}
+	if err := x.check(floor, elements); err != nil {
+		run.Violation("list %s: %v", x.key, err)
+	}
+	return elements, pair.Version, nil
+}
+
+// append tries once to append an element to the list as it was read.
+func (x *list) append(ctx context.Context, run *Run, ks *Keyspace, elements []string, version kv.Timestamp, element string) error {
+	expect := kv.ExpectAbsent()
+	if len(elements) > 0 {
+		expect = kv.ExpectVersion(version)
+		if len(elements)%2 == 0 {
+			expect = kv.ExpectValue([]byte(strings.Join(elements, " ")))
+		}
+	}
+	longer := append(slices.Clip(elements), element)
+	x.mu.Lock()
+	x.mu.tried[element] = true
+	x.mu.Unlock()
+	swap, err := ks.CompareAndSwap(ctx, []byte(x.key), expect, kv.Set([]byte(strings.Join(longer, " "))))
+	if unknown(err) {
+		return err
+	}
+	if err == nil && swap.Swapped {
+		if err := x.check(0, longer); err != nil {
+			run.Violation("list %s: an acknowledged append of %s: %v", x.key, element, err)
+		}
+		return nil
+	}
+	x.mu.Lock()
+	x.mu.refused[element] = true
+	there := slices.Contains(x.mu.known, element)
+	x.mu.Unlock()
+	if there {
+		run.Violation("list %s: the append of %s was refused, and it has been read", x.key, element)
+	}
+	return err
+}
+
+// check compares a reading with what is known, of which so many elements were known when it began.
+func (x *list) check(floor int, elements []string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	common := min(len(elements), len(x.mu.known))
+	switch {
+	case len(elements) < floor:
+		return fmt.Errorf("a stale reading has %d elements, %d were known before it began: %q", len(elements), floor, elements)
+	case !slices.Equal(elements[:common], x.mu.known[:common]):
+		return fmt.Errorf("neither of two readings is the beginning of the other: %q and %q", elements, x.mu.known)
+	case common == len(elements):
+		return nil
+	}
+	for i, e := range elements[common:] {
+		switch {
+		case !x.mu.tried[e]:
+			return fmt.Errorf("nobody appended %q: %q", e, elements)
+		case x.mu.refused[e]:
+			return fmt.Errorf("the append of %s was refused, and it is there: %q", e, elements)
+		case slices.Contains(elements[:common+i], e):
+			return fmt.Errorf("%s is there twice: %q", e, elements)
+		}
+	}
+	x.mu.known = slices.Clone(elements)
+	return nil
+}
+
+// close reads the lists of a window for the last time.
+func (l *Lists) close(ctx context.Context, run *Run, ks *Keyspace, all []*list) error {
+	var errs []error
+	for _, x := range all {
+		_, _, err := x.read(ctx, run, ks)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Check implements Workload.
+func (l *Lists) Check(ctx context.Context, run *Run, client *Client) error {
+	ks := client.Keyspace(lists)
+	return l.windows.closeAll(ctx, func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) })
+}

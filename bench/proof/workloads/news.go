@@ -1,0 +1,135 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// News writes keys one after the other, each in a transaction of its own and most in partitions of their own, and then others read some of them in
+// another order. Nothing but the clocks puts these writes in an order, so a reader whose first partition has a slow clock begins below several
+// writes of a fast one, and has to be moved more than once: it must find all that was acknowledged before it began. In a
+// database that claims strict serialisability the commit timestamps are in the order of real time, whatever key it is.
+type News struct {
+	Keys, Parallel int
+	Pause          time.Duration
+	// Least is how long an unhurried transaction may take at least.
+	Least time.Duration
+	// Strict says that the database claims strict serialisability.
+	Strict bool
+
+	newest []watermark
+	// latest is that of all keys.
+	latest watermark
+	// last is when something was acknowledged last, in the time of the run.
+	last atomic.Int64
+	// commits are the timestamps of acknowledged values.
+	commits memory
+}
+
+// Name implements Transactions.
+func (*News) Name() string { return "news" }
+
+// Clients implements Transactions.
+func (n *News) Clients() int { return n.Parallel }
+
+// Splits implements Transactions.
+func (*News) Splits() []string { return []string{"news02", "news04", "news06"} }
+
+// Setup implements Transactions.
+func (n *News) Setup(context.Context, *Run, Transactor) error {
+	n.newest = make([]watermark, n.Keys)
+	return nil
+}
+
+func (n *News) key(i int) string { return fmt.Sprintf("news%02d", i) }
+
+const (
+	// freshNews is how long after a write readers come in a hurry: well below what clocks may differ by.
+	freshNews = 100 * time.Millisecond
+	// newsAtOnce is how many keys one client writes at a time.
+	newsAtOnce = 3
+)
+
+// Drive implements Transactions.
+func (n *News) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+	for i := 0; run.Rest(ctx, random, n.Pause); i++ {
+		attempt, cancel := patienceOf(ctx, random, n.Least)
+		keys := random.Perm(n.Keys)
+		if fresh := run.Elapsed()-time.Duration(n.last.Load()) < freshNews; fresh && !n.Strict || random.IntN(3) == 0 {
+			run.Count("news read", n.read(attempt, run, db, keys))
+		} else {
+			if n.Strict {
+				keys = keys[:1]
+			}
+			for _, key := range keys[:min(len(keys), newsAtOnce)] {
+				run.Count("news", n.write(attempt, run, db, key, fmt.Sprintf("%d.%d", number, i)))
+			}
+		}
+		cancel()
+	}
+}
+
+func (n *News) write(ctx context.Context, run *Run, db Transactor, i int, value string) error {
+	floor, latest := n.newest[i].known(), n.latest.known()
+	at, err := db.Update(ctx, func(tx Tx) error { return tx.Put([]byte(n.key(i)), []byte(value)) })
+	if err != nil {
+		return err
+	}
+	if err := n.newest[i].wrote(floor, at); err != nil {
+		run.Violation("news: key %d: %v", i, err)
+	}
+	if n.Strict && !latest.Less(at) {
+		run.Violation("news: key %d was written at %v, and a commit of %v was acknowledged before that began", i, at, latest)
+	}
+	n.latest.raise(at)
+	n.commits.remember(n.name(i, value), at)
+	n.last.Store(int64(run.Elapsed()))
+	return nil
+}
+
+// name is that of a value in the memory.
+func (*News) name(i int, value string) string { return fmt.Sprintf("%d %s", i, value) }
+
+// read reads keys in the order given.
+func (n *News) read(ctx context.Context, run *Run, db Transactor, keys []int) error {
+	floors := make([]kv.Timestamp, n.Keys)
+	for i := range floors {
+		floors[i] = n.newest[i].known()
+	}
+	values := make([]content, n.Keys)
+	at, err := db.View(ctx, func(tx Tx) (err error) {
+		for _, i := range keys {
+			if values[i], err = read(ctx, tx, n.key(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, found := range values {
+		if !found.present && !floors[i].IsZero() {
+			run.Violation("news: a transaction that read as of %v found nothing in key %d, and a commit at %v was acknowledged before it began", at, i, floors[i])
+		}
+		if version, known := n.commits.know(n.name(i, found.value)); known && version.Less(floors[i]) {
+			run.Violation("news: a transaction that read as of %v found %s of %v in key %d, and a commit at %v was acknowledged before it began",
+				at, found.value, version, i, floors[i])
+		}
+	}
+	return nil
+}
+
+// Check implements Transactions.
+func (n *News) Check(ctx context.Context, run *Run, db Transactor) error {
+	all := make([]int, n.Keys)
+	for i := range all {
+		all[i] = i
+	}
+	return n.read(ctx, run, db, all)
+}

@@ -1,0 +1,51 @@
+package workloads
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// TestPlainPuts sees that updates which only put one key are put without a transaction every other time, and all others never.
+func TestPlainPuts(t *testing.T) {
+	scanned := func(tx Tx) error {
+		for _, err := range tx.Scan(t.Context(), nil) {
+			return err
+		}
+		return nil
+	}
+	for name, c := range map[string]struct {
+		update func(Tx) error
+		puts   int
+	}{
+		"put":           {func(tx Tx) error { return tx.Put([]byte("k"), []byte("v")) }, 2},
+		"nothing":       {func(Tx) error { return nil }, 0},
+		"two puts":      {func(tx Tx) error { return errors.Join(tx.Put([]byte("k"), nil), tx.Put([]byte("k"), nil)) }, 0},
+		"put, deletion": {func(tx Tx) error { return errors.Join(tx.Put([]byte("k"), nil), tx.Delete([]byte("l"))) }, 0},
+		"put, unheard get": {func(tx Tx) error {
+			tx.Get(t.Context(), []byte("l"))
+			return tx.Put([]byte("k"), nil)
+		}, 0},
+		"put, scan": {func(tx Tx) error { return errors.Join(tx.Put([]byte("k"), nil), scanned(tx)) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newMemDB(strict)
+			var put []string
+			p := plain{Transactor: db.client(0), put: func(_ context.Context, key, value []byte) (kv.Timestamp, error) {
+				put = append(put, string(key)+"="+string(value))
+				return kv.Timestamp{}, nil
+			}}
+			for range 4 {
+				if _, err := p.Update(t.Context(), c.update); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := slices.Repeat([]string{"k=v"}, c.puts); !slices.Equal(put, want) {
+				t.Errorf("%q were put without a transaction, and %q should have been", put, want)
+			}
+		})
+	}
+}

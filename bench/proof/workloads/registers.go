@@ -1,0 +1,124 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/history"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Registers reads, writes, deletes and compares-and-swaps a few keys. The history of each key must be linearisable, no write may
+// be lost or done twice, also where another has overwritten it (ledger). The keys change every few seconds, so that no
+// history becomes too long to check.
+//
+// With a single key and short pauses nearly every retry has somebody else's write between itself and the first attempt.
+type Registers struct {
+	// Keyspace is created with so many hash Partitions.
+	Keyspace   string
+	Partitions int
+	// Keys is how many there are at a time; Age how long they are used.
+	Keys int
+	Age  time.Duration
+	// Pause is the longest rest between two operations of a client.
+	Pause time.Duration
+	// Parallel is the number of clients that do everything, Readers that of those that only read: a client whose write hangs at
+	// a leader that was cut off reads nothing meanwhile.
+	Parallel, Readers int
+
+	windows windows[[]*register]
+}
+
+// Name implements Workload.
+func (r *Registers) Name() string { return r.Keyspace }
+
+// Clients implements Workload.
+func (r *Registers) Clients() int { return r.Parallel + r.Readers }
+
+// Setup implements Workload.
+func (r *Registers) Setup(ctx context.Context, run *Run) error {
+	r.windows.age = r.Age
+	r.windows.fresh = func(number int64) []*register {
+		keys := make([]*register, r.Keys)
+		for i := range keys {
+			keys[i] = &register{run: run, workload: r.Keyspace, key: fmt.Sprintf("%s/%d/%d", r.Keyspace, i, number)}
+		}
+		return keys
+	}
+	return run.createKeyspace(ctx, r.Keyspace, kv.Hash(r.Partitions))
+}
+
+// Drive implements Workload.
+func (r *Registers) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+	ks := client.Keyspace(r.Keyspace)
+	var window int64
+	last := make(map[*register]seen)
+	closing := func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) }
+	for n := 0; run.Rest(ctx, random, r.Pause); n++ {
+		if !r.windows.closeDue(ctx, run, closing) {
+			continue
+		}
+		w := r.windows.enter(run.Elapsed())
+		if w.number != window {
+			window = w.number
+			clear(last)
+		}
+		key := w.state[random.IntN(r.Keys)]
+		last[key] = r.operate(ctx, ks, key, number, last[key], fmt.Sprintf("%d.%d", number, n), random)
+		r.windows.leave(w)
+	}
+}
+
+// operate does one operation and returns what the client now believes to be there.
+func (r *Registers) operate(ctx context.Context, ks *Keyspace, key *register, number int, last seen, value string,
+	random *rand.Rand) seen {
+	ctx, cancel := patience(ctx, random)
+	defer cancel()
+	n := random.IntN(100)
+	if number >= r.Parallel {
+		n = 0
+		ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+	}
+	switch {
+	case n < 40:
+		if found, err := key.get(ctx, ks, number); err == nil {
+			return found
+		}
+	case n < 65:
+		if version, err := key.put(ctx, ks, number, value); err == nil {
+			return seen{history.Value(value), version}
+		}
+	case n < 72:
+		if err := key.delete(ctx, ks, number); err == nil {
+			return seen{}
+		}
+	default:
+		if random.IntN(8) == 0 {
+			value = ""
+		}
+		return key.swap(ctx, ks, number, last, random.IntN(2) == 0, value)
+	}
+	return last
+}
+
+// close checks the keys of a window that is over.
+func (r *Registers) close(ctx context.Context, run *Run, ks *Keyspace, keys []*register) error {
+	names := make(map[string]bool)
+	for _, key := range keys {
+		if err := key.close(ctx, ks); err != nil {
+			return err
+		}
+		names[key.key] = true
+	}
+	run.forget(func(key string) bool { return names[key] })
+	return nil
+}
+
+// Check implements Workload: the last value of every key belongs to its history.
+func (r *Registers) Check(ctx context.Context, run *Run, client *Client) error {
+	ks := client.Keyspace(r.Keyspace)
+	return r.windows.closeAll(ctx, func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) })
+}

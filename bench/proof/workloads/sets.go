@@ -1,0 +1,176 @@
+package workloads
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Sets adds elements, one key each, and takes them away, while others scan: forward and backward, all or a part, with pages from
+// one row up, values from nothing to Large bytes. Every element whose addition was acknowledged before a scan began, and
+// whose removal had not begun when it ended, is in it once; none that was removed before; all in order, each with its own
+// value. Many keys are neighbours with nothing in between ("k" and "k\x00"), so that a page boundary which is off by the
+// smallest step shows. A second scan of the same moment, in the other direction with other pages, gives the same rows, and Count
+// their number.
+//
+// Sets change every Age; an old one is deleted by range, and that tells how many it deleted.
+type Sets struct {
+	// Keyspace is created, in hash Partitions, or split into three ranges if they are 0.
+	Keyspace   string
+	Partitions int
+	// Adders is the number of clients that add and remove, Scanners that of those that scan.
+	Adders, Scanners int
+	Age              time.Duration
+	Pause, ScanPause time.Duration
+	// Large is the largest size of a value, in bytes; most are small.
+	Large int
+
+	windows windows[*set]
+}
+
+// set is what is known of the elements of a window.
+type set struct {
+	number int64
+	mu     struct {
+		sync.Mutex
+		elements map[string]membership // by key
+		kept     []string              // keys to choose removals from
+		over     bool                  // the set is being deleted
+	}
+}
+
+// membership is how far an element has got. It only grows.
+type membership uint8
+
+const (
+	adding   membership = iota // called, or of unknown outcome
+	added                      // acknowledged
+	removing                   // called, or of unknown outcome
+	removed                    // acknowledged
+	never                      // the addition was refused
+)
+
+// Name implements Workload.
+func (s *Sets) Name() string { return s.Keyspace }
+
+// Clients implements Workload.
+func (s *Sets) Clients() int { return s.Adders + s.Scanners }
+
+// Setup implements Workload.
+func (s *Sets) Setup(ctx context.Context, run *Run) error {
+	s.windows.age = s.Age
+	s.windows.fresh = func(number int64) *set {
+		x := &set{number: number}
+		x.mu.elements = make(map[string]membership)
+		return x
+	}
+	partitioning := kv.Range([]byte("set5"), []byte("seta"))
+	if s.Partitions > 0 {
+		partitioning = kv.Hash(s.Partitions)
+	}
+	return run.createKeyspace(ctx, s.Keyspace, partitioning)
+}
+
+// prefix is what all keys of a set in one of 16 places begin with; the places come first, so that a set lies in all partitions.
+func (x *set) prefix(place uint32) string { return fmt.Sprintf("set%x/%08d/", place, x.number) }
+
+// value is what an element's key holds: the key, and filling that only this key has.
+func (s *Sets) value(key string) []byte {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	seed := h.Sum64()
+	filling := rand.New(rand.NewPCG(seed, 0))
+	size := filling.IntN(32)
+	if s.Large > 0 && filling.IntN(8) == 0 {
+		size = filling.IntN(s.Large)
+	}
+	return append([]byte(key+" "), bytes.Repeat(fmt.Appendf(nil, "%016x", seed), size/16)...)
+}
+
+// Drive implements Workload.
+func (s *Sets) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+	ks := client.Keyspace(s.Keyspace)
+	closing := func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) }
+	pause := s.Pause
+	if number >= s.Adders {
+		pause = s.ScanPause
+	}
+	for n := 0; run.Rest(ctx, random, pause); n++ {
+		if !s.windows.closeDue(ctx, run, closing) {
+			continue
+		}
+		w := s.windows.enter(run.Elapsed())
+		attempt, cancel := patience(ctx, random)
+		switch {
+		case number >= s.Adders:
+			run.Count("set scan", s.scan(attempt, run, client, ks, random))
+		case random.IntN(4) == 0:
+			run.Count("removal", s.remove(attempt, run, ks, w.state, random))
+		default:
+			name := fmt.Sprintf("%d.%d", number, n)
+			if n%2 == 1 && random.IntN(2) == 0 {
+				name = fmt.Sprintf("%d.%d\x00", number, n-1) // next to the one before
+			}
+			run.Count("addition", s.add(attempt, ks, w.state, name))
+		}
+		cancel()
+		s.windows.leave(w)
+	}
+}
+
+// reach sets how far an element has got.
+func (x *set) reach(key string, m membership) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mu.elements[key] = m
+	if m == added {
+		x.mu.kept = append(x.mu.kept, key)
+	}
+}
+
+func (s *Sets) add(ctx context.Context, ks *Keyspace, x *set, name string) error {
+	h := fnv.New32a()
+	h.Write([]byte(strings.TrimRight(name, "\x00"))) // neighbours stay together
+	key := x.prefix(h.Sum32()%16) + name
+	x.reach(key, adding)
+	_, err := ks.Put(ctx, []byte(key), s.value(key))
+	switch {
+	case err == nil:
+		x.reach(key, added)
+	case !unknown(err):
+		x.reach(key, never)
+	}
+	return err
+}
+
+func (s *Sets) remove(ctx context.Context, run *Run, ks *Keyspace, x *set, random *rand.Rand) error {
+	x.mu.Lock()
+	if len(x.mu.kept) == 0 {
+		x.mu.Unlock()
+		return nil
+	}
+	i := random.IntN(len(x.mu.kept))
+	key := x.mu.kept[i]
+	x.mu.kept = slices.Delete(x.mu.kept, i, i+1)
+	x.mu.elements[key] = removing
+	x.mu.Unlock()
+	existed, err := ks.Delete(ctx, []byte(key))
+	switch {
+	case err == nil:
+		if !existed {
+			run.Violation("%s: %q was acknowledged, and its only deletion found nothing", s.Keyspace, key)
+		}
+		x.reach(key, removed)
+	case !unknown(err):
+		x.reach(key, added)
+	}
+	return err
+}

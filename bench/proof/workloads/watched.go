@@ -1,0 +1,112 @@
+package workloads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/history"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Watched keys are counted up by one writer each, and read all the time by many. The writers give up soon and try again, so that
+// they find a new leader at once; of the readers some give up soon, and some wait through an election, so that they read
+// from a new leader first thing. Nobody may read less than was known when the reading began: not from a leader that was
+// replaced and does not know, nor from one that leads and has not yet applied all it leads.
+type Watched struct {
+	// Keys is how many keys and writers there are, in as many hash partitions; Readers read all of them.
+	Keys, Readers int
+	// Pause is the longest rest of a writer, ReadPause that of a reader.
+	Pause, ReadPause time.Duration
+
+	known []history.Monotonic
+}
+
+const watched = "watched"
+
+// Name implements Workload.
+func (*Watched) Name() string { return watched }
+
+// Clients implements Workload.
+func (w *Watched) Clients() int { return w.Keys + w.Readers }
+
+// Setup implements Workload.
+func (w *Watched) Setup(ctx context.Context, run *Run) error {
+	w.known = make([]history.Monotonic, w.Keys)
+	return run.createKeyspace(ctx, watched, kv.Hash(w.Keys))
+}
+
+func (w *Watched) key(i int) []byte { return fmt.Appendf(nil, "watched%d", i) }
+
+// Drive implements Workload.
+func (w *Watched) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+	ks := client.Keyspace(watched)
+	for n := uint64(1); number < w.Keys; n++ {
+		if !w.count(ctx, run, ks, number, n, random) {
+			return
+		}
+	}
+	for run.Rest(ctx, random, w.ReadPause) {
+		limit := 100 * time.Millisecond
+		if number%2 == 0 {
+			limit = 10 * time.Second
+		}
+		attempt, cancel := context.WithTimeout(ctx, limit)
+		err := w.read(attempt, run, ks, random.IntN(w.Keys))
+		cancel()
+		run.Count("watched read", err)
+	}
+}
+
+// count counts a key up to n, however long it takes. A late duplicate of the swap finds another value, and does nothing.
+func (w *Watched) count(ctx context.Context, run *Run, ks *Keyspace, i int, n uint64, random *rand.Rand) bool {
+	w.known[i].BeginWrite(n)
+	expect := kv.ExpectAbsent()
+	if n > 1 {
+		expect = kv.ExpectValue(strconv.AppendUint(nil, n-1, 10))
+	}
+	for run.Rest(ctx, random, w.Pause) {
+		attempt, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		swap, err := ks.CompareAndSwap(attempt, w.key(i), expect, kv.Set(strconv.AppendUint(nil, n, 10)))
+		cancel()
+		run.Count("watched write", err)
+		if err != nil {
+			continue
+		}
+		if !swap.Swapped && string(swap.Current.Value) != strconv.FormatUint(n, 10) {
+			run.Violation("watched key %d: its only writer swaps %d in, and finds %q", i, n, swap.Current.Value)
+			return false
+		}
+		w.known[i].Wrote(n)
+		return true
+	}
+	return false
+}
+
+func (w *Watched) read(ctx context.Context, run *Run, ks *Keyspace, i int) error {
+	floor := w.known[i].Known()
+	var n uint64
+	pair, err := ks.Get(ctx, w.key(i))
+	if err == nil {
+		n, err = strconv.ParseUint(string(pair.Value), 10, 64)
+	}
+	if err := ignoreNotFound(err); err != nil {
+		return err
+	}
+	if err := w.known[i].Read(floor, n); err != nil {
+		run.Violation("watched key %d: %v", i, err)
+	}
+	return nil
+}
+
+// Check implements Workload.
+func (w *Watched) Check(ctx context.Context, run *Run, client *Client) error {
+	var errs []error
+	for i := range w.known {
+		errs = append(errs, w.read(ctx, run, client.Keyspace(watched), i))
+	}
+	return errors.Join(errs...)
+}

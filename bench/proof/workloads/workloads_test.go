@@ -1,0 +1,172 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/history"
+)
+
+// found is what a workload found in a run.
+type found struct {
+	violations []string
+	operations map[string]int
+}
+
+// drive runs a workload against a fake cluster in virtual time, until something is found, and
+// checks the histories outside of it. What makes mistakes makes errors, too: they do not count,
+// because the workload is to find the mistake.
+func drive(t *testing.T, load Workload, m mistakes, long time.Duration) found {
+	t.Helper()
+	return driveIn(t, load, m, m != mistakes{}, long)
+}
+
+// driveIn is drive in a storm or in calm.
+func driveIn(t *testing.T, load Workload, m mistakes, storm bool, long time.Duration) found {
+	t.Helper()
+	var run *Run
+	var histories []history.Operation
+	synctest.Test(t, func(t *testing.T) {
+		cluster := startFake(t, m)
+		run = NewRun(cluster.open)
+		if storm {
+			run.Weather.Begin()
+		}
+		if err := load.Setup(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		run.OnViolation = cancel
+		var running sync.WaitGroup
+		for i := range load.Clients() {
+			client, hangUp, err := run.Connect(t.Context(), load.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hangUp()
+			running.Go(func() { load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1))) })
+		}
+		running.Wait()
+		client, hangUp, err := run.Connect(t.Context(), load.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hangUp()
+		checking, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := load.Check(checking, run, client); err != nil {
+			run.Violation("check: %v", err)
+		}
+		run.Judge()
+		histories = run.History.Operations()
+	})
+	run.CheckHistory(histories)
+	return found{run.Violations(), run.Operations()}
+}
+
+// loads are small workloads of every kind.
+var loads = map[string]func() Workload{
+	"registers": func() Workload {
+		return &Registers{Keyspace: "registers", Partitions: 3, Keys: 2, Age: 2 * time.Second, Pause: 50 * time.Millisecond, Parallel: 4, Readers: 2}
+	},
+	"counters": func() Workload { return &Counters{Keys: 1, Pause: 20 * time.Millisecond, Parallel: 4} },
+	"rings": func() Workload {
+		return &Rings{Keyspace: "rings", Writers: 1, Readers: 3, Size: 5, Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
+	},
+	"batches": func() Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} },
+	"watched": func() Workload {
+		return &Watched{Keys: 2, Readers: 3, Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
+	},
+	"past": func() Workload {
+		return &Past{Keys: 3, Readers: 2, Pause: 200 * time.Millisecond, ReadPause: 50 * time.Millisecond}
+	},
+	"sessions": func() Workload { return &Sessions{Parallel: 4, Keys: 3, Partitions: 6, Pause: 50 * time.Millisecond} },
+	"lists": func() Workload {
+		return &Lists{Keys: 2, Age: 3 * time.Second, Parallel: 4, Pause: 50 * time.Millisecond}
+	},
+	"sets":        func() Workload { return smallSets(0) },
+	"hashed sets": func() Workload { return smallSets(4) },
+}
+
+func smallSets(partitions int) Workload {
+	return &Sets{Keyspace: "sets", Partitions: partitions, Adders: 3, Scanners: 2, Age: 3 * time.Second, Pause: 50 * time.Millisecond,
+		ScanPause: 300 * time.Millisecond, Large: 2000}
+}
+
+// TestSoundCluster: connections break all the time, and no workload complains.
+func TestSoundCluster(t *testing.T) {
+	for name, load := range loads {
+		t.Run(name, func(t *testing.T) {
+			f := drive(t, load(), mistakes{}, 10*time.Second)
+			for _, v := range f.violations {
+				t.Error(v)
+			}
+			t.Log(f.operations)
+		})
+	}
+}
+
+// TestMistakesAreFound: for each mistake, the workloads that must find it.
+func TestMistakesAreFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		mistakes mistakes
+		by       string
+	}{
+		"lost writes":          {mistakes{lostWrites: true}, "registers, counters, batches, lists, watched, sets, sessions"},
+		"soon lost writes":     {mistakes{lostSoon: true}, "registers, lists, sets"},
+		"stale reads":          {mistakes{staleReads: true}, "registers, counters, rings, watched, sessions, lists, sets"},
+		"doubled retries":      {mistakes{doubledRetries: true}, "registers, lists, sets, batches"},
+		"executed refusals":    {mistakes{refusedWrites: true}, "registers, lists, sets"},
+		"lost rows":            {mistakes{lostRows: true}, "sets, hashed sets, batches"},
+		"repeated rows":        {mistakes{repeatedRows: true}, "sets, hashed sets"},
+		"dropped session":      {mistakes{droppedSession: true}, "sessions"},
+		"low writes":           {mistakes{lowWrites: true}, "past"},
+		"torn batches":         {mistakes{tornBatches: true}, "batches"},
+		"scans of the present": {mistakes{presentScans: true}, "rings, sets"},
+		"blind swaps":          {mistakes{blindSwaps: true}, "registers, counters, lists"},
+		"undeleted keys":       {mistakes{undeleted: true}, "sets, hashed sets"},
+		"wrong counts":         {mistakes{miscount: true}, "sets, hashed sets"},
+	} {
+		for _, by := range strings.Split(test.by, ", ") {
+			t.Run(fmt.Sprintf("%s by %s", name, by), func(t *testing.T) {
+				// Chance decides which requests the mistake befalls, and whether that does harm: most are found in the first
+				// half minute.
+				const patience = 8
+				for n := 1; ; n++ {
+					f := drive(t, loads[by](), test.mistakes, 30*time.Second)
+					if len(f.violations) > 0 {
+						t.Logf("%.400s", f.violations[0])
+						return
+					}
+					if n == patience {
+						t.Fatalf("nothing found in %d runs; operations of the last: %v", n, f.operations)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	chosen, err := Choose("sets", "registers")
+	if err != nil || len(chosen) != 2 || chosen[0].Name() != "sets" || chosen[1].Name() != "registers" {
+		t.Errorf("chose %v: %v", Names(chosen), err)
+	}
+	if _, err := Choose("registers", "nothing"); err == nil || !strings.Contains(err.Error(), "hashed-sets") {
+		t.Errorf("an unknown name: %v", err)
+	}
+	names := make(map[string]bool)
+	for _, name := range Names(Standard()) {
+		if names[name] {
+			t.Errorf("two workloads are called %s", name)
+		}
+		names[name] = true
+	}
+}
