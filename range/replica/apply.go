@@ -303,7 +303,7 @@ func (r *Replica) fail(err error) {
 	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
-	r.mu.cache.reset(hlc.Timestamp{})
+	r.mu.cache.Reset(hlc.Timestamp{})
 	r.mu.Unlock()
 	r.finish(&end)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -153,12 +154,7 @@ func (l *Limits) EnsureDefaults() {
 	setDefault(&l.MaxQueuedWrites, 4096)
 	setDefault(&l.MaxQueuedBytes, 16<<20)
 	setDefault(&l.MaxWaitingReads, 1024)
-	setDefault(&l.TimestampCacheSlots, defaultSlotLimit)
-	slots := firstSlots
-	for slots < l.TimestampCacheSlots {
-		slots *= 2
-	}
-	l.TimestampCacheSlots = slots
+	setDefault(&l.TimestampCacheSlots, tscache.DefaultSlots)
 	setDefault(&l.RecentSlots, 32<<10)
 	setDefault(&l.TotalRecentSlots, 2<<20)
 	setDefault(&l.MaxLocks, 200_000)

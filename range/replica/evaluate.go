@@ -442,7 +442,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		ts = r.mu.applied.closed.Next()
 	}
 	for i := range effects {
-		ts = r.mu.cache.above(effects[i].userKey, ts)
+		ts = r.mu.cache.Above(effects[i].userKey, ts)
 	}
 	for i := range effects {
 		effects[i].waits = e.waits

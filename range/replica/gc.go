@@ -45,7 +45,7 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 	r.mu.Lock()
 	result := GCResult{Threshold: r.mu.applied.threshold}
 	stats := r.mu.applied.stats
-	r.mu.cache.release()
+	r.mu.cache.Release()
 	window := time.Duration(r.gcWindow.Load())
 	if window < 0 || (stats.Versions == stats.LiveKeys && !r.mu.mayHaveRecords) || r.mu.collecting {
 		r.mu.Unlock()

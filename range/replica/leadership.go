@@ -20,7 +20,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 	r.refuseQueueLocked(&end)
 	switch {
 	case !l.IsLeader:
-		r.mu.cache.reset(hlc.Timestamp{})
+		r.mu.cache.Reset(hlc.Timestamp{})
 	case l.Term == r.mu.ledTerm:
 		r.raiseBarrierLocked()
 	default:
@@ -39,7 +39,7 @@ func (r *Replica) LeadershipChanged(l group.Leadership) {
 		now := clock.Reached()
 		r.mu.hearsSince = now
 		r.mu.low = hlc.Timestamp{Wall: now + int64(clock.MaxAhead())}
-		r.mu.cache.reset(r.mu.low)
+		r.mu.cache.Reset(r.mu.low)
 		r.checkServingLocked()
 	}
 	due := r.mu.barrierDue
@@ -63,7 +63,7 @@ func (r *Replica) ClockWentForward() {
 	now := clock.Reached()
 	r.mu.hearsSince = now - int64(txn.Abandoned-electedTime) // as after an election: what was heard is of the wrong clock
 	r.mu.low = hlc.Max(r.mu.low, hlc.Timestamp{Wall: now + int64(clock.MaxAhead())})
-	r.mu.cache.raise(r.mu.low)
+	r.mu.cache.Raise(r.mu.low)
 }
 
 // checkServingLocked opens the gate once what earlier leaders, or reigns, left in the log is applied: when an entry of
@@ -80,10 +80,10 @@ func (r *Replica) checkServingLocked() {
 		// nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of the future.
 		// Only the first time: after a barrier this same leadership has served.
 		r.mu.low, r.mu.firstTerm = hlc.Timestamp{Wall: r.node.Clock.Physical()}, 0
-		r.mu.cache.reset(r.mu.low)
+		r.mu.cache.Reset(r.mu.low)
 	}
 	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
-	r.mu.cache.raise(r.mu.low)
+	r.mu.cache.Raise(r.mu.low)
 	r.mu.serving = true
 	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
 	// to send them to, until now. One that hands over has put all that it has heard into the log,
@@ -158,7 +158,7 @@ func (r *Replica) proposeBarrier() {
 	r.mu.successor = 0
 	p := payload{kind: kindWrite, proposer: r.self, sequence: r.mu.barrier, base: r.baseLocked()}
 	if successor != 0 {
-		p.closed = r.mu.cache.max
+		p.closed = r.mu.cache.Max()
 		p.highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.

@@ -40,10 +40,10 @@ type onePhase struct {
 func (o *onePhase) registerLocked(e *evaluation, ts hlc.Timestamp) {
 	r := e.r
 	for _, key := range o.reads.GetKeys() {
-		r.mu.cache.record(key, ts)
+		r.mu.cache.Record(key, ts)
 	}
 	for _, span := range o.reads.GetSpans() {
-		r.mu.cache.recordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, ts)
+		r.mu.cache.RecordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, ts)
 	}
 	for _, l := range o.held {
 		switch {

@@ -312,7 +312,7 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 		p.ts = r.mu.applied.closed.Next()
 	}
 	for _, m := range mutations {
-		p.ts = r.mu.cache.above(m.Key, p.ts)
+		p.ts = r.mu.cache.Above(m.Key, p.ts)
 	}
 	removed := make([]bool, len(mutations))
 	for i, m := range mutations {

@@ -340,12 +340,12 @@ func (r *Replica) placeLocked(rd *read) *proposal {
 	}
 	switch c := rd.pending.Request.Command.(type) {
 	case *kvpb.Request_Get:
-		r.mu.cache.record(c.Get.Key, T)
+		r.mu.cache.Record(c.Get.Key, T)
 		return r.placeGetLocked(rd, c.Get.Key)
 	case *kvpb.Request_BatchGet:
 		var last uint64
 		for _, key := range c.BatchGet.Keys {
-			r.mu.cache.record(key, T)
+			r.mu.cache.Record(key, T)
 			last = max(last, r.newestInFlightLocked(key, T))
 		}
 		return r.proposalLocked(last)
@@ -388,7 +388,7 @@ func (r *Replica) proposalLocked(sequence uint64) *proposal {
 // placeSpanLocked is for reads of spans: they wait for the newest proposal that writes into the span at or below the timestamp.
 func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *proposal {
 	rd.span = internalSpan(rd.descriptor, start, end)
-	r.mu.cache.recordSpan(keys.Span{Start: start, End: end}, rd.timestamp)
+	r.mu.cache.RecordSpan(keys.Span{Start: start, End: end}, rd.timestamp)
 	return r.newestInSpanLocked(rd, start, end)
 }
 

@@ -60,11 +60,11 @@ func (r *Replica) checkRefresh(rd *read, c *kvpb.RefreshRequest) *problem {
 func (r *Replica) placeRefreshLocked(rd *read, c *kvpb.RefreshRequest) *proposal {
 	var last uint64
 	for _, key := range c.GetReads().GetKeys() {
-		r.mu.cache.record(key, rd.timestamp)
+		r.mu.cache.Record(key, rd.timestamp)
 		last = max(last, r.newestInFlightLocked(key, rd.timestamp))
 	}
 	for _, span := range c.GetReads().GetSpans() {
-		r.mu.cache.recordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, rd.timestamp)
+		r.mu.cache.RecordSpan(keys.Span{Start: span.GetStart(), End: span.GetEnd()}, rd.timestamp)
 		if p := r.newestInSpanLocked(rd, span.GetStart(), span.GetEnd()); p != nil {
 			last = max(last, p.sequence)
 		}

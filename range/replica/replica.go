@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -91,7 +92,7 @@ type Replica struct {
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
 		recent  recent
-		cache   timestampCache
+		cache   tscache.Cache
 
 		// locks follows the engine on every replica (lock_changes.go); what is in flight and who waits is the leader's.
 		locks lockTable
@@ -151,7 +152,7 @@ func New(c Config) (*Replica, error) {
 	}
 	r.gcWindow.Store(int64(c.GCWindow))
 	r.commitWait.Store(c.CommitWait)
-	r.mu.cache.slotLimit = c.Node.TimestampCacheSlots
+	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots)
 	applied, ok, err := readApplied(c.State, r.id)
 	if err != nil {
 		return nil, err

@@ -183,7 +183,7 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		case !committed || commit.Less(l.Applied.Prepared):
 		case !l.Applied.Writes():
 			// It was a read as of the commit timestamp, which may be above this node's clock.
-			r.mu.cache.record([]byte(l.Key), commit)
+			r.mu.cache.Record([]byte(l.Key), commit)
 		case l.Applied.Prepared.Less(commit):
 			r.mu.foreign = hlc.Max(r.mu.foreign, commit)
 		}

@@ -76,11 +76,11 @@ func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 		p.ts = r.mu.applied.closed.Next()
 	}
 	for _, m := range mutations {
-		p.ts = r.mu.cache.above(m.Key, p.ts)
+		p.ts = r.mu.cache.Above(m.Key, p.ts)
 	}
 	for _, m := range mutations {
 		// It was read at that timestamp, whatever becomes of the lock.
-		r.mu.cache.record(m.Key, p.ts)
+		r.mu.cache.Record(m.Key, p.ts)
 		if l := r.mu.locks.Get(text(m.Key)); l != nil && !l.Applied.Volatile {
 			continue // it has a better one
 		}

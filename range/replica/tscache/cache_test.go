@@ -1,4 +1,4 @@
-package replica
+package tscache
 
 import (
 	"fmt"
@@ -22,24 +22,28 @@ func (l readLog) read(key []byte) (at hlc.Timestamp) {
 	return at
 }
 
-// The cache never answers below the naive one, never above everything that was read, and stays within its bounds.
-func TestTimestampCacheNeverAnswersTooLow(t *testing.T) {
+// The cache never answers below the naive one, never above everything that was read, and stays
+// within its bounds.
+func TestCacheNeverAnswersTooLow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := timestampCache{slotLimit: 128}
+		c := New(128)
 		low := hlc.Timestamp{Wall: rapid.Int64Range(0, 50).Draw(t, "low")}
-		c.reset(low)
+		c.Reset(low)
 		log := readLog{{keys.Span{}, low}}
 		highest := low
 		key := rapid.Custom(func(t *rapid.T) []byte {
 			return fmt.Appendf(nil, "k%03d", rapid.IntRange(0, 400).Draw(t, "key"))
 		})
 		stamp := rapid.Custom(func(t *rapid.T) hlc.Timestamp {
-			return hlc.Timestamp{Wall: rapid.Int64Range(1, 300).Draw(t, "wall"), Logical: rapid.Uint32Range(0, 2).Draw(t, "logical")}
+			return hlc.Timestamp{
+				Wall:    rapid.Int64Range(1, 300).Draw(t, "wall"),
+				Logical: rapid.Uint32Range(0, 2).Draw(t, "logical"),
+			}
 		})
 		t.Repeat(map[string]func(*rapid.T){
 			"point": func(t *rapid.T) {
 				k, at := key.Draw(t, "k"), stamp.Draw(t, "at")
-				c.record(k, at)
+				c.Record(k, at)
 				log, highest = append(log, readSpan{keys.Point(k), at}), hlc.Max(highest, at)
 			},
 			"span": func(t *rapid.T) {
@@ -50,25 +54,26 @@ func TestTimestampCacheNeverAnswersTooLow(t *testing.T) {
 				if span.Empty() {
 					t.Skip("empty span")
 				}
-				c.recordSpan(span, at)
+				c.RecordSpan(span, at)
 				log, highest = append(log, readSpan{span, at}), hlc.Max(highest, at)
 			},
 			"release": func(t *rapid.T) {
 				if rapid.IntRange(0, 20).Draw(t, "dice") == 0 {
-					c.release()
+					c.Release()
 				}
 			},
 			"": func(t *rapid.T) {
 				k, candidate := key.Draw(t, "k"), stamp.Draw(t, "candidate")
-				got := c.above(k, candidate)
+				got := c.Above(k, candidate)
 				if got.Less(candidate) || got.LessEq(log.read(k)) {
-					t.Fatalf("key %s, candidate %s: may be written at %s, but was read at %s", k, candidate, got, log.read(k))
+					t.Fatalf("key %s, candidate %s: may be written at %s, but was read at %s",
+						k, candidate, got, log.read(k))
 				}
 				if candidate != got && highest.Next().Less(got) {
 					t.Fatalf("key %s: pushed to %s, nothing was read above %s", k, got, highest)
 				}
-				if all := c.aboveAll(candidate); all.Less(got) || all.LessEq(highest) {
-					t.Fatalf("aboveAll(%s) = %s below %s", candidate, all, highest)
+				if c.Max().Less(highest) {
+					t.Fatalf("the maximum is %s, something was read at %s", c.Max(), highest)
 				}
 				if len(c.slots) > 128 || len(c.spans) > spanLimit {
 					t.Fatalf("%d slots, %d spans", len(c.slots), len(c.spans))
@@ -79,15 +84,16 @@ func TestTimestampCacheNeverAnswersTooLow(t *testing.T) {
 }
 
 // With few keys the table tells them apart: a read of one does not push writes of the others.
-func TestTimestampCacheTellsKeysApart(t *testing.T) {
-	c := timestampCache{slotLimit: defaultSlotLimit}
+func TestCacheTellsKeysApart(t *testing.T) {
+	c := New(DefaultSlots)
 	for i := range 1000 {
-		c.record(fmt.Appendf(nil, "warm-%d", i), hlc.Timestamp{Wall: 1})
+		c.Record(fmt.Appendf(nil, "warm-%d", i), hlc.Timestamp{Wall: 1})
 	}
-	c.record([]byte("read"), hlc.Timestamp{Wall: 100})
+	c.Record([]byte("read"), hlc.Timestamp{Wall: 100})
 	pushed := 0
 	for i := range 1000 {
-		if c.above(fmt.Appendf(nil, "other-%d", i), hlc.Timestamp{Wall: 50}) != (hlc.Timestamp{Wall: 50}) {
+		candidate := hlc.Timestamp{Wall: 50}
+		if c.Above(fmt.Appendf(nil, "other-%d", i), candidate) != candidate {
 			pushed++
 		}
 	}
