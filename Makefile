@@ -7,7 +7,7 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis sim sim-soak sim-shrink generate clean planted
+.PHONY: help build check-generated demo test race lint bench bench-compare bench-txn faults dump-load nemesis sim sim-soak sim-shrink generate clean planted
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -24,7 +24,7 @@ test: ## run all tests
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
 
-lint: ## formatting, vet, staticcheck, and which package may import which
+lint: check-generated ## formatting, vet, staticcheck, generated code, and which package may import which
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
@@ -81,9 +81,18 @@ planted: ## see that the simulated cluster notices each planted bug: PLANTED="on
 nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1, best as root (NEMESIS_FLAGS; docs/testing.md)
 	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),10)m $(if $(filter command line environment,$(origin SEED)),-seed $(SEED)) $(NEMESIS_FLAGS)
 
+GENERATED ?= .
 generate: ## generate the protobuf code again
-	$(TOOL) buf generate
-	cd placement && $(GO) tool -modfile=../.ci/tools.mod buf generate
+	$(TOOL) buf generate -o $(GENERATED)
+	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.data.yaml
+	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.cluster.yaml
+	cd placement && $(GO) tool -modfile=../.ci/tools.mod buf generate -o $(abspath $(GENERATED))/placement
+
+check-generated: ## see that the committed protobuf code is what `make generate` makes
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(MAKE) -s generate GENERATED="$$dir" && \
+	for f in $$( (cd "$$dir" && find . -name '*.pb.go'; cd "$(CURDIR)" && find . -name '*.pb.go') | sort -u); do \
+		cmp "$$dir/$$f" "$$f" || { echo "run make generate"; exit 1; }; \
+	done
 
 clean: ## remove what was built
 	rm -rf bin coverage.out

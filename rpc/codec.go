@@ -7,9 +7,6 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // MaxMessageBytes bounds one gRPC message: the largest transaction (64 MiB) and what surrounds it.
@@ -18,7 +15,7 @@ const MaxMessageBytes = 80 << 20
 // Codec is the gRPC codec of all Tidemark connections: generated marshalling for messages that have it, reflection for
 // others. It is passed to servers and connections by option (ServerOptions, Dialer) and never registered globally.
 //
-// The messages of the data path (batches and snapshot chunks) are decoded without copying their byte fields: those alias
+// The messages of the data path are decoded without copying their byte fields: those alias
 // one buffer made for that message, which is never reused. See the package comment for what that means for retention.
 type Codec struct{}
 
@@ -27,10 +24,22 @@ var _ encoding.CodecV2 = Codec{}
 // Name implements encoding.CodecV2. It is the standard name, because the bytes are standard protobuf.
 func (Codec) Name() string { return "proto" }
 
+// generatedMessage is a message that is marshalled without reflection. It is also an aliasing or a copying one.
 type generatedMessage interface {
 	proto.Message
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
+}
+
+// aliasing is a message of the data path (kvpb, peerpb), whose byte fields are decoded without copying.
+type aliasing interface {
+	proto.Message
+	UnmarshalVTUnsafe([]byte) error
+}
+
+// copying is a message of the cluster's tables (clusterpb), which is kept for long.
+type copying interface {
+	proto.Message
 	UnmarshalVT([]byte) error
 }
 
@@ -64,15 +73,9 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal implements encoding.CodecV2. On error the message is in an undefined state.
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
-	case *kvpb.BatchRequest:
+	case aliasing:
 		return unmarshalOwned(ownedCopy(data), m)
-	case *kvpb.BatchResponse:
-		return m.UnmarshalVTUnsafe(ownedCopy(data))
-	case *peerpb.MessageBatch:
-		return unmarshalOwned(ownedCopy(data), m)
-	case *peerpb.SnapshotChunk:
-		return unmarshalOwned(ownedCopy(data), m)
-	case generatedMessage:
+	case copying:
 		b := data.MaterializeToBuffer(buffers)
 		defer b.Free()
 		if err := checkParts(b.ReadOnlyData(), m); err != nil {
@@ -87,13 +90,7 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return fmt.Errorf("unmarshal %T: not a protobuf message", v)
 }
 
-// aliasing is a message that can be decoded without copying.
-type aliasing interface {
-	proto.Message
-	UnmarshalVTUnsafe([]byte) error
-}
-
-// unmarshalOwned decodes what a server is sent from bytes that the message may alias.
+// unmarshalOwned decodes a message of the data path from bytes that the message may alias.
 func unmarshalOwned(b []byte, m aliasing) error {
 	if err := checkParts(b, m); err != nil {
 		return err

@@ -102,7 +102,7 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 			next := uint64(0)
 			for _, message := range w.writeAll() {
 				batch := new(kvpb.BatchResponse)
-				if err := batch.UnmarshalVT(message); err != nil {
+				if err := batch.UnmarshalVTUnsafe(message); err != nil {
 					rt.Fatal(err)
 				}
 				if len(message) > maxFrame && len(batch.Responses) > 1 && len(message)-len(batch.Responses[0].GetGet().Value) > maxFrame {
@@ -269,7 +269,7 @@ func TestOutboxTail(t *testing.T) {
 	o.unlock(true)
 	messages := w.writeAll()
 	batch := new(peerpb.MessageBatch)
-	if len(messages) != 1 || batch.UnmarshalVT(messages[0]) != nil || batch.Ping.GetWall() != 7 {
+	if len(messages) != 1 || batch.UnmarshalVTUnsafe(messages[0]) != nil || batch.Ping.GetWall() != 7 {
 		t.Fatalf("%d messages, ping %v", len(messages), batch.Ping)
 	}
 }

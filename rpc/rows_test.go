@@ -49,7 +49,7 @@ func FuzzDecodeRows(f *testing.F) {
 	f.Add([]byte{tagPair, 200, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var want kvpb.Rows
-		unsound := want.UnmarshalVT(data) != nil
+		unsound := want.UnmarshalVTUnsafe(data) != nil
 		rows, err := DecodeRows(data)
 		if err != nil {
 			return

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -201,7 +202,7 @@ func FuzzMessages(f *testing.F) {
 		for n := 0; len(data) > 0 && n < 40; n++ {
 			size := min(int(data[0]), len(data)-1)
 			m := &peerpb.RaftMessage{}
-			if m.UnmarshalVT(data[1:1+size]) == nil && m.Group != 8 {
+			if m.UnmarshalVTUnsafe(bytes.Clone(data[1:1+size])) == nil && m.Group != 8 {
 				id := keys.ReplicaID(m.GetTo())
 				if s.replicas[id] == nil {
 					id = 1

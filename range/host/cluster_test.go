@@ -274,7 +274,7 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 						raw, err := b.MarshalVT()
 						copied := &peerpb.MessageBatch{}
 						if err == nil {
-							err = copied.UnmarshalVT(raw)
+							err = copied.UnmarshalVTUnsafe(raw)
 						}
 						if err != nil {
 							panic(err)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -319,7 +320,7 @@ func FuzzHandleMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		batch := &peerpb.MessageBatch{}
-		if batch.UnmarshalVT(data) != nil {
+		if batch.UnmarshalVTUnsafe(bytes.Clone(data)) != nil {
 			return
 		}
 		for _, m := range batch.Messages {

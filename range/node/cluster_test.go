@@ -83,7 +83,7 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 		panic(err)
 	}
 	copied := &peerpb.MessageBatch{}
-	if err := copied.UnmarshalVT(data); err != nil {
+	if err := copied.UnmarshalVTUnsafe(data); err != nil {
 		panic(err)
 	}
 	n.mu.Lock()
