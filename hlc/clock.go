@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// ErrTooFarAhead is returned by Update for a timestamp further ahead of the physical clock than any of the cluster can be.
+// ErrTooFarAhead is returned by Update for a timestamp further ahead of the physical clock than any
+// of the cluster can be.
 var ErrTooFarAhead = errors.New("timestamp too far ahead of this clock")
 
-// Clock gives out hybrid timestamps. It is safe for concurrent use; a call holds the lock for a few instructions.
+// Clock gives out hybrid timestamps. It is safe for concurrent use; a call holds the lock for a few
+// instructions.
 type Clock struct {
 	physical Physical
 	bound    BoundSource
@@ -25,8 +27,8 @@ type Clock struct {
 	}
 }
 
-// NewClock returns a clock over a physical clock and a bound on its error. A nil physical is System; a nil bound is
-// FixedBound(DefaultMaxOffset).
+// NewClock returns a clock over a physical clock and a bound on its error. A nil physical is
+// System; a nil bound is FixedBound(DefaultMaxOffset).
 func NewClock(physical Physical, bound BoundSource) *Clock {
 	if physical == nil {
 		physical = System()
@@ -45,10 +47,11 @@ func NewClock(physical Physical, bound BoundSource) *Clock {
 	return c
 }
 
-// Now returns a timestamp above every one that this clock gave or accepted before: the physical time if that is higher,
-// else the next logical one.
+// Now returns a timestamp above every one that this clock gave or accepted before: the physical
+// time if that is higher, else the next logical one.
 func (c *Clock) Now() Timestamp {
-	// INVARIANT: read before the lock is taken. A reading that became stale while waiting is merely not higher than last.
+	// INVARIANT: read before the lock is taken. A reading that became stale while waiting is merely
+	// not higher than last.
 	return c.after(c.physical.Now())
 }
 
@@ -64,22 +67,24 @@ func (c *Clock) after(wall int64) Timestamp {
 	return c.mu.last
 }
 
-// Told is Now for what others go by: the choice of a timestamp, or what is told of the time. sure is false if the machine may have been suspended since
-// anybody looked, or if its clock has jumped (Steady.Told): the timestamp may be too low by as much, and others must not see it.
-func (c *Clock) Told() (now Timestamp, sure bool) {
+// Reading is Now for what others go by: the choice of a timestamp, or the time in an answer.
+// trusted is false if the machine may have been suspended since the last look, or if its clock has
+// jumped (Steady.Reading): the timestamp may be too low by as much, and others must not see it.
+func (c *Clock) Reading() (now Timestamp, trusted bool) {
 	s := c.Steady()
 	if s == nil {
 		return c.Now(), true
 	}
-	wall, sure := s.Told()
-	return c.after(wall), sure
+	wall, trusted := s.Reading()
+	return c.after(wall), trusted
 }
 
-// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that is more than twice MaxAhead
-// ahead of the physical clock is refused with ErrTooFarAhead and leaves the clock unchanged, unless this clock has
-// already been that far (its physical clock jumped back since), in which case there is nothing to merge. Twice, because a
-// leader's first timestamps are one MaxAhead ahead of its own physical clock, and that may be one MaxOffset ahead of this one.
-// What somebody merely names waits first (see Delay).
+// Update merges a timestamp that came from elsewhere: afterwards Now is above it. A timestamp that
+// is more than twice MaxAhead ahead of the physical clock is refused with ErrTooFarAhead and leaves
+// the clock unchanged, unless this clock has already been that far (its physical clock jumped back
+// since), in which case there is nothing to merge. Twice, because a leader's first timestamps are
+// one MaxAhead ahead of its own physical clock, and that may be one MaxOffset ahead of this one.
+// A timestamp that a request merely names waits first (see Delay).
 func (c *Clock) Update(t Timestamp) error {
 	wall := c.physical.Now()
 	c.mu.Lock()
@@ -89,15 +94,21 @@ func (c *Clock) Update(t Timestamp) error {
 	}
 	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
 	if ahead, allowed := t.Wall-wall, 2*c.ahead; ahead > int64(allowed) {
-		return fmt.Errorf("%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server and of the sender",
-			ErrTooFarAhead, t, time.Duration(ahead), allowed)
+		return fmt.Errorf(
+			"%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server and of the sender",
+			ErrTooFarAhead,
+			t,
+			time.Duration(ahead),
+			allowed,
+		)
 	}
 	c.mu.last = t
 	return nil
 }
 
-// Delay is how long a timestamp that somebody names has to wait before it may be merged: until it is no more than MaxAhead ahead of the physical
-// clock. It is 0 if that is so already, if this clock is above it anyway, and if Update refuses it. What is in the state does not wait; see the
+// Delay is how long a timestamp that a request names has to wait before it may be merged: until it
+// is no more than MaxAhead ahead of the physical clock. It is 0 if that is so already, if this
+// clock is above it anyway, and if Update refuses it. What is in the state does not wait; see the
 // package's invariants.
 func (c *Clock) Delay(t Timestamp) time.Duration {
 	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
@@ -113,9 +124,10 @@ func (c *Clock) Delay(t Timestamp) time.Duration {
 	return time.Duration(ahead) - c.ahead
 }
 
-// Rewind takes the clock back to the physical one, as a restart of the process does, and is a no-op if it is not ahead of that.
-// It is for a server whose physical clock was wrong and is right again. The caller makes sure that nothing here goes by the
-// timestamps that are forgotten: it serves nobody and leads nothing.
+// Rewind takes the clock back to the physical one, as a restart of the process does, and is a no-op
+// if it is not ahead of that. It is for a server whose physical clock was wrong and is right again.
+// The caller makes sure that nothing here goes by the timestamps that are forgotten: it serves no
+// request and leads nothing.
 func (c *Clock) Rewind() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +139,8 @@ func (c *Clock) Rewind() {
 // Physical is the physical clock's reading in nanoseconds since the epoch. It may go back.
 func (c *Clock) Physical() int64 { return c.physical.Now() }
 
-// Reached is Physical, or what that may be found to have been in a moment: see Steady.Reached. It is for who has to get above what other clocks show.
+// Reached is Physical, or what that may be found to have been in a moment: see Steady.Reached. It
+// is for a caller that has to get above what other clocks show.
 func (c *Clock) Reached() int64 {
 	if s := c.Steady(); s != nil {
 		return s.Reached()
@@ -141,20 +154,22 @@ func (c *Clock) Steady() *Steady {
 	return s
 }
 
-// Reading is what the clock of the machine shows: Physical, unless that is a Steady, which leaves jumps out. Then moved is by how much
-// it has moved since the last look (Steady.Reading).
-func (c *Clock) Reading() (wall int64, moved time.Duration) {
+// Machine is what the clock of the machine shows: Physical, unless that is a Steady, which leaves
+// jumps out. Then moved is by how much it has moved since the last look (Steady.Machine).
+func (c *Clock) Machine() (wall int64, moved time.Duration) {
 	if s := c.Steady(); s != nil {
-		return s.Reading()
+		return s.Machine()
 	}
 	return c.physical.Now(), 0
 }
 
-// Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time. It follows the
-// physical clock, so it may move back; a caller that waits for earliest to pass a timestamp asks again. If that clock is a Steady, the interval covers by how much
-// what is underneath has moved since the last look.
+// Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time.
+// It follows the physical clock, so it may move back; a caller that waits for earliest to pass a
+// timestamp asks again. If that clock is a Steady, the interval covers by how much what is
+// underneath has moved since the last look.
 func (c *Clock) Bounds() (earliest, latest int64) {
-	width := c.MaxError() // before the clock is read: a step that comes in between makes the error smaller
+	// before the clock is read: a step that comes in between makes the error smaller
+	width := c.MaxError()
 	if s := c.Steady(); s != nil {
 		earliest, latest = s.Span()
 		return earliest - int64(width), latest + int64(width)
@@ -163,8 +178,8 @@ func (c *Clock) Bounds() (earliest, latest int64) {
 	return now - int64(width), now + int64(width)
 }
 
-// MaxError is how far the physical clock may be from true time, now: the bound source's number if it has one that is not above
-// MaxOffset, else MaxOffset.
+// MaxError is how far the physical clock may be from true time, now: the bound source's number if
+// it has one that is not above MaxOffset, else MaxOffset.
 func (c *Clock) MaxError() time.Duration {
 	if ns, ok := c.bound.MaxError(); ok {
 		return min(time.Duration(ns), c.offset)
@@ -181,14 +196,16 @@ func (c *Clock) pairwise() bool {
 	return fixed
 }
 
-// WaitFloor is what the timestamp of a commit that waits for the clocks (until the earliest of Bounds is above the timestamp) must not be
-// below, if such commits are to be ordered as in real time; zero if the wait by itself is enough, as with a FixedBound. It is asked when
-// the commit has been requested, on any server that takes part in choosing the timestamp.
+// WaitFloor is what the timestamp of a commit that waits for the clocks (until the earliest of
+// Bounds is above the timestamp) must not be below, if such commits are to be ordered as in real
+// time; zero if the wait by itself is enough, as with a FixedBound. It is asked when the commit has
+// been requested, on any server that takes part in choosing the timestamp.
 //
-// With a bound on the distance to true time, only that is sure to have passed the timestamp when the wait is over, but not every
-// clock: another one may be further behind. The next commit that waits gets a timestamp of at least the latest that true time can be, by
-// whichever clock, and so above. (To wait until all clocks have passed the timestamp would take MaxOffset longer, however exact
-// they are.)
+// With a bound on the distance to true time, only that is sure to have passed the timestamp when
+// the wait is over, but not every clock: another one may be further behind. The next commit that
+// waits gets a timestamp of at least the latest that true time can be, by whichever clock, and so
+// above. (To wait until all clocks have passed the timestamp would take MaxOffset longer, however
+// exact they are.)
 func (c *Clock) WaitFloor() Timestamp {
 	if c.pairwise() {
 		return Timestamp{}
@@ -197,7 +214,9 @@ func (c *Clock) WaitFloor() Timestamp {
 	return Timestamp{Wall: latest}
 }
 
-// MaxAhead is how far the timestamps that other servers give can be ahead of this physical clock: MaxOffset, because their clocks can be
-// ahead by that, and with a bound that has a WaitFloor another MaxOffset, because that is ahead of their clocks by up to that. Only a new
-// leader's first timestamps can be further ahead: it starts one MaxAhead above its physical clock. It does not change.
+// MaxAhead is how far the timestamps that other servers give can be ahead of this physical clock:
+// MaxOffset, because their clocks can be ahead by that, and with a bound that has a WaitFloor
+// another MaxOffset, because that is ahead of their clocks by up to that. Only a new leader's first
+// timestamps can be further ahead: it starts one MaxAhead above its physical clock. It does not
+// change.
 func (c *Clock) MaxAhead() time.Duration { return c.ahead }

@@ -13,8 +13,10 @@ import (
 
 var genTimestamp = rapid.Custom(func(t *rapid.T) Timestamp {
 	return Timestamp{
-		Wall:    rapid.OneOf(rapid.Int64Range(0, math.MaxInt64), rapid.SampledFrom([]int64{0, 1, math.MaxInt64 - 1, math.MaxInt64})).Draw(t, "wall"),
-		Logical: rapid.OneOf(rapid.Uint32(), rapid.SampledFrom([]uint32{0, 1, math.MaxUint32})).Draw(t, "logical"),
+		Wall: rapid.OneOf(rapid.Int64Range(0, math.MaxInt64), rapid.SampledFrom([]int64{0, 1, math.MaxInt64 - 1, math.MaxInt64})).
+			Draw(t, "wall"),
+		Logical: rapid.OneOf(rapid.Uint32(), rapid.SampledFrom([]uint32{0, 1, math.MaxUint32})).
+			Draw(t, "logical"),
 	}
 })
 
@@ -24,7 +26,8 @@ func TestTimestampOrder(t *testing.T) {
 		if n := b2i(a.Less(b)) + b2i(b.Less(a)) + b2i(a == b); n != 1 {
 			t.Fatalf("%s and %s: %d of less, greater and equal", a, b, n)
 		}
-		if a.LessEq(b) == b.Less(a) || (a.Compare(b) < 0) != a.Less(b) || a.Compare(b) != -b.Compare(a) {
+		if a.LessEq(b) == b.Less(a) || (a.Compare(b) < 0) != a.Less(b) ||
+			a.Compare(b) != -b.Compare(a) {
 			t.Fatalf("%s and %s compare badly", a, b)
 		}
 		if Max(a, b) != Max(b, a) || Min(a, b) != Min(b, a) || Max(a, b).Less(Min(a, b)) {
@@ -40,7 +43,8 @@ func TestTimestampOrder(t *testing.T) {
 		if a.Less(b) && b.Less(a.Next()) {
 			t.Fatalf("%s lies between %s and its next", b, a)
 		}
-		if MaxTimestamp.Less(a) || MaxTimestamp.Next() != MaxTimestamp || (Timestamp{}).Prev() != (Timestamp{}) {
+		if MaxTimestamp.Less(a) || MaxTimestamp.Next() != MaxTimestamp ||
+			(Timestamp{}).Prev() != (Timestamp{}) {
 			t.Fatal("the ends do not hold")
 		}
 	})
@@ -125,7 +129,8 @@ func FuzzParse(f *testing.F) {
 
 func TestFromTime(t *testing.T) {
 	now := time.Unix(1763632000, 5)
-	if got := FromTime(now); got != (Timestamp{Wall: 1763632000_000000005}) || !got.Time().Equal(now) {
+	if got := FromTime(now); got != (Timestamp{Wall: 1763632000_000000005}) ||
+		!got.Time().Equal(now) {
 		t.Errorf("%v", got)
 	}
 	if got := FromTime(time.Unix(-1, 0)); !got.IsZero() {
@@ -133,8 +138,8 @@ func TestFromTime(t *testing.T) {
 	}
 }
 
-// TestClockBesideModel: whatever the physical clock does and whatever comes in, Now is above everything before, and Update
-// refuses exactly what is too far ahead and new.
+// TestClockBesideModel: whatever the physical clock does and whatever comes in, Now is above
+// everything before, and Update refuses exactly what is too far ahead and new.
 func TestClockBesideModel(t *testing.T) {
 	const offset = 1000
 	rapid.Check(t, func(t *rapid.T) {
@@ -158,14 +163,23 @@ func TestClockBesideModel(t *testing.T) {
 					want = Timestamp{Wall: manual.Now()}
 				}
 				if got != want {
-					t.Fatalf("now is %s; the physical clock stands at %d, the highest before is %s", got, manual.Now(), highest)
+					t.Fatalf(
+						"now is %s; the physical clock stands at %d, the highest before is %s",
+						got,
+						manual.Now(),
+						highest,
+					)
 				}
 				highest = got
 			},
 			"update": func(t *rapid.T) {
 				in := Timestamp{
-					Wall:    max(0, manual.Now()+rapid.Int64Range(-3*offset, 3*offset).Draw(t, "ahead")),
-					Logical: rapid.OneOf(rapid.Uint32Range(0, 3), rapid.Just(uint32(math.MaxUint32))).Draw(t, "logical"),
+					Wall: max(
+						0,
+						manual.Now()+rapid.Int64Range(-3*offset, 3*offset).Draw(t, "ahead"),
+					),
+					Logical: rapid.OneOf(rapid.Uint32Range(0, 3), rapid.Just(uint32(math.MaxUint32))).
+						Draw(t, "logical"),
 				}
 				err := c.Update(in)
 				refused := highest.Less(in) && in.Wall > manual.Now()+2*offset
@@ -177,18 +191,31 @@ func TestClockBesideModel(t *testing.T) {
 				}
 			},
 			"ahead": func(t *rapid.T) {
-				in := Timestamp{Wall: max(0, manual.Now()+rapid.Int64Range(-3*offset, 3*offset).Draw(t, "ahead"))}
+				in := Timestamp{
+					Wall: max(
+						0,
+						manual.Now()+rapid.Int64Range(-3*offset, 3*offset).Draw(t, "ahead"),
+					),
+				}
 				ahead, want := in.Wall-manual.Now(), time.Duration(0)
 				if ahead > offset && ahead <= 2*offset && highest.Less(in) {
 					want = time.Duration(ahead - offset)
 				}
 				if got := c.Delay(in); got != want {
-					t.Fatalf("%s has to wait %v at %d, highest %s; want %v", in, got, manual.Now(), highest, want)
+					t.Fatalf(
+						"%s has to wait %v at %d, highest %s; want %v",
+						in,
+						got,
+						manual.Now(),
+						highest,
+						want,
+					)
 				}
 			},
 			"bounds": func(t *rapid.T) {
 				earliest, latest := c.Bounds()
-				if earliest != manual.Now()-offset || latest != manual.Now()+offset || c.Physical() != manual.Now() {
+				if earliest != manual.Now()-offset || latest != manual.Now()+offset ||
+					c.Physical() != manual.Now() {
 					t.Fatalf("bounds [%d, %d] at %d", earliest, latest, manual.Now())
 				}
 			},
@@ -244,14 +271,18 @@ func TestClockConcurrently(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	if c := NewClock(nil, nil); c.MaxOffset() != DefaultMaxOffset || c.MaxError() != DefaultMaxOffset {
+	if c := NewClock(nil, nil); c.MaxOffset() != DefaultMaxOffset ||
+		c.MaxError() != DefaultMaxOffset {
 		t.Errorf("defaults: %s, %s", c.MaxOffset(), c.MaxError())
 	}
 	if c := NewClock(nil, FixedBound(time.Second)); c.MaxOffset() != time.Second {
 		t.Errorf("fixed: %s", c.MaxOffset())
 	}
 	reading, readable := kernelReading{maxErrorMicros: 1500, synchronised: true}, true
-	bound := &kernelBound{fallback: 250 * time.Millisecond, read: func() (kernelReading, bool) { return reading, readable }}
+	bound := &kernelBound{
+		fallback: 250 * time.Millisecond,
+		read:     func() (kernelReading, bool) { return reading, readable },
+	}
 	c := NewClock(NewManual(1e9), bound)
 	check := func(what string, want time.Duration) {
 		t.Helper()
@@ -279,9 +310,10 @@ func TestBounds(t *testing.T) {
 	check("unreadable", 250*time.Millisecond)
 }
 
-// TestWaitsKeepTheOrderOfRealTime: clocks that know how far each of them is from true time, and are no further apart than promised. Of two
-// commits that wait the one that is requested when the other is known gets the later timestamp; what one server gives is no further
-// ahead of another's clock than MaxAhead; and that takes in what it gives when it begins to lead.
+// TestWaitsKeepTheOrderOfRealTime: clocks that know how far each of them is from true time, and are
+// no further apart than promised. Of two commits that wait the one that is requested when the other
+// is known gets the later timestamp; what one server gives is no further ahead of another's clock
+// than MaxAhead; and that takes in what it gives when it begins to lead.
 func TestWaitsKeepTheOrderOfRealTime(t *testing.T) {
 	const offset = 1000 // microseconds, as all that is drawn
 	rapid.Check(t, func(t *rapid.T) {
@@ -290,9 +322,18 @@ func TestWaitsKeepTheOrderOfRealTime(t *testing.T) {
 		var clocks [3]*Clock
 		for i := range clocks {
 			off := rapid.Int64Range(slowest, slowest+offset).Draw(t, "off")
-			reading := kernelReading{maxErrorMicros: rapid.Int64Range(max(off, -off), 2*offset).Draw(t, "error"), synchronised: rapid.Bool().Draw(t, "synchronised")}
+			reading := kernelReading{
+				maxErrorMicros: rapid.Int64Range(max(off, -off), 2*offset).Draw(t, "error"),
+				synchronised:   rapid.Bool().Draw(t, "synchronised"),
+			}
 			physical[i] = NewManual(1e9 + off*1e3)
-			clocks[i] = NewClock(physical[i], &kernelBound{fallback: offset * time.Microsecond, read: func() (kernelReading, bool) { return reading, true }})
+			clocks[i] = NewClock(
+				physical[i],
+				&kernelBound{
+					fallback: offset * time.Microsecond,
+					read:     func() (kernelReading, bool) { return reading, true },
+				},
+			)
 		}
 		pass := func(d time.Duration) {
 			for _, p := range physical {
@@ -303,7 +344,11 @@ func TestWaitsKeepTheOrderOfRealTime(t *testing.T) {
 
 		at := Max(first.Now(), first.WaitFloor())
 		if ahead := time.Duration(at.Wall - second.Physical()); ahead > second.MaxAhead() {
-			t.Fatalf("the first one's timestamp is %s ahead of the second clock, which counts on %s", ahead, second.MaxAhead())
+			t.Fatalf(
+				"the first one's timestamp is %s ahead of the second clock, which counts on %s",
+				ahead,
+				second.MaxAhead(),
+			)
 		}
 		low := Timestamp{Wall: second.Physical() + int64(second.MaxAhead())}
 		if err := third.Update(low); err != nil {
@@ -313,17 +358,36 @@ func TestWaitsKeepTheOrderOfRealTime(t *testing.T) {
 		earliest, _ := first.Bounds()
 		pass(max(0, time.Duration(at.Wall-earliest)) + 1)
 		if then := Max(Timestamp{Wall: second.Physical()}, second.WaitFloor()); then.LessEq(at) {
-			t.Fatalf("the first one, at %s, was waited for, and then the second one is at %s", at, then)
+			t.Fatalf(
+				"the first one, at %s, was waited for, and then the second one is at %s",
+				at,
+				then,
+			)
 		}
 	})
-	if c := NewClock(nil, wideBound{}); c.MaxError() != DefaultMaxOffset || c.MaxAhead() != 2*DefaultMaxOffset {
-		t.Errorf("a bound that is wider than the maximum offset: error %s, %s ahead", c.MaxError(), c.MaxAhead())
+	if c := NewClock(nil, wideBound{}); c.MaxError() != DefaultMaxOffset ||
+		c.MaxAhead() != 2*DefaultMaxOffset {
+		t.Errorf(
+			"a bound that is wider than the maximum offset: error %s, %s ahead",
+			c.MaxError(),
+			c.MaxAhead(),
+		)
 	}
-	if c := NewClock(nil, FixedBound(time.Second)); !c.WaitFloor().IsZero() || c.MaxAhead() != time.Second {
-		t.Errorf("a bound on the distance between clocks: floor %s, %s ahead", c.WaitFloor(), c.MaxAhead())
+	if c := NewClock(nil, FixedBound(time.Second)); !c.WaitFloor().IsZero() ||
+		c.MaxAhead() != time.Second {
+		t.Errorf(
+			"a bound on the distance between clocks: floor %s, %s ahead",
+			c.WaitFloor(),
+			c.MaxAhead(),
+		)
 	}
-	if c := NewClock(nil, KernelBound(time.Second)); c.WaitFloor().IsZero() || c.MaxAhead() != 2*time.Second {
-		t.Errorf("a bound on the distance to true time: floor %s, %s ahead", c.WaitFloor(), c.MaxAhead())
+	if c := NewClock(nil, KernelBound(time.Second)); c.WaitFloor().IsZero() ||
+		c.MaxAhead() != 2*time.Second {
+		t.Errorf(
+			"a bound on the distance to true time: floor %s, %s ahead",
+			c.WaitFloor(),
+			c.MaxAhead(),
+		)
 	}
 }
 

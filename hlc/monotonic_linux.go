@@ -11,10 +11,12 @@ import (
 )
 
 const (
-	// clockMonotonic stands still while the machine is suspended; it is the one that package time reads. clockBoot goes on, and is otherwise the same.
+	// clockMonotonic stands still while the machine is suspended; it is the one that package time
+	// reads. clockBoot goes on, and is otherwise the same.
 	clockMonotonic, clockBoot = 1, 7
 
-	// sleepLimit is by how much the wall clock and the monotonic one have to come apart until it is looked whether the machine was suspended.
+	// sleepLimit is by how much the wall clock and the monotonic one have to come apart until it is
+	// looked whether the machine was suspended.
 	sleepLimit = int64(time.Millisecond)
 	// sleepPrecision is how exactly is measured for how long. It is tried so many times at most.
 	sleepPrecision = int64(100 * time.Microsecond)
@@ -35,27 +37,33 @@ func systemMonotonic() Monotonic {
 	return c.now
 }
 
-// bootClock goes on while the machine is suspended, and costs little more than the clock of package time. To read CLOCK_BOOTTIME is a system call, since Go
-// asks for two clocks only without one: the wall clock and CLOCK_MONOTONIC. But suspension, and nothing else that is
-// frequent, moves those two apart, and both of them and the boot time change in one step when it ends. So the time is CLOCK_MONOTONIC plus how long the machine has
-// slept in all, and that is measured anew whenever the two have come apart.
+// bootClock goes on while the machine is suspended, and costs little more than the clock of package
+// time. To read CLOCK_BOOTTIME is a system call, since Go asks for two clocks only without one: the
+// wall clock and CLOCK_MONOTONIC. But suspension, and nothing else that is frequent, moves those
+// two apart, and both of them and the boot time change in one step when it ends. So the time is
+// CLOCK_MONOTONIC plus how long the machine has slept in all, and that is measured anew whenever
+// the two have come apart.
 //
-// A reading that is interrupted between its clocks may not notice that the machine slept meanwhile. Then it shows a moment of before, and the call
-// had begun by then: that is no different from a caller that stood still after it.
+// A reading that is interrupted between its clocks may not notice that the machine slept meanwhile.
+// Then it shows a moment of before, and the call had begun by then: that is no different from a
+// caller that stood still after it.
 type bootClock struct {
-	// pair reads the wall clock and the monotonic one. The latter counts from another moment than monotonic does.
+	// pair reads the wall clock and the monotonic one. The latter counts from another moment than
+	// monotonic does.
 	pair func() (wall, monotonic int64)
 	// monotonic and boot read the two clocks with a system call.
 	monotonic, boot func() (ns int64, ok bool)
 
 	// last is what was found last.
 	//
-	// INVARIANT: its slept never becomes less, and no reading counts more than is in here already when it returns: later ones count as much.
+	// INVARIANT: its slept never becomes less, and no reading counts more than is in here already
+	// when it returns: later ones count as much.
 	last atomic.Pointer[sleepSample]
 }
 
 type sleepSample struct {
-	// apart is how far the wall clock was ahead of the monotonic one, before slept was measured: if the machine slept afterwards, they have come apart.
+	// apart is how far the wall clock was ahead of the monotonic one, before slept was measured: if
+	// the machine slept afterwards, they have come apart.
 	apart int64
 	// slept is for how long the machine has slept in all, or a little less.
 	slept int64
@@ -70,7 +78,8 @@ func (c *bootClock) start() bool {
 }
 
 func (c *bootClock) now() int64 {
-	// INVARIANT: last is read before the clocks. That one is newer shows as another distance between them; that it is older never would.
+	// INVARIANT: last is read before the clocks. That one is newer shows as another distance
+	// between them; that it is older never would.
 	last := c.last.Load()
 	wall, monotonic := c.pair()
 	apart := wall - monotonic
@@ -80,7 +89,8 @@ func (c *bootClock) now() int64 {
 	return monotonic + c.cameApart(apart)
 }
 
-// cameApart measures how long the machine has slept in all, after the wall clock was found that far ahead of the monotonic one.
+// cameApart measures how long the machine has slept in all, after the wall clock was found that far
+// ahead of the monotonic one.
 func (c *bootClock) cameApart(apart int64) (slept int64) {
 	slept, exact := c.measure()
 	for {
@@ -95,7 +105,8 @@ func (c *bootClock) cameApart(apart int64) (slept int64) {
 	}
 }
 
-// measure returns for how long the machine has slept in all: never more than that, and if exact no less than sleepPrecision less.
+// measure returns for how long the machine has slept in all: never more than that, and if exact no
+// less than sleepPrecision less.
 func (c *bootClock) measure() (slept int64, exact bool) {
 	slept = math.MinInt64 // in a time namespace it may begin below zero
 	for range sleepTries {
@@ -115,14 +126,16 @@ func (c *bootClock) measure() (slept int64, exact bool) {
 
 // pairOf takes a reading apart. The monotonic time counts from epoch.
 func pairOf(now, epoch time.Time) (wall, monotonic int64) {
-	// Outside of these years a time does not carry a monotonic reading, and a difference would be one of wall clocks.
+	// Outside of these years a time does not carry a monotonic reading, and a difference would be
+	// one of wall clocks.
 	if since1885 := now.Unix() - unix1885; uint64(since1885) >= 1<<33 {
 		return now.UnixNano(), int64(time.Since(epoch))
 	}
 	return now.UnixNano(), int64(now.Sub(epoch))
 }
 
-// unix1885 is when the time begins that package time can show together with a monotonic reading; it is 2^33 seconds long.
+// unix1885 is when the time begins that package time can show together with a monotonic reading; it
+// is 2^33 seconds long.
 const unix1885 = -2682288000
 
 func readClock(id uintptr) (ns int64, ok bool) {

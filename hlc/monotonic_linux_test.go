@@ -63,7 +63,12 @@ func TestMonotonicGoesOnInASuspendedMachine(t *testing.T) {
 		t.Helper()
 		for range 3 {
 			if now := c.now(); now != m.boot() {
-				t.Errorf("%s: it shows %v, the boot time is %v", after, time.Duration(now), time.Duration(m.boot()))
+				t.Errorf(
+					"%s: it shows %v, the boot time is %v",
+					after,
+					time.Duration(now),
+					time.Duration(m.boot()),
+				)
 			}
 		}
 		if n := m.measured.Swap(0); n != measured {
@@ -111,8 +116,9 @@ func TestMonotonicMeasuresAgain(t *testing.T) {
 	}
 }
 
-// Whatever happens between any two readings of clocks: a reading is one of the boot time between the beginning and the end of the call, but for what is not looked for, and none is
-// below an earlier one.
+// Whatever happens between any two readings of clocks: a reading is one of the boot time between
+// the beginning and the end of the call, but for what is not looked for, and none is below an
+// earlier one.
 func TestMonotonicInterrupted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{}
@@ -132,7 +138,8 @@ func TestMonotonicInterrupted(t *testing.T) {
 		var last int64
 		for range rapid.IntRange(1, 8).Draw(t, "readings") {
 			if m.between(); rapid.Bool().Draw(t, "another") {
-				c.cameApart(rapid.SampledFrom(aparts).Draw(t, "apart")) // what a goroutine does that was interrupted long ago
+				// what a goroutine does that was interrupted long ago
+				c.cameApart(rapid.SampledFrom(aparts).Draw(t, "apart"))
 			}
 			aparts = append(aparts, m.wall()-m.awake.Load())
 			began := m.boot()
@@ -202,12 +209,14 @@ func TestMonotonicNeverGoesBack(t *testing.T) {
 func TestMonotonicInAFarYear(t *testing.T) {
 	epoch := time.Now()
 	for _, year := range []int{1800, 1884, 2158, 2200} {
-		if _, monotonic := pairOf(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC), epoch); monotonic < 0 || monotonic > int64(time.Since(epoch)) {
+		if _, monotonic := pairOf(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC), epoch); monotonic < 0 ||
+			monotonic > int64(time.Since(epoch)) {
 			t.Errorf("in %d it shows %v", year, time.Duration(monotonic))
 		}
 	}
 	for _, at := range []time.Time{time.Unix(unix1885-1, 0), time.Unix(unix1885+1<<33, 0)} {
-		if _, monotonic := pairOf(at, epoch); monotonic < 0 || monotonic > int64(time.Since(epoch)) {
+		if _, monotonic := pairOf(at, epoch); monotonic < 0 ||
+			monotonic > int64(time.Since(epoch)) {
 			t.Errorf("at %v it shows %v", at, time.Duration(monotonic))
 		}
 	}
@@ -229,6 +238,10 @@ func TestSystemMonotonicIsTheBootTime(t *testing.T) {
 	}
 	passed := c() - first
 	if after, _ := readClock(clockBoot); passed < 0 || passed > after-before+sleepPrecision {
-		t.Errorf("%v have passed by it, %v by CLOCK_BOOTTIME", time.Duration(passed), time.Duration(after-before))
+		t.Errorf(
+			"%v have passed by it, %v by CLOCK_BOOTTIME",
+			time.Duration(passed),
+			time.Duration(after-before),
+		)
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Physical is a physical clock. Implementations must be safe for concurrent use and may jump in either direction.
+// Physical is a physical clock. Implementations must be safe for concurrent use and may jump in
+// either direction.
 type Physical interface {
 	// Now is nanoseconds since the Unix epoch.
 	Now() int64
@@ -14,17 +15,20 @@ type Physical interface {
 // System is the operating system's wall clock.
 func System() Physical { return systemClock{} }
 
-// Monotonic is a clock that never goes back: nanoseconds since some moment before the process began to use it. Only differences of
-// its readings mean anything. It goes on while the process is paused. It must be safe for
-// concurrent use.
+// Monotonic is a clock that never goes back: nanoseconds since some moment before the process began
+// to use it. Only differences of its readings mean anything. It goes on while the process is
+// paused. It must be safe for concurrent use.
 type Monotonic func() int64
 
-// SystemMonotonic is the process's own monotonic clock. On Linux it goes on while the machine is suspended. Nothing shows it that a virtual machine was, if its host lets
-// none of the machine's clocks go on; then a Steady is unsure once the wall clock has been put right.
+// SystemMonotonic is the process's own monotonic clock. On Linux it goes on while the machine is
+// suspended. Nothing shows it that a virtual machine was, if its host lets none of the machine's
+// clocks go on; then a Steady is untrusted once the wall clock has been put right.
 func SystemMonotonic() Monotonic { return systemMonotonic() }
 
-// AwakeMonotonic is Go's monotonic clock. On Linux it stands still while the machine is suspended. So it is what a Steady compares the wall clock with: what
-// the system adds to that, and to the clock of SystemMonotonic, is one and the same guess of how long that was, and often wrong by a second.
+// AwakeMonotonic is Go's monotonic clock. On Linux it stands still while the machine is suspended.
+// So it is what a Steady compares the wall clock with: what the system adds to that, and to the
+// clock of SystemMonotonic, is one and the same guess of how long that was, and often wrong by a
+// second.
 func AwakeMonotonic() Monotonic {
 	epoch := time.Now()
 	return func() int64 { return int64(time.Since(epoch)) }
@@ -34,7 +38,8 @@ type systemClock struct{}
 
 func (systemClock) Now() int64 { return time.Now().UnixNano() }
 
-// Manual is a physical clock that moves only when it is told to. The zero value stands at the epoch.
+// Manual is a physical clock that moves only when it is told to. The zero value stands at the
+// epoch.
 type Manual struct {
 	now atomic.Int64
 }

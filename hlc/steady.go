@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// Steady is a physical clock that does not take part in the jumps of another one. Between two looks at that, its time goes on with a
-// monotonic clock, which is also cheaper to read. Each look takes over what the clock has gained or lost since the last one, unless
-// that is more than a limit, or than its owner takes. Then the clock has jumped: it was wrong before or is wrong now. Steady goes on as if it
-// had not, until its owner has found out and calls Trust.
+// Steady is a physical clock that does not take part in the jumps of another one. Between two looks
+// at that, its time goes on with a monotonic clock, which is also cheaper to read. Each look takes
+// over what the clock has gained or lost since the last one, unless that is more than a limit, or
+// than its owner takes. Then the clock has jumped: it was wrong before or is wrong now. Steady goes
+// on as if it had not, until its owner has found out and calls Trust.
 //
-// Its owner calls Look several times a second. A monotonic clock that stood still with the machine looks like a jump forward. That is as it
-// should be, so it is an AwakeMonotonic: nobody knows exactly for how long that was. Until the next look Now is too low then. Whoever tells others what
-// time it is, or chooses a timestamp by it, asks Told; who relies on the monotonic clock, Unsure.
+// Its owner calls Look several times a second. A monotonic clock that stood still with the machine
+// looks like a jump forward. That is as it should be, so it is an AwakeMonotonic: for how long that
+// was is not known exactly. Until the next look Now is too low then. A caller that chooses a
+// timestamp, or answers with the time, asks Reading; one that relies on the monotonic clock,
+// Untrusted.
 type Steady struct {
 	wall      Physical
 	monotonic Monotonic
@@ -22,7 +25,8 @@ type Steady struct {
 	// base is what Now adds to the monotonic clock.
 	base   atomic.Int64
 	jumped atomic.Bool
-	// seen is how far the wall clock was ahead of the monotonic one at the last look, or at the beginning. Look writes it.
+	// seen is how far the wall clock was ahead of the monotonic one at the last look, or at the
+	// beginning. Look writes it.
 	seen atomic.Int64
 
 	// mu orders Look and Trust.
@@ -34,16 +38,18 @@ var _ Physical = (*Steady)(nil)
 const (
 	// stepPart is the part of a limit that is a step.
 	stepPart = 8
-	// leastStep is what is no step even if the limit is tiny: as long as it may take to read two clocks of a machine on which that is slow.
+	// leastStep is what is no step even if the limit is tiny: as long as it may take to read two
+	// clocks of a machine on which that is slow.
 	leastStep = 20 * time.Microsecond
 )
 
-// Step is by how much a clock has to move between two looks, against a monotonic one, for that to be a step of it, given how far
-// the clocks of a cluster may be apart. What is less may be the monotonic clock, which need not go exactly as fast.
+// Step is by how much a clock has to move between two looks, against a monotonic one, for that to
+// be a step of it, given how far the clocks of a cluster may be apart. What is less may be the
+// monotonic clock, which need not go exactly as fast.
 func Step(limit time.Duration) time.Duration { return max(limit/stepPart, leastStep) }
 
-// NewSteady returns a Steady over a physical clock, which shows the right time at this moment as far as is known. A limit of zero or less means
-// DefaultMaxOffset.
+// NewSteady returns a Steady over a physical clock, which shows the right time at this moment as
+// far as is known. A limit of zero or less means DefaultMaxOffset.
 func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady {
 	if limit <= 0 {
 		limit = DefaultMaxOffset
@@ -58,35 +64,40 @@ func NewSteady(wall Physical, monotonic Monotonic, limit time.Duration) *Steady 
 // Now implements Physical.
 func (s *Steady) Now() int64 { return s.monotonic() + s.base.Load() }
 
-// Reading is what the clock underneath shows, jumps and all, and by how much that has moved since the last look.
-func (s *Steady) Reading() (wall int64, moved time.Duration) {
+// Machine is what the clock underneath shows, jumps and all, and by how much that has moved since
+// the last look.
+func (s *Steady) Machine() (wall int64, moved time.Duration) {
 	seen := s.seen.Load()
 	before := s.monotonic()
 	wall = s.wall.Now()
 	return wall, time.Duration(wall - before - seen)
 }
 
-// Look compares the clock with the monotonic one. It returns by how much that has moved since the last look, and whether that was a jump.
-// What is within the limit is a jump if takes says so by returning false; nil takes it all. takes is called with Steady locked, before anybody
-// sees the new time, and not while an earlier jump waits for Trust: until then the clock is unsure, and who goes by takes has to act before Trust.
+// Look compares the clock with the monotonic one. It returns by how much that has moved since the
+// last look, and whether that was a jump. What is within the limit is a jump if takes says so by
+// returning false; nil takes it all. takes is called with Steady locked, before the new time can be
+// read, and not while an earlier jump waits for Trust: until then the clock is untrusted, and a
+// caller that goes by takes has to act before Trust.
 func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration, jumped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.monotonic()
 	wall := s.wall.Now()
 	after := s.monotonic()
-	// The clock was read at some moment between the two others; nobody knows for how long this goroutine stood still. Of what that
-	// allows, what is nearest to the last look is believed.
+	// The clock was read at some moment between the two others; for how long this goroutine stood
+	// still in between is not known. Of what that allows, what is nearest to the last look is
+	// believed.
 	seen := s.seen.Load()
 	ahead := max(wall-after, min(wall-before, seen))
 	moved = time.Duration(ahead - seen)
 	waiting := s.jumped.Load()
 	jumped = moved > s.limit || moved < -s.limit || (!waiting && takes != nil && !takes(moved))
 	if jumped {
-		s.jumped.Store(true) // before seen: Unsure finds one of the two
+		s.jumped.Store(true) // before seen: Untrusted finds one of the two
 	}
 	if !jumped && !waiting {
-		s.base.Store(ahead) // before seen: who does not find the clock moved goes by the new base
+		// before seen: a reader that does not find the clock moved goes by the new base
+		s.base.Store(ahead)
 	}
 	s.seen.Store(ahead)
 	return moved, jumped
@@ -95,7 +106,8 @@ func (s *Steady) Look(takes func(moved time.Duration) bool) (moved time.Duration
 // Jumped says whether there was a jump that was not followed by Trust.
 func (s *Steady) Jumped() bool { return s.jumped.Load() }
 
-// Trust takes over what the clock showed at the last look: it is known to be right. It returns by how much Now goes forward, or back.
+// Trust takes over what the clock showed at the last look: it is known to be right. It returns by
+// how much Now goes forward, or back.
 func (s *Steady) Trust() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,30 +118,34 @@ func (s *Steady) Trust() time.Duration {
 	return time.Duration(by)
 }
 
-// Told returns Now, and whether others may go by it. They may not if there was a jump that was not followed by Trust, or if the clock has made a
-// step (see Step) since the last look: then Now may be behind the true time by as much as the monotonic clock stood still. It takes no lock, and costs
-// one more reading of a clock than Now does, and a few if this goroutine stands still in between.
-func (s *Steady) Told() (now int64, sure bool) {
+// Reading returns Now, and whether others may go by it. They may not if there was a jump that was
+// not followed by Trust, or if the clock has made a step (see Step) since the last look: then Now
+// may be behind the true time by as much as the monotonic clock stood still. It takes no lock, and
+// costs one more reading of a clock than Now does, and a few if this goroutine stands still in
+// between.
+func (s *Steady) Reading() (now int64, trusted bool) {
 	step := Step(s.limit)
-	now, moved, sure := s.read(step)
-	return now, sure && moved < step && moved > -step
+	now, moved, trusted := s.read(step)
+	return now, trusted && moved < step && moved > -step
 }
 
-// Unsure says whether there was a jump that was not followed by Trust, or the clock has moved by so much since the last look: the monotonic clock may have
-// stood still for as long, for all that is known. It takes no lock, and costs one
-// reading of each clock, or a few.
-func (s *Steady) Unsure(moved time.Duration) bool {
-	_, by, sure := s.read(moved)
-	return !sure || by >= moved || by <= -moved
+// Untrusted says whether there was a jump that was not followed by Trust, or the clock has moved by
+// so much since the last look: the monotonic clock may have stood still for as long, for all that
+// is known. It takes no lock, and costs one reading of each clock, or a few.
+func (s *Steady) Untrusted(moved time.Duration) bool {
+	_, by, trusted := s.read(moved)
+	return !trusted || by >= moved || by <= -moved
 }
 
-// Reached is Now, unless the clock has made a step forward since the last look that the next one may take over without a jump: then it counts. It may be too high by as much.
+// Reached is Now, unless the clock has made a step forward since the last look that the next one
+// may take over without a jump: then it counts. It may be too high by as much.
 func (s *Steady) Reached() int64 {
 	now, moved, _ := s.read(Step(s.limit))
 	return now + int64(max(0, min(moved, s.limit)))
 }
 
-// Span is between what times the true one is if the clock underneath is right: Now, or, if the clock has moved since the last look, what it shows.
+// Span is between what times the true one is if the clock underneath is right: Now, or, if the
+// clock has moved since the last look, what it shows.
 func (s *Steady) Span() (earliest, latest int64) {
 	now, moved, _ := s.read(leastStep)
 	return now + int64(min(0, moved)), now + int64(max(0, moved))
@@ -138,13 +154,16 @@ func (s *Steady) Span() (earliest, latest int64) {
 // readings is how often both clocks are read, to find out that they did not come apart by so much.
 const readings = 3
 
-// read returns Now, and how far the clock has moved since the last look. sure is false if there was a jump that was not followed by
-// Trust. It reads again if the clock seems to have moved by too much, as it does if this goroutine stood still.
-func (s *Steady) read(much time.Duration) (now int64, moved time.Duration, sure bool) {
+// read returns Now, and how far the clock has moved since the last look. trusted is false if there
+// was a jump that was not followed by Trust. It reads again if the clock seems to have moved by too
+// much, as it does if this goroutine stood still.
+func (s *Steady) read(much time.Duration) (now int64, moved time.Duration, trusted bool) {
 	for range readings {
-		// INVARIANT: seen is read before jumped and base, which Look writes first; jumped before base, which Trust writes first; and the monotonic clock before
-		// the wall clock. A goroutine that stands still in between then finds the wall clock further ahead than it is: that may be taken for a
-		// step without being one, and a monotonic clock that stood still is never overlooked.
+		// INVARIANT: seen is read before jumped and base, which Look writes first; jumped before
+		// base, which Trust writes first; and the monotonic clock before the wall clock. A
+		// goroutine that stands still in between then finds the wall clock further ahead than it
+		// is: that may be taken for a step without being one, and a monotonic clock that stood
+		// still is never overlooked.
 		seen := s.seen.Load()
 		if s.jumped.Load() {
 			return s.Now(), 0, false

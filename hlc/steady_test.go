@@ -10,7 +10,7 @@ import (
 )
 
 func reading(s *Steady) int64 {
-	wall, _ := s.Reading()
+	wall, _ := s.Machine()
 	return wall
 }
 
@@ -31,8 +31,14 @@ func TestSteadyFollowsItsClock(t *testing.T) {
 		if off := wall.Now() - s.Now(); off != int64(gained) {
 			t.Errorf("before a look it is %d behind, want %d", off, gained)
 		}
-		if shown, moved := s.Reading(); shown != wall.Now() || moved != gained {
-			t.Errorf("before a look the reading is %d, and moved by %v; want %d, %v", shown, moved, wall.Now(), gained)
+		if shown, moved := s.Machine(); shown != wall.Now() || moved != gained {
+			t.Errorf(
+				"before a look the reading is %d, and moved by %v; want %d, %v",
+				shown,
+				moved,
+				wall.Now(),
+				gained,
+			)
 		}
 		if moved, jumped := s.Look(nil); jumped || moved != gained || s.Jumped() {
 			t.Errorf("a clock that gained %v moved by %v, jumped: %v", gained, moved, jumped)
@@ -60,17 +66,33 @@ func TestSteadyLeavesJumpsOut(t *testing.T) {
 			elapsed.Add(1e6)
 			wall.Advance(time.Millisecond)
 			want += 1e6
-			if moved, jumped := s.Look(nil); jumped || moved != 0 || !s.Jumped() || s.Now() != want {
-				t.Errorf("later: another jump by %v; jumped %v; it shows %d, want %d", moved, s.Jumped(), s.Now(), want)
+			if moved, jumped := s.Look(nil); jumped || moved != 0 || !s.Jumped() ||
+				s.Now() != want {
+				t.Errorf(
+					"later: another jump by %v; jumped %v; it shows %d, want %d",
+					moved,
+					s.Jumped(),
+					s.Now(),
+					want,
+				)
 			}
 		}
-		if moved := s.Trust(); moved != by || s.Jumped() || s.Now() != wall.Now() || s.Now() != reading(s) {
-			t.Errorf("trusted: moved by %v, want %v; jumped %v; it shows %d, its clock %d", moved, by, s.Jumped(), s.Now(), wall.Now())
+		if moved := s.Trust(); moved != by || s.Jumped() || s.Now() != wall.Now() ||
+			s.Now() != reading(s) {
+			t.Errorf(
+				"trusted: moved by %v, want %v; jumped %v; it shows %d, its clock %d",
+				moved,
+				by,
+				s.Jumped(),
+				s.Now(),
+				wall.Now(),
+			)
 		}
 	}
 }
 
-// What the owner does not take is a jump, however short, and nobody sees it before Trust. While that is waited for nothing is asked.
+// What the owner does not take is a jump, however short, and nobody sees it before Trust. While
+// that is waited for nothing is asked.
 func TestSteadyLeavesOutWhatIsNotTaken(t *testing.T) {
 	for _, by := range []time.Duration{time.Millisecond, -time.Millisecond, 250 * time.Millisecond, -250 * time.Millisecond} {
 		wall := NewManual(1e18)
@@ -84,15 +106,40 @@ func TestSteadyLeavesOutWhatIsNotTaken(t *testing.T) {
 			return false
 		}
 		wall.Advance(by)
-		if moved, jumped := s.Look(refuse); !jumped || moved != by || !s.Jumped() || s.Now() != 1e18 || reading(s) != wall.Now() || asked != 1 {
-			t.Errorf("%v was not taken: moved by %v, jumped %v; it shows %d; asked %d times", by, moved, jumped, s.Now(), asked)
+		if moved, jumped := s.Look(refuse); !jumped || moved != by || !s.Jumped() ||
+			s.Now() != 1e18 ||
+			reading(s) != wall.Now() ||
+			asked != 1 {
+			t.Errorf(
+				"%v was not taken: moved by %v, jumped %v; it shows %d; asked %d times",
+				by,
+				moved,
+				jumped,
+				s.Now(),
+				asked,
+			)
 		}
 		wall.Advance(by)
-		if moved, jumped := s.Look(refuse); jumped || moved != by || !s.Jumped() || s.Now() != 1e18 || reading(s) != wall.Now() || asked != 1 {
-			t.Errorf("%v once more: moved by %v, jumped %v; it shows %d; asked %d times", by, moved, jumped, s.Now(), asked)
+		if moved, jumped := s.Look(refuse); jumped || moved != by || !s.Jumped() ||
+			s.Now() != 1e18 ||
+			reading(s) != wall.Now() ||
+			asked != 1 {
+			t.Errorf(
+				"%v once more: moved by %v, jumped %v; it shows %d; asked %d times",
+				by,
+				moved,
+				jumped,
+				s.Now(),
+				asked,
+			)
 		}
 		if moved := s.Trust(); moved != 2*by || s.Now() != wall.Now() {
-			t.Errorf("trusted: it moved by %v and shows %d, its clock %d", moved, s.Now(), wall.Now())
+			t.Errorf(
+				"trusted: it moved by %v and shows %d, its clock %d",
+				moved,
+				s.Now(),
+				wall.Now(),
+			)
 		}
 	}
 }
@@ -131,23 +178,24 @@ func TestSteadyLooksSlowly(t *testing.T) {
 	})
 }
 
-// A machine that stood still together with its monotonic clock: nobody has to wait for a look to be unsure, until that or, after a jump, until the clock is trusted.
+// A machine that stood still together with its monotonic clock: nobody has to wait for a look to be
+// untrusted, until that or, after a jump, until the clock is trusted.
 func TestSteadyIsUnsure(t *testing.T) {
 	const limit, step = 80 * time.Millisecond, 10 * time.Millisecond
 	wall := NewManual(1e18)
 	var elapsed atomic.Int64
 	s := NewSteady(wall, elapsed.Load, limit)
 	c := NewClock(s, FixedBound(limit))
-	expect := func(when string, unsure bool) {
+	expect := func(when string, untrusted bool) {
 		t.Helper()
-		if s.Unsure(step) != unsure {
-			t.Errorf("%s: unsure %v", when, !unsure)
+		if s.Untrusted(step) != untrusted {
+			t.Errorf("%s: untrusted %v", when, !untrusted)
 		}
-		if now, sure := s.Told(); sure == unsure || now != s.Now() {
-			t.Errorf("%s: told %d, sure %v", when, now, sure)
+		if now, trusted := s.Reading(); trusted == untrusted || now != s.Now() {
+			t.Errorf("%s: read %d, trusted %v", when, now, trusted)
 		}
-		if _, sure := c.Told(); sure == unsure {
-			t.Errorf("%s: the hybrid clock is sure: %v", when, sure)
+		if _, trusted := c.Reading(); trusted == untrusted {
+			t.Errorf("%s: the hybrid clock is trusted: %v", when, trusted)
 		}
 	}
 	expect("at the beginning", false)
@@ -167,7 +215,7 @@ func TestSteadyIsUnsure(t *testing.T) {
 		if reached, want := c.Reached(), s.Now()+int64(max(0, by)); reached != want {
 			t.Errorf("after a step of %v it has reached %d, want %d", by, reached, want)
 		}
-		if s.Unsure(by.Abs() + 1) {
+		if s.Untrusted(by.Abs() + 1) {
 			t.Errorf("it moved by more than %v", by)
 		}
 		s.Look(nil)
@@ -181,8 +229,8 @@ func TestSteadyIsUnsure(t *testing.T) {
 		}
 		s.Look(nil)
 		expect("after a look", true)
-		if !s.Unsure(time.Hour) {
-			t.Error("it has jumped, and is unsure only of little")
+		if !s.Untrusted(time.Hour) {
+			t.Error("it has jumped, and is untrusted only of little")
 		}
 		s.Look(nil)
 		expect("after another one", true)
@@ -194,7 +242,8 @@ func TestSteadyIsUnsure(t *testing.T) {
 	expect("back again", false)
 }
 
-// A time that is told is one of before the step, of a clock that had not made it yet, or of after the look that took it over, whoever looks meanwhile.
+// A time that is told is one of before the step, of a clock that had not made it yet, or of after
+// the look that took it over, whoever looks meanwhile.
 func TestSteadyTellsNoTimeInBetween(t *testing.T) {
 	const limit = 250 * time.Millisecond
 	wall := NewManual(1e18)
@@ -206,7 +255,7 @@ func TestSteadyTellsNoTimeInBetween(t *testing.T) {
 		g.Go(func() {
 			for !done.Load() {
 				low := wall.Now()
-				if now, sure := s.Told(); sure && now < low {
+				if now, trusted := s.Reading(); trusted && now < low {
 					t.Errorf("%v behind the clock", time.Duration(low-now))
 					return
 				}
@@ -236,17 +285,18 @@ func TestSteadyReadsAgain(t *testing.T) {
 	s.Look(nil)
 	for n := range readings {
 		still = n
-		if _, sure := s.Told(); !sure || s.Unsure(limit/8) {
-			t.Errorf("it is unsure after %d times", n)
+		if _, trusted := s.Reading(); !trusted || s.Untrusted(limit/8) {
+			t.Errorf("it is untrusted after %d times", n)
 		}
 	}
 	still = readings
-	if _, sure := s.Told(); sure {
-		t.Error("it is sure")
+	if _, trusted := s.Reading(); trusted {
+		t.Error("it is trusted")
 	}
 }
 
-// A goroutine that stands still in the middle of Unsure does not overlook that the monotonic clock did, whatever the two times are.
+// A goroutine that stands still in the middle of Untrusted does not overlook that the monotonic
+// clock did, whatever the two times are.
 func TestSteadyIsUnsureSlowly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		durations := rapid.Int64Range(251e6, 1e12)
@@ -261,8 +311,8 @@ func TestSteadyIsUnsureSlowly(t *testing.T) {
 		s.Look(nil)
 		gained = durations.Draw(t, "suspended")
 		still = durations.Draw(t, "still")
-		if _, sure := s.Told(); sure || !s.Unsure(250*time.Millisecond) {
-			t.Fatal("it is sure")
+		if _, trusted := s.Reading(); trusted || !s.Untrusted(250*time.Millisecond) {
+			t.Fatal("it is trusted")
 		}
 	})
 }
@@ -291,22 +341,22 @@ func BenchmarkUnsure(b *testing.B) {
 	s := NewSteady(System(), SystemMonotonic(), 0)
 	s.Look(nil)
 	for b.Loop() {
-		s.Unsure(time.Millisecond)
+		s.Untrusted(time.Millisecond)
 	}
 }
 
-func BenchmarkTold(b *testing.B) {
+func BenchmarkReading(b *testing.B) {
 	c := NewClock(NewSteady(System(), SystemMonotonic(), 0), FixedBound(0))
 	c.Steady().Look(nil)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			c.Told()
+			c.Reading()
 		}
 	})
 }
 
-// A machine that was suspended has guessed for how long, and put its wall clock right by that. Steady, on a monotonic clock that stood still meanwhile, does
-// not believe it.
+// A machine that was suspended has guessed for how long, and put its wall clock right by that.
+// Steady, on a monotonic clock that stood still meanwhile, does not believe it.
 func TestSteadyDoesNotBelieveASuspendedMachine(t *testing.T) {
 	const slept = 950 * time.Millisecond
 	for _, guess := range []time.Duration{300 * time.Millisecond, slept, 1700 * time.Millisecond} {
@@ -316,16 +366,22 @@ func TestSteadyDoesNotBelieveASuspendedMachine(t *testing.T) {
 		s.Look(nil)
 		before := s.Now()
 		wall.Advance(guess)
-		if !s.Unsure(250 * time.Millisecond) {
+		if !s.Untrusted(250 * time.Millisecond) {
 			t.Errorf("a guess of %v is believed at once", guess)
 		}
 		if moved, _ := s.Look(nil); moved != guess || !s.Jumped() || s.Now() != before {
-			t.Errorf("a guess of %v: it jumped by %v, and time went on by %d", guess, moved, s.Now()-before)
+			t.Errorf(
+				"a guess of %v: it jumped by %v, and time went on by %d",
+				guess,
+				moved,
+				s.Now()-before,
+			)
 		}
 	}
 }
 
-// A clock that has been put right, and says that its error is small from now on: true time is in the bounds before the next look, too.
+// A clock that has been put right, and says that its error is small from now on: true time is in
+// the bounds before the next look, too.
 func TestBoundsOfASteadyClock(t *testing.T) {
 	const was, is = 40 * time.Millisecond, time.Millisecond
 	for _, off := range []time.Duration{-25 * time.Millisecond, 25 * time.Millisecond} {
@@ -333,11 +389,24 @@ func TestBoundsOfASteadyClock(t *testing.T) {
 		wall := NewManual(truth + int64(off))
 		known := kernelReading{maxErrorMicros: was.Microseconds(), synchronised: true}
 		s := NewSteady(wall, func() int64 { return 0 }, DefaultMaxOffset)
-		c := NewClock(s, &kernelBound{fallback: DefaultMaxOffset, read: func() (kernelReading, bool) { return known, true }})
+		c := NewClock(
+			s,
+			&kernelBound{
+				fallback: DefaultMaxOffset,
+				read:     func() (kernelReading, bool) { return known, true },
+			},
+		)
 		check := func(when string, width time.Duration) {
 			t.Helper()
-			if earliest, latest := c.Bounds(); earliest > truth || latest < truth || latest-earliest > int64(2*width) {
-				t.Errorf("%v off, %s: from %v to %v off", off, when, time.Duration(earliest-truth), time.Duration(latest-truth))
+			if earliest, latest := c.Bounds(); earliest > truth || latest < truth ||
+				latest-earliest > int64(2*width) {
+				t.Errorf(
+					"%v off, %s: from %v to %v off",
+					off,
+					when,
+					time.Duration(earliest-truth),
+					time.Duration(latest-truth),
+				)
 			}
 		}
 		check("at first", was)

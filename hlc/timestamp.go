@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Timestamp is a hybrid logical timestamp. The zero value means "unset" and is below every other timestamp. Timestamps
-// are comparable with ==.
+// Timestamp is a hybrid logical timestamp. The zero value means "unset" and is below every other
+// timestamp. Timestamps are comparable with ==.
 type Timestamp struct {
 	// Wall is nanoseconds since the Unix epoch. Never negative in a valid timestamp.
 	Wall int64
@@ -64,8 +64,8 @@ func (t Timestamp) Prev() Timestamp {
 	return Timestamp{Wall: t.Wall - 1, Logical: math.MaxUint32}
 }
 
-// Add shifts the wall time by d and keeps the logical counter. It saturates: the result is never below zero nor above
-// MaxTimestamp.
+// Add shifts the wall time by d and keeps the logical counter. It saturates: the result is never
+// below zero nor above MaxTimestamp.
 func (t Timestamp) Add(d time.Duration) Timestamp {
 	wall := t.Wall + int64(d)
 	switch {
@@ -96,13 +96,15 @@ func Min(a, b Timestamp) Timestamp {
 	return a
 }
 
-// FromTime is the timestamp of a time.Time, with logical 0. Times before the epoch give the zero timestamp.
+// FromTime is the timestamp of a time.Time, with logical 0. Times before the epoch give the zero
+// timestamp.
 func FromTime(t time.Time) Timestamp {
 	return Timestamp{Wall: max(0, t.UnixNano())}
 }
 
-// String gives seconds, nanoseconds in nine digits, and the logical counter: "1763632000.123456789.3". Parse reads it
-// back. For valid timestamps of the same number of seconds digits the strings sort as the timestamps do, up to the counter.
+// String gives seconds, nanoseconds in nine digits, and the logical counter:
+// "1763632000.123456789.3". Parse reads it back. For valid timestamps of the same number of seconds
+// digits the strings sort as the timestamps do, up to the counter.
 func (t Timestamp) String() string {
 	var buf [48]byte
 	b := buf[:0]
@@ -122,14 +124,20 @@ func (t Timestamp) String() string {
 	return string(b)
 }
 
-// Parse reads what String wrote: "seconds", "seconds.fraction" with one to nine digits, or "seconds.fraction.logical".
+// Parse reads what String wrote: "seconds", "seconds.fraction" with one to nine digits, or
+// "seconds.fraction.logical".
 func Parse(s string) (Timestamp, error) {
 	bad := func(why string) (Timestamp, error) {
-		return Timestamp{}, fmt.Errorf("timestamp %q: %s; want seconds[.fraction[.logical]], such as 1763632000.123456789.3", s, why)
+		return Timestamp{}, fmt.Errorf(
+			"timestamp %q: %s; want seconds[.fraction[.logical]], such as 1763632000.123456789.3",
+			s,
+			why,
+		)
 	}
 	whole, rest, hasFraction := strings.Cut(s, ".")
 	fraction, counter, hasLogical := strings.Cut(rest, ".")
-	if !isDigits(whole) || (hasFraction && !isDigits(fraction)) || (hasLogical && !isDigits(counter)) {
+	if !isDigits(whole) || (hasFraction && !isDigits(fraction)) ||
+		(hasLogical && !isDigits(counter)) {
 		return bad("not a number")
 	}
 	seconds, err := strconv.ParseInt(whole, 10, 64)

@@ -104,7 +104,7 @@ func (h *Host) AnyPeerWithoutRoom() bool { return h.peers.withoutRoom.Load() > 0
 // ping tells peers how this host is.
 func (h *Host) ping(hosts []uint64) {
 	ts := h.config.Clock.Now()
-	wall, _ := h.config.Clock.Reading()
+	wall, _ := h.config.Clock.Machine()
 	for _, host := range hosts {
 		h.transport.Ping(host, &peerpb.HostPing{
 			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),

@@ -35,5 +35,5 @@
 //
 // A virtual machine may stand still together with its monotonic clock (a machine that is suspended does not, see hlc.SystemMonotonic, but
 // how long it slept is known to a second only), and a leader in it then takes its lease for younger than it is. As soon as the wall clock has been put
-// right, no lease stands (hlc.Steady's Unsure), and none of those ever will (DistrustLeases).
+// right, no lease stands (hlc.Steady's Untrusted), and none of those ever will (DistrustLeases).
 package host

@@ -132,7 +132,7 @@ func (g *Group) LeaseLeft() time.Duration {
 
 // leaseCounts says whether the monotonic clock has gone on since the lease began, as far as is known, but for less than the lease has to spare.
 func (g *Group) leaseCounts() bool {
-	if s := g.host.config.Clock.Steady(); s != nil && s.Unsure(g.host.stoodStill) {
+	if s := g.host.config.Clock.Steady(); s != nil && s.Untrusted(g.host.stoodStill) {
 		return false
 	}
 	from := g.host.leasesFrom.Load()

@@ -185,7 +185,7 @@ func (n *Node) jitter(d time.Duration) int64 {
 
 // pinged runs on the transport's goroutines.
 func (n *Node) pinged(from uint64, ping *peerpb.HostPing) {
-	n.skew.heard(from, ping, n.config.Clock.Reading, n.now())
+	n.skew.heard(from, ping, n.config.Clock.Machine, n.now())
 }
 
 // groupFailed runs on a worker of the host. The group has told its leadership to be over.

@@ -27,7 +27,7 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 	case forNode && q.GetMergeScan() != nil:
 		n.mergeScan(replica.Pending{Client: client, Request: q, Reply: reply, Arrived: now})
 	case forNode:
-		now, sure := n.config.Clock.Told()
+		now, sure := n.config.Clock.Reading()
 		if !sure {
 			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
 			return nil, false
@@ -130,7 +130,7 @@ func (n *Node) refuseFor(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Respon
 
 // told has an answer say what time it is.
 func (n *Node) told(response *kvpb.Response) *kvpb.Response {
-	now, sure := n.config.Clock.Told()
+	now, sure := n.config.Clock.Reading()
 	response.Now, response.ClockUnsure = rpc.ToTimestamp(now), !sure
 	return response
 }

@@ -59,7 +59,7 @@ func (s *skew) step(moved time.Duration) bool {
 	return moved >= least || moved <= -least
 }
 
-// heard takes a ping at its arrival; reading is hlc.Clock.Reading, now is the monotonic time. The clock is read with the lock held:
+// heard takes a ping at its arrival; reading is hlc.Clock.Machine, now is the monotonic time. The clock is read with the lock held:
 // whatever is measured after a look is measured with the clock as it was then. Nothing is measured between a step and the look that finds it.
 func (s *skew) heard(from uint64, ping *peerpb.HostPing, reading func() (wall int64, moved time.Duration), now int64) {
 	s.mu.Lock()

@@ -182,7 +182,7 @@ func TestSkewAfterAStep(t *testing.T) {
 					now += int64(100 * time.Millisecond)
 					wall.Advance(100 * time.Millisecond)
 					for id, o := range test.others {
-						s.heard(id, &peerpb.HostPing{Physical: uint64(1e18 + now - int64(time.Hour) + int64(o))}, steady.Reading, now)
+						s.heard(id, &peerpb.HostPing{Physical: uint64(1e18 + now - int64(time.Hour) + int64(o))}, steady.Machine, now)
 					}
 				}
 			}

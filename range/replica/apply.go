@@ -273,7 +273,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 // answer answers what waited for a proposal.
 func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
 	if len(p.answers) > 0 {
-		told, sure := r.node.Clock.Told()
+		told, sure := r.node.Clock.Reading()
 		now := rpc.ToTimestamp(hlc.Max(told, highest))
 		for i := range p.answers {
 			a := &p.answers[i]

@@ -94,7 +94,7 @@ func (r *Replica) unconfirmed(request *kvpb.Request, err error) *kvpb.Response {
 	if lost := r.lostQuorum(); lost != "" {
 		return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s", r.id, lost)
 	}
-	if _, sure := r.node.Clock.Told(); !sure {
+	if _, sure := r.node.Clock.Reading(); !sure {
 		return newError(request, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the clock of its leader has just been set, or its machine was "+
 			"suspended, and a majority of its replicas has not confirmed yet that it still leads", r.id)
 	}

@@ -522,7 +522,7 @@ func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error
 func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
 	var sure bool
-	if e.clock, sure = r.node.Clock.Told(); !sure {
+	if e.clock, sure = r.node.Clock.Reading(); !sure {
 		return r.unsureClock(q)
 	}
 	if !r.checkAhead(w.session, e.clock) {

@@ -130,7 +130,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	rd.session = rpc.FromTimestamp(q.Session)
 	// INVARIANT: the clock is read before leadership is proved.
 	var sure bool
-	if rd.chosen, sure = r.node.Clock.Told(); !sure {
+	if rd.chosen, sure = r.node.Clock.Reading(); !sure {
 		return r.unsureClock(q)
 	}
 	if context != nil && rd.observed.IsZero() {
@@ -552,7 +552,7 @@ func (r *Replica) restart(rd *read) {
 	if rd.lockedReading != &plainReading {
 		rd.settled, rd.committed = hlc.Timestamp{}, hlc.Timestamp{}
 	}
-	now, sure := r.node.Clock.Told()
+	now, sure := r.node.Clock.Reading()
 	if !sure {
 		r.endRead(rd, r.unsureClock(rd.pending.Request))
 		return

@@ -19,7 +19,7 @@ func (r *Replica) reply(p Pending, c command, response *kvpb.Response) {
 
 // tell has an answer say what time it is, but at least some timestamp that it tells of. The answer may have memory for that.
 func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
-	now, sure := n.Clock.Told()
+	now, sure := n.Clock.Reading()
 	if response.Now == nil {
 		response.Now = &kvpb.Timestamp{}
 	}
