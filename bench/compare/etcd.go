@@ -95,7 +95,9 @@ func startETCD(ctx context.Context, dir string) (*etcdCluster, error) {
 // prepare is called before each measurement: the leader may have changed since the last.
 func (c *etcdCluster) prepare(ctx context.Context) error { return c.connect(ctx) }
 
-func (c *etcdCluster) subjects() []subject { return []subject{{name: etcdName, target: c}} }
+func (c *etcdCluster) subjects() []subject {
+	return []subject{{name: etcdName, driver: inProcess{target: c}}}
+}
 
 // connect finds the leader and opens all connections to it. Called again, it does so only if the leader has changed.
 func (c *etcdCluster) connect(ctx context.Context) error {

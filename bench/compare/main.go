@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,22 +11,26 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/tidemarkdb/tidemark/bench"
 )
 
 // options are the command line.
 type options struct {
 	size   size
 	binary string
+	// beside is the binary that is measured beside the other, in turns; empty for none.
+	beside string
+	tls    bool
 	dir    string
 	json   string
 	only   string
 	loads  *regexp.Regexp
-	check  bool
+	// keyspaces matches the names of Tidemark's subjects that are measured.
+	keyspaces *regexp.Regexp
+	check     bool
 	// profiles is where profiles go; empty for none.
 	profiles string
 }
@@ -33,18 +38,26 @@ type options struct {
 func main() {
 	var o options
 	var quick bool
-	var echo, expressionText string
+	var echo, loads, keyspaces string
 	flag.BoolVar(&quick, "quick", false, "one short repetition: a look, not a result")
 	flag.IntVar(&o.size.Repetitions, "repetitions", 0, "how often everything is measured (default 3; 1 with -quick)")
+	flag.IntVar(&o.size.Rounds, "rounds", 1,
+		"how many turns each subject has within a case; many short ones compare best on a machine that is not quiet")
 	flag.Uint64Var(&o.size.Records, "records", 0, "how many records the reads choose from (default 100,000)")
 	flag.IntVar(&o.size.ValueSize, "value-size", 256, "bytes of a value")
 	flag.DurationVar(&o.size.Duration, "duration", 0, "how long each measurement is (default 10s; 3s with -quick)")
 	flag.DurationVar(&o.size.WarmUp, "warm-up", 0, "how long each load runs before it is measured (default 3s; 1s with -quick)")
 	flag.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
+	flag.StringVar(&o.beside, "beside", "",
+		"also measure this older `program` of Tidemark in turns, and give the ratios new to old")
+	flag.BoolVar(&o.tls, "tls", false,
+		"also measure Tidemark with mutual TLS in turns, and give the ratios TLS to plain")
+	flag.StringVar(&keyspaces, "keyspaces", "",
+		"measure only the keyspaces whose name matches this regular `expression` (\" 8 partitions\")")
 	flag.StringVar(&o.dir, "dir", "", "where the stores keep their data, on the disk to be measured (default: the system's temporary directory)")
 	flag.StringVar(&o.json, "json", "", "also write everything as JSON to this `file`")
 	flag.StringVar(&o.only, "only", "", "measure only the `store` etcd or tidemark")
-	flag.StringVar(&expressionText, "loads", "", "measure only the cases whose name matches this regular `expression` (put, or \"get|scan\", or \"put, 256\")")
+	flag.StringVar(&loads, "loads", "", "measure only the cases whose name matches this regular `expression` (put, or \"get|scan\", or \"put, 256\")")
 	flag.StringVar(&o.profiles, "profiles", "", "in the last repetition, run each case of Tidemark once more and leave processor profiles in this `directory`")
 	flag.BoolVar(&o.check, "check", false, "end with exit code 3 if a goal is missed")
 	flag.StringVar(&echo, "serve-echo", "", "serve the echo that is measured as a limit at this `address` (the program starts itself so)")
@@ -55,11 +68,13 @@ func main() {
 	if echo != "" {
 		fail(1, serveEcho(echo))
 	}
-	expression, err := regexp.Compile(expressionText)
-	if err != nil {
+	var err error
+	if o.loads, err = regexp.Compile(loads); err != nil {
 		fail(2, fmt.Errorf("-loads: %w", err))
 	}
-	o.loads = expression
+	if o.keyspaces, err = regexp.Compile(keyspaces); err != nil {
+		fail(2, fmt.Errorf("-keyspaces: %w", err))
+	}
 	o.size = o.size.withDefaults(quick)
 	// A second signal ends the program at once, and with it (process.Start) its children.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -81,6 +96,12 @@ func main() {
 			fail(3, fmt.Errorf("%s: %s at %d partitions is %.2f times etcd's", goal.Load, goal.Figure, goal.Partitions, goal.Ratio))
 		}
 	}
+	for _, p := range r.Pairs {
+		if o.check && p.Verdict == pairMissed {
+			fail(3, fmt.Errorf("%s: %s: %s of %s is %.2f times that of %s",
+				p.What, p.Load, p.Figure, p.Other, p.Ratio.Median, p.Base))
+		}
+	}
 }
 
 func fail(code int, err error) {
@@ -93,7 +114,7 @@ func (z size) withDefaults(quick bool) size {
 	if quick {
 		full = size{Repetitions: 1, Records: 100_000, Duration: 3 * time.Second, WarmUp: time.Second, Limit: time.Second}
 	}
-	full.ValueSize = z.ValueSize
+	full.ValueSize, full.Rounds = z.ValueSize, max(z.Rounds, 1)
 	if z.Repetitions > 0 {
 		full.Repetitions = z.Repetitions
 	}
@@ -149,6 +170,7 @@ func compare(ctx context.Context, o options) (_ *report, err error) {
 	r.Limits = summariseLimits(limits)
 	r.Results = summarise(r.Each)
 	r.Goals = judge(r.Results)
+	r.Pairs = pairs(r.Each)
 	return r, nil
 }
 
@@ -168,14 +190,31 @@ func choose(o options) (starters []starter, versions []string, err error) {
 		})
 	}
 	if o.only == "" || o.only == "tidemark" {
-		version, err := tidemarkVersion(o.binary)
-		if err != nil {
+		add := func(binary string, variants ...variant) error {
+			version, err := tidemarkVersion(binary)
+			if err != nil {
+				return err
+			}
+			versions = append(versions, fmt.Sprintf("%s, 1 core server, %d data nodes, replication %d", version, tidemarkNodes, tidemarkReplicas))
+			for i, v := range variants {
+				if v.tls && !o.tls {
+					continue
+				}
+				name := fmt.Sprintf("tidemark-%t-%d", v.old, i)
+				starters = append(starters, func(ctx context.Context, dir string) (system, error) {
+					return startTidemark(ctx, binary, filepath.Join(dir, name), v, o.keyspaces)
+				})
+			}
+			return nil
+		}
+		if err := add(o.binary, variant{}, variant{tls: true}); err != nil {
 			return nil, nil, err
 		}
-		versions = append(versions, fmt.Sprintf("%s, 1 core server, %d data nodes, replication %d", version, tidemarkNodes, tidemarkReplicas))
-		starters = append(starters, func(ctx context.Context, dir string) (system, error) {
-			return startTidemark(ctx, o.binary, filepath.Join(dir, "tidemark"))
-		})
+		if o.beside != "" {
+			if err := add(o.beside, variant{old: true}, variant{old: true, tls: true}); err != nil {
+				return nil, nil, err
+			}
+		}
 	}
 	if len(starters) == 0 {
 		return nil, nil, fmt.Errorf("-only %q: it is etcd or tidemark", o.only)
@@ -199,32 +238,47 @@ func repeat(ctx context.Context, o options, dir string, starters []starter, repe
 		for _, s := range started.subjects() {
 			turns = append(turns, turn{started, s})
 			progress("%s: load %d records", s.name, o.size.Records)
-			if err := bench.Load(ctx, s.target, bench.Config{Workload: bench.Put(), Records: o.size.Records, ValueSize: o.size.ValueSize}); err != nil {
+			if err := s.driver.load(ctx, o.size); err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
+	}
+	// Subjects that differ in their variant only come next to each other, now forwards, now backwards.
+	slices.SortStableFunc(turns, func(a, b turn) int {
+		return cmp.Compare(a.subject.plain, b.subject.plain)
+	})
+	if repetition%2 == 1 {
+		slices.Reverse(turns)
 	}
 	var measurements []*measurement
 	for i, l := range loads {
 		if !o.loads.MatchString(l.Name) {
 			continue
 		}
-		for j := range turns {
-			t := turns[(i+j+repetition)%len(turns)]
+		for round := range o.size.Rounds {
+			for j := range turns {
+				t := turns[(i+j+repetition+round)%len(turns)]
+				if t.subject.only != "" && t.subject.only != l.Name {
+					continue
+				}
+				m, err := measure(ctx, t.system, t.subject, l, o.size, repetition*o.size.Rounds+round)
+				if err != nil {
+					return nil, err
+				}
+				progress("%-30s %-34s %9.0f/s  p50 %s  p99 %s  server CPU %.4f s/1,000  errors %d", l.Name, t.subject.name, m.Result.Total.Throughput,
+					latency(float64(m.Result.Total.P50)), latency(float64(m.Result.Total.P99)), m.ServerCPU, m.Result.Total.Errors)
+				measurements = append(measurements, m)
+			}
+		}
+		if o.profiles == "" || repetition < o.size.Repetitions-1 {
+			continue
+		}
+		for _, t := range turns {
 			if t.subject.only != "" && t.subject.only != l.Name {
 				continue
 			}
-			m, err := measure(ctx, t.system, t.subject, l, o.size, repetition)
-			if err != nil {
-				return nil, err
-			}
-			progress("%-30s %-24s %9.0f/s  p50 %s  p99 %s  server CPU %.4f s/1,000  errors %d", l.Name, t.subject.name, m.Result.Total.Throughput,
-				latency(float64(m.Result.Total.P50)), latency(float64(m.Result.Total.P99)), m.ServerCPU, m.Result.Total.Errors)
-			measurements = append(measurements, m)
-			if o.profiles != "" && repetition == o.size.Repetitions-1 {
-				if err := profileRun(ctx, o.profiles, t.system, t.subject, l, o.size); err != nil {
-					return nil, fmt.Errorf("profiles of %s, %s: %w", t.subject.name, l.Name, err)
-				}
+			if err := profileRun(ctx, o.profiles, t.system, t.subject, l, o.size); err != nil {
+				return nil, fmt.Errorf("profiles of %s, %s: %w", t.subject.name, l.Name, err)
 			}
 		}
 	}

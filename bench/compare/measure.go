@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -34,11 +33,12 @@ type profiler interface {
 // subject is what a row of the report is about.
 type subject struct {
 	name   string
-	target bench.Target
-	// classify names the classes of its errors; nil is bench's own.
-	classify func(error) string
+	driver driver
 	// only is the name of the one load that it is measured under; empty: all.
 	only string
+	// plain is the name without the variant, and empty for a store that has no variants.
+	plain   string
+	variant variant
 }
 
 // load is one case of the comparison.
@@ -47,88 +47,81 @@ type load struct {
 	Name     string
 	Workload bench.Workload
 	Clients  int
+	// ValueSize is that of the values it writes; 0 is the size of the records.
+	ValueSize int
 }
 
 // loads come in this order: those that only read first, because puts add versions that later reads have to pass.
 var loads = []load{
 	{Name: getMany, Workload: bench.Get(), Clients: 64},
 	{Name: getOne, Workload: bench.Get(), Clients: 1},
+	{Name: getMost, Workload: bench.Get(), Clients: 256},
 	{Name: scanMany, Workload: bench.ScanOf(100), Clients: 64},
 	{Name: putOne, Workload: bench.Put(), Clients: 1},
+	{Name: put64, Workload: bench.Put(), Clients: 64},
+	{Name: putLarge, Workload: bench.Put(), Clients: 64, ValueSize: 1000},
 	{Name: putMany, Workload: bench.Put(), Clients: 256},
 }
 
 const (
 	getMany  = "get, 64 clients"
 	getOne   = "get, 1 client"
+	getMost  = "get, 256 clients"
 	scanMany = "scan of 100 rows, 64 clients"
 	putOne   = "put, 1 client"
+	put64    = "put, 64 clients"
+	putLarge = "put of 1 kB, 64 clients"
 	putMany  = "put, 256 clients"
 )
 
-// measurement is one subject under one load in one repetition.
+// measurement is one turn of a subject under a load.
 type measurement struct {
-	Subject    string        `json:"subject"`
-	Load       string        `json:"load"`
-	Repetition int           `json:"repetition"`
-	Result     *bench.Result `json:"result"`
-	// ServerCPU and ClientCPU are processor seconds per 1,000 operations: of all server processes of the store, and of
-	// this process.
+	Subject string `json:"subject"`
+	Load    string `json:"load"`
+	// Turn numbers the turns of the subject under the load, over all repetitions.
+	Turn   int           `json:"turn"`
+	Result *bench.Result `json:"result"`
+	// ServerCPU and ClientCPU are processor seconds per 1,000 operations: of all server processes of
+	// the store, and of the process that runs the clients.
 	ServerCPU float64 `json:"server_cpu_seconds_per_1000"`
 	ClientCPU float64 `json:"client_cpu_seconds_per_1000"`
 	// ServerMemory is the resident memory of all servers at the end, in bytes.
 	ServerMemory int64 `json:"server_memory_bytes"`
+	// plain and variant are those of the subject.
+	plain   string
+	variant variant
 }
 
 // size is how much is measured.
 type size struct {
 	Repetitions int
-	Records     uint64
-	ValueSize   int
-	WarmUp      time.Duration
-	Duration    time.Duration
+	// Rounds is how many turns each subject has within a case of a repetition.
+	Rounds    int
+	Records   uint64
+	ValueSize int
+	WarmUp    time.Duration
+	Duration  time.Duration
 	// Limit is how long each limit of the machine is measured.
 	Limit time.Duration
 }
 
 // measure runs one load against one subject.
-func measure(ctx context.Context, sys system, s subject, l load, z size, repetition int) (*measurement, error) {
+func measure(ctx context.Context, sys system, s subject, l load, z size, turn int) (*measurement, error) {
 	if err := sys.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if err := settle(ctx, sys.servers()); err != nil {
 		return nil, err
 	}
-	// bench reports progress at the end of each phase if the interval is longer than any: that is where the window begins
-	// and ends, and where the clocks of the processes are read.
 	var server, client [2]float64
 	var failed error
-	look := func(p bench.Progress) {
-		if p.Elapsed < p.Total {
-			return
-		}
-		at := 0
-		if p.Phase == "measure" {
-			at = 1
-		}
+	look := func(w window) {
 		usage, err := usageOf(sys.servers())
-		own, ownErr := process.ReadUsage(os.Getpid())
+		own, ownErr := process.ReadUsage(w.Client)
 		failed = errors.Join(failed, err, ownErr)
-		server[at], client[at] = usage.CPUSeconds(), own.CPUSeconds()
+		server[w.End], client[w.End] = usage.CPUSeconds(), own.CPUSeconds()
 	}
-	result, err := bench.Run(ctx, s.target, bench.Config{
-		Workload:         l.Workload,
-		Clients:          l.Clients,
-		Records:          z.Records,
-		ValueSize:        z.ValueSize,
-		WarmUp:           z.WarmUp,
-		Duration:         z.Duration,
-		Seed:             uint64(repetition) + 1,
-		SkipLoad:         true,
-		Classify:         s.classify,
-		Progress:         look,
-		ProgressInterval: 24 * time.Hour,
-	})
+	result, err := s.driver.run(ctx, l.config(z, turn), look, "")
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s: %w", s.name, l.Name, err)
 	}
@@ -146,17 +139,37 @@ func measure(ctx context.Context, sys system, s subject, l load, z size, repetit
 	return &measurement{
 		Subject:      s.name,
 		Load:         l.Name,
-		Repetition:   repetition,
+		Turn:         turn,
 		Result:       result,
 		ServerCPU:    perThousand(server[1]-server[0], count),
 		ClientCPU:    perThousand(client[1]-client[0], count),
 		ServerMemory: usage.ResidentBytes,
+		plain:        s.plain,
+		variant:      s.variant,
 	}, nil
 }
 
-// profileRun runs a load once more with profilers on, and leaves a profile of each server, and of this process, in a
-// directory below dir. It is a run of its own because profiling costs.
-func profileRun(ctx context.Context, dir string, sys system, s subject, l load, z size) (err error) {
+// config is what the load is for bench.
+func (l load) config(z size, turn int) bench.Config {
+	c := bench.Config{
+		Workload:  l.Workload,
+		Clients:   l.Clients,
+		Records:   z.Records,
+		ValueSize: z.ValueSize,
+		WarmUp:    z.WarmUp,
+		Duration:  z.Duration,
+		Seed:      uint64(turn) + 1,
+		SkipLoad:  true,
+	}
+	if l.ValueSize > 0 {
+		c.ValueSize = l.ValueSize
+	}
+	return c
+}
+
+// profileRun runs a load once more with profilers on, and leaves a profile of each server, and of the
+// client, in a directory below dir. It is a run of its own because profiling costs.
+func profileRun(ctx context.Context, dir string, sys system, s subject, l load, z size) error {
 	servers, ok := sys.(profiler)
 	if !ok {
 		return nil
@@ -165,22 +178,12 @@ func profileRun(ctx context.Context, dir string, sys system, s subject, l load, 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	own, err := os.Create(filepath.Join(dir, "client.pprof"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, own.Close()) }()
-	if err := pprof.StartCPUProfile(own); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return servers.profile(ctx, dir, z.Duration) })
 	group.Go(func() error {
-		_, err := bench.Run(ctx, s.target, bench.Config{
-			Workload: l.Workload, Clients: l.Clients, Records: z.Records, ValueSize: z.ValueSize,
-			WarmUp: -1, Duration: z.Duration, SkipLoad: true, Classify: s.classify,
-		})
+		c := l.config(z, 0)
+		c.WarmUp = -1
+		_, err := s.driver.run(ctx, c, func(window) {}, filepath.Join(dir, "client.pprof"))
 		return err
 	})
 	return group.Wait()

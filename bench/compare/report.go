@@ -16,6 +16,7 @@ type report struct {
 	Limits   []limitSummary `json:"limits"`
 	Results  []summary      `json:"results"`
 	Goals    []verdict      `json:"goals"`
+	Pairs    []pair         `json:"pairs,omitempty"`
 	Each     []*measurement `json:"measurements"`
 }
 
@@ -23,8 +24,8 @@ type report struct {
 func (r *report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine: %s\n\n", r.Machine)
-	fmt.Fprintf(&b, "Stores: %s. Both sync every write. %d records, values of %d bytes, %v measured after %v of warm-up, %d repetition(s): median [lowest to highest].\n",
-		strings.Join(r.Versions, "; "), r.Size.Records, r.Size.ValueSize, r.Size.Duration, r.Size.WarmUp, r.Size.Repetitions)
+	fmt.Fprintf(&b, "Stores: %s. Both sync every write. %d records, values of %d bytes, %v measured after %v of warm-up, %d repetition(s) of %d turn(s): median [lowest to highest].\n",
+		strings.Join(r.Versions, "; "), r.Size.Records, r.Size.ValueSize, r.Size.Duration, r.Size.WarmUp, r.Size.Repetitions, r.Size.Rounds)
 	if len(r.Goals) > 0 {
 		b.WriteString("\n| goal | partitions | etcd | Tidemark | ratio | wanted | met |\n|---|---:|---:|---:|---:|---:|---|\n")
 		for _, g := range r.Goals {
@@ -44,6 +45,7 @@ func (r *report) writeMarkdown(w io.Writer) error {
 				g.Load, g.Figure, partitions, figure(g.Figure, g.Etcd), figure(g.Figure, g.Tidemark), g.Ratio, wanted, met)
 		}
 	}
+	writePairs(&b, r.Pairs)
 	last := ""
 	for _, s := range r.Results {
 		if s.Load != last {

@@ -9,14 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/kv"
 )
 
 const (
@@ -46,12 +45,15 @@ func evenly(partitions int) [][]byte {
 	return at
 }
 
-// tidemarkCluster is one core server and three data nodes, with one keyspace for each number of partitions.
+// tidemarkCluster is one core server and three data nodes of one binary, with one keyspace for each
+// number of partitions.
 type tidemarkCluster struct {
+	binary    string
+	variant   variant
+	certs     certificates
 	processes []*process.Process
 	// admin are the HTTP addresses of the processes.
 	admin     []string
-	client    *kv.Client
 	keyspaces []subject
 }
 
@@ -68,25 +70,36 @@ func tidemarkVersion(binary string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// startTidemark starts the servers in fresh directories below dir, and makes the keyspaces.
-func startTidemark(ctx context.Context, binary, dir string) (*tidemarkCluster, error) {
+// startTidemark starts the servers in fresh directories below dir, and makes those keyspaces whose
+// subjects' names match.
+func startTidemark(
+	ctx context.Context, binary, dir string, v variant, keyspaces *regexp.Regexp,
+) (*tidemarkCluster, error) {
 	addresses, err := process.FreeAddresses(2 * (1 + tidemarkNodes))
 	if err != nil {
 		return nil, err
 	}
 	listen, admin := addresses[:1+tidemarkNodes], addresses[1+tidemarkNodes:]
 	core := listen[0]
-	cluster := &tidemarkCluster{admin: admin}
+	cluster := &tidemarkCluster{binary: binary, variant: v, admin: admin}
+	if v.tls {
+		if cluster.certs, err = makeCertificates(filepath.Join(dir, "certificates")); err != nil {
+			return nil, err
+		}
+	}
 	for i := range 1 + tidemarkNodes {
 		name, roles := "core", "core"
 		if i > 0 {
 			name, roles = fmt.Sprintf("node%d", i), "node"
 		}
 		server, err := process.Start(process.Config{
-			Name: "Tidemark " + name,
+			Name: v.name("Tidemark " + name),
 			Path: binary,
-			Args: []string{"start", "--dir", filepath.Join(dir, name), "--listen", listen[i], "--core", core, "--roles", roles, "--http", admin[i]},
-			Log:  filepath.Join(dir, name+".log"),
+			Args: append([]string{
+				"start", "--dir", filepath.Join(dir, name), "--listen", listen[i],
+				"--core", core, "--roles", roles, "--http", admin[i],
+			}, cluster.certs.flags()...),
+			Log: filepath.Join(dir, name+".log"),
 		})
 		if err != nil {
 			return nil, errors.Join(err, cluster.close())
@@ -96,50 +109,76 @@ func startTidemark(ctx context.Context, binary, dir string) (*tidemarkCluster, e
 	if err := cluster.wait(ctx, admin); err != nil {
 		return nil, errors.Join(err, cluster.close())
 	}
-	if err := cluster.makeKeyspaces(ctx, listen[1:]); err != nil {
+	if err := cluster.makeKeyspaces(ctx, listen[1:], keyspaces); err != nil {
 		return nil, errors.Join(err, cluster.close())
 	}
 	return cluster, nil
 }
 
-// makeKeyspaces opens one client, as an application would, and makes one keyspace for each number of partitions.
-func (c *tidemarkCluster) makeKeyspaces(ctx context.Context, endpoints []string) error {
+// makeKeyspaces makes one keyspace for each number of partitions.
+func (c *tidemarkCluster) makeKeyspaces(
+	ctx context.Context, endpoints []string, wanted *regexp.Regexp,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	var err error
-	if c.client, err = kv.Open(ctx, endpoints); err != nil {
-		return err
+	flags := append([]string{"--endpoints", strings.Join(endpoints, ",")}, c.certs.flags()...)
+	add := func(subjectName, keyspace, only string, shape ...string) error {
+		if !wanted.MatchString(subjectName) {
+			return nil
+		}
+		arguments := append([]string{
+			"keyspace", "create", keyspace, "--quiet", "--replicas", fmt.Sprint(tidemarkReplicas),
+		}, shape...)
+		command := exec.CommandContext(ctx, c.binary, append(arguments, flags...)...)
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", command, err, output)
+		}
+		c.keyspaces = append(c.keyspaces, subject{
+			name: c.variant.name(subjectName), plain: subjectName, variant: c.variant, only: only,
+			driver: ownProgram{
+				binary: c.binary, keyspace: keyspace, arguments: flags,
+				profiles: !c.variant.old,
+			},
+		})
+		return nil
 	}
 	for _, partitions := range everyPartitions {
-		keyspace, err := c.client.CreateKeyspace(ctx, fmt.Sprintf("bench%d", partitions), kv.Hash(partitions), kv.Replicas(tidemarkReplicas))
-		if err != nil {
+		if err := add(tidemarkName(partitions), fmt.Sprintf("bench%d", partitions), "",
+			"--partitions", fmt.Sprintf("hash:%d", partitions)); err != nil {
 			return err
 		}
-		c.keyspaces = append(c.keyspaces, subject{name: tidemarkName(partitions), target: kvtarget.New(keyspace), classify: kvtarget.Classify})
 	}
-	// What is to be scanned in order belongs into a keyspace that is in order, as everything in etcd is: there a scan of 100 rows
-	// asks one partition, or two. Over hash partitions it has to ask all.
+	// What is to be scanned in order belongs into a keyspace that is in order, as everything in etcd
+	// is: there a scan of 100 rows asks one partition, or two. Over hash partitions it has to ask all.
 	for _, partitions := range rangePartitions {
-		keyspace, err := c.client.CreateKeyspace(ctx, fmt.Sprintf("ordered%d", partitions), kv.Range(evenly(partitions)...), kv.Replicas(tidemarkReplicas))
-		if err != nil {
+		shape := []string{"--partitions", "range"}
+		for _, key := range evenly(partitions) {
+			shape = append(shape, "--split-at", string(key))
+		}
+		if err := add(rangeName(partitions), fmt.Sprintf("ordered%d", partitions), scanMany,
+			shape...); err != nil {
 			return err
 		}
-		c.keyspaces = append(c.keyspaces, subject{name: rangeName(partitions), target: kvtarget.New(keyspace), classify: kvtarget.Classify, only: scanMany})
 	}
 	return nil
 }
 
 // profile writes the processor profile of each server over the given time below dir.
 func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Duration) error {
+	client, scheme, err := c.certs.httpClient()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
 	group, ctx := errgroup.WithContext(ctx)
 	for i, address := range c.admin {
 		group.Go(func() error {
-			url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, max(int(d.Seconds()), 1))
+			url := fmt.Sprintf("%s://%s/debug/pprof/profile?seconds=%d", scheme, address, max(int(d.Seconds()), 1))
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			if err != nil {
 				return err
 			}
-			response, err := http.DefaultClient.Do(request)
+			response, err := client.Do(request)
 			if err != nil {
 				return err
 			}
@@ -162,14 +201,19 @@ func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Durati
 func (c *tidemarkCluster) wait(ctx context.Context, admin []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
+	client, scheme, err := c.certs.httpClient()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
 	for i, address := range admin {
-		url := "http://" + address + "/readyz"
+		url := scheme + "://" + address + "/readyz"
 		if err := process.Until(ctx, c.processes[i].Name()+" is ready", 50*time.Millisecond, func(ctx context.Context) error {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			if err != nil {
 				return err
 			}
-			response, err := http.DefaultClient.Do(request)
+			response, err := client.Do(request)
 			if err != nil {
 				return err
 			}
@@ -192,10 +236,4 @@ func (c *tidemarkCluster) servers() []*process.Process { return c.processes }
 // prepare has nothing to put right: the SDK follows the leaders by itself.
 func (c *tidemarkCluster) prepare(context.Context) error { return nil }
 
-func (c *tidemarkCluster) close() error {
-	var err error
-	if c.client != nil {
-		err = c.client.Close()
-	}
-	return errors.Join(err, killAll(c.processes))
-}
+func (c *tidemarkCluster) close() error { return killAll(c.processes) }

@@ -30,6 +30,7 @@ type benchFlags struct {
 	partitions         string
 	connections        int
 	workload           string
+	cpuProfile         string
 	// partitionsPerTxn is 0 where transactions take what there is.
 	partitionsPerTxn int
 }
@@ -215,7 +216,7 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, 
 	if err := ensureBenchKeyspace(ctx, client, f, layout, partitions); err != nil {
 		return err
 	}
-	return do(client)
+	return profiled(f.cpuProfile, func() error { return do(client) })
 }
 
 // ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with too few partitions is neither made nor used.

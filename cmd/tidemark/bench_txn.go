@@ -179,4 +179,5 @@ func (f *benchFlags) common(cmd *cobra.Command, clients int) {
 	flags.Uint64Var(&f.seed, "seed", 1, "the same seed gives the same operations")
 	flags.DurationVar(&f.operationTimeout, "operation-timeout", 10*time.Second, "after how long an operation counts as failed")
 	flags.IntVar(&f.connections, "connections", 1, "connections to each node")
+	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a processor profile of the clients to this `file`")
 }
