@@ -1,6 +1,7 @@
 // Package proof is the folder of everything that proves what Tidemark promises. It holds no code.
 //
 //	workloads   traffic together with the check of what came of it; serves sim and nemesis alike
+//	driver      runs workloads, reports how their operations end, and judges it
 //	calm        which failures faults excuse, and which are violations
 //	history     records and checks the history of single keys
 //	isolation   records and checks the history of transactions, by their dependency cycles

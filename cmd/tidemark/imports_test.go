@@ -57,7 +57,8 @@ var may = []struct {
 	{"bench/proof/calm", []string{"kv"}},
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
-	{"bench/proof/workloads", []string{"bench/proof/history", "bench/proof/isolation", "bench/proof/calm", "kv", "hlc"}},
+	{"bench/proof/driver", []string{"bench/proof/history", "bench/proof/calm", "kv"}},
+	{"bench/proof/workloads", []string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...", "deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},

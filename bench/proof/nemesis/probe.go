@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -29,7 +29,7 @@ const (
 // A request has the time that slow links add to its way besides: they would measure that otherwise.
 type probes struct {
 	client        *kv.Client // closed by stop's caller
-	keyspace      *workloads.Keyspace
+	keyspace      *driver.Keyspace
 	keys          [][]byte // by hash partition
 	writes, reads *availability.Meter
 	running       sync.WaitGroup
@@ -46,7 +46,7 @@ type probes struct {
 }
 
 // startProbes makes the keyspace and begins.
-func startProbes(ctx context.Context, run *workloads.Run, client *kv.Client) (*probes, error) {
+func startProbes(ctx context.Context, run *driver.Run, client *kv.Client) (*probes, error) {
 	_, err := client.CreateKeyspace(ctx, probeKeyspace, kv.Hash(probePartitions))
 	if err != nil {
 		return nil, fmt.Errorf("the keyspace of the probes: %w", err)

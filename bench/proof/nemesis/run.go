@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
@@ -32,7 +33,7 @@ type nemesis struct {
 	*world
 	options   options
 	probes    *probes
-	workloads []workloads.Workload
+	workloads []driver.Workload
 	samples   []availability.Sample
 	// clocksUntil is until when servers may say that a clock is wrong.
 	clocksUntil time.Time
@@ -55,7 +56,7 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 			return nil, err
 		}
 	}
-	w.proof = workloads.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
+	w.proof = driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
 		return kv.Open(ctx, w.cluster.Endpoints(), options...)
 	})
 	var look lookout

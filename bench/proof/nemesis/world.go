@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/faults"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
 const (
@@ -47,7 +47,7 @@ type world struct {
 	cluster *faults.Cluster
 	admin   *faults.Admin
 	servers []*faults.Server
-	proof   *workloads.Run
+	proof   *driver.Run
 	journal *journal
 	// placed is where partitions were before the faults of this step.
 	placed *placement

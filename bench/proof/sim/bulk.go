@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -25,14 +25,14 @@ const (
 	bulkBytes = 6 << 10
 )
 
-// Name implements workloads.Workload.
+// Name implements driver.Workload.
 func (*bulk) Name() string { return "bulk" }
 
-// Clients implements workloads.Workload.
+// Clients implements driver.Workload.
 func (*bulk) Clients() int { return 1 }
 
-// Setup implements workloads.Workload.
-func (b *bulk) Setup(ctx context.Context, run *workloads.Run) error {
+// Setup implements driver.Workload.
+func (b *bulk) Setup(ctx context.Context, run *driver.Run) error {
 	b.known = make([]history.Monotonic, bulkKeys)
 	client, err := run.Open(ctx)
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *bulk) Setup(ctx context.Context, run *workloads.Run) error {
 
 func (*bulk) key(i int) []byte { return fmt.Appendf(nil, "bulk%d", i) }
 
-// Drive implements workloads.Workload. It does not keep to the pace: also in the calm there is something to be missed.
-func (b *bulk) Drive(ctx context.Context, run *workloads.Run, _ int, client *workloads.Client, random *rand.Rand) {
+// Drive implements driver.Workload. It does not keep to the pace: also in the calm there is something to be missed.
+func (b *bulk) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace("bulk")
 	for n := uint64(1); ; n++ {
 		select {
@@ -66,8 +66,8 @@ func (b *bulk) Drive(ctx context.Context, run *workloads.Run, _ int, client *wor
 	}
 }
 
-// Check implements workloads.Workload.
-func (b *bulk) Check(ctx context.Context, run *workloads.Run, client *workloads.Client) error {
+// Check implements driver.Workload.
+func (b *bulk) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	for i := range b.known {
 		floor := b.known[i].Known()
 		pair, err := client.Keyspace("bulk").Get(ctx, b.key(i))

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
@@ -21,7 +21,7 @@ import (
 const goroutinesPerServer, goroutinesPerLink = 400, 12
 
 // check looks at everything once nobody writes.
-func (w *World) check(t testing.TB, workloads []workloads.Workload, counters *coverage) {
+func (w *World) check(t testing.TB, workloads []driver.Workload, counters *coverage) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	w.waitReady(ctx)

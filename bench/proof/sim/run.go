@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -30,7 +30,7 @@ const (
 type Config struct {
 	Schedule Schedule
 	// Workloads, if not nil, are run instead of those of the seed.
-	Workloads []workloads.Workload
+	Workloads []driver.Workload
 	// Configure may change the servers' configuration further.
 	Configure func(server int, c *embedded.ServerConfig)
 }
@@ -87,13 +87,13 @@ func Run(t testing.TB, c Config) Report {
 	}
 	stopWatching := watchElections(w, shape.electionTimeout())
 	// They are opened before all others, so that "client-1" of a fault is the first of them.
-	var clients []*workloads.Client
+	var clients []*driver.Client
 	connections := 0
 	for _, load := range shape.all() {
 		connections += load.Clients()
 	}
 	for range connections {
-		retries := workloads.NewRetries()
+		retries := driver.NewRetries()
 		clients = append(clients, w.Client(w.Cluster.Client(t, kv.WithMetrics(retries)), retries, ""))
 	}
 	ctx := context.Background()
@@ -142,7 +142,7 @@ func Run(t testing.TB, c Config) Report {
 }
 
 // drive starts the workloads, each client's in a goroutine of its own.
-func drive(w *World, workloads []workloads.Workload, clients []*workloads.Client, random *rand.Rand) (stop func()) {
+func drive(w *World, workloads []driver.Workload, clients []*driver.Client, random *rand.Rand) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, load := range workloads {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
 // Schedule is all that happens to a cluster in one run, known before it begins.
@@ -125,20 +125,20 @@ func end(faults []Fault) (last time.Duration) {
 }
 
 // storms are the times at which something begins or ends: clients are busy then.
-func (s Schedule) storms() []workloads.Storm {
+func (s Schedule) storms() []driver.Storm {
 	const before, after = 300 * time.Millisecond, 1700 * time.Millisecond
-	var all []workloads.Storm
+	var all []driver.Storm
 	for _, f := range s.Faults {
-		all = append(all, workloads.Storm{From: f.At - before, Until: f.At + after})
+		all = append(all, driver.Storm{From: f.At - before, Until: f.At + after})
 		if t, ok := f.Effect.(transfer); ok {
 			all[len(all)-1].Until += min(time.Duration(t.Times)*t.Every, 10*time.Second)
 		}
 		if f.For > 0 {
-			all = append(all, workloads.Storm{From: f.At + f.For - before, Until: f.At + f.For + after})
+			all = append(all, driver.Storm{From: f.At + f.For - before, Until: f.At + f.For + after})
 		}
 	}
-	slices.SortFunc(all, func(a, b workloads.Storm) int { return cmp.Compare(a.From, b.From) })
-	var merged []workloads.Storm
+	slices.SortFunc(all, func(a, b driver.Storm) int { return cmp.Compare(a.From, b.From) })
+	var merged []driver.Storm
 	for _, storm := range all {
 		if n := len(merged); n > 0 && storm.From <= merged[n-1].Until {
 			merged[n-1].Until = max(merged[n-1].Until, storm.Until)

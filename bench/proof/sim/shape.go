@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
@@ -16,11 +17,11 @@ import (
 type shape struct {
 	options kvtest.Options
 	// workloads are made for one run. Unhurried, they do about perSecond operations; what a run may spend is perMinute.
-	workloads []workloads.Workload
+	workloads []driver.Workload
 	perSecond float64
 	perMinute float64
 	// extras are workloads besides, whose clients the faults do not know.
-	extras []workloads.Workload
+	extras []driver.Workload
 	tick   time.Duration
 	// electionTicks is the shortest election timeout.
 	electionTicks int
@@ -91,14 +92,14 @@ func shapeOf(seed uint64, transactions bool) *shape {
 func (s *shape) electionTimeout() time.Duration { return time.Duration(s.electionTicks) * s.tick }
 
 // pace spends the operations that a run may have: most of them in the storms.
-func (s *shape) pace(schedule Schedule, began time.Duration) workloads.Pace {
+func (s *shape) pace(schedule Schedule, began time.Duration) driver.Pace {
 	// The finale has as many as that besides.
 	const inStorms, inFinale, steady = 0.85, 1000, 15
-	var p workloads.Pace
+	var p driver.Pace
 	stormy := time.Second
 	for _, storm := range schedule.storms() {
 		stormy += storm.Until - storm.From
-		p.Storms = append(p.Storms, workloads.Storm{From: began + storm.From, Until: began + storm.Until})
+		p.Storms = append(p.Storms, driver.Storm{From: began + storm.From, Until: began + storm.Until})
 	}
 	calm := max(schedule.Duration-stormy, time.Second)
 	budget := s.perMinute * schedule.Duration.Minutes()
@@ -148,11 +149,11 @@ var timeless = []string{"registers", "contended", "counters", "watched"}
 
 // mix draws the workloads: few of them at a time, so that what a seed may spend is spent on something.
 func (s *shape) mix(random *rand.Rand) {
-	possible := slices.DeleteFunc(workloads.Standard(), func(w workloads.Workload) bool {
+	possible := slices.DeleteFunc(workloads.Standard(), func(w driver.Workload) bool {
 		return perSecond[w.Name()] == 0 || s.wild && !slices.Contains(timeless, w.Name())
 	})
 	order := random.Perm(len(possible))
-	if i := slices.IndexFunc(possible, func(w workloads.Workload) bool { return w.Name() == "past" }); s.hasty && i >= 0 {
+	if i := slices.IndexFunc(possible, func(w driver.Workload) bool { return w.Name() == "past" }); s.hasty && i >= 0 {
 		order = append([]int{i}, slices.DeleteFunc(order, func(n int) bool { return n == i })...)
 	}
 	for _, i := range order[:2+random.IntN(2)] {
@@ -200,12 +201,12 @@ func (s *shape) mixExtras(random *rand.Rand) {
 	}
 	name := names[random.IntN(len(names))]
 	all := workloads.Standard()
-	s.extras = append(s.extras, all[slices.IndexFunc(all, func(w workloads.Workload) bool { return w.Name() == name })])
+	s.extras = append(s.extras, all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
 }
 
 // all are the workloads and the extras. Those of the former come first: "client-1" of a fault is
 // the first of them.
-func (s *shape) all() []workloads.Workload { return slices.Concat(s.workloads, s.extras) }
+func (s *shape) all() []driver.Workload { return slices.Concat(s.workloads, s.extras) }
 
 // Of the seeds with transactions those that leave reignsAt when divided by reignsEvery are about reigns. All others are what they were before there
 // were such, among them those of the other planted bugs in docs/testing.md.
@@ -227,14 +228,14 @@ func (s *shape) mixReigns(random *rand.Rand) {
 }
 
 // add takes one of some workloads.
-func (s *shape) add(possible []workloads.Workload, name string) {
-	i := slices.IndexFunc(possible, func(w workloads.Workload) bool { return w.Name() == name })
+func (s *shape) add(possible []driver.Workload, name string) {
+	i := slices.IndexFunc(possible, func(w driver.Workload) bool { return w.Name() == name })
 	s.workloads = append(s.workloads, possible[i])
 	s.perSecond += operationsPerSecond(name)
 }
 
 // choose has the seed run other workloads.
-func (s *shape) choose(workloads []workloads.Workload) {
+func (s *shape) choose(workloads []driver.Workload) {
 	s.workloads, s.perSecond, s.extras = workloads, 1, nil
 	for _, w := range workloads {
 		s.perSecond += operationsPerSecond(w.Name())

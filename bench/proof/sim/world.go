@@ -4,13 +4,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
 // World is what faults and checks have in common in one run.
 type World struct {
-	*workloads.Run
+	*driver.Run
 	Cluster *kvtest.Cluster
 	cores   int
 	// electionTimeout is the shortest.
@@ -43,7 +43,7 @@ func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration)
 	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout, done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
 	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool), make(map[int]bool)
-	w.Run = workloads.NewRun(cluster.Open)
+	w.Run = driver.NewRun(cluster.Open)
 	w.OnViolation = w.keepLog
 	return w
 }

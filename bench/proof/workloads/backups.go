@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -56,12 +57,12 @@ func (b *Backups) note(i int) []byte { return fmt.Appendf(nil, "row%03d-note", i
 func isNote(key []byte) bool { return bytes.HasSuffix(key, []byte("-note")) }
 
 // Setup implements Workload.
-func (b *Backups) Setup(ctx context.Context, run *Run) error {
+func (b *Backups) Setup(ctx context.Context, run *driver.Run) error {
 	layout := kv.Range(b.key(b.Rows/4), b.key(b.Rows/2), b.key(b.Rows*3/4))
 	if b.Partitions > 0 {
 		layout = kv.Hash(b.Partitions)
 	}
-	if err := run.createKeyspace(ctx, b.Keyspace, layout); err != nil {
+	if err := run.CreateKeyspace(ctx, b.Keyspace, layout); err != nil {
 		return err
 	}
 	client, hangUp, err := run.Connect(ctx, b.Name())
@@ -80,7 +81,7 @@ func (b *Backups) Setup(ctx context.Context, run *Run) error {
 }
 
 // Drive implements Workload.
-func (b *Backups) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (b *Backups) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(b.Keyspace)
 	if number < b.Writers {
 		for n := 0; run.Keep(ctx, random, b.Pause); n++ {
@@ -102,7 +103,7 @@ func (b *Backups) Drive(ctx context.Context, run *Run, number int, client *Clien
 }
 
 // annotate writes all notes.
-func (b *Backups) annotate(ctx context.Context, ks *Keyspace, text string) error {
+func (b *Backups) annotate(ctx context.Context, ks *driver.Keyspace, text string) error {
 	pairs := make([]kv.Pair, notes)
 	for i := range pairs {
 		pairs[i] = kv.Pair{Key: b.note(i), Value: []byte(text)}
@@ -112,7 +113,7 @@ func (b *Backups) annotate(ctx context.Context, ks *Keyspace, text string) error
 }
 
 // move takes money from one row and gives it to others: to one, or to many.
-func (b *Backups) move(ctx context.Context, client *Client, ks *kv.Keyspace, random *rand.Rand) error {
+func (b *Backups) move(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand) error {
 	kind, rows := "update", random.Perm(b.Rows)[:2]
 	if random.IntN(8) == 0 {
 		kind, rows = "large update", random.Perm(b.Rows)[:spread+1]
@@ -145,7 +146,7 @@ func (b *Backups) move(ctx context.Context, client *Client, ks *kv.Keyspace, ran
 }
 
 // read reads everything, in one of the ways there are.
-func (b *Backups) read(ctx context.Context, run *Run, ks *Keyspace, random *rand.Rand) error {
+func (b *Backups) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace, random *rand.Rand) error {
 	switch n := random.IntN(8); {
 	case n == 0:
 		count, err := ks.Count(ctx)
@@ -167,7 +168,7 @@ func (b *Backups) read(ctx context.Context, run *Run, ks *Keyspace, random *rand
 }
 
 // part reads some rows that lie beside each other.
-func (b *Backups) part(ctx context.Context, run *Run, ks *Keyspace, random *rand.Rand) error {
+func (b *Backups) part(ctx context.Context, run *driver.Run, ks *driver.Keyspace, random *rand.Rand) error {
 	from, to := random.IntN(b.Rows), random.IntN(b.Rows)
 	from, to = min(from, to), max(from, to)
 	found := 0
@@ -186,7 +187,7 @@ func (b *Backups) part(ctx context.Context, run *Run, ks *Keyspace, random *rand
 }
 
 // add adds up what a reading of everything found.
-func (b *Backups) add(run *Run, how string, pairs func(func(kv.Pair, error) bool)) error {
+func (b *Backups) add(run *driver.Run, how string, pairs func(func(kv.Pair, error) bool)) error {
 	total, found := 0, 0
 	var last []byte
 	var texts []string
@@ -221,6 +222,6 @@ func (b *Backups) add(run *Run, how string, pairs func(func(kv.Pair, error) bool
 }
 
 // Check implements Workload.
-func (b *Backups) Check(ctx context.Context, run *Run, client *Client) error {
+func (b *Backups) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	return b.add(run, "dump", client.Keyspace(b.Keyspace).Dump(ctx))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
 // Bank moves money between accounts; whoever reads all accounts, finds the same total and no debts. Transfers empty accounts, which
@@ -31,8 +33,8 @@ func (*Bank) Splits() []string { return []string{"account02", "account04"} }
 func (b *Bank) key(i int) []byte { return fmt.Appendf(nil, "account%02d", i) }
 
 // Setup implements Transactions.
-func (b *Bank) Setup(ctx context.Context, _ *Run, db Transactor) error {
-	_, err := db.Update(ctx, func(tx Tx) error {
+func (b *Bank) Setup(ctx context.Context, _ *driver.Run, db driver.Transactor) error {
+	_, err := db.Update(ctx, func(tx driver.Tx) error {
 		for i := range b.Accounts {
 			if err := b.set(tx, i, opening, "at first"); err != nil {
 				return err
@@ -44,17 +46,17 @@ func (b *Bank) Setup(ctx context.Context, _ *Run, db Transactor) error {
 }
 
 // set writes a balance, and which transfer wrote it, so that no value is written twice.
-func (b *Bank) set(tx Tx, i, balance int, by string) error {
+func (b *Bank) set(tx driver.Tx, i, balance int, by string) error {
 	if balance == 0 {
 		return tx.Delete(b.key(i))
 	}
 	return tx.Put(b.key(i), fmt.Appendf(nil, "%d %s", balance, by))
 }
 
-func (b *Bank) balance(ctx context.Context, tx Tx, i int) (int, error) {
+func (b *Bank) balance(ctx context.Context, tx driver.Tx, i int) (int, error) {
 	value, err := tx.Get(ctx, b.key(i))
 	if err != nil {
-		return 0, ignoreNotFound(err)
+		return 0, driver.IgnoreNotFound(err)
 	}
 	return balanceOf(value)
 }
@@ -65,21 +67,23 @@ func balanceOf(value []byte) (balance int, err error) {
 }
 
 // Drive implements Transactions.
-func (b *Bank) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (b *Bank) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
-		attempt, cancel := patienceOf(ctx, random, b.Least)
+		attempt, cancel := driver.PatienceOf(ctx, random, b.Least)
 		if random.IntN(2) == 0 {
 			run.Count("bank read", b.add(attempt, run, db, random.IntN(2) == 0))
 		} else {
 			from, to, amount := random.IntN(b.Accounts), random.IntN(b.Accounts), 1+random.IntN(5)
-			_, err := db.Update(attempt, func(tx Tx) error { return b.transfer(attempt, tx, from, to, amount, fmt.Sprintf("%d.%d", number, n)) })
+			_, err := db.Update(attempt, func(tx driver.Tx) error {
+				return b.transfer(attempt, tx, from, to, amount, fmt.Sprintf("%d.%d", number, n))
+			})
 			run.Count("transfer", err)
 		}
 		cancel()
 	}
 }
 
-func (b *Bank) transfer(ctx context.Context, tx Tx, from, to, amount int, by string) error {
+func (b *Bank) transfer(ctx context.Context, tx driver.Tx, from, to, amount int, by string) error {
 	rich, err := b.balance(ctx, tx, from)
 	if err != nil {
 		return err
@@ -95,9 +99,9 @@ func (b *Bank) transfer(ctx context.Context, tx Tx, from, to, amount int, by str
 }
 
 // add adds all accounts up, one by one or by a scan.
-func (b *Bank) add(ctx context.Context, run *Run, db Transactor, scan bool) error {
+func (b *Bank) add(ctx context.Context, run *driver.Run, db driver.Transactor, scan bool) error {
 	var accounts []int
-	at, err := db.View(ctx, func(tx Tx) error {
+	at, err := db.View(ctx, func(tx driver.Tx) error {
 		accounts = nil
 		if scan {
 			for pair, err := range tx.Scan(ctx, []byte("account")) {
@@ -138,6 +142,6 @@ func (b *Bank) add(ctx context.Context, run *Run, db Transactor, scan bool) erro
 }
 
 // Check implements Transactions.
-func (b *Bank) Check(ctx context.Context, run *Run, db Transactor) error {
+func (b *Bank) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	return b.add(ctx, run, db, true)
 }

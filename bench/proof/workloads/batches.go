@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -23,7 +24,7 @@ type Batches struct {
 }
 
 // version compares the version with which a value was seen with what is known.
-func (b *Batches) version(run *Run, value []byte, version kv.Timestamp) {
+func (b *Batches) version(run *driver.Run, value []byte, version kv.Timestamp) {
 	name, _, _ := strings.Cut(string(value), " ")
 	if known := b.versions.remember(name, version); known != version {
 		run.Violation("batch %s, written once, has version %v and version %v", name, known, version)
@@ -37,18 +38,18 @@ func (*Batches) Name() string { return "batches" }
 func (b *Batches) Clients() int { return b.Parallel }
 
 // Setup implements Workload.
-func (b *Batches) Setup(ctx context.Context, run *Run) error {
-	return run.createKeyspace(ctx, "batches", kv.Range([]byte("g2"), []byte("g4")))
+func (b *Batches) Setup(ctx context.Context, run *driver.Run) error {
+	return run.CreateKeyspace(ctx, "batches", kv.Range([]byte("g2"), []byte("g4")))
 }
 
 func (b *Batches) prefix(group int) []byte { return fmt.Appendf(nil, "g%d/", group) }
 
 // Drive implements Workload.
-func (b *Batches) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (b *Batches) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace("batches")
 	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
 		group := random.IntN(b.Groups)
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := driver.Patience(ctx, random)
 		switch kind := random.IntN(20); {
 		case kind < 8:
 			err := b.look(attempt, run, ks, group, random)
@@ -80,7 +81,7 @@ func (b *Batches) Drive(ctx context.Context, run *Run, number int, client *Clien
 }
 
 // look reads a group and checks that it is whole.
-func (b *Batches) look(ctx context.Context, run *Run, ks *Keyspace, group int, random *rand.Rand) error {
+func (b *Batches) look(ctx context.Context, run *driver.Run, ks *driver.Keyspace, group int, random *rand.Rand) error {
 	var pairs []kv.Pair
 	if random.IntN(3) == 0 {
 		keys := make([][]byte, b.Size)
@@ -113,7 +114,7 @@ func (b *Batches) look(ctx context.Context, run *Run, ks *Keyspace, group int, r
 }
 
 // audit reads the group as of the version of an acknowledged batch, and directly below it.
-func (b *Batches) audit(ctx context.Context, run *Run, ks *Keyspace, group int, value []byte, version kv.Timestamp) error {
+func (b *Batches) audit(ctx context.Context, run *driver.Run, ks *driver.Keyspace, group int, value []byte, version kv.Timestamp) error {
 	for _, at := range []kv.Timestamp{version, version.Prev()} {
 		n := 0
 		for pair, err := range ks.ScanAt(ctx, at, kv.Prefix(b.prefix(group))) {
@@ -131,7 +132,7 @@ func (b *Batches) audit(ctx context.Context, run *Run, ks *Keyspace, group int, 
 	return nil
 }
 
-func (b *Batches) whole(run *Run, group int, pairs []kv.Pair) {
+func (b *Batches) whole(run *driver.Run, group int, pairs []kv.Pair) {
 	if len(pairs) == 0 {
 		return
 	}
@@ -149,7 +150,7 @@ func (b *Batches) whole(run *Run, group int, pairs []kv.Pair) {
 }
 
 // Check implements Workload.
-func (b *Batches) Check(ctx context.Context, run *Run, client *Client) error {
+func (b *Batches) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	var errs []error
 	random := rand.New(rand.NewPCG(1, 2))
 	for group := range b.Groups {

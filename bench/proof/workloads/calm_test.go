@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
 // One scan of fifty fails, and nothing else is wrong: in calm the run fails, and says why; in a
 // storm it does not. What never succeeds fails it in a storm, too.
 func TestErrorsInCalm(t *testing.T) {
-	load := func() Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} }
+	load := func() driver.Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} }
 	says := func(f found, text string) bool {
 		return slices.ContainsFunc(f.violations, func(v string) bool { return strings.Contains(v, text) })
 	}

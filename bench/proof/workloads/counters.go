@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -30,23 +31,23 @@ func (*Counters) Name() string { return "counters" }
 func (c *Counters) Clients() int { return c.Parallel }
 
 // Setup implements Workload.
-func (c *Counters) Setup(ctx context.Context, run *Run) error {
+func (c *Counters) Setup(ctx context.Context, run *driver.Run) error {
 	c.counts, c.known = make([]history.Counter, c.Keys), make([]history.Monotonic, c.Keys)
-	return run.createKeyspace(ctx, "counters", kv.Range([]byte("c3"), []byte("c6")))
+	return run.CreateKeyspace(ctx, "counters", kv.Range([]byte("c3"), []byte("c6")))
 }
 
 func (c *Counters) key(i int) []byte { return fmt.Appendf(nil, "c%d", i) }
 
 // Drive implements Workload.
-func (c *Counters) Drive(ctx context.Context, run *Run, _ int, client *Client, random *rand.Rand) {
+func (c *Counters) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace("counters")
 	for run.Rest(ctx, random, c.Pause) {
 		c.add(ctx, run, ks, random.IntN(c.Keys), random)
 	}
 }
 
-func (c *Counters) add(ctx context.Context, run *Run, ks *Keyspace, i int, random *rand.Rand) {
-	ctx, cancel := patience(ctx, random)
+func (c *Counters) add(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, random *rand.Rand) {
+	ctx, cancel := driver.Patience(ctx, random)
 	defer cancel()
 	number, version, err := c.read(ctx, run, ks, i)
 	run.Count("counter read", err)
@@ -67,12 +68,12 @@ func (c *Counters) add(ctx context.Context, run *Run, ks *Keyspace, i int, rando
 	case err == nil && swap.Swapped:
 		c.counts[i].Added()
 		c.known[i].Wrote(number + 1)
-	case unknown(err):
+	case driver.Unknown(err):
 		c.counts[i].Unknown()
 	}
 }
 
-func (c *Counters) read(ctx context.Context, run *Run, ks *Keyspace, i int) (number uint64, version kv.Timestamp, err error) {
+func (c *Counters) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int) (number uint64, version kv.Timestamp, err error) {
 	floor := c.known[i].Known()
 	pair, err := ks.Get(ctx, c.key(i))
 	switch {
@@ -92,7 +93,7 @@ func (c *Counters) read(ctx context.Context, run *Run, ks *Keyspace, i int) (num
 }
 
 // Check implements Workload.
-func (c *Counters) Check(ctx context.Context, run *Run, client *Client) error {
+func (c *Counters) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace("counters")
 	var errs []error
 	for i := range c.counts {

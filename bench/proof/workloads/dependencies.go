@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 )
 
@@ -28,7 +29,7 @@ type Dependencies struct {
 	// Claim is what the database promises.
 	Claim isolation.Options
 
-	windows windows[*dependencies]
+	windows driver.Windows[*dependencies]
 }
 
 // dependencies are the transactions of a window.
@@ -49,38 +50,38 @@ func (*Dependencies) Splits() []string {
 }
 
 // Setup implements Transactions.
-func (d *Dependencies) Setup(context.Context, *Run, Transactor) error {
-	d.windows.age = d.Age
-	d.windows.fresh = func(number int64) *dependencies { return &dependencies{number, isolation.NewRecorder()} }
+func (d *Dependencies) Setup(context.Context, *driver.Run, driver.Transactor) error {
+	d.windows.Age = d.Age
+	d.windows.Fresh = func(number int64) *dependencies { return &dependencies{number, isolation.NewRecorder()} }
 	return nil
 }
 
 func (x *dependencies) key(i int) string { return fmt.Sprintf("dependency%02d/%08d", i, x.number) }
 
 // Drive implements Transactions.
-func (d *Dependencies) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (d *Dependencies) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	closing := func(ctx context.Context, x *dependencies) error { return d.close(ctx, run, x, db) }
 	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
-		if !d.windows.closeDue(ctx, run, closing) {
+		if !d.windows.CloseDue(ctx, run, closing) {
 			continue
 		}
-		w := d.windows.enter(run.Elapsed())
-		attempt, cancel := patienceOf(ctx, random, d.Least)
-		r := recorded{db, w.state.recorder, number}
+		w := d.windows.Enter(run.Elapsed())
+		attempt, cancel := driver.PatienceOf(ctx, random, d.Least)
+		r := recorded{db, w.State.recorder, number}
 		keys := random.Perm(d.Keys)[:1+random.IntN(min(4, d.Keys))]
 		if random.IntN(3) == 0 {
-			run.Count("dependency view", r.look(attempt, w.state, keys, false))
+			run.Count("dependency view", r.look(attempt, w.State, keys, false))
 		} else {
-			run.Count("dependency update", r.change(attempt, w.state, keys, random.Uint64(), fmt.Sprintf("%d.%d", number, n)))
+			run.Count("dependency update", r.change(attempt, w.State, keys, random.Uint64(), fmt.Sprintf("%d.%d", number, n)))
 		}
 		cancel()
-		d.windows.leave(w)
+		d.windows.Leave(w)
 	}
 }
 
 // change reads or writes each of the keys; bits say which.
 func (r recorded) change(ctx context.Context, x *dependencies, keys []int, bits uint64, name string) error {
-	return r.update(ctx, func(tx Tx, note isolation.Pending, attempt int) error {
+	return r.update(ctx, func(tx driver.Tx, note isolation.Pending, attempt int) error {
 		for n, i := range keys {
 			key, value := x.key(i), fmt.Sprintf("%s.%d.%d", name, attempt, n)
 			reads, writes := bits>>(2*n)&1 == 0, bits>>(2*n+1)&1 == 0
@@ -117,9 +118,9 @@ type content struct {
 	value   string
 }
 
-func read(ctx context.Context, tx Tx, key string) (content, error) {
+func read(ctx context.Context, tx driver.Tx, key string) (content, error) {
 	value, err := tx.Get(ctx, []byte(key))
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return content{}, err
 	}
 	return content{err == nil, string(value)}, nil
@@ -139,7 +140,7 @@ func (c content) note(note isolation.Pending, key string, list bool) {
 // look reads the keys. The last look of all, when nothing happens any more, must find all that was committed.
 func (r recorded) look(ctx context.Context, x *dependencies, keys []int, last bool) error {
 	found := make([]content, len(keys))
-	return r.view(ctx, func(tx Tx) (err error) {
+	return r.view(ctx, func(tx driver.Tx) (err error) {
 		for n, i := range keys {
 			if found[n], err = read(ctx, tx, x.key(i)); err != nil {
 				return err
@@ -157,7 +158,7 @@ func (r recorded) look(ctx context.Context, x *dependencies, keys []int, last bo
 }
 
 // close reads all keys of a window for the last time, checks its transactions, and deletes the keys.
-func (d *Dependencies) close(ctx context.Context, run *Run, x *dependencies, db Transactor) error {
+func (d *Dependencies) close(ctx context.Context, run *driver.Run, x *dependencies, db driver.Transactor) error {
 	all := make([]int, d.Keys)
 	for i := range all {
 		all[i] = i
@@ -172,7 +173,7 @@ func (d *Dependencies) close(ctx context.Context, run *Run, x *dependencies, db 
 		}
 		x.recorder = nil
 	}
-	_, err := db.Update(ctx, func(tx Tx) error {
+	_, err := db.Update(ctx, func(tx driver.Tx) error {
 		for i := range d.Keys {
 			if err := tx.Delete([]byte(x.key(i))); err != nil {
 				return err
@@ -184,6 +185,6 @@ func (d *Dependencies) close(ctx context.Context, run *Run, x *dependencies, db 
 }
 
 // Check implements Transactions.
-func (d *Dependencies) Check(ctx context.Context, run *Run, db Transactor) error {
-	return d.windows.closeAll(ctx, func(ctx context.Context, x *dependencies) error { return d.close(ctx, run, x, db) })
+func (d *Dependencies) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
+	return d.windows.CloseAll(ctx, func(ctx context.Context, x *dependencies) error { return d.close(ctx, run, x, db) })
 }

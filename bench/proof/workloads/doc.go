@@ -1,24 +1,9 @@
-// Package proof has workloads that prove or disprove what Tidemark promises its clients: each is a kind of traffic together
-// with the check of what came of it. The same workloads serve a simulated cluster in virtual time and real processes.
+// Package workloads has the traffic that proves or disproves what Tidemark promises its clients:
+// each workload is a kind of traffic together with the check of what came of it. The same workloads
+// serve a simulated cluster in virtual time and real processes.
 //
-// # How a run goes
-//
-// Whoever runs workloads makes a Run, lets every Workload make what it needs (Setup), then calls Drive once for each of its
-// clients, from goroutines of its own, while faults happen to the cluster. When the time is over it cancels the Drives'
-// context, heals everything, waits for the Drives, calls Check of each, and at last Run.Judge. What
-// was found is in the Run (Violations), how operations ended as well (Rows), and the histories of
-// single keys (Run.History) the caller checks.
-//
-// # Rules for workloads
-//
-//   - Every value is written once, so that whoever reads it knows who wrote it.
-//   - A wrong answer is a violation. ErrOutcomeUnknown means either; every other error of a write
-//     promises that it never took effect, and the check relies on it.
-//   - An error is a violation in calm, and none in a storm, when faults make errors (package calm).
-//     A workload need not care: it works with a Client, which reports how every call ends, and the
-//     Run judges it. What makes faults happen tells Run.Weather.
-//   - A workload may not know whether time is real or virtual. It waits with Run.Rest and with contexts.
-//   - Its memory does not grow with the length of the run.
+// Package driver says how a run goes and which rules a workload keeps. A workload lies in a file of
+// its own; standard.go names those of the usual runs.
 //
 // The package starts no goroutines. It must not import the packages of any server, nor kv/kvtest.
 package workloads

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
 // Duties checks against write skew: of each group at most one may be on duty. Whoever finds nobody on duty, goes; whoever is on
@@ -36,14 +38,14 @@ func (d *Duties) Clients() int { return d.Parallel }
 func (*Duties) Splits() []string { return []string{"duty00/2", "duty01/", "duty02/1"} }
 
 // Setup implements Transactions.
-func (*Duties) Setup(context.Context, *Run, Transactor) error { return nil }
+func (*Duties) Setup(context.Context, *driver.Run, driver.Transactor) error { return nil }
 
 func (d *Duties) prefix(group int) []byte { return fmt.Appendf(nil, "duty%02d/", group) }
 
 func (d *Duties) key(group, i int) string { return fmt.Sprintf("%s%d", d.prefix(group), i) }
 
 // onDuty are the keys of a group that are there.
-func (d *Duties) onDuty(ctx context.Context, tx Tx, group int, scan bool) (keys []string, err error) {
+func (d *Duties) onDuty(ctx context.Context, tx driver.Tx, group int, scan bool) (keys []string, err error) {
 	if scan {
 		for pair, err := range tx.Scan(ctx, d.prefix(group)) {
 			if err != nil {
@@ -58,7 +60,7 @@ func (d *Duties) onDuty(ctx context.Context, tx Tx, group int, scan bool) (keys 
 		switch {
 		case err == nil:
 			keys = append(keys, d.key(group, i))
-		case ignoreNotFound(err) != nil:
+		case driver.IgnoreNotFound(err) != nil:
 			return nil, err
 		}
 	}
@@ -66,9 +68,9 @@ func (d *Duties) onDuty(ctx context.Context, tx Tx, group int, scan bool) (keys 
 }
 
 // Drive implements Transactions.
-func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (d *Duties) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
-		attempt, cancel := patienceOf(ctx, random, d.Least)
+		attempt, cancel := driver.PatienceOf(ctx, random, d.Least)
 		group, scan := random.IntN(d.Groups), random.IntN(2) == 0
 		if random.IntN(4) > 0 {
 			group = int(run.Elapsed()/rush) % d.Groups
@@ -82,7 +84,7 @@ func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor,
 				dwell = time.Duration(random.Int64N(int64(d.Dwell) + 1))
 			}
 			var found []string
-			at, err := db.Update(attempt, func(tx Tx) (err error) {
+			at, err := db.Update(attempt, func(tx driver.Tx) (err error) {
 				if found, err = d.onDuty(attempt, tx, group, scan); err != nil {
 					return err
 				}
@@ -110,7 +112,7 @@ func (d *Duties) Drive(ctx context.Context, run *Run, number int, db Transactor,
 }
 
 // lookAgain looks at a group in the transaction that has just written to it, in both ways: it must find what it has made of it.
-func (d *Duties) lookAgain(ctx context.Context, run *Run, tx Tx, group int, want []string) error {
+func (d *Duties) lookAgain(ctx context.Context, run *driver.Run, tx driver.Tx, group int, want []string) error {
 	for _, scan := range []bool{true, false} {
 		keys, err := d.onDuty(ctx, tx, group, scan)
 		if err != nil {
@@ -123,9 +125,9 @@ func (d *Duties) lookAgain(ctx context.Context, run *Run, tx Tx, group int, want
 	return nil
 }
 
-func (d *Duties) look(ctx context.Context, run *Run, db Transactor, group int, scan bool) error {
+func (d *Duties) look(ctx context.Context, run *driver.Run, db driver.Transactor, group int, scan bool) error {
 	var keys []string
-	at, err := db.View(ctx, func(tx Tx) (err error) {
+	at, err := db.View(ctx, func(tx driver.Tx) (err error) {
 		keys, err = d.onDuty(ctx, tx, group, scan)
 		return err
 	})
@@ -136,7 +138,7 @@ func (d *Duties) look(ctx context.Context, run *Run, db Transactor, group int, s
 }
 
 // Check implements Transactions.
-func (d *Duties) Check(ctx context.Context, run *Run, db Transactor) error {
+func (d *Duties) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	var errs []error
 	for group := range d.Groups {
 		errs = append(errs, d.look(ctx, run, db, group, true))

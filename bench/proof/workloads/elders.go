@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -48,26 +49,26 @@ func (e *Elders) Name() string { return e.Label }
 func (e *Elders) Clients() int { return e.Parallel }
 
 // Setup implements Workload.
-func (e *Elders) Setup(ctx context.Context, run *Run) error {
+func (e *Elders) Setup(ctx context.Context, run *driver.Run) error {
 	e.counts, e.known = make([]history.Counter, e.Keys), make([]history.Monotonic, e.Keys)
-	return run.createKeyspace(ctx, e.Label, e.Layout...)
+	return run.CreateKeyspace(ctx, e.Label, e.Layout...)
 }
 
 func (e *Elders) key(i int) []byte { return fmt.Appendf(nil, "elder%02d", i) }
 
 // Drive implements Workload.
-func (e *Elders) Drive(ctx context.Context, run *Run, _ int, client *Client, random *rand.Rand) {
+func (e *Elders) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client, random *rand.Rand) {
 	for run.Rest(ctx, random, e.Pause) {
 		attempt, cancel := context.WithTimeout(ctx, elderPatience)
 		attempts, err := e.transact(attempt, run, client, random)
 		cancel()
 		run.Count("elder", err)
-		run.countTransaction(attempts, err)
+		run.CountTransaction(attempts, err)
 	}
 }
 
 // transact runs a transaction until it succeeds, or fails for good.
-func (e *Elders) transact(ctx context.Context, run *Run, client *Client, random *rand.Rand) (attempts int, err error) {
+func (e *Elders) transact(ctx context.Context, run *driver.Run, client *driver.Client, random *rand.Rand) (attempts int, err error) {
 	which := random.Perm(e.Keys)[:2+random.IntN(2)]
 	own := e.ages.begin(time.Now())
 	defer func() { e.ages.end(own, time.Now()) }()
@@ -99,12 +100,12 @@ func woundedBy(err error) (attempt string, wounded bool) {
 }
 
 // attempt counts the keys up.
-func (e *Elders) attempt(ctx context.Context, client *Client, tx *Txn, which []int, random *rand.Rand) error {
+func (e *Elders) attempt(ctx context.Context, client *driver.Client, tx *driver.Txn, which []int, random *rand.Rand) error {
 	ks := client.Keyspace(e.Label)
 	counted := make([]uint64, len(which))
 	for n, i := range which {
 		pair, err := tx.GetForUpdate(ctx, ks, e.key(i))
-		if err := ignoreNotFound(err); err != nil {
+		if err := driver.IgnoreNotFound(err); err != nil {
 			return err
 		}
 		if err == nil {
@@ -131,7 +132,7 @@ func (e *Elders) attempt(ctx context.Context, client *Client, tx *Txn, which []i
 		case err == nil:
 			e.counts[i].Added()
 			e.known[i].Wrote(counted[n])
-		case unknown(err):
+		case driver.Unknown(err):
 			e.counts[i].Unknown()
 		}
 	}
@@ -149,7 +150,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // Check implements Workload.
-func (e *Elders) Check(ctx context.Context, _ *Run, client *Client) error {
+func (e *Elders) Check(ctx context.Context, _ *driver.Run, client *driver.Client) error {
 	var errs []error
 	for i := range e.counts {
 		var n uint64
@@ -158,7 +159,7 @@ func (e *Elders) Check(ctx context.Context, _ *Run, client *Client) error {
 		if err == nil {
 			n, err = strconv.ParseUint(string(pair.Value), 10, 64)
 		} else {
-			err = ignoreNotFound(err)
+			err = driver.IgnoreNotFound(err)
 		}
 		if err == nil {
 			err = e.known[i].Read(floor, n)

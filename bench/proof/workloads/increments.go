@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
@@ -38,7 +39,7 @@ func (c *Increments) Clients() int { return c.Parallel }
 func (*Increments) Splits() []string { return []string{"increment01", "increment02"} }
 
 // Setup implements Transactions.
-func (c *Increments) Setup(context.Context, *Run, Transactor) error {
+func (c *Increments) Setup(context.Context, *driver.Run, driver.Transactor) error {
 	c.counts, c.known = make([]history.Counter, c.Keys), make([]history.Monotonic, c.Keys)
 	return nil
 }
@@ -46,10 +47,10 @@ func (c *Increments) Setup(context.Context, *Run, Transactor) error {
 func (c *Increments) key(i int) []byte { return fmt.Appendf(nil, "increment%02d", i) }
 
 // get reads a counter: its number, behind which stands the attempt that wrote it; "" if it has no value yet.
-func (c *Increments) get(ctx context.Context, run *Run, tx Tx, i int) (n uint64, by string, err error) {
+func (c *Increments) get(ctx context.Context, run *driver.Run, tx driver.Tx, i int) (n uint64, by string, err error) {
 	value, err := tx.Get(ctx, c.key(i))
 	if err != nil {
-		return 0, "", ignoreNotFound(err)
+		return 0, "", driver.IgnoreNotFound(err)
 	}
 	number, by, _ := strings.Cut(string(value), " ")
 	if why, refused := c.refused.know(by); refused {
@@ -60,16 +61,16 @@ func (c *Increments) get(ctx context.Context, run *Run, tx Tx, i int) (n uint64,
 }
 
 // refuse notes that an attempt had no effect.
-func (c *Increments) refuse(run *Run, i int, attempt, why string) {
+func (c *Increments) refuse(run *driver.Run, i int, attempt, why string) {
 	if on := c.refused.note(attempt, why); on != "" {
 		run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, which had no effect: %s", on, i, attempt, why)
 	}
 }
 
 // Drive implements Transactions.
-func (c *Increments) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (c *Increments) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, c.Pause); n++ {
-		attempt, cancel := patienceOf(ctx, random, c.Least)
+		attempt, cancel := driver.PatienceOf(ctx, random, c.Least)
 		i := random.IntN(c.Keys)
 		if random.IntN(3) == 0 {
 			run.Count("increment read", c.read(attempt, run, db, i))
@@ -80,12 +81,12 @@ func (c *Increments) Drive(ctx context.Context, run *Run, number int, db Transac
 	}
 }
 
-func (c *Increments) add(ctx context.Context, run *Run, db Transactor, i int, by string) error {
+func (c *Increments) add(ctx context.Context, run *driver.Run, db driver.Transactor, i int, by string) error {
 	var n uint64
 	var below string // the attempt whose number it counted up
 	attempts := 0
 	attempt := func() string { return fmt.Sprintf("%s.%d", by, attempts) }
-	_, err := db.Update(ctx, func(tx Tx) (err error) {
+	_, err := db.Update(ctx, func(tx driver.Tx) (err error) {
 		if attempts > 0 {
 			c.refuse(run, i, attempt(), "it was run again")
 		}
@@ -98,7 +99,7 @@ func (c *Increments) add(ctx context.Context, run *Run, db Transactor, i int, by
 		return tx.Put(c.key(i), fmt.Appendf(nil, "%d %s", n, attempt()))
 	})
 	switch {
-	case err != nil && !unknown(err):
+	case err != nil && !driver.Unknown(err):
 		c.refuse(run, i, attempt(), err.Error())
 	case err == nil:
 		if why, refused := c.refused.build(attempt(), below); refused {
@@ -112,10 +113,10 @@ func (c *Increments) add(ctx context.Context, run *Run, db Transactor, i int, by
 	return err
 }
 
-func (c *Increments) read(ctx context.Context, run *Run, db Transactor, i int) error {
+func (c *Increments) read(ctx context.Context, run *driver.Run, db driver.Transactor, i int) error {
 	floor := c.known[i].Known()
 	var n uint64
-	_, err := db.View(ctx, func(tx Tx) (err error) {
+	_, err := db.View(ctx, func(tx driver.Tx) (err error) {
 		n, _, err = c.get(ctx, run, tx, i)
 		return err
 	})
@@ -129,7 +130,7 @@ func (c *Increments) read(ctx context.Context, run *Run, db Transactor, i int) e
 }
 
 // Check implements Transactions.
-func (c *Increments) Check(ctx context.Context, run *Run, db Transactor) error {
+func (c *Increments) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	var errs []error
 	for i := range c.counts {
 		err := c.read(ctx, run, db, i)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
 // Inserts writes keys once each, without reading anything, and reads all of them. Of two readings one contains the other (no long
@@ -22,7 +24,7 @@ type Inserts struct {
 	// Strict says that the database claims strict serialisability. Otherwise causal reversal between keys is allowed.
 	Strict bool
 
-	windows windows[*inserts]
+	windows driver.Windows[*inserts]
 }
 
 // inserts are the keys of a window; each has a bit.
@@ -68,9 +70,9 @@ func (*Inserts) Splits() []string {
 }
 
 // Setup implements Transactions.
-func (l *Inserts) Setup(context.Context, *Run, Transactor) error {
-	l.windows.age = l.Age
-	l.windows.fresh = func(number int64) *inserts { return &inserts{number: number, strict: l.Strict} }
+func (l *Inserts) Setup(context.Context, *driver.Run, driver.Transactor) error {
+	l.windows.Age = l.Age
+	l.windows.Fresh = func(number int64) *inserts { return &inserts{number: number, strict: l.Strict} }
 	return nil
 }
 
@@ -82,29 +84,29 @@ func (x *inserts) prefix() string { return fmt.Sprintf("insert%d/", x.number%ins
 func (x *inserts) key(i int) []byte { return fmt.Appendf(nil, "%s%02d/%08d", x.prefix(), i, x.number) }
 
 // Drive implements Transactions: half of the clients write.
-func (l *Inserts) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (l *Inserts) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	closing := func(ctx context.Context, x *inserts) error { return x.close(ctx, run, db) }
 	pause := l.Pause
 	if number%2 == 1 {
 		pause = l.ReadPause
 	}
 	for run.Rest(ctx, random, pause) {
-		if !l.windows.closeDue(ctx, run, closing) {
+		if !l.windows.CloseDue(ctx, run, closing) {
 			continue
 		}
-		w := l.windows.enter(run.Elapsed())
-		attempt, cancel := patienceOf(ctx, random, l.Least)
+		w := l.windows.Enter(run.Elapsed())
+		attempt, cancel := driver.PatienceOf(ctx, random, l.Least)
 		if number%2 == 1 {
-			run.Count("inserts read", w.state.read(attempt, run, db, random))
+			run.Count("inserts read", w.State.read(attempt, run, db, random))
 		} else {
-			run.Count("insert", w.state.insert(attempt, db))
+			run.Count("insert", w.State.insert(attempt, db))
 		}
 		cancel()
-		l.windows.leave(w)
+		l.windows.Leave(w)
 	}
 }
 
-func (x *inserts) insert(ctx context.Context, db Transactor) error {
+func (x *inserts) insert(ctx context.Context, db driver.Transactor) error {
 	x.mu.Lock()
 	i := x.mu.begun
 	if i == 64 {
@@ -114,27 +116,27 @@ func (x *inserts) insert(ctx context.Context, db Transactor) error {
 	x.mu.begun++
 	x.mu.before[i] = x.mu.acked
 	x.mu.Unlock()
-	_, err := db.Update(ctx, func(tx Tx) error { return tx.Put(x.key(i), x.key(i)) })
+	_, err := db.Update(ctx, func(tx driver.Tx) error { return tx.Put(x.key(i), x.key(i)) })
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case err == nil:
 		x.mu.acked |= 1 << i
-	case !unknown(err):
+	case !driver.Unknown(err):
 		x.mu.refused |= 1 << i
 	}
 	return err
 }
 
 // read reads all keys, by a scan or one by one in some order.
-func (x *inserts) read(ctx context.Context, run *Run, db Transactor, random *rand.Rand) error {
+func (x *inserts) read(ctx context.Context, run *driver.Run, db driver.Transactor, random *rand.Rand) error {
 	x.mu.Lock()
 	floor, begun := x.mu.acked, x.mu.begun
 	x.mu.Unlock()
 	order := random.Perm(begun)
 	scan := random.IntN(2) == 0
 	var seen, looked uint64
-	_, err := db.View(ctx, func(tx Tx) (err error) {
+	_, err := db.View(ctx, func(tx driver.Tx) (err error) {
 		seen, looked = 0, 0
 		if scan {
 			looked = 1<<64 - 1
@@ -143,7 +145,7 @@ func (x *inserts) read(ctx context.Context, run *Run, db Transactor, random *ran
 		}
 		for _, i := range order {
 			_, err := tx.Get(ctx, x.key(i))
-			if err := ignoreNotFound(err); err != nil {
+			if err := driver.IgnoreNotFound(err); err != nil {
 				return err
 			}
 			looked |= 1 << i
@@ -159,7 +161,7 @@ func (x *inserts) read(ctx context.Context, run *Run, db Transactor, random *ran
 	return err
 }
 
-func (x *inserts) scan(ctx context.Context, tx Tx) (seen uint64, err error) {
+func (x *inserts) scan(ctx context.Context, tx driver.Tx) (seen uint64, err error) {
 	for pair, err := range tx.Scan(ctx, []byte(x.prefix())) {
 		if err != nil {
 			return 0, err
@@ -177,7 +179,7 @@ func (x *inserts) scan(ctx context.Context, tx Tx) (seen uint64, err error) {
 }
 
 // check compares a reading, in which the keys of looked were looked at, with everything else.
-func (x *inserts) check(run *Run, floor, seen, looked uint64) {
+func (x *inserts) check(run *driver.Run, floor, seen, looked uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if missing := floor &^ seen; missing != 0 {
@@ -212,7 +214,7 @@ func set64(mask uint64) string {
 }
 
 // close reads a window for the last time, and deletes it.
-func (x *inserts) close(ctx context.Context, run *Run, db Transactor) error {
+func (x *inserts) close(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	x.mu.Lock()
 	begun, again := x.mu.begun, x.mu.over
 	x.mu.Unlock()
@@ -224,7 +226,7 @@ func (x *inserts) close(ctx context.Context, run *Run, db Transactor) error {
 	x.mu.Lock()
 	x.mu.over = true
 	x.mu.Unlock()
-	_, err := db.Update(ctx, func(tx Tx) error {
+	_, err := db.Update(ctx, func(tx driver.Tx) error {
 		for i := range begun {
 			if err := tx.Delete(x.key(i)); err != nil {
 				return err
@@ -236,6 +238,6 @@ func (x *inserts) close(ctx context.Context, run *Run, db Transactor) error {
 }
 
 // Check implements Transactions.
-func (l *Inserts) Check(ctx context.Context, run *Run, db Transactor) error {
-	return l.windows.closeAll(ctx, func(ctx context.Context, x *inserts) error { return x.close(ctx, run, db) })
+func (l *Inserts) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
+	return l.windows.CloseAll(ctx, func(ctx context.Context, x *inserts) error { return x.close(ctx, run, db) })
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -58,7 +59,7 @@ func (l *ledger) ended(e *entry, version kv.Timestamp, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case unknown(err):
+	case driver.Unknown(err):
 	case version.IsZero():
 		e.outcome = refused
 	default:
@@ -128,7 +129,7 @@ func (l *ledger) acked() []kv.Pair {
 }
 
 // audit reads every version of the key, when nobody writes it any more. The error is the reads'; what is wrong goes to report.
-func (l *ledger) audit(ctx context.Context, ks *Keyspace, key []byte, report func(error)) error {
+func (l *ledger) audit(ctx context.Context, ks *driver.Keyspace, key []byte, report func(error)) error {
 	// The tops are where to begin: the present, and every version that must be there. Below each one the versions are
 	// followed down to the next, or to a deletion.
 	known := l.acked()

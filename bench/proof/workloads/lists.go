@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -23,7 +24,7 @@ type Lists struct {
 	Parallel int
 	Pause    time.Duration
 
-	windows windows[[]*list]
+	windows driver.Windows[[]*list]
 }
 
 // list is what is known of a list.
@@ -47,9 +48,9 @@ func (*Lists) Name() string { return lists }
 func (l *Lists) Clients() int { return l.Parallel }
 
 // Setup implements Workload.
-func (l *Lists) Setup(ctx context.Context, run *Run) error {
-	l.windows.age = l.Age
-	l.windows.fresh = func(number int64) []*list {
+func (l *Lists) Setup(ctx context.Context, run *driver.Run) error {
+	l.windows.Age = l.Age
+	l.windows.Fresh = func(number int64) []*list {
 		all := make([]*list, l.Keys)
 		for i := range all {
 			all[i] = &list{key: fmt.Sprintf("%s/%d/%d", lists, i, number)}
@@ -57,36 +58,36 @@ func (l *Lists) Setup(ctx context.Context, run *Run) error {
 		}
 		return all
 	}
-	return run.createKeyspace(ctx, lists, kv.Hash(l.Keys))
+	return run.CreateKeyspace(ctx, lists, kv.Hash(l.Keys))
 }
 
 // Drive implements Workload.
-func (l *Lists) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (l *Lists) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(lists)
 	closing := func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) }
 	for n := 0; run.Rest(ctx, random, l.Pause); n++ {
-		if !l.windows.closeDue(ctx, run, closing) {
+		if !l.windows.CloseDue(ctx, run, closing) {
 			continue
 		}
-		w := l.windows.enter(run.Elapsed())
-		attempt, cancel := patience(ctx, random)
-		x := w.state[random.IntN(l.Keys)]
+		w := l.windows.Enter(run.Elapsed())
+		attempt, cancel := driver.Patience(ctx, random)
+		x := w.State[random.IntN(l.Keys)]
 		elements, version, err := x.read(attempt, run, ks)
 		run.Count("list read", err)
 		if err == nil && random.IntN(3) > 0 {
 			run.Count("append", x.append(attempt, run, ks, elements, version, fmt.Sprintf("%d.%d", number, n)))
 		}
 		cancel()
-		l.windows.leave(w)
+		l.windows.Leave(w)
 	}
 }
 
-func (x *list) read(ctx context.Context, run *Run, ks *Keyspace) ([]string, kv.Timestamp, error) {
+func (x *list) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace) ([]string, kv.Timestamp, error) {
 	x.mu.Lock()
 	floor := len(x.mu.known)
 	x.mu.Unlock()
 	pair, err := ks.Get(ctx, []byte(x.key))
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return nil, pair.Version, err
 	}
 	var elements []string
@@ -100,7 +101,7 @@ func (x *list) read(ctx context.Context, run *Run, ks *Keyspace) ([]string, kv.T
 }
 
 // append tries once to append an element to the list as it was read.
-func (x *list) append(ctx context.Context, run *Run, ks *Keyspace, elements []string, version kv.Timestamp, element string) error {
+func (x *list) append(ctx context.Context, run *driver.Run, ks *driver.Keyspace, elements []string, version kv.Timestamp, element string) error {
 	expect := kv.ExpectAbsent()
 	if len(elements) > 0 {
 		expect = kv.ExpectVersion(version)
@@ -113,7 +114,7 @@ func (x *list) append(ctx context.Context, run *Run, ks *Keyspace, elements []st
 	x.mu.tried[element] = true
 	x.mu.Unlock()
 	swap, err := ks.CompareAndSwap(ctx, []byte(x.key), expect, kv.Set([]byte(strings.Join(longer, " "))))
-	if unknown(err) {
+	if driver.Unknown(err) {
 		return err
 	}
 	if err == nil && swap.Swapped {
@@ -160,7 +161,7 @@ func (x *list) check(floor int, elements []string) error {
 }
 
 // close reads the lists of a window for the last time.
-func (l *Lists) close(ctx context.Context, run *Run, ks *Keyspace, all []*list) error {
+func (l *Lists) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, all []*list) error {
 	var errs []error
 	for _, x := range all {
 		_, _, err := x.read(ctx, run, ks)
@@ -170,7 +171,7 @@ func (l *Lists) close(ctx context.Context, run *Run, ks *Keyspace, all []*list) 
 }
 
 // Check implements Workload.
-func (l *Lists) Check(ctx context.Context, run *Run, client *Client) error {
+func (l *Lists) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(lists)
-	return l.windows.closeAll(ctx, func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) })
+	return l.windows.CloseAll(ctx, func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) })
 }

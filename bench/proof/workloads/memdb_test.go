@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -119,7 +120,7 @@ func (d *memDB) lastCommit() int64 {
 }
 
 // Update implements Transactor.
-func (d *memDB) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, error) {
+func (d *memDB) Update(ctx context.Context, f func(driver.Tx) error) (kv.Timestamp, error) {
 	for {
 		if err := d.shared.pause(ctx); err != nil {
 			return kv.Timestamp{}, err
@@ -143,7 +144,7 @@ func (d *memDB) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, err
 }
 
 // View implements Transactor.
-func (d *memDB) View(ctx context.Context, f func(Tx) error) (kv.Timestamp, error) {
+func (d *memDB) View(ctx context.Context, f func(driver.Tx) error) (kv.Timestamp, error) {
 	if err := d.shared.pause(ctx); err != nil {
 		return kv.Timestamp{}, err
 	}
@@ -168,7 +169,7 @@ func (d *memDB) ago(age time.Duration) int64 {
 }
 
 // ViewAt implements Transactor.
-func (d *memDB) ViewAt(ctx context.Context, at kv.Timestamp, f func(Tx) error) error {
+func (d *memDB) ViewAt(ctx context.Context, at kv.Timestamp, f func(driver.Tx) error) error {
 	if err := d.shared.pause(ctx); err != nil {
 		return err
 	}

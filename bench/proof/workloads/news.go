@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -41,7 +42,7 @@ func (n *News) Clients() int { return n.Parallel }
 func (*News) Splits() []string { return []string{"news02", "news04", "news06"} }
 
 // Setup implements Transactions.
-func (n *News) Setup(context.Context, *Run, Transactor) error {
+func (n *News) Setup(context.Context, *driver.Run, driver.Transactor) error {
 	n.newest = make([]watermark, n.Keys)
 	return nil
 }
@@ -56,9 +57,9 @@ const (
 )
 
 // Drive implements Transactions.
-func (n *News) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (n *News) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	for i := 0; run.Rest(ctx, random, n.Pause); i++ {
-		attempt, cancel := patienceOf(ctx, random, n.Least)
+		attempt, cancel := driver.PatienceOf(ctx, random, n.Least)
 		keys := random.Perm(n.Keys)
 		if fresh := run.Elapsed()-time.Duration(n.last.Load()) < freshNews; fresh && !n.Strict || random.IntN(3) == 0 {
 			run.Count("news read", n.read(attempt, run, db, keys))
@@ -74,9 +75,9 @@ func (n *News) Drive(ctx context.Context, run *Run, number int, db Transactor, r
 	}
 }
 
-func (n *News) write(ctx context.Context, run *Run, db Transactor, i int, value string) error {
+func (n *News) write(ctx context.Context, run *driver.Run, db driver.Transactor, i int, value string) error {
 	floor, latest := n.newest[i].known(), n.latest.known()
-	at, err := db.Update(ctx, func(tx Tx) error { return tx.Put([]byte(n.key(i)), []byte(value)) })
+	at, err := db.Update(ctx, func(tx driver.Tx) error { return tx.Put([]byte(n.key(i)), []byte(value)) })
 	if err != nil {
 		return err
 	}
@@ -96,13 +97,13 @@ func (n *News) write(ctx context.Context, run *Run, db Transactor, i int, value 
 func (*News) name(i int, value string) string { return fmt.Sprintf("%d %s", i, value) }
 
 // read reads keys in the order given.
-func (n *News) read(ctx context.Context, run *Run, db Transactor, keys []int) error {
+func (n *News) read(ctx context.Context, run *driver.Run, db driver.Transactor, keys []int) error {
 	floors := make([]kv.Timestamp, n.Keys)
 	for i := range floors {
 		floors[i] = n.newest[i].known()
 	}
 	values := make([]content, n.Keys)
-	at, err := db.View(ctx, func(tx Tx) (err error) {
+	at, err := db.View(ctx, func(tx driver.Tx) (err error) {
 		for _, i := range keys {
 			if values[i], err = read(ctx, tx, n.key(i)); err != nil {
 				return err
@@ -126,7 +127,7 @@ func (n *News) read(ctx context.Context, run *Run, db Transactor, keys []int) er
 }
 
 // Check implements Transactions.
-func (n *News) Check(ctx context.Context, run *Run, db Transactor) error {
+func (n *News) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	all := make([]int, n.Keys)
 	for i := range all {
 		all[i] = i

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -55,19 +56,19 @@ func (*Past) Name() string { return past }
 func (p *Past) Clients() int { return p.Keys * (1 + p.Readers) }
 
 // Setup implements Workload.
-func (p *Past) Setup(ctx context.Context, run *Run) error {
+func (p *Past) Setup(ctx context.Context, run *driver.Run) error {
 	p.keys = make([]pastKey, p.Keys)
 	var splits [][]byte
 	for i := 1; i < p.Keys; i++ {
 		splits = append(splits, p.key(i))
 	}
-	return run.createKeyspace(ctx, past, kv.Range(splits...))
+	return run.CreateKeyspace(ctx, past, kv.Range(splits...))
 }
 
 func (p *Past) key(i int) []byte { return fmt.Appendf(nil, "past%02d", i) }
 
 // Drive implements Workload.
-func (p *Past) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (p *Past) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks, i := client.Keyspace(past), number%p.Keys
 	if number < p.Keys {
 		for n := 0; run.Rest(ctx, random, p.Pause); n++ {
@@ -99,7 +100,7 @@ func (p *Past) Drive(ctx context.Context, run *Run, number int, client *Client, 
 }
 
 // write checks that the write lies above every moment as of which the key had been read when it began.
-func (p *Past) write(ctx context.Context, run *Run, ks *Keyspace, i int, value string) error {
+func (p *Past) write(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, value string) error {
 	key := &p.keys[i]
 	key.mu.Lock()
 	read := key.mu.read
@@ -112,9 +113,9 @@ func (p *Past) write(ctx context.Context, run *Run, ks *Keyspace, i int, value s
 }
 
 // read reads the latest value, which makes a moment known, and then the value as of that moment.
-func (p *Past) read(ctx context.Context, run *Run, client *Client, ks *Keyspace, i int) (pastRead, error) {
+func (p *Past) read(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, i int) (pastRead, error) {
 	latest, err := ks.Get(ctx, p.key(i))
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return pastRead{}, err
 	}
 	at := client.Timestamp()
@@ -134,9 +135,9 @@ func (p *Past) read(ctx context.Context, run *Run, client *Client, ks *Keyspace,
 	return r, nil
 }
 
-func (p *Past) readAt(ctx context.Context, run *Run, ks *Keyspace, i int, at kv.Timestamp) (pastRead, error) {
+func (p *Past) readAt(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, at kv.Timestamp) (pastRead, error) {
 	pair, err := ks.GetAt(ctx, p.key(i), at)
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return pastRead{}, err
 	}
 	if at.Less(pair.Version) {
@@ -145,7 +146,7 @@ func (p *Past) readAt(ctx context.Context, run *Run, ks *Keyspace, i int, at kv.
 	return pastRead{at, err == nil, string(pair.Value), pair.Version, run.Elapsed()}, nil
 }
 
-func (p *Past) repeat(ctx context.Context, run *Run, ks *Keyspace, i int, first pastRead) error {
+func (p *Past) repeat(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, first pastRead) error {
 	again, err := p.readAt(ctx, run, ks, i, first.at)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (p *Past) repeat(ctx context.Context, run *Run, ks *Keyspace, i int, first 
 }
 
 // Check implements Workload.
-func (p *Past) Check(ctx context.Context, run *Run, client *Client) error {
+func (p *Past) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	var errs []error
 	ks := client.Keyspace(past)
 	for i := range p.keys {

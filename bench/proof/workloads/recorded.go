@@ -3,6 +3,7 @@ package workloads
 import (
 	"context"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -10,16 +11,16 @@ import (
 // recorded runs transactions and records them for the checker of isolation. Every attempt of an update is a transaction of its
 // own: one that is followed by another was aborted. A session is one client, and does one thing at a time.
 type recorded struct {
-	db       Transactor
+	db       driver.Transactor
 	recorder *isolation.Recorder
 	session  int
 }
 
 // update runs f in a transaction; f records what it does with note.
-func (r recorded) update(ctx context.Context, f func(tx Tx, note isolation.Pending, attempt int) error) error {
+func (r recorded) update(ctx context.Context, f func(tx driver.Tx, note isolation.Pending, attempt int) error) error {
 	var last isolation.Pending
 	attempts := 0
-	at, err := r.db.Update(ctx, func(tx Tx) error {
+	at, err := r.db.Update(ctx, func(tx driver.Tx) error {
 		if attempts++; attempts > 1 {
 			last.Aborted()
 		}
@@ -30,7 +31,7 @@ func (r recorded) update(ctx context.Context, f func(tx Tx, note isolation.Pendi
 	case attempts == 0:
 	case err == nil:
 		last.Committed(commit(at))
-	case unknown(err):
+	case driver.Unknown(err):
 		last.Unknown()
 	default:
 		last.Aborted()
@@ -39,7 +40,7 @@ func (r recorded) update(ctx context.Context, f func(tx Tx, note isolation.Pendi
 }
 
 // view runs f in a transaction that only reads; f keeps its readings for itself, and notes them when it can be called again no more.
-func (r recorded) view(ctx context.Context, f func(tx Tx) error, notes func(note isolation.Pending)) error {
+func (r recorded) view(ctx context.Context, f func(tx driver.Tx) error, notes func(note isolation.Pending)) error {
 	note := r.recorder.Begin(r.session)
 	at, err := r.db.View(ctx, f)
 	if err != nil {

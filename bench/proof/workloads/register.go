@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -12,7 +13,7 @@ import (
 // which must be linearisable; in the ledger, which is audited when nobody writes any more; and in the watermark, by which
 // a stale answer shows at once.
 type register struct {
-	run      *Run
+	run      *driver.Run
 	key      string
 	ledger   ledger
 	newest   watermark
@@ -31,11 +32,11 @@ func (r *register) violated(what string, err error) {
 	}
 }
 
-func (r *register) get(ctx context.Context, ks *Keyspace, client int) (seen, error) {
+func (r *register) get(ctx context.Context, ks *driver.Keyspace, client int) (seen, error) {
 	floor := r.newest.known()
 	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key})
 	pair, err := ks.Get(ctx, []byte(r.key))
-	r.run.Count("get", ignoreNotFound(err))
+	r.run.Count("get", driver.IgnoreNotFound(err))
 	switch {
 	case err == nil:
 		p.Got(history.Value(string(pair.Value)))
@@ -50,7 +51,7 @@ func (r *register) get(ctx context.Context, ks *Keyspace, client int) (seen, err
 	}
 }
 
-func (r *register) put(ctx context.Context, ks *Keyspace, client int, value string) (kv.Timestamp, error) {
+func (r *register) put(ctx context.Context, ks *driver.Keyspace, client int, value string) (kv.Timestamp, error) {
 	floor := r.newest.known()
 	e := r.ledger.begin(value, false, nil)
 	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key, Kind: history.Put, New: history.Value(value)})
@@ -58,7 +59,7 @@ func (r *register) put(ctx context.Context, ks *Keyspace, client int, value stri
 	r.run.Count("put", err)
 	r.ledger.ended(e, version, err)
 	if err != nil {
-		failed(p, err)
+		driver.Failed(p, err)
 		return version, err
 	}
 	p.Put()
@@ -66,12 +67,12 @@ func (r *register) put(ctx context.Context, ks *Keyspace, client int, value stri
 	return version, nil
 }
 
-func (r *register) delete(ctx context.Context, ks *Keyspace, client int) error {
+func (r *register) delete(ctx context.Context, ks *driver.Keyspace, client int) error {
 	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key, Kind: history.Delete})
 	existed, err := ks.Delete(ctx, []byte(r.key))
 	r.run.Count("delete", err)
 	if err != nil {
-		failed(p, err)
+		driver.Failed(p, err)
 		return err
 	}
 	p.Deleted(existed)
@@ -80,7 +81,7 @@ func (r *register) delete(ctx context.Context, ks *Keyspace, client int) error {
 
 // swap compares with what was seen last, by version or by value, and puts value in its place, or nothing if it is empty. It
 // returns what is there now, as far as the client knows.
-func (r *register) swap(ctx context.Context, ks *Keyspace, client int, last seen, byVersion bool, value string) seen {
+func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, last seen, byVersion bool, value string) seen {
 	floor := r.newest.known()
 	o := history.Operation{Client: client, Key: r.key, Kind: history.CompareAndSwap, Expected: last.State}
 	expect, replacement := kv.ExpectAbsent(), kv.DeleteIt
@@ -104,7 +105,7 @@ func (r *register) swap(ctx context.Context, ks *Keyspace, client int, last seen
 	}
 	switch {
 	case err != nil:
-		failed(p, err)
+		driver.Failed(p, err)
 		return last
 	case swap.Swapped:
 		p.Swapped()
@@ -122,7 +123,7 @@ func (r *register) swap(ctx context.Context, ks *Keyspace, client int, last seen
 }
 
 // close reads the last value, which belongs to the history, and audits the versions. It is called when nobody is in an operation.
-func (r *register) close(ctx context.Context, ks *Keyspace) error {
+func (r *register) close(ctx context.Context, ks *driver.Keyspace) error {
 	if _, err := r.get(ctx, ks, -1); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -28,7 +29,7 @@ type Registers struct {
 	// a leader that was cut off reads nothing meanwhile.
 	Parallel, Readers int
 
-	windows windows[[]*register]
+	windows driver.Windows[[]*register]
 }
 
 // Name implements Workload.
@@ -38,43 +39,43 @@ func (r *Registers) Name() string { return r.Keyspace }
 func (r *Registers) Clients() int { return r.Parallel + r.Readers }
 
 // Setup implements Workload.
-func (r *Registers) Setup(ctx context.Context, run *Run) error {
-	r.windows.age = r.Age
-	r.windows.fresh = func(number int64) []*register {
+func (r *Registers) Setup(ctx context.Context, run *driver.Run) error {
+	r.windows.Age = r.Age
+	r.windows.Fresh = func(number int64) []*register {
 		keys := make([]*register, r.Keys)
 		for i := range keys {
 			keys[i] = &register{run: run, workload: r.Keyspace, key: fmt.Sprintf("%s/%d/%d", r.Keyspace, i, number)}
 		}
 		return keys
 	}
-	return run.createKeyspace(ctx, r.Keyspace, kv.Hash(r.Partitions))
+	return run.CreateKeyspace(ctx, r.Keyspace, kv.Hash(r.Partitions))
 }
 
 // Drive implements Workload.
-func (r *Registers) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (r *Registers) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(r.Keyspace)
 	var window int64
 	last := make(map[*register]seen)
 	closing := func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) }
 	for n := 0; run.Rest(ctx, random, r.Pause); n++ {
-		if !r.windows.closeDue(ctx, run, closing) {
+		if !r.windows.CloseDue(ctx, run, closing) {
 			continue
 		}
-		w := r.windows.enter(run.Elapsed())
-		if w.number != window {
-			window = w.number
+		w := r.windows.Enter(run.Elapsed())
+		if w.Number != window {
+			window = w.Number
 			clear(last)
 		}
-		key := w.state[random.IntN(r.Keys)]
+		key := w.State[random.IntN(r.Keys)]
 		last[key] = r.operate(ctx, ks, key, number, last[key], fmt.Sprintf("%d.%d", number, n), random)
-		r.windows.leave(w)
+		r.windows.Leave(w)
 	}
 }
 
 // operate does one operation and returns what the client now believes to be there.
-func (r *Registers) operate(ctx context.Context, ks *Keyspace, key *register, number int, last seen, value string,
+func (r *Registers) operate(ctx context.Context, ks *driver.Keyspace, key *register, number int, last seen, value string,
 	random *rand.Rand) seen {
-	ctx, cancel := patience(ctx, random)
+	ctx, cancel := driver.Patience(ctx, random)
 	defer cancel()
 	n := random.IntN(100)
 	if number >= r.Parallel {
@@ -105,7 +106,7 @@ func (r *Registers) operate(ctx context.Context, ks *Keyspace, key *register, nu
 }
 
 // close checks the keys of a window that is over.
-func (r *Registers) close(ctx context.Context, run *Run, ks *Keyspace, keys []*register) error {
+func (r *Registers) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, keys []*register) error {
 	names := make(map[string]bool)
 	for _, key := range keys {
 		if err := key.close(ctx, ks); err != nil {
@@ -113,12 +114,12 @@ func (r *Registers) close(ctx context.Context, run *Run, ks *Keyspace, keys []*r
 		}
 		names[key.key] = true
 	}
-	run.forget(func(key string) bool { return names[key] })
+	run.Forget(func(key string) bool { return names[key] })
 	return nil
 }
 
 // Check implements Workload: the last value of every key belongs to its history.
-func (r *Registers) Check(ctx context.Context, run *Run, client *Client) error {
+func (r *Registers) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(r.Keyspace)
-	return r.windows.closeAll(ctx, func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) })
+	return r.windows.CloseAll(ctx, func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) })
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -34,18 +35,18 @@ func (r *Rings) Name() string { return r.Keyspace }
 func (r *Rings) Clients() int { return r.Writers + r.Readers }
 
 // Setup implements Workload.
-func (r *Rings) Setup(ctx context.Context, run *Run) error {
+func (r *Rings) Setup(ctx context.Context, run *driver.Run) error {
 	r.known = make([][]history.Monotonic, r.Writers)
 	for i := range r.known {
 		r.known[i] = make([]history.Monotonic, r.Size)
 	}
-	return run.createKeyspace(ctx, r.Keyspace, kv.Hash(9)) // so that a node leads several, which it reads together
+	return run.CreateKeyspace(ctx, r.Keyspace, kv.Hash(9)) // so that a node leads several, which it reads together
 }
 
 func (r *Rings) key(ring, i int) []byte { return fmt.Appendf(nil, "ring%d/%d", ring, i) }
 
 // Drive implements Workload.
-func (r *Rings) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (r *Rings) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(r.Keyspace)
 	if number < r.Writers {
 		for n := uint64(1); ; n++ {
@@ -62,14 +63,14 @@ func (r *Rings) Drive(ctx context.Context, run *Run, number int, client *Client,
 }
 
 // set counts a key up to n, however long it takes; a late duplicate of the swap finds another value, and does nothing.
-func (r *Rings) set(ctx context.Context, run *Run, ks *Keyspace, ring, i int, n uint64, random *rand.Rand) bool {
+func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, ring, i int, n uint64, random *rand.Rand) bool {
 	r.known[ring][i].BeginWrite(n)
 	for run.Rest(ctx, random, r.Pause) {
 		expect := kv.ExpectAbsent()
 		if n > 1 {
 			expect = kv.ExpectValue(strconv.AppendUint(nil, n-1, 10))
 		}
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := driver.Patience(ctx, random)
 		swap, err := ks.CompareAndSwap(attempt, r.key(ring, i), expect, kv.Set(strconv.AppendUint(nil, n, 10)))
 		cancel()
 		run.Count("ring set", err)
@@ -87,13 +88,13 @@ func (r *Rings) set(ctx context.Context, run *Run, ks *Keyspace, ring, i int, n 
 }
 
 // read reads a ring in one of the ways there are.
-func (r *Rings) read(ctx context.Context, run *Run, client *Client, ks *Keyspace, random *rand.Rand) {
+func (r *Rings) read(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, random *rand.Rand) {
 	ring := random.IntN(r.Writers)
 	floors := make([]uint64, r.Size)
 	for i := range floors {
 		floors[i] = r.known[ring][i].Known()
 	}
-	attempt, cancel := patience(ctx, random)
+	attempt, cancel := driver.Patience(ctx, random)
 	defer cancel()
 	var numbers []uint64
 	var err error
@@ -115,7 +116,7 @@ func (r *Rings) read(ctx context.Context, run *Run, client *Client, ks *Keyspace
 		if !run.Rest(ctx, random, 3*time.Second) {
 			return
 		}
-		again, cancel := patience(ctx, random)
+		again, cancel := driver.Patience(ctx, random)
 		repeated, err := r.scan(again, scanAt(ks, at), ring, random)
 		cancel()
 		run.Count("repeated scan", err)
@@ -131,7 +132,7 @@ func (r *Rings) read(ctx context.Context, run *Run, client *Client, ks *Keyspace
 	}
 }
 
-func (r *Rings) batchGet(ctx context.Context, ks *Keyspace, ring int) ([]uint64, error) {
+func (r *Rings) batchGet(ctx context.Context, ks *driver.Keyspace, ring int) ([]uint64, error) {
 	keys := make([][]byte, r.Size)
 	for i := range keys {
 		keys[i] = r.key(ring, i)
@@ -172,7 +173,7 @@ func (r *Rings) scan(ctx context.Context, scan scanning, ring int, random *rand.
 	return numbers, nil
 }
 
-func (r *Rings) check(run *Run, how string, ring int, floors, numbers []uint64) {
+func (r *Rings) check(run *driver.Run, how string, ring int, floors, numbers []uint64) {
 	for i, n := range numbers {
 		if err := r.known[ring][i].Read(floors[i], n); err != nil {
 			run.Violation(r.Keyspace+": %s of ring %d, key %d: %v (all: %v, known when it began: %v)", how, ring, i, err, numbers, floors)
@@ -185,7 +186,7 @@ func (r *Rings) check(run *Run, how string, ring int, floors, numbers []uint64) 
 }
 
 // Check implements Workload.
-func (r *Rings) Check(ctx context.Context, run *Run, client *Client) error {
+func (r *Rings) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	var errs []error
 	random := rand.New(rand.NewPCG(1, 2))
 	for ring := range r.known {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -42,18 +43,18 @@ func (*Sessions) Name() string { return sessions }
 func (s *Sessions) Clients() int { return s.Parallel }
 
 // Setup implements Workload.
-func (s *Sessions) Setup(ctx context.Context, run *Run) error {
+func (s *Sessions) Setup(ctx context.Context, run *driver.Run) error {
 	s.mu.messages = make([]message, s.Parallel)
-	return run.createKeyspace(ctx, sessions, kv.Hash(s.Partitions))
+	return run.CreateKeyspace(ctx, sessions, kv.Hash(s.Partitions))
 }
 
 func (s *Sessions) key(number, i int) []byte { return fmt.Appendf(nil, "session%d/%d", number, i) }
 
 // Drive implements Workload.
-func (s *Sessions) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (s *Sessions) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(sessions)
 	for n := 0; run.Rest(ctx, random, s.Pause); n++ {
-		attempt, cancel := patience(ctx, random)
+		attempt, cancel := driver.Patience(ctx, random)
 		key, value := s.key(number, random.IntN(s.Keys)), fmt.Sprintf("%d.%d", number, n)
 		switch random.IntN(4) {
 		case 0:
@@ -74,7 +75,7 @@ func (s *Sessions) Drive(ctx context.Context, run *Run, number int, client *Clie
 }
 
 // write writes a key and checks that the write comes after all that the client has seen; and finds it again.
-func (s *Sessions) write(ctx context.Context, run *Run, client *Client, ks *Keyspace, key []byte,
+func (s *Sessions) write(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, key []byte,
 	value string) (kv.Timestamp, error) {
 	before := client.Timestamp()
 	version, err := ks.Put(ctx, key, []byte(value))
@@ -93,16 +94,16 @@ func (s *Sessions) write(ctx context.Context, run *Run, client *Client, ks *Keys
 
 // finds checks that a key, whose versions only grow, has this version or a newer one: now, and as of a moment at which it was
 // known to be there.
-func (s *Sessions) finds(ctx context.Context, run *Run, ks *Keyspace, key []byte, version, at kv.Timestamp) error {
+func (s *Sessions) finds(ctx context.Context, run *driver.Run, ks *driver.Keyspace, key []byte, version, at kv.Timestamp) error {
 	now, err := ks.Get(ctx, key)
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return err
 	}
 	if now.Version.Less(version) {
 		run.Violation("session: %q has version %v, and %v was known", key, now.Version, version)
 	}
 	then, err := ks.GetAt(ctx, key, at)
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return err
 	}
 	if then.Version.Less(version) {
@@ -120,7 +121,7 @@ func (s *Sessions) message(random *rand.Rand) (message, bool) {
 }
 
 // receive gets another's message and writes.
-func (s *Sessions) receive(ctx context.Context, run *Run, client *Client, ks *Keyspace, key []byte, value string,
+func (s *Sessions) receive(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, key []byte, value string,
 	random *rand.Rand) error {
 	m, ok := s.message(random)
 	if !ok {
@@ -137,7 +138,7 @@ func (s *Sessions) receive(ctx context.Context, run *Run, client *Client, ks *Ke
 }
 
 // read reads what many have written, at one moment.
-func (s *Sessions) read(ctx context.Context, run *Run, client *Client, ks *Keyspace, random *rand.Rand) error {
+func (s *Sessions) read(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, random *rand.Rand) error {
 	var keys [][]byte
 	var floors []kv.Timestamp
 	for range 3 {
@@ -162,7 +163,7 @@ func (s *Sessions) read(ctx context.Context, run *Run, client *Client, ks *Keysp
 }
 
 // Check implements Workload.
-func (s *Sessions) Check(ctx context.Context, run *Run, client *Client) error {
+func (s *Sessions) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -33,7 +34,7 @@ type Sets struct {
 	// Large is the largest size of a value, in bytes; most are small.
 	Large int
 
-	windows windows[*set]
+	windows driver.Windows[*set]
 }
 
 // set is what is known of the elements of a window.
@@ -65,9 +66,9 @@ func (s *Sets) Name() string { return s.Keyspace }
 func (s *Sets) Clients() int { return s.Adders + s.Scanners }
 
 // Setup implements Workload.
-func (s *Sets) Setup(ctx context.Context, run *Run) error {
-	s.windows.age = s.Age
-	s.windows.fresh = func(number int64) *set {
+func (s *Sets) Setup(ctx context.Context, run *driver.Run) error {
+	s.windows.Age = s.Age
+	s.windows.Fresh = func(number int64) *set {
 		x := &set{number: number}
 		x.mu.elements = make(map[string]membership)
 		return x
@@ -76,7 +77,7 @@ func (s *Sets) Setup(ctx context.Context, run *Run) error {
 	if s.Partitions > 0 {
 		partitioning = kv.Hash(s.Partitions)
 	}
-	return run.createKeyspace(ctx, s.Keyspace, partitioning)
+	return run.CreateKeyspace(ctx, s.Keyspace, partitioning)
 }
 
 // prefix is what all keys of a set in one of 16 places begin with; the places come first, so that a set lies in all partitions.
@@ -96,7 +97,7 @@ func (s *Sets) value(key string) []byte {
 }
 
 // Drive implements Workload.
-func (s *Sets) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (s *Sets) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(s.Keyspace)
 	closing := func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) }
 	pause := s.Pause
@@ -104,25 +105,25 @@ func (s *Sets) Drive(ctx context.Context, run *Run, number int, client *Client, 
 		pause = s.ScanPause
 	}
 	for n := 0; run.Rest(ctx, random, pause); n++ {
-		if !s.windows.closeDue(ctx, run, closing) {
+		if !s.windows.CloseDue(ctx, run, closing) {
 			continue
 		}
-		w := s.windows.enter(run.Elapsed())
-		attempt, cancel := patience(ctx, random)
+		w := s.windows.Enter(run.Elapsed())
+		attempt, cancel := driver.Patience(ctx, random)
 		switch {
 		case number >= s.Adders:
 			run.Count("set scan", s.scan(attempt, run, client, ks, random))
 		case random.IntN(4) == 0:
-			run.Count("removal", s.remove(attempt, run, ks, w.state, random))
+			run.Count("removal", s.remove(attempt, run, ks, w.State, random))
 		default:
 			name := fmt.Sprintf("%d.%d", number, n)
 			if n%2 == 1 && random.IntN(2) == 0 {
 				name = fmt.Sprintf("%d.%d\x00", number, n-1) // next to the one before
 			}
-			run.Count("addition", s.add(attempt, ks, w.state, name))
+			run.Count("addition", s.add(attempt, ks, w.State, name))
 		}
 		cancel()
-		s.windows.leave(w)
+		s.windows.Leave(w)
 	}
 }
 
@@ -136,7 +137,7 @@ func (x *set) reach(key string, m membership) {
 	}
 }
 
-func (s *Sets) add(ctx context.Context, ks *Keyspace, x *set, name string) error {
+func (s *Sets) add(ctx context.Context, ks *driver.Keyspace, x *set, name string) error {
 	h := fnv.New32a()
 	h.Write([]byte(strings.TrimRight(name, "\x00"))) // neighbours stay together
 	key := x.prefix(h.Sum32()%16) + name
@@ -145,13 +146,13 @@ func (s *Sets) add(ctx context.Context, ks *Keyspace, x *set, name string) error
 	switch {
 	case err == nil:
 		x.reach(key, added)
-	case !unknown(err):
+	case !driver.Unknown(err):
 		x.reach(key, never)
 	}
 	return err
 }
 
-func (s *Sets) remove(ctx context.Context, run *Run, ks *Keyspace, x *set, random *rand.Rand) error {
+func (s *Sets) remove(ctx context.Context, run *driver.Run, ks *driver.Keyspace, x *set, random *rand.Rand) error {
 	x.mu.Lock()
 	if len(x.mu.kept) == 0 {
 		x.mu.Unlock()
@@ -169,7 +170,7 @@ func (s *Sets) remove(ctx context.Context, run *Run, ks *Keyspace, x *set, rando
 			run.Violation("%s: %q was acknowledged, and its only deletion found nothing", s.Keyspace, key)
 		}
 		x.reach(key, removed)
-	case !unknown(err):
+	case !driver.Unknown(err):
 		x.reach(key, added)
 	}
 	return err

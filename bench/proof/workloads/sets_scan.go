@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -84,13 +86,13 @@ func (x *set) standing() standing {
 }
 
 // scan scans the sets in one of the ways there are, and checks what came.
-func (s *Sets) scan(ctx context.Context, run *Run, client *Client, ks *Keyspace, random *rand.Rand) error {
-	part, reverse := drawSpan(random, s.windows.list()), random.IntN(2) == 0
+func (s *Sets) scan(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, random *rand.Rand) error {
+	part, reverse := drawSpan(random, s.windows.List()), random.IntN(2) == 0
 	if at := client.Timestamp(); !at.IsZero() && random.IntN(3) == 0 {
 		return s.compare(ctx, run, ks, part, reverse, at, random)
 	}
 	before := make(map[*set]standing)
-	for _, x := range s.windows.list() {
+	for _, x := range s.windows.List() {
 		before[x] = x.standing()
 	}
 	rows, err := s.rows(ctx, run, ks.Scan, part, reverse, random)
@@ -102,7 +104,7 @@ func (s *Sets) scan(ctx context.Context, run *Run, client *Client, ks *Keyspace,
 }
 
 // rows reads a part and checks what can be said of rows alone.
-func (s *Sets) rows(ctx context.Context, run *Run, scan scanning, part span, reverse bool, random *rand.Rand) ([]kv.Pair, error) {
+func (s *Sets) rows(ctx context.Context, run *driver.Run, scan scanning, part span, reverse bool, random *rand.Rand) ([]kv.Pair, error) {
 	var more []kv.ScanOption
 	for _, o := range part.options() {
 		more = append(more, o)
@@ -139,7 +141,7 @@ func (s *Sets) rows(ctx context.Context, run *Run, scan scanning, part span, rev
 }
 
 // check compares rows with what is known, and was known before the scan began.
-func (s *Sets) check(run *Run, part span, rows []kv.Pair, before map[*set]standing) {
+func (s *Sets) check(run *driver.Run, part span, rows []kv.Pair, before map[*set]standing) {
 	there := make(map[string]bool, len(rows))
 	for _, row := range rows {
 		there[string(row.Key)] = true
@@ -173,7 +175,7 @@ func (x *set) holds(key string) bool {
 }
 
 // compare reads the same part at the same moment twice, in both directions, and counts it.
-func (s *Sets) compare(ctx context.Context, run *Run, ks *Keyspace, part span, reverse bool, at kv.Timestamp, random *rand.Rand) error {
+func (s *Sets) compare(ctx context.Context, run *driver.Run, ks *driver.Keyspace, part span, reverse bool, at kv.Timestamp, random *rand.Rand) error {
 	first, err := s.rows(ctx, run, scanAt(ks, at), part, reverse, random)
 	if err != nil {
 		return err
@@ -199,7 +201,7 @@ func (s *Sets) compare(ctx context.Context, run *Run, ks *Keyspace, part span, r
 }
 
 // close checks a set that nobody changes any more, and deletes it.
-func (s *Sets) close(ctx context.Context, run *Run, ks *Keyspace, x *set) error {
+func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, x *set) error {
 	random := rand.New(rand.NewPCG(uint64(x.number), 0))
 	x.mu.Lock()
 	again := x.mu.over // an earlier attempt may have deleted some, so their number says nothing
@@ -255,7 +257,16 @@ func (s *Sets) close(ctx context.Context, run *Run, ks *Keyspace, x *set) error 
 }
 
 // Check implements Workload.
-func (s *Sets) Check(ctx context.Context, run *Run, client *Client) error {
+func (s *Sets) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(s.Keyspace)
-	return s.windows.closeAll(ctx, func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) })
+	return s.windows.CloseAll(ctx, func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) })
+}
+
+// scanning is Scan, or ScanAt of some moment.
+type scanning = func(context.Context, ...kv.ScanOption) iter.Seq2[kv.Pair, error]
+
+func scanAt(ks *driver.Keyspace, at kv.Timestamp) scanning {
+	return func(ctx context.Context, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
+		return ks.ScanAt(ctx, at, options...)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -35,7 +36,7 @@ func (s *Snapshots) Clients() int { return s.Parallel }
 func (*Snapshots) Splits() []string { return []string{"snapshot00/2", "snapshot01/", "snapshot02/3"} }
 
 // Setup implements Transactions.
-func (s *Snapshots) Setup(context.Context, *Run, Transactor) error {
+func (s *Snapshots) Setup(context.Context, *driver.Run, driver.Transactor) error {
 	s.newest = make([]watermark, s.Groups)
 	return nil
 }
@@ -43,7 +44,7 @@ func (s *Snapshots) Setup(context.Context, *Run, Transactor) error {
 func (s *Snapshots) prefix(group int) string { return fmt.Sprintf("snapshot%02d/", group) }
 
 // values reads a group.
-func (s *Snapshots) values(ctx context.Context, tx Tx, group int, scan bool) ([]string, error) {
+func (s *Snapshots) values(ctx context.Context, tx driver.Tx, group int, scan bool) ([]string, error) {
 	values := make([]string, s.Size)
 	if scan {
 		for pair, err := range tx.Scan(ctx, []byte(s.prefix(group))) {
@@ -72,7 +73,7 @@ func (s *Snapshots) values(ctx context.Context, tx Tx, group int, scan bool) ([]
 func whole(values []string) bool { return len(slices.Compact(slices.Clone(values))) == 1 }
 
 // Drive implements Transactions.
-func (s *Snapshots) Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand) {
+func (s *Snapshots) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
 	type old struct {
 		group int
 		at    kv.Timestamp
@@ -85,7 +86,7 @@ func (s *Snapshots) Drive(ctx context.Context, run *Run, number int, db Transact
 		}
 	}
 	for n := 0; run.Rest(ctx, random, s.Pause); n++ {
-		attempt, cancel := patienceOf(ctx, random, s.Least)
+		attempt, cancel := driver.PatienceOf(ctx, random, s.Least)
 		group, scan := random.IntN(s.Groups), random.IntN(2) == 0
 		switch kind := random.IntN(3); {
 		case kind == 0:
@@ -110,9 +111,9 @@ func (s *Snapshots) Drive(ctx context.Context, run *Run, number int, db Transact
 }
 
 // write writes a group, and looks at what it did. It returns the timestamp of the commit if that was acknowledged, also with an error.
-func (s *Snapshots) write(ctx context.Context, run *Run, db Transactor, group int, value string) (kv.Timestamp, error) {
+func (s *Snapshots) write(ctx context.Context, run *driver.Run, db driver.Transactor, group int, value string) (kv.Timestamp, error) {
 	floor := s.newest[group].known()
-	at, err := db.Update(ctx, func(tx Tx) error {
+	at, err := db.Update(ctx, func(tx driver.Tx) error {
 		for i := range s.Size {
 			if err := tx.Put(fmt.Appendf(nil, "%s%d", s.prefix(group), i), []byte(value)); err != nil {
 				return err
@@ -131,7 +132,7 @@ func (s *Snapshots) write(ctx context.Context, run *Run, db Transactor, group in
 		return at, err
 	}
 	var below []string
-	if err := db.ViewAt(ctx, at.Prev(), func(tx Tx) (err error) {
+	if err := db.ViewAt(ctx, at.Prev(), func(tx driver.Tx) (err error) {
 		below, err = s.values(ctx, tx, group, false)
 		return err
 	}); err != nil {
@@ -144,10 +145,10 @@ func (s *Snapshots) write(ctx context.Context, run *Run, db Transactor, group in
 }
 
 // look reads a group twice in one transaction.
-func (s *Snapshots) look(ctx context.Context, run *Run, db Transactor, group int, scan bool) (kv.Timestamp, string, error) {
+func (s *Snapshots) look(ctx context.Context, run *driver.Run, db driver.Transactor, group int, scan bool) (kv.Timestamp, string, error) {
 	floor := s.newest[group].known()
 	var first, second []string
-	at, err := db.View(ctx, func(tx Tx) (err error) {
+	at, err := db.View(ctx, func(tx driver.Tx) (err error) {
 		if first, err = s.values(ctx, tx, group, scan); err != nil {
 			return err
 		}
@@ -170,9 +171,9 @@ func (s *Snapshots) look(ctx context.Context, run *Run, db Transactor, group int
 }
 
 // again reads a group as of a moment of which it is known what it holds.
-func (s *Snapshots) again(ctx context.Context, run *Run, db Transactor, group int, at kv.Timestamp, value string, scan bool) error {
+func (s *Snapshots) again(ctx context.Context, run *driver.Run, db driver.Transactor, group int, at kv.Timestamp, value string, scan bool) error {
 	var values []string
-	err := db.ViewAt(ctx, at, func(tx Tx) (err error) {
+	err := db.ViewAt(ctx, at, func(tx driver.Tx) (err error) {
 		values, err = s.values(ctx, tx, group, scan)
 		return err
 	})
@@ -183,7 +184,7 @@ func (s *Snapshots) again(ctx context.Context, run *Run, db Transactor, group in
 }
 
 // Check implements Transactions.
-func (s *Snapshots) Check(ctx context.Context, run *Run, db Transactor) error {
+func (s *Snapshots) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	var errs []error
 	for group := range s.Groups {
 		_, _, err := s.look(ctx, run, db, group, true)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -51,12 +52,12 @@ func (s *Spans) Name() string { return s.Keyspace }
 func (s *Spans) Clients() int { return s.Writers + s.Sweepers + s.Tellers }
 
 // Setup implements Workload.
-func (s *Spans) Setup(ctx context.Context, run *Run) error {
-	return run.createKeyspace(ctx, s.Keyspace, s.Layout...)
+func (s *Spans) Setup(ctx context.Context, run *driver.Run) error {
+	return run.CreateKeyspace(ctx, s.Keyspace, s.Layout...)
 }
 
 // Drive implements Workload.
-func (s *Spans) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (s *Spans) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(s.Keyspace)
 	if number < s.Writers {
 		for n := 0; run.Keep(ctx, random, s.Pause); n++ {
@@ -100,13 +101,13 @@ func (s *Spans) end(err error) {
 	switch {
 	case err == nil:
 		s.mu.acked++
-	case !unknown(err):
+	case !driver.Unknown(err):
 		s.mu.begun--
 	}
 }
 
 // sweep deletes the span and adds to the total.
-func (s *Spans) sweep(ctx context.Context, client *Client, ks *kv.Keyspace, random *rand.Rand) error {
+func (s *Spans) sweep(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand) error {
 	_, err := client.Update(ctx, "update sweep", func(tx *kv.Txn) error {
 		total, err := s.total(tx.Get(ctx, ks, []byte(spanTotal)))
 		if err != nil {
@@ -123,7 +124,7 @@ func (s *Spans) sweep(ctx context.Context, client *Client, ks *kv.Keyspace, rand
 }
 
 // tell counts the span and adds a key to it.
-func (s *Spans) tell(ctx context.Context, client *Client, ks *kv.Keyspace, random *rand.Rand, by string) error {
+func (s *Spans) tell(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand, by string) error {
 	_, err := client.Update(ctx, "update count", func(tx *kv.Txn) error {
 		n, err := tx.Count(ctx, ks, kv.Prefix([]byte(spanPrefix)))
 		if err != nil {
@@ -138,13 +139,13 @@ func (s *Spans) tell(ctx context.Context, client *Client, ks *kv.Keyspace, rando
 // total reads the total.
 func (*Spans) total(pair kv.Pair, err error) (uint64, error) {
 	if err != nil {
-		return 0, ignoreNotFound(err)
+		return 0, driver.IgnoreNotFound(err)
 	}
 	return strconv.ParseUint(string(pair.Value), 10, 64)
 }
 
 // look compares the total and what is left with what was written.
-func (s *Spans) look(ctx context.Context, run *Run, client *Client) error {
+func (s *Spans) look(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	s.mu.Lock()
 	floor := s.mu.acked
 	s.mu.Unlock()
@@ -170,6 +171,6 @@ func (s *Spans) look(ctx context.Context, run *Run, client *Client) error {
 }
 
 // Check implements Workload.
-func (s *Spans) Check(ctx context.Context, run *Run, client *Client) error {
+func (s *Spans) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	return s.look(ctx, run, client)
 }

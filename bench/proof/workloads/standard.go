@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // Standard is the usual traffic. Every run needs its own.
-func Standard() []Workload {
-	return []Workload{
+func Standard() []driver.Workload {
+	return []driver.Workload{
 		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6, Readers: 4},
 		// Of these partitions most sleep.
 		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3, Readers: 2},
@@ -59,29 +60,29 @@ type clockMode struct {
 	// layout are the keyspaces' options, transactions those of every update; connect is KV, or does more.
 	layout       []kv.KeyspaceOption
 	transactions []kv.TxnOption
-	connect      func(...kv.TxnOption) func(*Client, string) Transactor
+	connect      func(...kv.TxnOption) func(*driver.Client, string) driver.Transactor
 }
 
 func clockModes() []clockMode {
 	strict := isolation.Options{Level: isolation.StrictSerialisable}
 	return []clockMode{
-		{claim: isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, connect: KV},
-		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.WithCommitWait()}, connect: KV},
-		{prefix: waiting, claim: strict, layout: []kv.KeyspaceOption{kv.CommitWait()}, connect: plainly},
+		{claim: isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, connect: driver.KV},
+		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.WithCommitWait()}, connect: driver.KV},
+		{prefix: waiting, claim: strict, layout: []kv.KeyspaceOption{kv.CommitWait()}, connect: driver.KVPlainly},
 	}
 }
 
 // SDKTransactions is StandardTransactions, and Elders, over the SDK: each by its name with read restart over hash partitions, behind "strict-" with
 // commit wait, behind "waiting-" in a keyspace with commit wait, and behind "ranged-" after that over the partitions of a range keyspace.
-func SDKTransactions() []Workload {
-	var all []Workload
+func SDKTransactions() []driver.Workload {
+	var all []driver.Workload
 	for _, m := range clockModes() {
 		layout := func(o kv.KeyspaceOption) []kv.KeyspaceOption { return slices.Concat(m.layout, []kv.KeyspaceOption{o}) }
 		for _, load := range StandardTransactions(m.claim) {
-			all = append(all, Transactional(named{load, m.prefix + load.Name()}, m.connect(m.transactions...), layout(kv.Hash(transactionPartitions))...))
+			all = append(all, driver.Transactional(named{load, m.prefix + load.Name()}, m.connect(m.transactions...), layout(kv.Hash(transactionPartitions))...))
 		}
 		for _, load := range StandardTransactions(m.claim) {
-			all = append(all, Transactional(named{load, m.prefix + inRanges + load.Name()}, m.connect(m.transactions...), layout(splitInto(load.Splits()))...))
+			all = append(all, driver.Transactional(named{load, m.prefix + inRanges + load.Name()}, m.connect(m.transactions...), layout(splitInto(load.Splits()))...))
 		}
 		all = append(all, elders(m.prefix, layout(kv.Hash(transactionPartitions)), m.transactions),
 			elders(m.prefix+inRanges, layout(splitInto(elderSplits)), m.transactions))
@@ -108,18 +109,18 @@ func splitInto(splits []string) kv.KeyspaceOption {
 
 // named is Transactions under another name.
 type named struct {
-	Transactions
+	driver.Transactions
 	name string
 }
 
 func (n named) Name() string { return n.name }
 
 // Choose is those of Standard and SDKTransactions that have the given names. An unknown name is an error.
-func Choose(names ...string) ([]Workload, error) {
+func Choose(names ...string) ([]driver.Workload, error) {
 	all := append(Standard(), SDKTransactions()...)
-	var chosen []Workload
+	var chosen []driver.Workload
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(w Workload) bool { return w.Name() == name })
+		i := slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })
 		if i < 0 {
 			return nil, fmt.Errorf("no workload is called %q; there are %s", name, strings.Join(Names(all), ", "))
 		}
@@ -129,7 +130,7 @@ func Choose(names ...string) ([]Workload, error) {
 }
 
 // Names are the workloads' names.
-func Names(workloads []Workload) []string {
+func Names(workloads []driver.Workload) []string {
 	var names []string
 	for _, w := range workloads {
 		names = append(names, w.Name())
@@ -138,9 +139,9 @@ func Names(workloads []Workload) []string {
 }
 
 // StandardTransactions is the usual traffic of transactions, for a database that claims what isolation says.
-func StandardTransactions(claim isolation.Options) []Transactions {
+func StandardTransactions(claim isolation.Options) []driver.Transactions {
 	strict, least := claim.Level == isolation.StrictSerialisable, leastOf(claim)
-	return []Transactions{
+	return []driver.Transactions{
 		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
 		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
 		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Least: least, Dwell: 100 * time.Millisecond},

@@ -11,33 +11,38 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 )
 
 // transactionLoads are small workloads of every kind.
-var transactionLoads = map[string]func() Transactions{
-	"bank":       func() Transactions { return &Bank{Accounts: 4, Parallel: 6, Pause: 20 * time.Millisecond} },
-	"increments": func() Transactions { return &Increments{Keys: 2, Parallel: 6, Pause: 20 * time.Millisecond} },
-	"duties":     func() Transactions { return &Duties{Groups: 3, Size: 3, Parallel: 6, Pause: 20 * time.Millisecond} },
-	"inserts": func() Transactions {
+var transactionLoads = map[string]func() driver.Transactions{
+	"bank":       func() driver.Transactions { return &Bank{Accounts: 4, Parallel: 6, Pause: 20 * time.Millisecond} },
+	"increments": func() driver.Transactions { return &Increments{Keys: 2, Parallel: 6, Pause: 20 * time.Millisecond} },
+	"duties": func() driver.Transactions {
+		return &Duties{Groups: 3, Size: 3, Parallel: 6, Pause: 20 * time.Millisecond}
+	},
+	"inserts": func() driver.Transactions {
 		return &Inserts{Strict: true, Age: 2 * time.Second, Parallel: 8, Pause: 100 * time.Millisecond, ReadPause: 20 * time.Millisecond}
 	},
-	"dependencies": func() Transactions {
+	"dependencies": func() driver.Transactions {
 		return &Dependencies{Keys: 6, Age: 2 * time.Second, Parallel: 6, Pause: 20 * time.Millisecond,
 			Claim: isolation.Options{Level: isolation.StrictSerialisable}}
 	},
-	"news": func() Transactions {
+	"news": func() driver.Transactions {
 		return &News{Strict: true, Keys: 4, Parallel: 6, Pause: 20 * time.Millisecond}
 	},
-	"snapshots": func() Transactions { return &Snapshots{Groups: 2, Size: 4, Parallel: 6, Pause: 20 * time.Millisecond} },
+	"snapshots": func() driver.Transactions {
+		return &Snapshots{Groups: 2, Size: 4, Parallel: 6, Pause: 20 * time.Millisecond}
+	},
 }
 
 // transact runs transactions against a database in virtual time, until done says that what was found is enough.
-func transact(t *testing.T, load Transactions, w weakness, long time.Duration, done func(violations []string) bool) found {
+func transact(t *testing.T, load driver.Transactions, w weakness, long time.Duration, done func(violations []string) bool) found {
 	t.Helper()
 	var f found
 	synctest.Test(t, func(t *testing.T) {
-		db, run := newMemDB(w), NewRun(nil)
+		db, run := newMemDB(w), driver.NewRun(nil)
 		if err := load.Setup(t.Context(), run, db); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -15,15 +16,15 @@ import (
 // inTurns is a Transactor whose updates all want the same lock. Each gets it in its turn, and keeps
 // it until its commit has waited for the clocks.
 type inTurns struct {
-	Transactor
-	reports reports
-	lock    chan struct{}
+	driver.Transactor
+	client *driver.Client
+	lock   chan struct{}
 }
 
 // Update implements Transactor.
-func (q inTurns) Update(ctx context.Context, f func(Tx) error) (at kv.Timestamp, err error) {
-	report := q.reports.begin(ctx, "update")
-	defer func() { report.end(err) }()
+func (q inTurns) Update(ctx context.Context, f func(driver.Tx) error) (at kv.Timestamp, err error) {
+	ended := q.client.Report(ctx, "update")
+	defer func() { ended(err) }()
 	select {
 	case q.lock <- struct{}{}:
 	case <-ctx.Done():
@@ -31,7 +32,12 @@ func (q inTurns) Update(ctx context.Context, f func(Tx) error) (at kv.Timestamp,
 	}
 	defer func() { <-q.lock }()
 	at, err = q.Transactor.Update(ctx, f)
-	if err == nil && !sleep(ctx, nil, longestWait) {
+	if err != nil {
+		return at, err
+	}
+	select {
+	case <-time.After(longestWait):
+	case <-ctx.Done():
 		return kv.Timestamp{}, kv.ErrOutcomeUnknown
 	}
 	return at, err
@@ -44,7 +50,7 @@ func TestTurnsOfCommitsThatWait(t *testing.T) {
 	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrictSerialisable}) {
 		t.Run(load.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				db, run := newMemDB(strict), NewRun(nil)
+				db, run := newMemDB(strict), driver.NewRun(nil)
 				if err := load.Setup(t.Context(), run, db); err != nil {
 					t.Fatal(err)
 				}
@@ -53,7 +59,7 @@ func TestTurnsOfCommitsThatWait(t *testing.T) {
 				defer cancel()
 				var running sync.WaitGroup
 				for i := range load.Clients() {
-					client := inTurns{db.client(i / 2), reports{run, load.Name(), NewRetries()}, lock}
+					client := inTurns{db.client(i / 2), run.Client(nil, driver.NewRetries(), load.Name()), lock}
 					running.Go(func() { load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1))) })
 				}
 				time.Sleep(time.Minute) // of the bubble's own time

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -34,15 +35,15 @@ func (*Watched) Name() string { return watched }
 func (w *Watched) Clients() int { return w.Keys + w.Readers }
 
 // Setup implements Workload.
-func (w *Watched) Setup(ctx context.Context, run *Run) error {
+func (w *Watched) Setup(ctx context.Context, run *driver.Run) error {
 	w.known = make([]history.Monotonic, w.Keys)
-	return run.createKeyspace(ctx, watched, kv.Hash(w.Keys))
+	return run.CreateKeyspace(ctx, watched, kv.Hash(w.Keys))
 }
 
 func (w *Watched) key(i int) []byte { return fmt.Appendf(nil, "watched%d", i) }
 
 // Drive implements Workload.
-func (w *Watched) Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand) {
+func (w *Watched) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
 	ks := client.Keyspace(watched)
 	for n := uint64(1); number < w.Keys; n++ {
 		if !w.count(ctx, run, ks, number, n, random) {
@@ -62,7 +63,7 @@ func (w *Watched) Drive(ctx context.Context, run *Run, number int, client *Clien
 }
 
 // count counts a key up to n, however long it takes. A late duplicate of the swap finds another value, and does nothing.
-func (w *Watched) count(ctx context.Context, run *Run, ks *Keyspace, i int, n uint64, random *rand.Rand) bool {
+func (w *Watched) count(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, n uint64, random *rand.Rand) bool {
 	w.known[i].BeginWrite(n)
 	expect := kv.ExpectAbsent()
 	if n > 1 {
@@ -86,14 +87,14 @@ func (w *Watched) count(ctx context.Context, run *Run, ks *Keyspace, i int, n ui
 	return false
 }
 
-func (w *Watched) read(ctx context.Context, run *Run, ks *Keyspace, i int) error {
+func (w *Watched) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int) error {
 	floor := w.known[i].Known()
 	var n uint64
 	pair, err := ks.Get(ctx, w.key(i))
 	if err == nil {
 		n, err = strconv.ParseUint(string(pair.Value), 10, 64)
 	}
-	if err := ignoreNotFound(err); err != nil {
+	if err := driver.IgnoreNotFound(err); err != nil {
 		return err
 	}
 	if err := w.known[i].Read(floor, n); err != nil {
@@ -103,7 +104,7 @@ func (w *Watched) read(ctx context.Context, run *Run, ks *Keyspace, i int) error
 }
 
 // Check implements Workload.
-func (w *Watched) Check(ctx context.Context, run *Run, client *Client) error {
+func (w *Watched) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	var errs []error
 	for i := range w.known {
 		errs = append(errs, w.read(ctx, run, client.Keyspace(watched), i))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
@@ -22,19 +23,19 @@ type found struct {
 // drive runs a workload against a fake cluster in virtual time, until something is found, and
 // checks the histories outside of it. What makes mistakes makes errors, too: they do not count,
 // because the workload is to find the mistake.
-func drive(t *testing.T, load Workload, m mistakes, long time.Duration) found {
+func drive(t *testing.T, load driver.Workload, m mistakes, long time.Duration) found {
 	t.Helper()
 	return driveIn(t, load, m, m != mistakes{}, long)
 }
 
 // driveIn is drive in a storm or in calm.
-func driveIn(t *testing.T, load Workload, m mistakes, storm bool, long time.Duration) found {
+func driveIn(t *testing.T, load driver.Workload, m mistakes, storm bool, long time.Duration) found {
 	t.Helper()
-	var run *Run
+	var run *driver.Run
 	var histories []history.Operation
 	synctest.Test(t, func(t *testing.T) {
 		cluster := startFake(t, m)
-		run = NewRun(cluster.open)
+		run = driver.NewRun(cluster.open)
 		if storm {
 			run.Weather.Begin()
 		}
@@ -72,30 +73,32 @@ func driveIn(t *testing.T, load Workload, m mistakes, storm bool, long time.Dura
 }
 
 // loads are small workloads of every kind.
-var loads = map[string]func() Workload{
-	"registers": func() Workload {
+var loads = map[string]func() driver.Workload{
+	"registers": func() driver.Workload {
 		return &Registers{Keyspace: "registers", Partitions: 3, Keys: 2, Age: 2 * time.Second, Pause: 50 * time.Millisecond, Parallel: 4, Readers: 2}
 	},
-	"counters": func() Workload { return &Counters{Keys: 1, Pause: 20 * time.Millisecond, Parallel: 4} },
-	"rings": func() Workload {
+	"counters": func() driver.Workload { return &Counters{Keys: 1, Pause: 20 * time.Millisecond, Parallel: 4} },
+	"rings": func() driver.Workload {
 		return &Rings{Keyspace: "rings", Writers: 1, Readers: 3, Size: 5, Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
 	},
-	"batches": func() Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} },
-	"watched": func() Workload {
+	"batches": func() driver.Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} },
+	"watched": func() driver.Workload {
 		return &Watched{Keys: 2, Readers: 3, Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
 	},
-	"past": func() Workload {
+	"past": func() driver.Workload {
 		return &Past{Keys: 3, Readers: 2, Pause: 200 * time.Millisecond, ReadPause: 50 * time.Millisecond}
 	},
-	"sessions": func() Workload { return &Sessions{Parallel: 4, Keys: 3, Partitions: 6, Pause: 50 * time.Millisecond} },
-	"lists": func() Workload {
+	"sessions": func() driver.Workload {
+		return &Sessions{Parallel: 4, Keys: 3, Partitions: 6, Pause: 50 * time.Millisecond}
+	},
+	"lists": func() driver.Workload {
 		return &Lists{Keys: 2, Age: 3 * time.Second, Parallel: 4, Pause: 50 * time.Millisecond}
 	},
-	"sets":        func() Workload { return smallSets(0) },
-	"hashed sets": func() Workload { return smallSets(4) },
+	"sets":        func() driver.Workload { return smallSets(0) },
+	"hashed sets": func() driver.Workload { return smallSets(4) },
 }
 
-func smallSets(partitions int) Workload {
+func smallSets(partitions int) driver.Workload {
 	return &Sets{Keyspace: "sets", Partitions: partitions, Adders: 3, Scanners: 2, Age: 3 * time.Second, Pause: 50 * time.Millisecond,
 		ScanPause: 300 * time.Millisecond, Large: 2000}
 }

@@ -1,4 +1,4 @@
-package workloads
+package driver
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// plainly is KV, but every other update that does nothing but put one key is a Put without a transaction: to those who look on they are the same.
-func plainly(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
+// KVPlainly is KV, but every other update that does nothing but put one key is a Put without a transaction: to those who look on they are the same.
+func KVPlainly(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
 	connect := KV(options...)
 	return func(client *Client, keyspace string) Transactor {
 		return &plain{Transactor: connect(client, keyspace), put: client.Keyspace(keyspace).Put}

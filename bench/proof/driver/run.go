@@ -1,4 +1,4 @@
-package workloads
+package driver
 
 import (
 	"context"
@@ -84,8 +84,8 @@ func (r *Run) Violation(format string, args ...any) {
 // checkPatience is how long the history of one key may take to check.
 const checkPatience = 20 * time.Second
 
-// forget is told that the history of some keys is over: nobody begins anything more on them.
-func (r *Run) forget(match func(key string) bool) {
+// Forget is told that the history of some keys is over: nobody begins anything more on them.
+func (r *Run) Forget(match func(key string) bool) {
 	if !r.Incremental {
 		return
 	}
@@ -106,8 +106,8 @@ func (r *Run) CheckHistory(operations []history.Operation) history.Report {
 	return report
 }
 
-// createKeyspace makes a workload's keyspace. A run begins with a cluster that has none of this name.
-func (r *Run) createKeyspace(ctx context.Context, name string, options ...kv.KeyspaceOption) error {
+// CreateKeyspace makes a workload's keyspace. A run begins with a cluster that has none of this name.
+func (r *Run) CreateKeyspace(ctx context.Context, name string, options ...kv.KeyspaceOption) error {
 	client, err := r.Open(ctx)
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func (r *Run) Count(what string, err error) {
 	r.mu.operations[what]++
 }
 
-// countTransaction counts a transaction by how it ended, after how many attempts.
-func (r *Run) countTransaction(attempts int, err error) {
+// CountTransaction counts a transaction by how it ended, after how many attempts.
+func (r *Run) CountTransaction(attempts int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {

@@ -1,4 +1,4 @@
-package workloads
+package driver
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// unknown says whether a write that ended with this error may have taken effect. Any error but ErrOutcomeUnknown promises
+// Unknown says whether a write that ended with this error may have taken effect. Any error but ErrOutcomeUnknown promises
 // that it has not and never will: that promise is checked too, because the history says so.
-func unknown(err error) bool { return errors.Is(err, kv.ErrOutcomeUnknown) }
+func Unknown(err error) bool { return errors.Is(err, kv.ErrOutcomeUnknown) }
 
-// failed records a write that ended with an error.
-func failed(p history.Pending, err error) {
-	if unknown(err) {
+// Failed records a write that ended with an error.
+func Failed(p history.Pending, err error) {
+	if Unknown(err) {
 		p.Unknown()
 	} else {
 		p.Refused()
@@ -41,14 +41,14 @@ func kindOf(err error) string {
 	return "other: " + err.Error()
 }
 
-// patience gives an operation its time: mostly enough for an election, sometimes hardly enough for a round trip.
-func patience(ctx context.Context, random *rand.Rand) (context.Context, context.CancelFunc) {
-	return patienceOf(ctx, random, 0)
+// Patience gives an operation its time: mostly enough for an election, sometimes hardly enough for a round trip.
+func Patience(ctx context.Context, random *rand.Rand) (context.Context, context.CancelFunc) {
+	return PatienceOf(ctx, random, 0)
 }
 
-// patienceOf is patience for an operation that needs a certain time at least. The time that is
+// PatienceOf is Patience for an operation that needs a certain time at least. The time that is
 // hardly enough for a round trip stays what it is.
-func patienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context, context.CancelFunc) {
+func PatienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context, context.CancelFunc) {
 	d := max(time.Duration(2+random.IntN(10))*time.Second, least)
 	switch random.IntN(20) {
 	case 0:
@@ -59,8 +59,8 @@ func patienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (co
 	return context.WithTimeout(ctx, d)
 }
 
-// ignoreNotFound is the error of a read for which absence is an answer like another.
-func ignoreNotFound(err error) error {
+// IgnoreNotFound is the error of a read for which absence is an answer like another.
+func IgnoreNotFound(err error) error {
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil
 	}

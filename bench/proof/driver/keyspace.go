@@ -1,4 +1,4 @@
-package workloads
+package driver
 
 import (
 	"context"
@@ -98,15 +98,6 @@ func (k *Keyspace) Dump(ctx context.Context, options ...kv.ScanOption) iter.Seq2
 // ScanAt is Scan as of a moment.
 func (k *Keyspace) ScanAt(ctx context.Context, at kv.Timestamp, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return k.scan(ctx, "scan at", append(options[:len(options):len(options)], kv.At(at)))
-}
-
-// scanning is Scan, or ScanAt of some moment.
-type scanning = func(context.Context, ...kv.ScanOption) iter.Seq2[kv.Pair, error]
-
-func scanAt(ks *Keyspace, at kv.Timestamp) scanning {
-	return func(ctx context.Context, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
-		return ks.ScanAt(ctx, at, options...)
-	}
 }
 
 // scan reports a scan when its loop ends.

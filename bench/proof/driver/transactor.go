@@ -1,4 +1,4 @@
-package workloads
+package driver
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func Transactional(load Transactions, connect func(client *Client, keyspace stri
 
 // Setup implements Workload.
 func (t *transactional) Setup(ctx context.Context, run *Run) error {
-	if err := run.createKeyspace(ctx, t.Name(), t.layout...); err != nil {
+	if err := run.CreateKeyspace(ctx, t.Name(), t.layout...); err != nil {
 		return err
 	}
 	client, hangUp, err := run.Connect(ctx, t.Name())
@@ -94,7 +94,7 @@ func (c counted) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, er
 		attempts++
 		return f(tx)
 	})
-	c.run.countTransaction(attempts, err)
+	c.run.CountTransaction(attempts, err)
 	return at, err
 }
 
@@ -105,6 +105,6 @@ func (c counted) View(ctx context.Context, f func(Tx) error) (kv.Timestamp, erro
 		attempts++
 		return f(tx)
 	})
-	c.run.countTransaction(attempts, err)
+	c.run.CountTransaction(attempts, err)
 	return at, err
 }

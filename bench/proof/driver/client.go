@@ -1,4 +1,4 @@
-package workloads
+package driver
 
 import (
 	"context"
@@ -42,6 +42,12 @@ func (c *Client) Timestamp() kv.Timestamp { return c.sdk.Timestamp() }
 
 // Observe is kv.Client.Observe.
 func (c *Client) Observe(at kv.Timestamp) { c.sdk.Observe(at) }
+
+// Report says that an operation begins that does not go through the Client's own methods. The
+// caller calls ended with its error when it is over.
+func (c *Client) Report(ctx context.Context, kind string) (ended func(error)) {
+	return c.reports.begin(ctx, kind).end
+}
 
 // Update is kv.Client.Update; kind is what it is called in the table, such as "update".
 func (c *Client) Update(ctx context.Context, kind string, f func(*kv.Txn) error, options ...kv.TxnOption) (kv.Timestamp, error) {
