@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // Stats is what a partition holds, kept exactly by every replica.
@@ -48,9 +49,9 @@ func (a *appliedRecord) append(dst []byte) []byte {
 	for _, v := range [...]uint64{a.index, a.term, a.commandTerm, a.sequence} {
 		dst = binary.AppendUvarint(dst, v)
 	}
-	dst = appendTimestamp(dst, a.highest)
-	dst = appendTimestamp(dst, a.closed)
-	dst = appendTimestamp(dst, a.threshold)
+	dst = proposal.AppendTimestamp(dst, a.highest)
+	dst = proposal.AppendTimestamp(dst, a.closed)
+	dst = proposal.AppendTimestamp(dst, a.threshold)
 	for _, v := range [...]uint64{a.stats.LiveKeys, a.stats.Versions, a.stats.Bytes} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -62,17 +63,17 @@ func decodeApplied(data []byte) (appliedRecord, error) {
 	if len(data) == 0 || data[0] != appliedVersion {
 		return a, fmt.Errorf("applied record: %w: unknown version; was it written by a newer server?", errRecord)
 	}
-	d := decoder{data: data[1:]}
+	d := proposal.Decoder{Data: data[1:]}
 	for _, v := range [...]*uint64{&a.index, &a.term, &a.commandTerm, &a.sequence} {
-		*v = d.uvarint()
+		*v = d.Uvarint()
 	}
-	a.highest = d.timestamp()
-	a.closed = d.timestamp()
-	a.threshold = d.timestamp()
+	a.highest = d.Timestamp()
+	a.closed = d.Timestamp()
+	a.threshold = d.Timestamp()
 	for _, v := range [...]*uint64{&a.stats.LiveKeys, &a.stats.Versions, &a.stats.Bytes} {
-		*v = d.uvarint()
+		*v = d.Uvarint()
 	}
-	if d.bad || len(d.data) > 0 {
+	if d.Bad || len(d.Data) > 0 {
 		return a, fmt.Errorf("applied record: %w", errRecord)
 	}
 	return a, nil
@@ -99,30 +100,30 @@ func readApplied(r engine.Reader, id keys.PartitionID) (a appliedRecord, ok bool
 // INVARIANT: an entry takes effect only if everything that it was evaluated on has. A leader evaluates writes on top of
 // others that are proposed and not yet applied. Raft may drop one of those and accept the next (during a leadership
 // transfer that then fails, for example); what was evaluated on top of the lost one must then be lost with it.
-func (a *appliedRecord) accepts(term uint64, p *payload) bool {
+func (a *appliedRecord) accepts(term uint64, p *proposal.Entry) bool {
 	if a.commandTerm == term {
-		return p.base == a.sequence
+		return p.Base == a.sequence
 	}
-	return p.base == 0
+	return p.Base == 0
 }
 
 // advance brings the record to the state after an entry that takes effect. The error is one of a broken invariant.
-func (a *appliedRecord) advance(term uint64, p *payload) error {
-	a.commandTerm, a.sequence = term, p.sequence
-	a.highest = hlc.Max(a.highest, p.highest)
-	a.closed = hlc.Max(a.closed, p.closed)
-	a.threshold = hlc.Max(a.threshold, p.threshold)
+func (a *appliedRecord) advance(term uint64, p *proposal.Entry) error {
+	a.commandTerm, a.sequence = term, p.Sequence
+	a.highest = hlc.Max(a.highest, p.Highest)
+	a.closed = hlc.Max(a.closed, p.Closed)
+	a.threshold = hlc.Max(a.threshold, p.Threshold)
 	for _, f := range [...]struct {
 		total *uint64
 		delta int64
 		name  string
 	}{
-		{&a.stats.LiveKeys, p.delta.liveKeys, "live keys"},
-		{&a.stats.Versions, p.delta.versions, "versions"},
-		{&a.stats.Bytes, p.delta.bytes, "bytes"},
+		{&a.stats.LiveKeys, p.Delta.LiveKeys, "live keys"},
+		{&a.stats.Versions, p.Delta.Versions, "versions"},
+		{&a.stats.Bytes, p.Delta.Bytes, "bytes"},
 	} {
 		if f.delta < 0 && uint64(-f.delta) > *f.total {
-			return fmt.Errorf("%w: it takes %d from %d %s", errPayload, -f.delta, *f.total, f.name)
+			return fmt.Errorf("%w: it takes %d from %d %s", proposal.ErrMalformed, -f.delta, *f.total, f.name)
 		}
 		*f.total += uint64(f.delta)
 	}

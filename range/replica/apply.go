@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -63,7 +64,7 @@ func (r *Replica) apply(entries []group.Entry) error {
 		if len(e.Data) == 0 {
 			continue
 		}
-		p, err := decodePayload(e.Data)
+		p, err := proposal.Decode(e.Data)
 		if err != nil {
 			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
 		}
@@ -72,8 +73,8 @@ func (r *Replica) apply(entries []group.Entry) error {
 		if accepted {
 			err = r.stage(batch, &p, &changes)
 			if err == nil {
-				if applied.closed.Less(p.closed) {
-					changes.handedOver = handedOver{e.Term, p.highest.Wall}
+				if applied.closed.Less(p.Closed) {
+					changes.handedOver = handedOver{e.Term, p.Highest.Wall}
 				}
 				err = applied.advance(e.Term, &p)
 			}
@@ -83,11 +84,11 @@ func (r *Replica) apply(entries []group.Entry) error {
 		} else {
 			// INVARIANT: what was served stays closed, whatever becomes of the entry that says so: its leader has handed over behind it. An entry
 			// that was evaluated in vain can precede it.
-			applied.closed = hlc.Max(applied.closed, p.closed)
+			applied.closed = hlc.Max(applied.closed, p.Closed)
 			r.node.Metrics.rejected.Inc()
 		}
-		if p.proposer == r.self {
-			own = append(own, ownEntry{e.Term, p.sequence, accepted, changes.versions})
+		if p.Proposer == r.self {
+			own = append(own, ownEntry{e.Term, p.Sequence, accepted, changes.versions})
 		}
 	}
 	var record [maxAppliedRecord]byte
@@ -138,24 +139,24 @@ type versionChange struct {
 
 // stage adds the effects of an entry to the batch and to the changes. It checks everything: what is applied here is the same
 // everywhere, so it had better be right.
-func (r *Replica) stage(batch *engine.StateBatch, p *payload, c *changes) error {
+func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, c *changes) error {
 	d := r.Descriptor()
 	span := keys.PartitionSpan(d)
-	return walkBatch(p.batch, func(deletion bool, key, value []byte) error {
-		if deletion && p.kind != kindRemove && p.kind != kindTransaction || !deletion && p.kind == kindRemove {
-			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d", errPayload, p.kind)
+	return proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) error {
+		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction || !deletion && p.Kind == proposal.KindRemove {
+			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d", proposal.ErrMalformed, p.Kind)
 		}
 		switch {
-		case p.kind == kindDescriptor:
+		case p.Kind == proposal.KindDescriptor:
 			if !bytes.Equal(key, keys.LocalKey(r.id, keys.SuffixDescriptor)) {
-				return fmt.Errorf("%w: a descriptor at %s", errPayload, keys.PrettyState(key))
+				return fmt.Errorf("%w: a descriptor at %s", proposal.ErrMalformed, keys.PrettyState(key))
 			}
 			d, err := decodeDescriptor(r.id, value)
 			if err != nil {
-				return fmt.Errorf("%w: %w", errPayload, err)
+				return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 			}
 			c.descriptor = d
-		case p.kind == kindTransaction:
+		case p.Kind == proposal.KindTransaction:
 			if err := c.transaction(d, p, deletion, key, value); err != nil {
 				return err
 			}
@@ -172,33 +173,33 @@ func (r *Replica) stage(batch *engine.StateBatch, p *payload, c *changes) error 
 }
 
 // checkReplicatedKey checks a key of a write or removal: a version or an anchored record, of this partition.
-func checkReplicatedKey(span keys.Span, key []byte, p *payload) error {
+func checkReplicatedKey(span keys.Span, key []byte, p *proposal.Entry) error {
 	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
 		return checkVersion(span, key, internalKey, ts, p)
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil {
-		return fmt.Errorf("%w: %s is neither a version nor an anchored record", errPayload, keys.PrettyState(key))
+		return fmt.Errorf("%w: %s is neither a version nor an anchored record", proposal.ErrMalformed, keys.PrettyState(key))
 	}
 	if !span.Contains(internalKey) {
-		return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
+		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed, keys.PrettyState(key), span)
 	}
 	// Locks come and go by their transactions' entries only; of records, removal is all that another may do.
-	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock || (of == txn.AnchoredRecord && p.kind != kindRemove) {
-		return fmt.Errorf("%w: %s in a command of kind %d", errPayload, keys.PrettyState(key), p.kind)
+	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock || (of == txn.AnchoredRecord && p.Kind != proposal.KindRemove) {
+		return fmt.Errorf("%w: %s in a command of kind %d", proposal.ErrMalformed, keys.PrettyState(key), p.Kind)
 	}
 	return nil
 }
 
 // checkVersion checks the key of a version.
-func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp, p *payload) error {
+func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp, p *proposal.Entry) error {
 	switch {
 	case ts.IsZero():
-		return fmt.Errorf("%w: data key %s without a timestamp", errPayload, keys.PrettyState(key))
+		return fmt.Errorf("%w: data key %s without a timestamp", proposal.ErrMalformed, keys.PrettyState(key))
 	case !span.Contains(internalKey):
-		return fmt.Errorf("%w: %s is outside the partition's span %s", errPayload, keys.PrettyState(key), span)
-	case p.kind != kindRemove && p.highest.Less(ts):
-		return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", errPayload, keys.PrettyState(key), p.highest)
+		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed, keys.PrettyState(key), span)
+	case p.Kind != proposal.KindRemove && p.Highest.Less(ts):
+		return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", proposal.ErrMalformed, keys.PrettyState(key), p.Highest)
 	}
 	return nil
 }
@@ -206,7 +207,7 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp, p *
 // complete makes what was applied known: to the overlay, to those who wait for it, and to whoever asked for it.
 func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
-	var done []*proposal
+	var done []*pendingEntry
 	r.mu.Lock()
 	if c.handedOver.term != 0 {
 		r.mu.handedOver = c.handedOver
@@ -271,7 +272,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 }
 
 // answer answers what waited for a proposal.
-func (r *Replica) answer(p *proposal, highest hlc.Timestamp) {
+func (r *Replica) answer(p *pendingEntry, highest hlc.Timestamp) {
 	if len(p.answers) > 0 {
 		told, sure := r.node.Clock.Reading()
 		now := rpc.ToTimestamp(hlc.Max(told, highest))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -153,8 +154,8 @@ func (p *parked) presses() bool {
 // clear ends what an entry holds of the transaction's locks. The clearing does not rest.
 func (r *Replica) clear(id txn.ID, c *clearing, reign uint64) {
 	c.began = time.Now()
-	r.enqueueInternal(&internalCommand{kind: kindTransaction, shared: true,
-		evaluate: func(e *evaluation, _ *payload) (bool, error) {
+	r.enqueueInternal(&internalCommand{kind: proposal.KindTransaction, shared: true,
+		evaluate: func(e *evaluation, _ *proposal.Entry) (bool, error) {
 			b := resolution{e: e}
 			var status *kvpb.TransactionStatus
 			r.mu.Lock()

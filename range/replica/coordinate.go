@@ -125,7 +125,7 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 }
 
 // forgetRecordsLocked takes the records of an applied proposal out of those in flight.
-func (r *Replica) forgetRecordsLocked(p *proposal) {
+func (r *Replica) forgetRecordsLocked(p *pendingEntry) {
 	for _, id := range p.records {
 		if r.mu.records[id].sequence == p.sequence {
 			delete(r.mu.records, id)

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -39,7 +40,7 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	}
 
 	// The keys alone make up the entry; a page of them is a page of bytes too.
-	var arena arena
+	var arena proposal.Arena
 	var effects []effect
 	result, err := mvcc.Scan(r.state, mvcc.ScanOptions{
 		Span: span, At: hlc.MaxTimestamp, KeysOnly: true,
@@ -47,7 +48,7 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 		MaxSkipped: maxSkipped,
 	}, func(key []byte, v mvcc.Version) error {
 		effects = append(effects, effect{
-			userKey: arena.copy(keys.UserKey(e.descriptor, key)), tombstone: true, wasLive: true, priorTimestamp: v.Timestamp})
+			userKey: arena.Copy(keys.UserKey(e.descriptor, key)), tombstone: true, wasLive: true, priorTimestamp: v.Timestamp})
 		return nil
 	})
 	if err != nil {
@@ -106,7 +107,7 @@ func deletedRangeKey(start []byte, id mvcc.RequestID) []byte {
 
 func (d *deletedRange) append(dst []byte) []byte {
 	dst = append(dst, deletedRangeVersion)
-	dst = appendTimestamp(dst, d.timestamp)
+	dst = proposal.AppendTimestamp(dst, d.timestamp)
 	dst = binary.AppendUvarint(dst, d.count)
 	flags := byte(0)
 	if d.more {
@@ -122,13 +123,13 @@ func decodeDeletedRange(data []byte) (deletedRange, error) {
 	if len(data) == 0 || data[0] != deletedRangeVersion {
 		return deletedRange{}, errors.New("unknown version")
 	}
-	dec := decoder{data: data[1:]}
-	d := deletedRange{timestamp: dec.timestamp(), count: dec.uvarint()}
-	if dec.bad || len(dec.data) == 0 || dec.data[0]&^(deletedMore|deletedWaited) != 0 {
+	dec := proposal.Decoder{Data: data[1:]}
+	d := deletedRange{timestamp: dec.Timestamp(), count: dec.Uvarint()}
+	if dec.Bad || len(dec.Data) == 0 || dec.Data[0]&^(deletedMore|deletedWaited) != 0 {
 		return deletedRange{}, errors.New("malformed")
 	}
-	d.more, d.waited = dec.data[0]&deletedMore != 0, dec.data[0]&deletedWaited != 0
-	if rest := dec.data[1:]; len(rest) > 0 {
+	d.more, d.waited = dec.Data[0]&deletedMore != 0, dec.Data[0]&deletedWaited != 0
+	if rest := dec.Data[1:]; len(rest) > 0 {
 		d.resume = append([]byte(nil), rest...)
 	}
 	return d, nil

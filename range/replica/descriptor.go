@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -18,7 +19,7 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 	if err != nil {
 		return fmt.Errorf("partition %s: encoding the descriptor: %w", r.id, err)
 	}
-	err = r.command(ctx, kindDescriptor, func(e *evaluation, _ *payload) (bool, error) {
+	err = r.command(ctx, proposal.KindDescriptor, func(e *evaluation, _ *proposal.Entry) (bool, error) {
 		now := e.descriptor
 		switch {
 		case next.Id != now.Id || !keys.PartitionSpan(next).Equal(keys.PartitionSpan(now)):
@@ -40,7 +41,7 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 
 // command has a command of this package's own evaluated in its turn, and waits until it is applied here. When ctx ends first, the
 // command may still take effect.
-func (r *Replica) command(ctx context.Context, kind commandKind, evaluate func(*evaluation, *payload) (bool, error)) error {
+func (r *Replica) command(ctx context.Context, kind proposal.Kind, evaluate func(*evaluation, *proposal.Entry) (bool, error)) error {
 	if !r.enter() {
 		return ErrClosed
 	}

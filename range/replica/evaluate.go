@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -29,7 +30,7 @@ type evaluation struct {
 	// Taken together with the writes.
 	reign      uint64
 	term       uint64
-	proposal   *proposal
+	proposal   *pendingEntry
 	descriptor *clusterpb.Partition
 	low        hlc.Timestamp
 	// hearsSince is the replica's.
@@ -53,16 +54,16 @@ type evaluation struct {
 	getter      *mvcc.Getter
 	getterIndex uint64
 
-	kind  commandKind
+	kind  proposal.Kind
 	batch *engine.StateBatch
-	delta statsDelta
+	delta proposal.Delta
 	// highest is the highest timestamp in the batch.
 	highest hlc.Timestamp
 	// boxes is where the next flights come from.
 	boxes []flight
 	key   []byte
 	// internal is what commands of this package's own add to the entry, and size about how large the entry is.
-	internal payload
+	internal proposal.Entry
 	size     int
 	// ends is about how large what ends locks is of it: whoever asks for that is small, whatever the locks are.
 	ends int
@@ -183,8 +184,8 @@ func (e *evaluation) take() step {
 	if fresh {
 		r.mu.sequence++
 		e.reign, e.term = r.mu.reign, r.mu.leadership.Term
-		e.proposal = &proposal{sequence: r.mu.sequence, term: e.term, gathering: gathering{opened: time.Now()}}
-		e.kind, e.delta, e.highest, e.internal = kindWrite, statsDelta{}, hlc.Timestamp{}, payload{}
+		e.proposal = &pendingEntry{sequence: r.mu.sequence, term: e.term, gathering: gathering{opened: time.Now()}}
+		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{}, proposal.Entry{}
 		r.mu.building = e.proposal
 		e.over = false
 	}
@@ -264,7 +265,7 @@ func (e *evaluation) finish() {
 }
 
 // evaluate evaluates one write: it adds to the proposal, or to ready.
-func (e *evaluation) evaluate(w *write, internal *payload) {
+func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	r := e.r
 	e.proposal.plain = e.proposal.plain || w.internal != nil || w.command < commandPrepare
 	if w.internal != nil {
@@ -484,7 +485,7 @@ func (e *evaluation) openBatch() {
 // transactional makes the entry one that may change locks and records.
 func (e *evaluation) transactional() {
 	e.openBatch()
-	e.kind, e.proposal.effects = kindTransaction, true
+	e.kind, e.proposal.effects = proposal.KindTransaction, true
 }
 
 // takeBoxes returns n flights to be filled.
@@ -507,13 +508,13 @@ func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error
 	if err := mvcc.Write(e.batch, key, ts, h, f.value); err != nil {
 		return err
 	}
-	e.delta.versions++
-	e.delta.bytes += int64(keys.VersionedKeySize(key, ts) + len(f.value))
+	e.delta.Versions++
+	e.delta.Bytes += int64(keys.VersionedKeySize(key, ts) + len(f.value))
 	if f.wasLive {
-		e.delta.liveKeys--
+		e.delta.LiveKeys--
 	}
 	if !f.tombstone {
-		e.delta.liveKeys++
+		e.delta.LiveKeys++
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type gathering struct {
 }
 
 // left is for how long the proposal is still to gather. Half of a line is enough: the rest have to wait for these.
-func (p *proposal) left() time.Duration {
+func (p *pendingEntry) left() time.Duration {
 	if p.line < gatherLine || p.plain || len(p.answers) >= p.line/2 || len(p.waiters) > 0 {
 		return 0
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // Garbage collection is two kinds of entry. The first raises the threshold: nothing below it can be read from then on. The
@@ -66,9 +67,9 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 }
 
 func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *GCResult) error {
-	err := r.command(ctx, kindThreshold, func(e *evaluation, p *payload) (bool, error) {
-		p.threshold = hlc.Min(threshold, r.node.Clock.Now())
-		if !result.Threshold.Less(p.threshold) {
+	err := r.command(ctx, proposal.KindThreshold, func(e *evaluation, p *proposal.Entry) (bool, error) {
+		p.Threshold = hlc.Min(threshold, r.node.Clock.Now())
+		if !result.Threshold.Less(p.Threshold) {
 			return false, errNothingToDo
 		}
 		return true, nil
@@ -79,7 +80,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 	result.Threshold = *r.threshold.Load()
 	for more, resume := true, []byte(nil); more; {
 		var found mvcc.GarbageResult
-		err := r.command(ctx, kindRemove, func(e *evaluation, p *payload) (bool, error) {
+		err := r.command(ctx, proposal.KindRemove, func(e *evaluation, p *proposal.Entry) (bool, error) {
 			span := keys.PartitionSpan(e.descriptor)
 			if resume != nil {
 				span.Start = resume
@@ -96,8 +97,8 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 			if err := mvcc.Remove(e.batch, garbage.Versions); err != nil {
 				return false, err
 			}
-			e.delta.versions -= int64(len(garbage.Versions))
-			e.delta.bytes -= garbage.Bytes
+			e.delta.Versions -= int64(len(garbage.Versions))
+			e.delta.Bytes -= garbage.Bytes
 			return true, nil
 		})
 		if errors.Is(err, errNothingToDo) {

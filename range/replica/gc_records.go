@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -32,7 +33,7 @@ func (r *Replica) collectRecords(ctx context.Context) error {
 		}
 		from = chunk.next
 		collected := 0 // belongs to the command until that is done
-		err = r.command(ctx, kindRemove, func(e *evaluation, _ *payload) (bool, error) {
+		err = r.command(ctx, proposal.KindRemove, func(e *evaluation, _ *proposal.Entry) (bool, error) {
 			var found foundRecords
 			var err error
 			if e.descriptor.GetGeneration() != chunk.generation {

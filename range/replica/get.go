@@ -11,7 +11,7 @@ import (
 // placeGetLocked says what a read of one key waits for. A read of the latest value does not wait for what is in flight: that
 // is not acknowledged, so the value below it is as good. Unless the session has seen a later timestamp than
 // that of what is in flight: then its order would show.
-func (r *Replica) placeGetLocked(rd *read, key []byte) *proposal {
+func (r *Replica) placeGetLocked(rd *read, key []byte) *pendingEntry {
 	if !rd.at.IsZero() || rd.context != nil {
 		return r.proposalLocked(r.newestInFlightLocked(key, rd.timestamp))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -156,16 +157,18 @@ func (r *Replica) proposeBarrier() {
 	r.mu.barrierDue = false
 	term, successor := r.mu.leadership.Term, r.mu.successor
 	r.mu.successor = 0
-	p := payload{kind: kindWrite, proposer: r.self, sequence: r.mu.barrier, base: r.baseLocked()}
+	p := proposal.Entry{
+		Kind: proposal.KindWrite, Proposer: r.self, Sequence: r.mu.barrier, Base: r.baseLocked(),
+	}
 	if successor != 0 {
-		p.closed = r.mu.cache.Max()
-		p.highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		p.Closed = r.mu.cache.Max()
+		p.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.
-	r.mu.inFlight = append(r.mu.inFlight, &proposal{sequence: p.sequence, term: term, at: time.Now()})
+	r.mu.inFlight = append(r.mu.inFlight, &pendingEntry{sequence: p.Sequence, term: term, at: time.Now()})
 	r.node.Metrics.proposals.Inc()
 	r.mu.Unlock()
-	if err := r.group.Propose(term, p.encode()); err != nil {
+	if err := r.group.Propose(term, p.Encode()); err != nil {
 		r.node.Logger.Debug("barrier not proposed", "partition", r.id, "error", err)
 	}
 	if successor != 0 {

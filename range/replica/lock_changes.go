@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -31,47 +32,47 @@ func lockState(l *txn.Lock) locks.State {
 }
 
 // transaction checks an operation of a transaction's entry, and notes what it changes.
-func (c *changes) transaction(d *clusterpb.Partition, p *payload, deletion bool, key, value []byte) error {
+func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletion bool, key, value []byte) error {
 	span := keys.PartitionSpan(d)
 	if keys.IsData(key) {
 		internalKey, ts, err := keys.DecodeVersioned(key)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errPayload, err)
+			return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 		}
 		if deletion {
-			return fmt.Errorf("%w: the removal of version %s in a transaction's entry", errPayload, keys.PrettyState(key))
+			return fmt.Errorf("%w: the removal of version %s in a transaction's entry", proposal.ErrMalformed, keys.PrettyState(key))
 		}
 		if err := checkVersion(span, key, internalKey, ts, p); err != nil {
 			return err
 		}
 		h, _, err := mvcc.DecodeHeader(value)
 		if err != nil {
-			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
+			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
 		c.versions = append(c.versions, versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone, h.Waits})
 		return nil
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil || !span.Contains(internalKey) {
-		return fmt.Errorf("%w: %s is neither a version nor an anchored record of the span %s", errPayload, keys.PrettyState(key), span)
+		return fmt.Errorf("%w: %s is neither a version nor an anchored record of the span %s", proposal.ErrMalformed, keys.PrettyState(key), span)
 	}
 	switch of, _ := txn.Classify(suffix); {
 	case of == txn.AnchoredLock && deletion:
 		c.locks = append(c.locks, lockChange{key: string(keys.UserKey(d, internalKey)), removed: true})
 	case of == txn.AnchoredLock:
 		l, err := txn.DecodeLock(value)
-		if err == nil && p.highest.Less(l.Prepared) {
-			err = fmt.Errorf("prepared at %s, above the entry's highest timestamp %s", l.Prepared, p.highest)
+		if err == nil && p.Highest.Less(l.Prepared) {
+			err = fmt.Errorf("prepared at %s, above the entry's highest timestamp %s", l.Prepared, p.Highest)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
+			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
 		c.locks = append(c.locks, lockChange{key: string(keys.UserKey(d, internalKey)), of: l.Transaction, state: lockState(&l)})
 	case deletion:
-		return fmt.Errorf("%w: the removal of %s in a transaction's entry", errPayload, keys.PrettyState(key))
+		return fmt.Errorf("%w: the removal of %s in a transaction's entry", proposal.ErrMalformed, keys.PrettyState(key))
 	case of == txn.AnchoredRecord:
 		if _, err := txn.DecodeRecord(value); err != nil {
-			return fmt.Errorf("%w: %s: %w", errPayload, keys.PrettyState(key), err)
+			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
 		c.records = true
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// proposal is an entry on its way, or being filled by an evaluation.
-type proposal struct {
+// pendingEntry is an entry on its way, or being filled by an evaluation.
+type pendingEntry struct {
 	sequence uint64
 	term     uint64
 	at       time.Time
@@ -31,7 +31,7 @@ type proposal struct {
 }
 
 // onlyOf says that nobody but a client waits for the answers.
-func (p *proposal) onlyOf(client uint64) bool {
+func (p *pendingEntry) onlyOf(client uint64) bool {
 	for i := range p.answers {
 		if a := &p.answers[i]; a.done != nil || a.pending.Client != client {
 			return false

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // propose proposes what was evaluated, if there is anything.
@@ -17,11 +18,11 @@ func (e *evaluation) propose() {
 		}()
 	}
 	entry := e.internal
-	e.internal = payload{}
-	entry.kind, entry.proposer, entry.sequence = e.kind, r.self, p.sequence
-	entry.highest, entry.delta = hlc.Max(entry.highest, e.highest), e.delta
+	e.internal = proposal.Entry{}
+	entry.Kind, entry.Proposer, entry.Sequence = e.kind, r.self, p.sequence
+	entry.Highest, entry.Delta = hlc.Max(entry.Highest, e.highest), e.delta
 	if e.batch != nil && !e.batch.Empty() {
-		entry.batch = e.batch.Repr()
+		entry.Batch = e.batch.Repr()
 	}
 	p.at = time.Now()
 	var end ending
@@ -56,7 +57,7 @@ func (e *evaluation) propose() {
 		r.finish(&end)
 		return
 	}
-	entry.base = r.baseLocked()
+	entry.Base = r.baseLocked()
 	r.mu.inFlight = append(r.mu.inFlight, p)
 	// What is evaluated next, and what others wait for, is not to wait for what the client has asked of other replicas.
 	later := e.later && (r.mu.queue.len() == 0 || len(r.mu.inFlight) >= r.node.MaxInFlight) && p.onlyOf(e.client)
@@ -66,7 +67,7 @@ func (e *evaluation) propose() {
 	m := r.node.Metrics
 	m.proposals.Inc()
 	m.entryWrites.Observe(float64(len(p.answers)))
-	data := entry.encode()
+	data := entry.Encode()
 	m.entryBytes.Observe(float64(len(data)))
 	propose := r.group.Propose
 	if later {
@@ -89,7 +90,7 @@ func (e *evaluation) propose() {
 
 // abandonLocked gives up a proposal whose versions are in the overlay, and which is neither building nor in flight, and all that
 // is in flight with it.
-func (r *Replica) abandonLocked(end *ending, p *proposal) {
+func (r *Replica) abandonLocked(end *ending, p *pendingEntry) {
 	r.node.Metrics.overlayVersions.Sub(float64(len(p.flights)))
 	r.giveUpLocked(end, outcomeUnknown)
 	r.raiseBarrierLocked()

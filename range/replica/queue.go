@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // write is one queued command: a client's, or one of this package's own.
@@ -22,11 +23,11 @@ type write struct {
 
 // internalCommand is evaluated in its turn, like a client's.
 type internalCommand struct {
-	kind commandKind
-	// shared: it may share an entry, of kindTransaction, with others, and be evaluated with something in flight.
+	kind proposal.Kind
+	// shared: it may share an entry, of proposal.KindTransaction, with others, and be evaluated with something in flight.
 	shared bool
 	// evaluate fills the evaluation's batch, delta and so on. It returns false, after which done is not called, if there is nothing to propose.
-	evaluate func(e *evaluation, p *payload) (propose bool, err error)
+	evaluate func(e *evaluation, p *proposal.Entry) (propose bool, err error)
 	// done is called once: after the entry has been applied, or with the reason why it was not.
 	done func(error)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -42,17 +43,17 @@ func (h *history) model() {
 		if len(e.Data) == 0 {
 			continue
 		}
-		p, err := decodePayload(e.Data)
+		p, err := proposal.Decode(e.Data)
 		if err != nil {
 			h.t.Fatal(err)
 		}
 		// Everything or nothing: the one before it in its term must be the one it was evaluated on.
-		if follows := h.commands.commandTerm == e.Term; (follows && p.base != h.commands.sequence) || (!follows && p.base != 0) {
+		if follows := h.commands.commandTerm == e.Term; (follows && p.Base != h.commands.sequence) || (!follows && p.Base != 0) {
 			continue
 		}
-		h.commands.commandTerm, h.commands.sequence = e.Term, p.sequence
-		h.threshold = hlc.Max(h.threshold, p.threshold)
-		err = walkBatch(p.batch, func(deletion bool, stateKey, stored []byte) error {
+		h.commands.commandTerm, h.commands.sequence = e.Term, p.Sequence
+		h.threshold = hlc.Max(h.threshold, p.Threshold)
+		err = proposal.WalkBatch(p.Batch, func(deletion bool, stateKey, stored []byte) error {
 			internalKey, ts, err := keys.DecodeVersioned(stateKey)
 			if err != nil || deletion {
 				return nil

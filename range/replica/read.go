@@ -326,7 +326,7 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 }
 
 // placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that it has to wait for.
-func (r *Replica) placeLocked(rd *read) *proposal {
+func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	T := rd.timestamp
 	// What was written by this leadership is above low, and its clock has been seen by whoever chose `at`. So only what
 	// earlier leaders wrote can have been acknowledged before the scan began and yet be above `at`.
@@ -370,7 +370,7 @@ func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
 }
 
 // proposalLocked finds a proposal in flight, or being built.
-func (r *Replica) proposalLocked(sequence uint64) *proposal {
+func (r *Replica) proposalLocked(sequence uint64) *pendingEntry {
 	if sequence == 0 {
 		return nil
 	}
@@ -386,15 +386,15 @@ func (r *Replica) proposalLocked(sequence uint64) *proposal {
 }
 
 // placeSpanLocked is for reads of spans: they wait for the newest proposal that writes into the span at or below the timestamp.
-func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *proposal {
+func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *pendingEntry {
 	rd.span = internalSpan(rd.descriptor, start, end)
 	r.mu.cache.RecordSpan(keys.Span{Start: start, End: end}, rd.timestamp)
 	return r.newestInSpanLocked(rd, start, end)
 }
 
 // newestInSpanLocked is the newest proposal in flight that writes into the span at or below the read's timestamp.
-func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *proposal {
-	writes := func(p *proposal) bool {
+func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *pendingEntry {
+	writes := func(p *pendingEntry) bool {
 		if p == nil || len(p.flights) == 0 || rd.timestamp.Less(p.lowest) {
 			return false
 		}

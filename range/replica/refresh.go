@@ -57,7 +57,7 @@ func (r *Replica) checkRefresh(rd *read, c *kvpb.RefreshRequest) *problem {
 }
 
 // placeRefreshLocked notes the reads in the timestamp cache, and returns the proposal that has to be waited for.
-func (r *Replica) placeRefreshLocked(rd *read, c *kvpb.RefreshRequest) *proposal {
+func (r *Replica) placeRefreshLocked(rd *read, c *kvpb.RefreshRequest) *pendingEntry {
 	var last uint64
 	for _, key := range c.GetReads().GetKeys() {
 		r.mu.cache.Record(key, rd.timestamp)

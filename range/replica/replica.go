@@ -81,11 +81,11 @@ type Replica struct {
 		// evaluating: a goroutine is in evaluateQueue.
 		evaluating bool
 		// building is the proposal that the evaluation at work fills.
-		building *proposal
+		building *pendingEntry
 		// open is the evaluation that fills it, if it stays open and nobody is at work.
 		open *evaluation
 		// inFlight is what is proposed and not applied, oldest first.
-		inFlight []*proposal
+		inFlight []*pendingEntry
 		// sequence is the number of the latest proposal.
 		sequence uint64
 		overlay  overlay

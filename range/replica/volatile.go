@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -115,7 +116,7 @@ func (p *parked) light() bool { return p.pending.Request.GetPrepare().GetVolatil
 
 // handOver lets go on who waited for volatile locks that were let go. The first gets its lock here and now; those behind it, who would only
 // meet that, wait for it without being evaluated.
-func (e *evaluation) handOver(internal *payload) {
+func (e *evaluation) handOver(internal *proposal.Entry) {
 	r := e.r
 	for len(e.released) > 0 {
 		released := e.released

@@ -89,8 +89,8 @@ func (c *Cache) Record(key []byte, at hlc.Timestamp) {
 	}
 }
 
-// grow doubles the table. A slot's keys are spread over two by one more bit of their hash. Which key
-// goes where is not known, so both slots inherit the timestamp.
+// grow doubles the table. A slot's keys are spread over two by one more bit of their hash. Which
+// key goes where is not known, so both slots inherit the timestamp.
 func (c *Cache) grow() {
 	n := len(c.slots)
 	slots := make([]hlc.Timestamp, 2*n)

@@ -1,7 +1,8 @@
-package replica
+package proposal
 
-// arena copies small byte strings into few large blocks. What it returned stays as it is for as long as anybody holds it.
-type arena struct {
+// Arena copies small byte strings into few large blocks. What Copy returned stays as it is for as
+// long as it is referenced. The zero Arena is ready for use.
+type Arena struct {
 	free []byte
 	next int
 }
@@ -11,7 +12,8 @@ const (
 	maxArenaBlock   = 256 << 10
 )
 
-func (a *arena) copy(b []byte) []byte {
+// Copy returns a copy of b.
+func (a *Arena) Copy(b []byte) []byte {
 	if len(b) > len(a.free) {
 		a.next = min(max(2*a.next, firstArenaBlock), maxArenaBlock)
 		if len(b) > a.next/4 {

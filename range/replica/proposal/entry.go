@@ -1,0 +1,133 @@
+package proposal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// entryVersion is the first byte of every entry. A replica that meets a higher one stops applying:
+// it must not guess what its peers did.
+const entryVersion = 1
+
+// Kind says what an entry may contain.
+type Kind byte
+
+const (
+	// KindWrite sets versions, and anchored records that are not a transaction's.
+	KindWrite Kind = 1
+	// KindThreshold raises the garbage collection threshold; it has no batch.
+	KindThreshold Kind = 2
+	// KindRemove deletes versions and anchored records that no read at or above the threshold can
+	// see.
+	KindRemove Kind = 3
+	// KindDescriptor sets the descriptor.
+	KindDescriptor Kind = 4
+	// KindTransaction is KindWrite, and besides it sets and deletes locks and sets transaction
+	// records.
+	KindTransaction Kind = 5
+)
+
+// Delta is by how much an entry changes what a partition holds. Evaluation computes it, so that all
+// replicas count alike.
+type Delta struct {
+	LiveKeys, Versions, Bytes int64
+}
+
+// Entry is the content of one entry of the partition's log.
+//
+//	version  1 byte
+//	kind     1 byte
+//	proposer, sequence, base          uvarint each
+//	highest, closed, threshold        wall and logical, uvarint each
+//	live keys, versions, bytes        varint each
+//	batch                             the rest: a Pebble batch, or nothing
+type Entry struct {
+	Kind     Kind
+	Proposer keys.ReplicaID
+	// Sequence numbers the proposals of a replica, from 1 and upwards while it is open.
+	Sequence uint64
+	// Base is the sequence of the entry on which this one was evaluated: the one before it in the
+	// same term, 0 for the first of a term. An entry takes effect only if that one was the last
+	// that did.
+	Base uint64
+	// Highest is at or above every timestamp in the batch, the prepared timestamps of locks too.
+	Highest hlc.Timestamp
+	// Closed is the timestamp that the entry closes: nothing at or below it is written after the
+	// entry. A leader that hands over sets it; zero closes nothing.
+	Closed hlc.Timestamp
+	// Threshold is the garbage collection threshold that the entry sets, if it is above the present
+	// one.
+	Threshold hlc.Timestamp
+	Delta     Delta
+	// Batch is a Pebble batch's representation, empty if the entry writes nothing. It aliases the
+	// entry after decoding.
+	Batch []byte
+}
+
+// maxHeader is an upper bound on the encoded length of all but the batch.
+const maxHeader = 2 + 12*binary.MaxVarintLen64
+
+// Encode returns the entry as it is stored in the log.
+func (e *Entry) Encode() []byte {
+	dst := make([]byte, 0, maxHeader+len(e.Batch))
+	dst = append(dst, entryVersion, byte(e.Kind))
+	dst = binary.AppendUvarint(dst, uint64(e.Proposer))
+	dst = binary.AppendUvarint(dst, e.Sequence)
+	dst = binary.AppendUvarint(dst, e.Base)
+	dst = AppendTimestamp(dst, e.Highest)
+	dst = AppendTimestamp(dst, e.Closed)
+	dst = AppendTimestamp(dst, e.Threshold)
+	dst = binary.AppendVarint(dst, e.Delta.LiveKeys)
+	dst = binary.AppendVarint(dst, e.Delta.Versions)
+	dst = binary.AppendVarint(dst, e.Delta.Bytes)
+	return append(dst, e.Batch...)
+}
+
+// ErrMalformed is what every decoding error wraps. The replica that meets one is failed.
+var ErrMalformed = errors.New("malformed replicated command")
+
+// Decode reads an entry. It checks the batch no further than that it is one: see WalkBatch.
+func Decode(data []byte) (Entry, error) {
+	var e Entry
+	if len(data) < 2 {
+		return e, fmt.Errorf("%w: %d bytes", ErrMalformed, len(data))
+	}
+	if data[0] != entryVersion {
+		return e, fmt.Errorf("%w: version %d, this server understands %d; was it written by a newer one?",
+			ErrMalformed, data[0], entryVersion)
+	}
+	e.Kind = Kind(data[1])
+	if e.Kind < KindWrite || e.Kind > KindTransaction {
+		return e, fmt.Errorf("%w: unknown kind %d", ErrMalformed, data[1])
+	}
+	d := Decoder{Data: data[2:]}
+	e.Proposer = keys.ReplicaID(d.Uvarint())
+	e.Sequence = d.Uvarint()
+	e.Base = d.Uvarint()
+	e.Highest = d.Timestamp()
+	e.Closed = d.Timestamp()
+	e.Threshold = d.Timestamp()
+	e.Delta.LiveKeys = d.Varint()
+	e.Delta.Versions = d.Varint()
+	e.Delta.Bytes = d.Varint()
+	if d.Bad {
+		return e, fmt.Errorf("%w: its header is cut off or out of range", ErrMalformed)
+	}
+	e.Batch = d.Data
+	switch {
+	case e.Proposer == 0 || e.Sequence == 0 || e.Base >= e.Sequence:
+		return e, fmt.Errorf("%w: proposer %d, sequence %d, base %d",
+			ErrMalformed, e.Proposer, e.Sequence, e.Base)
+	case len(e.Batch) > 0 && len(e.Batch) < batchHeaderLength:
+		return e, fmt.Errorf("%w: a batch of %d bytes", ErrMalformed, len(e.Batch))
+	case e.Kind == KindThreshold && len(e.Batch) > 0:
+		return e, fmt.Errorf("%w: a batch where none belongs", ErrMalformed)
+	case e.Kind != KindThreshold && !e.Threshold.IsZero():
+		return e, fmt.Errorf("%w: a threshold where none belongs", ErrMalformed)
+	}
+	return e, nil
+}
