@@ -25,6 +25,7 @@ var may = []struct {
 }{
 	{"hlc", nil},
 	{"range/alarm", nil},
+	{"range/clockhealth", []string{"hlc"}},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
 	{"rpc/...", []string{"hlc", "rpc/...", "range/keys"}},
@@ -67,6 +68,7 @@ var may = []struct {
 
 var ground = []string{
 	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/alarm",
+	"range/clockhealth",
 }
 
 func matches(pattern, path string) bool {

@@ -73,7 +73,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		return nil, err
 	}
 	p.host, err = host.New(host.Config{
-		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), LooksAtClock: true, Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
+		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), BelievesClock: true, Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
 		Monotonic: s.config.Monotonic,
 		OnFailed: func(_ keys.PartitionID, err error) {

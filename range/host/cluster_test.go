@@ -41,8 +41,6 @@ type node struct {
 	host     *Host
 	machines map[keys.PartitionID]*machine
 	wall     offset
-	// steady is the host's clock, over wall. Nobody looks at it but the test.
-	steady *hlc.Steady
 }
 
 // offset is the system's clock, wrong by so much.
@@ -363,8 +361,8 @@ func (c *cluster) start(id uint64) {
 	if n.db, err = engine.OpenLog(engine.Options{FS: n.fs, Dir: "log"}); err != nil {
 		c.t.Fatal(err)
 	}
-	n.steady = hlc.NewSteady(&n.wall, hlc.SystemMonotonic(), 250*time.Millisecond)
-	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(n.steady, hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3,
+	steady := hlc.NewSteady(&n.wall, hlc.SystemMonotonic(), 250*time.Millisecond)
+	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(steady, hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3,
 		FollowersApplyAfter: applyAfter})
 	if err != nil {
 		c.t.Fatal(err)

@@ -33,7 +33,7 @@
 // One ticker ticks the awake groups. INVARIANT: two ticks of a group are never closer than the tick interval (but for
 // the timer's own resolution): followers count ticks, and the leader's lease relies on their not counting fast.
 //
-// A virtual machine may stand still together with its monotonic clock (a machine that is suspended does not, see hlc.SystemMonotonic, but
-// how long it slept is known to a second only), and a leader in it then takes its lease for younger than it is. As soon as the wall clock has been put
-// right, no lease stands (hlc.Steady's Untrusted), and none of those ever will (DistrustLeases).
+// What is believed of the clocks is in package clockhealth. Pings bring it the peers' clocks, and a
+// lease counts only if it says so: a virtual machine may stand still together with its monotonic
+// clock, and then a leader in it takes its lease for younger than it is.
 package host

@@ -130,36 +130,11 @@ func (g *Group) LeaseLeft() time.Duration {
 	return left
 }
 
-// leaseCounts says whether the monotonic clock has gone on since the lease began, as far as is known, but for less than the lease has to spare.
+// leaseCounts says whether the monotonic clock has gone on since the lease began, as far as is
+// known, but for less than the lease has to spare.
 func (g *Group) leaseCounts() bool {
-	if s := g.host.config.Clock.Steady(); s != nil && s.Untrusted(g.host.stoodStill) {
-		return false
-	}
-	from := g.host.leasesFrom.Load()
-	return from == 0 || g.lease.Left(from) > g.host.config.leaseDuration()
-}
-
-// DistrustLeases is for who has found out that the monotonic clock may have stood still: none of the leases that began before this moment
-// stands any more.
-func (h *Host) DistrustLeases() { h.leasesFrom.Store(h.now()) }
-
-// ClockMoves is for who looks at the host's clock, if that is an hlc.Steady: it is to be told of each look by how much that has moved, before anybody can see that
-// it did (see Steady.Look; a jump is a matter of DistrustLeases). If it is by more than leases have to spare, at once or within the time that one lasts, the monotonic clock may have stood still for as long, and
-// none of them stands. It is called by one goroutine.
-func (h *Host) ClockMoves(moved time.Duration) {
-	m := &h.moves
-	if now := h.now(); now >= m.end {
-		m.before = m.sum
-		if now >= m.end+int64(h.config.leaseDuration()) {
-			m.before = 0
-		}
-		m.sum, m.end = 0, now+int64(h.config.leaseDuration())
-	}
-	m.sum += max(0, moved)
-	if m.sum+m.before >= h.stoodStill || moved <= -h.stoodStill {
-		h.DistrustLeases()
-		m.sum, m.before = 0, 0
-	}
+	from, ok := g.host.clocks.LeaseFloor()
+	return ok && (from == 0 || g.lease.Left(from) > g.host.config.leaseDuration())
 }
 
 // Awake says whether the group does anything at present, but sleep.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -75,12 +76,11 @@ type Config struct {
 	// MaxInboxBytes is how much the inboxes of all groups together may hold before entries of peers
 	// are dropped; a quarter more is for messages without entries. Default 256 MiB.
 	MaxInboxBytes int64
-	// Clock's readings travel with pings. If it is a Steady, no lease stands while that is unsure, and who looks at it tells ClockMoves.
+	// Clock's readings travel with pings. What is believed of it is in Host.Clocks.
 	Clock *hlc.Clock
-	// LooksAtClock: that is the host itself, and it believes the clock whatever it does, since nothing but leases depends on it.
-	LooksAtClock bool
-	// OnPing is told of every ping, from the transport's goroutine; optional.
-	OnPing func(from uint64, ping *peerpb.HostPing)
+	// BelievesClock: nothing but leases depends on the clock, so the host looks at it and believes it
+	// whatever it does. Otherwise the owner looks (clockhealth.Health.Look).
+	BelievesClock bool
 	// OnFailed is told of a group that failed, from a worker's goroutine; optional.
 	OnFailed   func(id keys.PartitionID, err error)
 	Logger     *slog.Logger
@@ -166,12 +166,6 @@ func (c *Config) leaseDuration() time.Duration {
 	return time.Duration(float64(c.promiseDuration()) * (1 - c.DriftMargin))
 }
 
-// stoodStill is for how long the monotonic clock may have stood still without a lease that is measured with it lasting longer than was promised. Two thirds of the margin are left to
-// what that is for, or one third until a step has been looked at.
-func (c *Config) stoodStill() time.Duration {
-	return min(hlc.Step(c.Clock.MaxOffset()), (c.promiseDuration()-c.leaseDuration())/3)
-}
-
 // reading is the clock that leases and ticks are measured with.
 func (c *Config) reading() int64 {
 	return c.Monotonic()
@@ -193,15 +187,8 @@ type Host struct {
 	// reluctant, recovering: see SetReluctant. leaving: see Drain.
 	reluctant, recovering, leaving atomic.Bool
 	room                           room
-	// stoodStill is Config.stoodStill.
-	stoodStill time.Duration
-	// moves is by how much the clock has moved forward within a lease's duration, which ends at end, and within the one before. Of who calls ClockMoves.
-	moves struct {
-		end         int64
-		sum, before time.Duration
-	}
-	// leasesFrom is when the oldest lease that stands may have begun, of now: see DistrustLeases.
-	leasesFrom atomic.Int64
+	// clocks is what this process believes of its clock and of its peers'.
+	clocks *clockhealth.Health
 
 	shards []*shard
 	apply  *applyPool
@@ -230,13 +217,19 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots), stoodStill: c.stoodStill()}
+	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots)}
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) }, func() float64 {
 		all, _ := h.Peers()
 		return float64(all)
 	})
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()
+	promise, lease := c.promiseDuration(), c.leaseDuration()
+	h.clocks = clockhealth.New(clockhealth.Config{
+		Clock: c.Clock, Now: h.now, LeaseDuration: lease,
+		LeaseSlack:      clockhealth.Slack(c.Clock.MaxOffset(), promise, lease),
+		ElectionTimeout: c.electionTimeout(), Peers: h.Peers,
+	})
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	var err error
 	h.log, err = raftlog.Open(c.Log, raftlog.Options{
@@ -251,6 +244,9 @@ func New(c Config) (*Host, error) {
 	}
 	return h, nil
 }
+
+// Clocks is what this process believes of its clock and of its peers'.
+func (h *Host) Clocks() *clockhealth.Health { return h.clocks }
 
 // Log gives access to the identities on disk.
 func (h *Host) Log() *raftlog.Log { return h.log }

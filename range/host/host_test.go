@@ -39,7 +39,8 @@ func TestReplicates(t *testing.T) {
 		}
 		for _, n := range c.hosts {
 			for id, m := range n.machines {
-				if _, values, _ := m.state(); len(values) != 10 || !strings.HasPrefix(values[0], id.String()+"-") {
+				if _, values, _ := m.state(); len(values) != 10 ||
+					!strings.HasPrefix(values[0], id.String()+"-") {
 					t.Fatalf("host %d, group %s applied %v", n.id, id, values)
 				}
 			}
@@ -47,7 +48,8 @@ func TestReplicates(t *testing.T) {
 	})
 }
 
-// A machine that stood still together with its monotonic clock: what the lease was before is worth nothing, from the moment at which the wall clock shows it.
+// A machine that stood still together with its monotonic clock: the lease that it had before is
+// worth nothing, from the moment at which the wall clock shows it.
 func TestLeaseOfASuspendedMachine(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)
@@ -60,15 +62,20 @@ func TestLeaseOfASuspendedMachine(t *testing.T) {
 				t.Errorf("%s: the lease stands %v, for %v", when, ok, left)
 			}
 		}
-		n.steady.Look(nil)
+		clocks := n.host.Clocks()
+		clocks.Look()
 		expect("before", true)
 		n.wall.Store(int64(time.Second))
 		expect("suspended", false)
-		n.steady.Look(nil)
-		n.host.DistrustLeases()
+		if !clocks.Look().Jumped {
+			t.Error("the jump was not noticed")
+		}
 		expect("noticed", false)
-		n.steady.Trust()
-		expect("trusted", false)
+		for _, other := range c.hosts {
+			other.wall.Store(int64(time.Second)) // it was right: they confirm it
+		}
+		c.await("the clock to be believed", func() bool { return clocks.Look().AfterJump })
+		expect("believed", false)
 		c.await("another lease", func() bool { _, ok := g.Lease(); return ok })
 		expect("later", true)
 		if _, now := c.leader(100); now != term {
@@ -87,7 +94,10 @@ func TestLeaderIsolated(t *testing.T) {
 		if err := old.host.Group(100).Propose(term, []byte("lost")); err != nil {
 			t.Fatal(err)
 		}
-		c.await("another leader", func() bool { n, _ := c.leader(100); return n != nil && n != old })
+		c.await(
+			"another leader",
+			func() bool { n, _ := c.leader(100); return n != nil && n != old },
+		)
 		n, newTerm := c.leader(100)
 		if newTerm <= term {
 			t.Fatalf("term %d after %d", newTerm, term)
@@ -143,7 +153,8 @@ func TestRestartedHostNeitherVotesNorCampaigns(t *testing.T) {
 		leader, term := c.awaitLeader(100)
 		follower := leader.id%3 + 1
 		other := follower%3 + 1
-		// The leader's last heartbeats reach the follower, which restarts, and the third one has been deaf for long.
+		// The leader's last heartbeats reach the follower, which restarts, and the third one has
+		// been deaf for long.
 		c.net.isolate(other, true)
 		time.Sleep(3 * time.Second)
 		c.crash(follower)
@@ -153,7 +164,10 @@ func TestRestartedHostNeitherVotesNorCampaigns(t *testing.T) {
 		c.hosts[follower].host.Group(100).Campaign()
 		c.hosts[other].host.Group(100).Campaign()
 		// leader() fails the test if two hold the lease.
-		c.await("the next leader", func() bool { n, t := c.leader(100); return n != nil && t > term })
+		c.await(
+			"the next leader",
+			func() bool { n, t := c.leader(100); return n != nil && t > term },
+		)
 	})
 }
 
@@ -189,8 +203,9 @@ func TestSnapshotForALaggard(t *testing.T) {
 	})
 }
 
-// The append that resets the log to a snapshot runs behind the installation, on another goroutine: a truncation that comes in
-// between would find its entries gone from the disk, and memory that still lists them.
+// The append that resets the log to a snapshot runs behind the installation, on another goroutine:
+// a truncation that comes in between would find its entries gone from the disk, and memory that
+// still lists them.
 func TestNoTruncationWhileASnapshotReplacesTheLog(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)
@@ -205,7 +220,10 @@ func TestNoTruncationWhileASnapshotReplacesTheLog(t *testing.T) {
 			first, _, _ := c.hosts[id].host.Group(100).storage.Extent()
 			return first > 50
 		}
-		c.await("the other logs to be truncated", func() bool { return truncated(2) && truncated(3) })
+		c.await(
+			"the other logs to be truncated",
+			func() bool { return truncated(2) && truncated(3) },
+		)
 		time.Sleep(10 * time.Second)
 		if first, _, _ := replaced.storage.Extent(); first != 1 {
 			t.Errorf("the log that is to be replaced begins at %d", first)
@@ -222,7 +240,10 @@ func TestTransferSpreadsLeaders(t *testing.T) {
 		n, term := c.awaitLeader(100)
 		to := n.id%3 + 1
 		n.host.Group(100).TransferLeader(term, keys.ReplicaID(to))
-		c.await("the transfer", func() bool { l, _ := c.leader(100); return l != nil && l.id == to })
+		c.await(
+			"the transfer",
+			func() bool { l, _ := c.leader(100); return l != nil && l.id == to },
+		)
 		c.propose(100, "b")
 	})
 }
@@ -283,7 +304,8 @@ func TestIdleGroupsCostNothing(t *testing.T) {
 	})
 }
 
-// Waking is portioned, so a group's turn may come when the host for whose silence it is to be woken has long been back, and leads.
+// Waking is portioned, so a group's turn may come when the host for whose silence it is to be woken
+// has long been back, and leads.
 func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		c.create(100)
@@ -307,7 +329,11 @@ func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
 			others := make([]waking, 40*wakesPerTick)
 			for i := range others {
 				// Groups of which it has no replica.
-				others[i].wakeKey = wakeKey{group: n.host.Group(100), host: uint64(1000 + i), back: true}
+				others[i].wakeKey = wakeKey{
+					group: n.host.Group(100),
+					host:  uint64(1000 + i),
+					back:  true,
+				}
 			}
 			n.host.wakes.add(others)
 		}
@@ -327,7 +353,9 @@ func TestLateWakeUpLeavesALeaderAlone(t *testing.T) {
 		}
 		c.await("the group to sleep again", asleep)
 		time.Sleep(10 * time.Second)
-		if l, now := leader.host.Group(100).Leader(); l != leader.host.Group(100).Self() || now != term || !asleep() {
+		if l, now := leader.host.Group(100).Leader(); l != leader.host.Group(100).Self() ||
+			now != term ||
+			!asleep() {
 			t.Errorf("replica %s leads in term %d, asleep: %v", l, now, asleep())
 		}
 	})
@@ -341,8 +369,12 @@ func TestFailedReplicaDoesNotTakeOthersDown(t *testing.T) {
 		if err := n.host.Group(100).Propose(term, []byte("poison")); err != nil {
 			t.Fatal(err)
 		}
-		// The leader applies it first. Another may follow, and then there is no quorum to tell the third that it is committed.
-		c.await("the leader's replica to fail", func() bool { return n.host.Group(100).Failed() != nil })
+		// The leader applies it first. Another may follow, and then there is no quorum to tell the
+		// third that it is committed.
+		c.await(
+			"the leader's replica to fail",
+			func() bool { return n.host.Group(100).Failed() != nil },
+		)
 		if err := n.host.Group(100).Propose(term, nil); !errors.Is(err, ErrStopped) {
 			t.Fatal(err)
 		}
@@ -403,7 +435,10 @@ func TestRemove(t *testing.T) {
 // Why a replica failed can be told from its error, also when it came as a panic. The stack is not
 // part of its text, which clients read.
 func TestPanickedKeepsTheReason(t *testing.T) {
-	if err := panicked("raft", fmt.Errorf("reading: %w", engine.ErrFailed)); !errors.Is(err, engine.ErrFailed) {
+	if err := panicked("raft", fmt.Errorf("reading: %w", engine.ErrFailed)); !errors.Is(
+		err,
+		engine.ErrFailed,
+	) {
 		t.Error(err)
 	}
 	if err := panicked("raft", "no leader"); err == nil || err.Error() != "raft: no leader" {

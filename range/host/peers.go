@@ -130,9 +130,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 		if restarted || back {
 			h.wakeLeadersWithout(from)
 		}
-		if f := h.config.OnPing; f != nil {
-			f(from, p)
-		}
+		h.clocks.Heard(from, p.GetPhysical())
 	} else if _, back := h.peers.heard(from, 0, now); back {
 		h.wakeLeadersWithout(from)
 	}

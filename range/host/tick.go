@@ -25,8 +25,8 @@ func (h *Host) tickLoop() {
 			h.config.Logger.Warn("this process was paused; its leases have run out", "for", gap.Round(time.Millisecond))
 		}
 		last = now
-		if h.config.LooksAtClock {
-			h.lookAtClock()
+		if h.config.BelievesClock {
+			h.clocks.Believe()
 		}
 		for _, s := range h.shards {
 			s.signalTick()
@@ -38,22 +38,6 @@ func (h *Host) tickLoop() {
 		}
 		// Counted from now and not from when the tick was due: two ticks are never closer than the interval.
 		timer.Reset(h.config.Tick)
-	}
-}
-
-// lookAtClock takes over what the clock has gained or lost.
-func (h *Host) lookAtClock() {
-	steady := h.config.Clock.Steady()
-	if steady == nil {
-		return
-	}
-	_, jumped := steady.Look(func(moved time.Duration) bool {
-		h.ClockMoves(moved)
-		return true
-	})
-	if jumped {
-		h.DistrustLeases()
-		steady.Trust()
 	}
 }
 

@@ -78,7 +78,7 @@ func (n *Node) considerDisk() {
 // better than this one.
 func (n *Node) leadsBetter(host uint64) int {
 	switch {
-	case !n.skew.agrees(host, n.now()):
+	case !n.host.Clocks().Agrees(host):
 	case !n.host.PeerReluctant(host):
 		return 2
 	case n.host.PeerRecovering(host):

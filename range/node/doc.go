@@ -32,14 +32,10 @@
 //
 // # The clock
 //
-// Pings from peers carry their clocks. A node whose clock is off by more than the maximum offset from half of all clocks, or is behind one by as much
-// that is not, refuses all requests and gives its leaderships away until that is mended (skew.go). Of two that are further
-// apart at most one goes on.
-//
-// That takes some seconds to measure. A jump is noticed with the next tick, by the monotonic clock, and nobody sees it before: the
-// node's time goes on without it (hlc.Steady), and nothing is served, until the peers' clocks confirm which time is right. So it is with a smaller step that takes
-// the clock too far from another one's. Nor does a
-// node serve after its start before it has compared clocks with the peers that it hears (clock.go).
+// What is believed of the clocks is in package clockhealth; the host brings it the peers' pings, and
+// the node looks at it with every tick (clock.go). A node whose clock is not trusted, because it has
+// jumped, is off from a majority, or was not compared yet after a start, refuses all requests and
+// gives its leaderships away until that is over.
 //
 // INVARIANT: no request is answered by a clock reading from after a jump beyond the maximum offset that peers have not confirmed, if there are peers.
 //
@@ -54,8 +50,8 @@
 // A fixed number, whatever the number of replicas: one each for following metadata, reconciling, heartbeats, elections, leader
 // preference, health, garbage collection and flushing; all end with Close.
 //
-// Locks: those of leaders, elections, reports, collector, reconciler, skew and of the registry's writers are leaves: nothing is
-// called with one of them held, but for hlc.Steady's, which is one, by skew's. The hooks on the host's workers (machine.go) take them for a few instructions.
+// Locks: those of leaders, elections, reports, collector, reconciler and of the registry's writers are leaves: nothing is
+// called with one of them held. The hooks on the host's workers (machine.go) take them for a few instructions.
 //
 // # Imports
 //

@@ -60,7 +60,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	gaugeOf("gc_waiting", "Partitions that may have garbage.", func() float64 { return float64(n.collector.waiting()) })
 	gaugeOf("clock_offset_seconds", "Largest offset of a peer's clock from this one, with its sign.", func() float64 {
 		worst := 0.0
-		for _, o := range n.skew.offsets(n.now()) {
+		for _, o := range n.host.Clocks().Offsets() {
 			if s := o.Seconds(); s*s > worst*worst {
 				worst = s
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // Node is one data node. New makes it, Start starts it, Close ends it.
@@ -41,8 +40,6 @@ type Node struct {
 	reports    reports
 	collector  collector
 	flusher    flusher
-	skew       skew
-	doubt      *doubt // nil: the clock is as right as is known
 	health     health
 	disk       disk
 	ahead      ahead
@@ -69,7 +66,6 @@ func New(c Config) (*Node, error) {
 	n.reports.init()
 	n.collector.init(n)
 	n.flusher.init(n)
-	n.skew.init(c.Clock.MaxOffset())
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
 		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull, Limits: c.Limits,
@@ -95,7 +91,7 @@ func New(c Config) (*Node, error) {
 	n.host, err = host.New(host.Config{
 		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick, ElectionTicks: c.ElectionTicks, DriftMargin: c.DriftMargin,
 		SleepAfter: c.SleepAfter, Shards: c.Shards, ApplyWorkers: c.ApplyWorkers, RetainLogBytes: c.RetainLogBytes,
-		FollowersApplyAfter: followersApplyAfter, OnPing: n.pinged, OnFailed: n.groupFailed, Logger: n.log, Registerer: c.Registerer, Random: c.Random,
+		FollowersApplyAfter: followersApplyAfter, OnFailed: n.groupFailed, Logger: n.log, Registerer: c.Registerer, Random: c.Random,
 		Monotonic: c.Monotonic,
 	})
 	if err != nil {
@@ -138,7 +134,7 @@ func (n *Node) Start(t host.Transport) error {
 	n.host.Start(t)
 	n.electAfterStart()
 	n.health.started.Store(true)
-	n.doubtAtStart()
+	n.host.Clocks().Start()
 	n.checkHealth()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -181,11 +177,6 @@ func (n *Node) jitter(d time.Duration) int64 {
 		return 0
 	}
 	return int64(n.config.Random() % uint64(d))
-}
-
-// pinged runs on the transport's goroutines.
-func (n *Node) pinged(from uint64, ping *peerpb.HostPing) {
-	n.skew.heard(from, ping, n.config.Clock.Machine, n.now())
 }
 
 // groupFailed runs on a worker of the host. The group has told its leadership to be over.

@@ -63,7 +63,7 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 			continue
 		}
 		to, at := h.preferred()
-		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.skew.agrees(at, n.now()) || n.host.PeerWithoutRoom(at) || n.host.PeerReluctant(at) {
+		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.host.Clocks().Agrees(at) || n.host.PeerWithoutRoom(at) || n.host.PeerReluctant(at) {
 			continue
 		}
 		handed, busy := n.handOver(ctx, h, to)

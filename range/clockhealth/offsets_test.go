@@ -1,4 +1,4 @@
-package node
+package clockhealth
 
 import (
 	"math"
@@ -8,23 +8,72 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// pings plays ten pings a second from each peer for some seconds, with offsets and delays, and checks once a second.
-func pings(s *skew, now *int64, seconds int, offset, delay map[uint64]time.Duration) {
+// fixture is a Health over a clock that goes exactly with the monotonic one, and both by hand.
+type fixture struct {
+	*Health
+	now  int64
+	wall *hlc.Manual
+	// all and silent are what Config.Peers returns.
+	all, silent int
+	// moved is by how much the machine's clock was moved, stood for how long the machine stood
+	// still together with its monotonic clock.
+	moved, stood time.Duration
+}
+
+// trueWall is the right time.
+func (f *fixture) trueWall() int64 { return 1e18 + f.now - int64(time.Hour) + int64(f.stood) }
+
+const testLimit = 250 * time.Millisecond
+
+func newFixture() *fixture {
+	f := &fixture{now: int64(time.Hour), wall: hlc.NewManual(1e18)}
+	now := func() int64 { return f.now }
+	f.Health = New(Config{
+		Clock: hlc.NewClock(
+			hlc.NewSteady(f.wall, now, testLimit),
+			hlc.FixedBound(testLimit),
+		), Now: now,
+		LeaseDuration: 810 * time.Millisecond, LeaseSlack: Slack(testLimit, 900*time.Millisecond, 810*time.Millisecond),
+		ElectionTimeout: time.Second,
+		Peers:           func() (int, int) { return f.all, f.silent },
+	})
+	return f
+}
+
+// pass lets time go on, on all clocks.
+func (f *fixture) pass(d time.Duration) {
+	f.now += int64(d)
+	f.wall.Advance(d)
+}
+
+// hear takes a ping of a peer whose clock is ahead by offset, late by delay.
+func (f *fixture) hear(peer uint64, offset, delay time.Duration) {
+	f.Heard(peer, uint64(f.wall.Now()+int64(offset)-int64(delay)))
+}
+
+// pings plays ten pings a second from each peer for some seconds, with offsets and delays, and
+// checks once a second.
+func (f *fixture) pings(seconds int, offset, delay map[uint64]time.Duration) {
 	for range seconds {
 		for range 10 {
-			*now += int64(100 * time.Millisecond)
+			f.pass(100 * time.Millisecond)
 			for id, o := range offset {
-				s.heard(id, &peerpb.HostPing{Physical: uint64(*now + int64(o) - int64(delay[id]))}, func() (int64, time.Duration) { return *now, 0 }, *now)
+				f.hear(id, o, delay[id])
 			}
 		}
-		s.check(*now)
+		f.Check()
 	}
 }
 
-func TestSkewIsToldFromDelay(t *testing.T) {
+// outvoted says whether the checks have found against the clock.
+func (f *fixture) outvoted() bool {
+	s, _ := f.State()
+	return s == Outvoted
+}
+
+func TestOffsetIsNotDelay(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		offset map[uint64]time.Duration
@@ -49,25 +98,25 @@ func TestSkewIsToldFromDelay(t *testing.T) {
 		{"a little delay", map[uint64]time.Duration{2: 0, 3: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var s skew
-			s.init(250 * time.Millisecond)
-			now := int64(time.Hour)
-			pings(&s, &now, 10, test.offset, test.delay)
-			if s.unhealthy.Load() != test.bad {
-				t.Errorf("unhealthy %v, want %v; offsets %v", s.unhealthy.Load(), test.bad, s.offsets(now))
+			s := newFixture()
+			s.pings(10, test.offset, test.delay)
+			if s.outvoted() != test.bad {
+				t.Errorf("unhealthy %v, want %v; offsets %v", s.outvoted(), test.bad, s.Offsets())
 			}
 		})
 	}
 }
 
-// Whatever the clocks show: of two that are further apart than the limit not both go with the others, somebody does if anybody is near a majority, and all are
-// undisputed if all are within the limit of each other, as is a majority that is if no other is near any of it. Delays, by which others look slow, do not
-// stop anybody who is near a majority all the same.
-func TestAgreement(t *testing.T) {
+// Whatever the clocks show: of two that are further apart than the limit not both go with the
+// others, somebody does if anybody is near a majority, and all are undisputed if all are within the
+// limit of each other, as is a majority that is if no other is near any of it. Delays, by which
+// others look slow, do not stop anybody who is near a majority all the same.
+func TestConsensus(t *testing.T) {
 	const limit = 250
 	rapid.Check(t, func(t *rapid.T) {
-		clocks := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(-400, 400), rapid.Int64Range(-skewMost/2, skewMost/2)), 1, 9).Draw(t, "clocks")
-		found, late := make([]agreement, len(clocks)), make([]agreement, len(clocks))
+		clocks := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(-400, 400), rapid.Int64Range(-mostOffset/2, mostOffset/2)), 1, 9).
+			Draw(t, "clocks")
+		found, late := make([]consensus, len(clocks)), make([]consensus, len(clocks))
 		nearMost := make([]bool, len(clocks)) // also by what is measured late
 		for i, own := range clocks {
 			seen, delayed, agree := []int64{}, []int64{}, 0
@@ -83,18 +132,18 @@ func TestAgreement(t *testing.T) {
 				}
 			}
 			nearMost[i] = agree > len(clocks)/2
-			found[i], late[i] = agreementOf(seen, limit), agreementOf(delayed, limit)
+			found[i], late[i] = consensusOf(seen, limit), consensusOf(delayed, limit)
 		}
 		near := func(a, b int64) bool { return a-b <= limit && b-a <= limit }
 		all, anybody, goesOn := true, false, false
 		for i, a := range clocks {
-			goesOn = goesOn || found[i] != none
+			goesOn = goesOn || found[i] != against
 			size, apart, behind := 0, true, false
 			for j, b := range clocks {
 				if !near(a, b) {
 					all = false
 					behind = behind || b > a
-					if found[i] != none && found[j] != none {
+					if found[i] != against && found[j] != against {
 						t.Fatalf("%d and %d of %v both go with the others", a, b, clocks)
 					}
 					continue
@@ -105,15 +154,19 @@ func TestAgreement(t *testing.T) {
 				}
 			}
 			anybody = anybody || size > len(clocks)/2
-			want := none
+			want := against
 			if size > len(clocks)/2 {
 				want = undisputed
 			}
 			if apart && found[i] != want { // all near it are near the same ones
 				t.Fatalf("%d of %v, in a group of %d: %v", a, clocks, size, found[i])
 			}
-			if nearMost[i] && !behind && late[i] == none {
-				t.Fatalf("%d of %v is behind nobody, near a majority in spite of delays, and does not go on", a, clocks)
+			if nearMost[i] && !behind && late[i] == against {
+				t.Fatalf(
+					"%d of %v is behind nobody, near a majority in spite of delays, and does not go on",
+					a,
+					clocks,
+				)
 			}
 		}
 		if anybody != goesOn {
@@ -127,36 +180,37 @@ func TestAgreement(t *testing.T) {
 	})
 }
 
-func TestAgreementOfSome(t *testing.T) {
+func TestConsensusOfSome(t *testing.T) {
 	for _, test := range []struct {
 		clocks []int64
-		want   []agreement
+		want   []consensus
 	}{
-		{[]int64{-200, 0, 200}, []agreement{none, undisputed, disputed}},
-		{[]int64{-339, -120, 80}, []agreement{none, undisputed, disputed}},
-		{[]int64{-200, 0, 0, 0, 200}, []agreement{none, undisputed, undisputed, undisputed, disputed}},
-		{[]int64{-200, 0, 100, 200, 200}, []agreement{none, undisputed, undisputed, undisputed, undisputed}},
-		{[]int64{-200, -200, -200, 0, 200}, []agreement{undisputed, undisputed, undisputed, undisputed, none}},
-		{[]int64{-60, -60, -40, -40, 200}, []agreement{none, none, undisputed, undisputed, disputed}},
-		{[]int64{-60, -60, -40, -40, 220}, []agreement{undisputed, undisputed, undisputed, undisputed, none}},
-		{[]int64{0, 300}, []agreement{none, none}},
-		{[]int64{-300, 0, 300}, []agreement{none, none, none}},
-		{[]int64{7}, []agreement{undisputed}},
+		{[]int64{-200, 0, 200}, []consensus{against, undisputed, disputed}},
+		{[]int64{-339, -120, 80}, []consensus{against, undisputed, disputed}},
+		{[]int64{-200, 0, 0, 0, 200}, []consensus{against, undisputed, undisputed, undisputed, disputed}},
+		{[]int64{-200, 0, 100, 200, 200}, []consensus{against, undisputed, undisputed, undisputed, undisputed}},
+		{[]int64{-200, -200, -200, 0, 200}, []consensus{undisputed, undisputed, undisputed, undisputed, against}},
+		{[]int64{-60, -60, -40, -40, 200}, []consensus{against, against, undisputed, undisputed, disputed}},
+		{[]int64{-60, -60, -40, -40, 220}, []consensus{undisputed, undisputed, undisputed, undisputed, against}},
+		{[]int64{0, 300}, []consensus{against, against}},
+		{[]int64{-300, 0, 300}, []consensus{against, against, against}},
+		{[]int64{7}, []consensus{undisputed}},
 	} {
 		for i, own := range test.clocks {
 			var seen []int64
 			for _, c := range test.clocks {
 				seen = append(seen, c-own)
 			}
-			if got := agreementOf(seen, 250); got != test.want[i] {
+			if got := consensusOf(seen, 250); got != test.want[i] {
 				t.Errorf("%d of %v: %v, want %v", own, test.clocks, got, test.want[i])
 			}
 		}
 	}
 }
 
-// A step of this node's clock changes what is known of the others by as much, at once; and is not taken if the clock does not fit then.
-func TestSkewAfterAStep(t *testing.T) {
+// A step of this node's clock changes what is known of the others by as much, at once; and is not
+// taken if the clock does not fit then.
+func TestOffsetsAfterAStep(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		step   time.Duration
@@ -172,34 +226,30 @@ func TestSkewAfterAStep(t *testing.T) {
 		{"alone", -219 * time.Millisecond, nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var s skew
-			s.init(250 * time.Millisecond)
-			now := int64(time.Hour)
-			wall := hlc.NewManual(1e18)
-			steady := hlc.NewSteady(wall, func() int64 { return now }, 250*time.Millisecond)
+			s := newFixture()
+			s.all = len(test.others)
+			start, steady := s.now, s.config.Clock.Steady()
 			hear := func(n int) {
 				for range n {
-					now += int64(100 * time.Millisecond)
-					wall.Advance(100 * time.Millisecond)
+					s.pass(100 * time.Millisecond)
 					for id, o := range test.others {
-						s.heard(id, &peerpb.HostPing{Physical: uint64(1e18 + now - int64(time.Hour) + int64(o))}, steady.Machine, now)
+						s.Heard(id, uint64(1e18+s.now-start+int64(o)))
 					}
 				}
 			}
 			hear(30) // a window, and half of the next
 			before := steady.Now()
-			wall.Advance(test.step)
+			s.wall.Advance(test.step)
 			hear(1) // after the step, and before it is noticed
-			moved, jumped, _ := s.look(steady, now, func(time.Duration) {})
-			if moved != test.step || jumped == test.taken {
-				t.Errorf("moved by %v, jumped: %v", moved, jumped)
+			if c := s.Look(); c.Jumped == test.taken || (c.Jumped && c.Moved != test.step) {
+				t.Errorf("%+v", c)
 			}
 			if got, want := steady.Now()-before == int64(100*time.Millisecond+test.step), test.taken; got != want {
 				t.Errorf("taken: %v, want %v", got, want)
 			}
 			check := func(when string) {
 				t.Helper()
-				known := s.offsets(now)
+				known := s.Offsets()
 				for id, o := range test.others {
 					if got := known[id]; got != o-test.step {
 						t.Errorf("%s peer %d is %v off, want %v", when, id, got, o-test.step)
@@ -208,7 +258,7 @@ func TestSkewAfterAStep(t *testing.T) {
 			}
 			if test.taken {
 				check("at once")
-			} else if n := len(s.mu.peers); n != 0 {
+			} else if n := len(s.mu.offsets.peers); n != 0 {
 				t.Errorf("%d peers are measured with the clock before", n)
 			}
 			hear(10)
@@ -217,28 +267,26 @@ func TestSkewAfterAStep(t *testing.T) {
 	}
 }
 
-// Who comes back within the bound, ahead of somebody, waits until that one has forgotten what it measured before, and stopped. Who is behind nobody and ahead of
-// nobody does not wait.
-func TestSkewIsOverLaterWhileDisputed(t *testing.T) {
+// Who comes back within the bound, ahead of somebody, waits until that one has forgotten what it
+// measured before, and stopped. Who is behind nobody and ahead of nobody does not wait.
+func TestOffsetsIsOverLaterWhileDisputed(t *testing.T) {
 	for name, test := range map[string]struct {
 		third   time.Duration
 		seconds int
-	}{"disputed": {-300 * time.Millisecond, int(disputedFor / healthPeriod)}, "undisputed": {-200 * time.Millisecond, skewChecks}} {
+	}{"disputed": {-300 * time.Millisecond, int(disputedFor / CheckPeriod)}, "undisputed": {-200 * time.Millisecond, checks}} {
 		t.Run(name, func(t *testing.T) {
-			var s skew
-			s.init(250 * time.Millisecond)
-			now := int64(time.Hour)
-			pings(&s, &now, 10, map[uint64]time.Duration{2: -time.Second, 3: -time.Second}, nil)
-			if !s.unhealthy.Load() {
+			s := newFixture()
+			s.pings(10, map[uint64]time.Duration{2: -time.Second, 3: -time.Second}, nil)
+			if !s.outvoted() {
 				t.Fatal("healthy, a second ahead of both")
 			}
 			back := map[uint64]time.Duration{2: -150 * time.Millisecond, 3: test.third}
-			pings(&s, &now, test.seconds-1, back, nil)
-			if !s.unhealthy.Load() {
+			s.pings(test.seconds-1, back, nil)
+			if !s.outvoted() {
 				t.Errorf("believed after %d checks", test.seconds-1)
 			}
-			pings(&s, &now, 1, back, nil)
-			if s.unhealthy.Load() {
+			s.pings(1, back, nil)
+			if s.outvoted() {
 				t.Errorf("not believed after %d checks", test.seconds)
 			}
 		})
@@ -246,84 +294,78 @@ func TestSkewIsOverLaterWhileDisputed(t *testing.T) {
 }
 
 // A disputed clock ends a doubt when it has been disputed for long enough without a break.
-func TestDoubtIsSettled(t *testing.T) {
-	d := doubt{patience: disputedFor, since: math.MaxInt64}
-	at := func(seconds int64, a agreement, want bool) {
+func TestQuarantineIsSettled(t *testing.T) {
+	d := quarantine{patience: disputedFor, since: math.MaxInt64}
+	at := func(seconds int64, a consensus, want bool) {
 		t.Helper()
 		if got := d.settled(a, seconds*int64(time.Second)); got != want {
 			t.Errorf("at %d s, with %d: %v", seconds, a, got)
 		}
 	}
-	at(1, none, false)
+	at(1, against, false)
 	at(2, undisputed, true)
 	at(3, disputed, false)
 	at(9, disputed, false)
 	at(10, disputed, true)
-	at(11, none, false)
+	at(11, against, false)
 	at(12, disputed, false)
 	at(18, disputed, false)
 	at(19, disputed, true)
 }
 
 // One prompt ping in two seconds is enough to tell a slow network from a slow clock.
-func TestSkewIgnoresDelayedPings(t *testing.T) {
-	var s skew
-	s.init(250 * time.Millisecond)
-	now := int64(time.Hour)
+func TestOffsetsIgnoresDelayedPings(t *testing.T) {
+	s := newFixture()
 	for i := range 200 {
-		now += int64(100 * time.Millisecond)
+		s.pass(100 * time.Millisecond)
 		delay := 800 * time.Millisecond
 		if i%15 == 0 {
 			delay = 0
 		}
 		for _, id := range []uint64{2, 3} {
-			s.heard(id, &peerpb.HostPing{Physical: uint64(now - int64(delay))}, func() (int64, time.Duration) { return now, 0 }, now)
+			s.hear(id, 0, delay)
 		}
 		if i%10 == 9 {
-			s.check(now)
+			s.Check()
 		}
-		if s.unhealthy.Load() {
-			t.Fatalf("unhealthy at ping %d; offsets %v", i, s.offsets(now))
+		if s.outvoted() {
+			t.Fatalf("unhealthy at ping %d; offsets %v", i, s.Offsets())
 		}
 	}
 }
 
 // A process that stood still finds old pings in its buffers, which are no measure of anything.
-func TestSkewAfterAPause(t *testing.T) {
-	var s skew
-	s.init(250 * time.Millisecond)
-	now := int64(time.Hour)
+func TestOffsetsAfterAPause(t *testing.T) {
+	s := newFixture()
 	good := map[uint64]time.Duration{2: 0, 3: 0}
-	pings(&s, &now, 10, good, nil)
-	sent := now
-	now += int64(15 * time.Second)
+	s.pings(10, good, nil)
+	sent := s.wall.Now()
+	s.pass(15 * time.Second)
 	for i := range 150 {
 		for _, id := range []uint64{2, 3} {
-			s.heard(id, &peerpb.HostPing{Physical: uint64(sent + int64(i)*int64(100*time.Millisecond))}, func() (int64, time.Duration) { return now, 0 }, now)
+			s.Heard(id, uint64(sent+int64(i)*int64(100*time.Millisecond)))
 		}
 	}
-	s.check(now)
-	pings(&s, &now, 10, good, nil)
-	if s.unhealthy.Load() {
+	s.Check()
+	s.pings(10, good, nil)
+	if s.outvoted() {
 		t.Error("unhealthy after a pause")
 	}
 }
 
 // Silence proves nothing, in either direction.
-func TestSkewInSilence(t *testing.T) {
-	var s skew
-	s.init(250 * time.Millisecond)
-	now := int64(time.Hour)
-	pings(&s, &now, 10, map[uint64]time.Duration{2: time.Minute, 3: time.Minute}, nil)
-	pings(&s, &now, 60, nil, nil)
-	if !s.unhealthy.Load() {
+func TestOffsetsInSilence(t *testing.T) {
+	s := newFixture()
+	s.pings(10, map[uint64]time.Duration{2: time.Minute, 3: time.Minute}, nil)
+	s.pings(60, nil, nil)
+	if !s.outvoted() {
 		t.Error("a wrong clock became right by silence")
 	}
-	if n := len(s.mu.peers); n != 0 {
+	if n := len(s.mu.offsets.peers); n != 0 {
 		t.Errorf("%d silent peers are remembered", n)
 	}
-	pings(&s, &now, 10, map[uint64]time.Duration{2: 0, 3: 0}, nil)
-	if s.unhealthy.Load() {
+	s.pings(10, map[uint64]time.Duration{2: 0, 3: 0}, nil)
+	if s.outvoted() {
 		t.Error("still unhealthy")
 	}
 }

@@ -1,14 +1,13 @@
-package host
+package clockhealth
 
 import (
 	"testing"
 	"time"
-
-	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// Leases end when the clock has moved forward by more than they can spare while one lasts, at once or little by little; not when that took longer.
-func TestClockMoves(t *testing.T) {
+// Leases end when the clock has moved forward by more than they can spare while one lasts, at once
+// or little by little; not when that took longer.
+func TestLeasesEnd(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name  string
@@ -28,14 +27,19 @@ func TestClockMoves(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			now := int64(time.Hour)
-			h := &Host{config: Config{Tick: 100 * ms, ElectionTicks: 10, DriftMargin: 0.1, Monotonic: func() int64 { return now },
-				Clock: hlc.NewClock(hlc.NewManual(1e18), hlc.FixedBound(250*ms))}}
-			h.stoodStill = h.config.stoodStill()
+			var l leases
+			l.init(
+				&Config{
+					Now:           func() int64 { return now },
+					LeaseDuration: 810 * ms,
+					LeaseSlack:    30 * ms,
+				},
+			)
 			for _, moved := range test.moves {
 				now += int64(test.every)
-				h.ClockMoves(moved)
+				l.looked(moved)
 			}
-			if got := h.leasesFrom.Load() != 0; got != test.want {
+			if got := l.from.Load() != 0; got != test.want {
 				t.Errorf("leases end: %v, want %v", got, test.want)
 			}
 		})
@@ -44,9 +48,15 @@ func TestClockMoves(t *testing.T) {
 	for _, test := range []struct {
 		tick, bound, want time.Duration
 	}{{100 * ms, 250 * ms, 30 * ms}, {100 * ms, 80 * ms, 10 * ms}, {10 * ms, 250 * ms, 3 * ms}} {
-		c := Config{Tick: test.tick, ElectionTicks: 10, DriftMargin: 0.1, Clock: hlc.NewClock(hlc.NewManual(1e18), hlc.FixedBound(test.bound))}
-		if got := c.stoodStill(); got != test.want {
-			t.Errorf("ticks of %v, a bound of %v: %v, want %v", test.tick, test.bound, got, test.want)
+		promise := 9 * test.tick
+		if got := Slack(test.bound, promise, promise*9/10); got != test.want {
+			t.Errorf(
+				"ticks of %v, a bound of %v: %v, want %v",
+				test.tick,
+				test.bound,
+				got,
+				test.want,
+			)
 		}
 	}
 }

@@ -1,0 +1,59 @@
+// Package clockhealth owns what a process believes of its own clock and of its peers'.
+//
+// # The parts of the answer
+//
+// hlc has the mechanism: an hlc.Steady leaves jumps out of the time, and says that its reading is
+// untrusted while a step waits for a look. This package has the judgement, one Health for each
+// Raft host of a process:
+//
+//	offsets     how far each peer's clock is from this one, by the pings that all hosts send
+//	consensus   whether this clock goes with a majority of those that are measured
+//	quarantine  this clock has jumped, or was not compared yet: it is not believed until peers confirm it
+//	leases      since when a lease must have begun, if the monotonic clock may have stood still
+//
+// # States
+//
+// A Health is in one State. Only in Trusted may the process serve.
+//
+//	          peers exist              enough peers confirm, or have no objection in time
+//	Start ───────────────► Uncompared ───────────────────────────────────────┐
+//	  │ no peers                │ jump                                       ▼
+//	  └──────────────────────► (any) ───► Jumped ──── peers confirm ────► Trusted
+//	                                                                      │     ▲
+//	                           two checks in a row: against the majority  ▼     │ two checks for it
+//	                                                                     Outvoted
+//
+// Outvoted goes before the quarantine when both hold: it is the graver statement. A quarantine that
+// ends because the peers agree ends Outvoted as well. The hybrid clock may also be too far ahead of
+// a physical clock that was wrong and is right again: Ahead says so, and Rewind mends it once the
+// process leads nothing.
+//
+// # Who asks what
+//
+//	range/host        Heard, for each ping; LeaseFloor, for each read by a lease and each lease's end
+//	range/host        Believe, with each tick, for a member of the consistent core: nothing but leases
+//	                  depends on its clock, so a jump ends those and is believed
+//	range/node        Look, with each tick: jumps and steps, and the end of a quarantine
+//	range/node        Check, once a second: the consensus
+//	range/node        State, to refuse requests and to give leaderships away; Ahead and Rewind
+//	range/node        Agrees, before it hands a leadership to a peer; Offsets, for a metric
+//	range/replica,    hlc.Clock.Reading: a timestamp to choose or to answer with, and whether it can be
+//	range/node        trusted at this moment. It needs no judgement, and no lock but the clock's
+//
+// # Invariants
+//
+// INVARIANT: of two processes that measure the same clocks, and find each other's more than the
+// maximum offset apart, at most one is Trusted (consensusOf).
+//
+// INVARIANT: no time from after a jump is seen before the peers have confirmed it, if there are
+// peers: the hlc.Steady goes on as if there had been none, until Look calls its Trust.
+//
+// INVARIANT: no lease that began before the monotonic clock may have stood still counts after the
+// look that found it; and until that look none counts at all (hlc.Steady.Untrusted).
+//
+// # Locks
+//
+// Health has a lock of its own. It is a leaf, but for the lock of the hlc.Steady, which is taken
+// inside. LeaseFloor takes none. Config.Peers is called without it. Times are nanoseconds of
+// Config.Now. The package starts no goroutine, and imports only hlc.
+package clockhealth
