@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,74 +12,6 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// DefaultHashPartitions is how many partitions a keyspace gets if neither Hash nor Range is given.
-const DefaultHashPartitions = 32
-
-// KeyspaceOption configures a new keyspace.
-type KeyspaceOption func(*clusterpb.CreateKeyspaceRequest) error
-
-// Hash spreads the keys over n partitions (1 to 16384) by their hash: even load, whatever the keys; scans visit all partitions.
-// n never changes.
-func Hash(n int) KeyspaceOption {
-	return func(r *clusterpb.CreateKeyspaceRequest) error {
-		if n < 1 || n > keys.MaxHashPartitions {
-			return fmt.Errorf("hash:%d: a hash keyspace has 1 to %d partitions", n, keys.MaxHashPartitions)
-		}
-		r.Partitioning, r.HashPartitions, r.SplitAt = clusterpb.Partitioning_HASH, uint32(n), nil
-		return nil
-	}
-}
-
-// Range keeps the keys in order: scans of neighbouring keys visit few partitions. The keyspace begins with one partition, or is
-// split at the given keys, which must be ascending; each is the first key of its partition.
-func Range(splitAt ...[]byte) KeyspaceOption {
-	return func(r *clusterpb.CreateKeyspaceRequest) error {
-		for i, key := range splitAt {
-			if err := keys.ValidateUserKey(key); err != nil {
-				return fmt.Errorf("split point %d: %v", i+1, err)
-			}
-			if i > 0 && bytes.Compare(splitAt[i-1], key) >= 0 {
-				return fmt.Errorf("split points must be ascending, without repeats: %s comes before %s",
-					keys.Pretty(splitAt[i-1]), keys.Pretty(key))
-			}
-		}
-		r.Partitioning, r.HashPartitions, r.SplitAt = clusterpb.Partitioning_RANGE, 0, splitAt
-		return nil
-	}
-}
-
-// Replicas is how many copies there are, on as many nodes: 1, 3 or 5. The cluster's default is 3.
-func Replicas(n int) KeyspaceOption {
-	return func(r *clusterpb.CreateKeyspaceRequest) error {
-		if n != 1 && n != 3 && n != 5 {
-			return fmt.Errorf("%d replicas: a keyspace has 1, 3 or 5", n)
-		}
-		r.ReplicationFactor = uint32(n)
-		return nil
-	}
-}
-
-// GCWindow is for how long earlier versions can be read, in whole seconds; the cluster's default is an hour.
-func GCWindow(d time.Duration) KeyspaceOption {
-	return func(r *clusterpb.CreateKeyspaceRequest) error {
-		if d < time.Second {
-			return fmt.Errorf("a GC window of %s: it has at least one second", d)
-		}
-		r.GcWindowSeconds = uint64(d / time.Second)
-		return nil
-	}
-}
-
-// CommitWait makes every write to the keyspace, also a single one such as Put, be acknowledged and seen only when every clock of the cluster
-// has passed its timestamp: what WithCommitWait does for one transaction. A transaction that writes to other keyspaces too waits as a whole.
-// If all keyspaces that clients use together have it, what they do is strictly serialisable. It cannot be changed later.
-func CommitWait() KeyspaceOption {
-	return func(r *clusterpb.CreateKeyspaceRequest) error {
-		r.CommitWait = true
-		return nil
-	}
-}
-
 // CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name, even with the same
 // settings. If ctx ends first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
 // A context without a deadline is bounded by the request timeout from one partition that is made to
@@ -88,15 +19,14 @@ func CommitWait() KeyspaceOption {
 // on waiting for one that is being set up.
 func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
-	request := &clusterpb.CreateKeyspaceRequest{Name: name, Partitioning: clusterpb.Partitioning_HASH, HashPartitions: DefaultHashPartitions}
 	if name == "" {
 		return nil, invalid(op, "", nil, "a keyspace needs a name")
 	}
-	for _, o := range options {
-		if err := o(request); err != nil {
-			return nil, invalid(op, name, nil, "%v", err)
-		}
+	settings := newKeyspaceSettings(options)
+	if settings.bad != nil {
+		return nil, invalid(op, name, nil, "%v", settings.bad)
 	}
+	request := settings.request(name)
 	for request.Token == 0 {
 		request.Token = c.random()
 	}

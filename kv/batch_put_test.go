@@ -108,15 +108,15 @@ func TestModify(t *testing.T) {
 			err    error
 			exists bool
 		}{
-			{"keep", func(kv.Pair) (kv.Replacement, error) { return kv.KeepIt, nil }, nil, true},
-			{"refuse", func(kv.Pair) (kv.Replacement, error) { return kv.DeleteIt, own }, own, true},
+			{"keep", func(kv.Pair) (kv.Replacement, error) { return kv.Keep(), nil }, nil, true},
+			{"refuse", func(kv.Pair) (kv.Replacement, error) { return kv.Delete(), own }, own, true},
 			{"nothing", func(kv.Pair) (kv.Replacement, error) { return kv.Replacement{}, nil }, kv.ErrInvalidArgument, true},
 			{"delete", func(old kv.Pair) (kv.Replacement, error) {
 				old.Value[0] = 'x' // f's own
-				return kv.DeleteIt, nil
+				return kv.Delete(), nil
 			}, nil, false},
-			{"keep none", func(kv.Pair) (kv.Replacement, error) { return kv.KeepIt, nil }, nil, false},
-			{"delete none", func(kv.Pair) (kv.Replacement, error) { return kv.DeleteIt, nil }, nil, false},
+			{"keep none", func(kv.Pair) (kv.Replacement, error) { return kv.Keep(), nil }, nil, false},
+			{"delete none", func(kv.Pair) (kv.Replacement, error) { return kv.Delete(), nil }, nil, false},
 			{"set", func(kv.Pair) (kv.Replacement, error) { return kv.Set(nil), nil }, nil, true},
 		}
 		for _, s := range steps {
@@ -221,7 +221,7 @@ func TestOpenWithAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kvtest.Start(t, kvtest.Options{})
 		list := []string{" " + strings.Join(cluster.Endpoints(), ", ")}
-		client, err := kv.Open(t.Context(), list, kv.WithDialer(cluster.Dialer("client")))
+		client, err := kv.Open(t.Context(), list, kv.Dialer(cluster.Dialer("client")))
 		if err != nil {
 			t.Fatal(err)
 		}

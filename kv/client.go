@@ -43,7 +43,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	}
 	c.cfg.route.Endpoints = endpoints
 	for _, o := range options {
-		o(&c.cfg)
+		o.open(&c.cfg)
 	}
 	c.random = c.cfg.route.Random
 	if c.random == nil {
@@ -96,7 +96,7 @@ func (c *Client) Timestamp() Timestamp { return c.sender.Session() }
 // Observe makes sure that what the client does from now on happens after ts: a message from another client that carries its
 // Timestamp can be relied on. Uncommitted, the version of what an open transaction has written, says nothing and is left alone.
 func (c *Client) Observe(ts Timestamp) {
-	if ts != Uncommitted {
+	if ts != Uncommitted() {
 		c.sender.RaiseSession(ts)
 	}
 }

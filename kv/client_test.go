@@ -65,14 +65,14 @@ func TestSingleKeys(t *testing.T) {
 		if !swap.Swapped || swap.Version.LessEq(v2) {
 			t.Fatalf("swap %+v", swap)
 		}
-		swap = must[Swap](t)(ks.CompareAndSwap(ctx, key, ExpectValue([]byte("three")), DeleteIt))
+		swap = must[Swap](t)(ks.CompareAndSwap(ctx, key, ExpectValue([]byte("three")), Delete()))
 		if !swap.Swapped {
 			t.Fatalf("swap %+v", swap)
 		}
 		if existed := must[bool](t)(ks.Delete(ctx, key)); existed {
 			t.Fatal("deleted what was deleted")
 		}
-		swap = must[Swap](t)(ks.CompareAndSwap(ctx, key, ExpectValue(nil), DeleteIt))
+		swap = must[Swap](t)(ks.CompareAndSwap(ctx, key, ExpectValue(nil), Delete()))
 		if swap.Swapped || swap.Current.Exists() {
 			t.Fatalf("swap %+v", swap)
 		}
@@ -93,9 +93,9 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 			"large key":        func() error { _, err := ks.Put(ctx, big[:8<<10+1], nil); return err },
 			"large value":      func() error { _, err := ks.Put(ctx, key, big); return err },
 			"large swap":       func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectAbsent(), Set(big)); return err },
-			"no expectation":   func() error { _, err := ks.CompareAndSwap(ctx, key, Expectation{}, DeleteIt); return err },
+			"no expectation":   func() error { _, err := ks.CompareAndSwap(ctx, key, Expectation{}, Delete()); return err },
 			"no replacement":   func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectAbsent(), Replacement{}); return err },
-			"unset version":    func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectVersion(Timestamp{}), DeleteIt); return err },
+			"unset version":    func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectVersion(Timestamp{}), Delete()); return err },
 			"batch twice":      func() error { _, err := ks.Batch().Put(key, nil).Delete(key).Commit(ctx); return err },
 			"batch empty key":  func() error { _, err := ks.Batch().Put(nil, nil).Commit(ctx); return err },
 			"batchget empty":   func() error { _, err := ks.BatchGet(ctx, [][]byte{key, {}}); return err },

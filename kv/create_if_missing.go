@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to be there,
@@ -59,23 +58,17 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, optio
 // differs says in what a keyspace is not as the options ask for; empty if it is. The options are
 // valid.
 func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
-	want := &clusterpb.CreateKeyspaceRequest{Partitioning: clusterpb.Partitioning_HASH, HashPartitions: DefaultHashPartitions}
-	for _, o := range options {
-		_ = o(want) // CreateKeyspace has checked them
-	}
-	window := time.Duration(want.GcWindowSeconds) * time.Second
+	want := newKeyspaceSettings(options)
+	age, idle := want.maxAge.Truncate(time.Millisecond), want.maxIdle.Truncate(time.Millisecond)
 	switch {
-	case i.HashPartitions != int(want.HashPartitions):
-		return fmt.Sprintf("partitioning %s instead of %s", i.Partitioning(), partitioningText(int(want.HashPartitions)))
-	case i.CommitWait != want.CommitWait:
-		return fmt.Sprintf("commit wait %s instead of %s", onOff(i.CommitWait), onOff(want.CommitWait))
-	case want.ReplicationFactor != 0 && i.Replicas != int(want.ReplicationFactor):
-		return fmt.Sprintf("%d replicas instead of %d", i.Replicas, want.ReplicationFactor)
-	case window != 0 && i.GCWindow != window:
-		return fmt.Sprintf("a GC window of %s instead of %s", i.GCWindow, window)
-	}
-	age, idle := time.Duration(want.TxnMaxAgeMillis)*time.Millisecond, time.Duration(want.TxnMaxIdleMillis)*time.Millisecond
-	switch {
+	case i.HashPartitions != want.hashPartitions:
+		return fmt.Sprintf("partitioning %s instead of %s", i.Partitioning(), partitioningText(want.hashPartitions))
+	case i.CommitWait != want.commitWait:
+		return fmt.Sprintf("commit wait %s instead of %s", onOff(i.CommitWait), onOff(want.commitWait))
+	case want.replicas != 0 && i.Replicas != want.replicas:
+		return fmt.Sprintf("%d replicas instead of %d", i.Replicas, want.replicas)
+	case want.gcWindow != 0 && i.GCWindow != want.gcWindow:
+		return fmt.Sprintf("a GC window of %s instead of %s", i.GCWindow, want.gcWindow)
 	case age != 0 && i.MaxTransactionAge != age:
 		return fmt.Sprintf("a maximum age of transactions of %s instead of %s", i.MaxTransactionAge, age)
 	case idle != 0 && i.MaxTransactionIdle != idle:

@@ -40,7 +40,7 @@ func (c *fakeCluster) slowly(k *clusterpb.Keyspace, between time.Duration, upTo 
 func TestCreationIsBoundedByItsProgress(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		var told []int
-		client := c.open(WithRequestTimeout(10*time.Second), WithCreationProgress(func(keyspace string, made, total int) {
+		client := c.open(RequestTimeout(10*time.Second), CreationProgress(func(keyspace string, made, total int) {
 			if keyspace != "slow" || total != 8 {
 				t.Errorf("progress of %s, of %d", keyspace, total)
 			}

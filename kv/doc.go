@@ -38,7 +38,7 @@
 // Update runs a function in a transaction over any keys of any keyspaces, and runs it again when others were in the way. Everything
 // that it reads and writes happens as if at one moment at which nothing else happened: transactions are serialisable. Its writes appear
 // together, at the timestamp that Update returns. View reads without locks, SnapshotAt reads the past, Begin is for those who end
-// transactions themselves. WithCommitWait, or keyspaces created with CommitWait, add that of any two transactions, the one
+// transactions themselves. CommitWait, or keyspaces created with CommitWait, add that of any two transactions, the one
 // that began after the other was acknowledged comes later, whichever clients they belong to and whatever keys they touch; without it that holds for every key, and within each client.
 //
 // # Time travel
@@ -50,7 +50,7 @@
 //
 // Calls retry transient failures (a node that died, an election, an overloaded server, a partition
 // that moved) by trying again until
-// their context ends. A context without a deadline gets the client's request timeout (30 seconds, WithRequestTimeout).
+// their context ends. A context without a deadline gets the client's request timeout (30 seconds, RequestTimeout).
 //
 // Errors are *Error: a sentence that says what happened, to which key and partition, and what to do. What kind of error it is,
 // errors.Is tells: ErrNotFound, ErrUnavailable, ErrDiskFull and so on. One of them needs thought, ErrOutcomeUnknown: the

@@ -18,61 +18,74 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// The kinds of errors, for errors.Is. They come wrapped in an *Error, which has the details.
-var (
+// ErrorKind is a kind of errors, for errors.Is. It comes wrapped in an *Error, which has the details.
+type ErrorKind string
+
+// Error is the kind in a few words.
+func (k ErrorKind) Error() string { return string(k) }
+
+// The kinds of errors.
+const (
 	// ErrNotFound: the key has no value (as of the timestamp read).
-	ErrNotFound = errors.New("not found")
+	ErrNotFound ErrorKind = "not found"
 	// ErrKeyspaceNotFound: no keyspace has this name.
-	ErrKeyspaceNotFound = errors.New("keyspace not found")
+	ErrKeyspaceNotFound ErrorKind = "keyspace not found"
 	// ErrKeyspaceExists: a keyspace of this name exists, whatever its settings are.
-	ErrKeyspaceExists = errors.New("keyspace exists")
+	ErrKeyspaceExists ErrorKind = "keyspace exists"
 	// ErrInvalidArgument: the call makes no sense; nothing was changed.
-	ErrInvalidArgument = errors.New("invalid argument")
-	// ErrCrossPartition: the keys of an atomic batch do not lie in one partition. It is an ErrInvalidArgument too.
-	ErrCrossPartition = errors.New("keys lie in different partitions")
-	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been executed, or may yet be.
-	ErrOutcomeUnknown = errors.New("outcome unknown")
+	ErrInvalidArgument ErrorKind = "invalid argument"
+	// ErrCrossPartition: the keys of an atomic batch do not lie in one partition. It is an
+	// ErrInvalidArgument too.
+	ErrCrossPartition ErrorKind = "keys lie in different partitions"
+	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been
+	// executed, or may yet be.
+	ErrOutcomeUnknown ErrorKind = "outcome unknown"
 	// ErrUnavailable: what is needed could not be reached in time.
-	ErrUnavailable = errors.New("unavailable")
-	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one another; the message says which do not
-	// answer. A write can end with ErrOutcomeUnknown as well.
-	ErrNoQuorum = errors.New("no quorum")
+	ErrUnavailable ErrorKind = "unavailable"
+	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one
+	// another; the message says which do not answer. A write can end with ErrOutcomeUnknown as
+	// well.
+	ErrNoQuorum ErrorKind = "no quorum"
 	// ErrOverloaded: the node had no room for the request until the context ended.
-	ErrOverloaded = errors.New("overloaded")
+	ErrOverloaded ErrorKind = "overloaded"
 	// ErrDiskFull: the partition's leader has no disk space left. Reads go on.
-	ErrDiskFull = errors.New("disk full")
+	ErrDiskFull ErrorKind = "disk full"
 	// ErrTimestampTooOld: the timestamp lies before the keyspace's GC window.
-	ErrTimestampTooOld = errors.New("timestamp too old")
+	ErrTimestampTooOld ErrorKind = "timestamp too old"
 	// ErrTimestampInFuture: the timestamp lies in the future of the node.
-	ErrTimestampInFuture = errors.New("timestamp in the future")
-	// ErrCorruption: a node read data from its disk that does not match its checksum; or, together with ErrNoQuorum, a partition is not
-	// served because replicas of it are damaged.
-	ErrCorruption = errors.New("data corruption")
+	ErrTimestampInFuture ErrorKind = "timestamp in the future"
+	// ErrCorruption: a node read data from its disk that does not match its checksum; or, together
+	// with ErrNoQuorum, a partition is not served because replicas of it are damaged.
+	ErrCorruption ErrorKind = "data corruption"
 	// ErrWrongCluster: a server belongs to another cluster than the one the client first met.
-	ErrWrongCluster = errors.New("wrong cluster")
+	ErrWrongCluster ErrorKind = "wrong cluster"
 	// ErrClosed: the client is closed.
-	ErrClosed = errors.New("client closed")
-	// ErrConflict: another transaction changed what this one has read, or holds a lock that this call has waited for. Nothing was
-	// written. Update runs the transaction again by itself, until its context ends.
-	ErrConflict = errors.New("conflict with another transaction")
+	ErrClosed ErrorKind = "client closed"
+	// ErrConflict: another transaction changed what this one has read, or holds a lock that this
+	// call has waited for. Nothing was written. Update runs the transaction again by itself, until
+	// its context ends.
+	ErrConflict ErrorKind = "conflict with another transaction"
 	// ErrTransactionAborted: the transaction was aborted by an older one, by an operator, because
-	// it took too long, or because nothing was heard of its client. Nothing was written.
-	// Update runs it again by itself, until its context ends.
-	ErrTransactionAborted = errors.New("transaction aborted")
-	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It is an ErrTransactionAborted too;
-	// Error.Transaction is the older one, and Error.Key and Error.Keyspace are that key, if it has no more than 1 KiB, whatever the call was about.
-	ErrWounded = errors.New("aborted for an older transaction")
+	// it took too long, or because nothing was heard of its client. Nothing was written. Update
+	// runs it again by itself, until its context ends.
+	ErrTransactionAborted ErrorKind = "transaction aborted"
+	// ErrWounded: it was by an older transaction, which wanted a key that this one had locked. It
+	// is an ErrTransactionAborted too; Error.Transaction is the older one, and Error.Key and
+	// Error.Keyspace are that key, if it has no more than 1 KiB, whatever the call was about.
+	ErrWounded ErrorKind = "aborted for an older transaction"
 	// ErrTransactionExpired: it was because it had held locks for longer than a keyspace allows, or
 	// had made no call for longer while it held them (MaxTransactionAge, MaxTransactionIdle). It is
 	// an ErrTransactionAborted too.
-	ErrTransactionExpired = errors.New("transaction expired")
-	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches. Make transactions shorter.
-	ErrTransactionTooOld = errors.New("transaction too old")
-	// ErrTransactionTooLarge: the transaction writes more than 100,000 keys or 64 MiB. It is an ErrInvalidArgument too.
-	ErrTransactionTooLarge = errors.New("transaction too large")
-	// ErrTransactionEnded: the transaction was used after its end: after Commit or Rollback, or after the function returned that it was
-	// handed to.
-	ErrTransactionEnded = errors.New("transaction has ended")
+	ErrTransactionExpired ErrorKind = "transaction expired"
+	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches.
+	// Make transactions shorter.
+	ErrTransactionTooOld ErrorKind = "transaction too old"
+	// ErrTransactionTooLarge: the transaction writes more than 100,000 keys or 64 MiB. It is an
+	// ErrInvalidArgument too.
+	ErrTransactionTooLarge ErrorKind = "transaction too large"
+	// ErrTransactionEnded: the transaction was used after its end: after Commit or Rollback, or
+	// after the function returned that it was handed to.
+	ErrTransactionEnded ErrorKind = "transaction has ended"
 )
 
 // Error is every error of this package.
@@ -269,7 +282,7 @@ var timestamps = regexp.MustCompile(`\b\d{9,10}\.\d{9}\.\d{1,10}\b`)
 func timed(text string) string {
 	return timestamps.ReplaceAllStringFunc(text, func(found string) string {
 		ts, err := hlc.Parse(found)
-		if err != nil || ts == Uncommitted {
+		if err != nil || ts == Uncommitted() {
 			return found
 		}
 		return found + " (" + ts.Time().Format("2006-01-02T15:04:05.999Z07:00") + ")"

@@ -144,7 +144,7 @@ func ExampleTxn_Savepoint() {
 			return err
 		}
 		return nil
-	}, kv.WithCommitWait())
+	}, kv.CommitWait())
 	if err != nil {
 		log.Fatal(err)
 	}

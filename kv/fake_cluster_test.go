@@ -191,7 +191,7 @@ func (c *fakeCluster) open(options ...Option) *Client {
 }
 
 func (c *fakeCluster) tryOpen(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
-	return Open(ctx, endpoints, append([]Option{WithDialer(c.network.Dialer("client"))}, options...)...)
+	return Open(ctx, endpoints, append([]Option{Dialer(c.network.Dialer("client"))}, options...)...)
 }
 
 // set changes a setting.

@@ -47,7 +47,7 @@ func TestKeyspacesOfOtherClientsAreRefused(t *testing.T) {
 				}
 				_, err = tx.GetForUpdate(ctx, foreign, key)
 				refused("get-for-update", err)
-				_, err = tx.CompareAndSwap(ctx, foreign, key, ExpectAbsent(), DeleteIt)
+				_, err = tx.CompareAndSwap(ctx, foreign, key, ExpectAbsent(), Delete())
 				refused("compare-and-swap", err)
 				_, err = tx.DeleteRange(ctx, foreign, All())
 				refused("delete-range", err)

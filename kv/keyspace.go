@@ -102,7 +102,7 @@ func ExpectVersion(version Timestamp) Expectation {
 	return Expectation{kind: expectVersion, version: version}
 }
 
-// Replacement is what CompareAndSwap writes.
+// Replacement is what CompareAndSwap and Modify write: Set, Delete or Keep.
 type Replacement struct {
 	value []byte
 	kind  replacement
@@ -120,8 +120,11 @@ const (
 // Set replaces the value.
 func Set(value []byte) Replacement { return Replacement{value: value, kind: replaceValue} }
 
-// DeleteIt takes the value away.
-var DeleteIt = Replacement{kind: replaceDelete}
+// Delete takes the value away.
+func Delete() Replacement { return Replacement{kind: replaceDelete} }
+
+// Keep leaves the key as it is. It is for Modify; CompareAndSwap has nothing to do with it.
+func Keep() Replacement { return Replacement{kind: replaceKeep} }
 
 // Swap is the result of CompareAndSwap.
 type Swap struct {
@@ -174,7 +177,7 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 	case expect.kind == expectVersion && expect.version.IsZero():
 		return "expects an unset version; a key without a value is expected with ExpectAbsent"
 	case replacement.kind == replaceNothing, replacement.kind == replaceKeep:
-		return "replaces nothing; use Set or DeleteIt"
+		return "replaces nothing; use Set or Delete"
 	}
 	return ""
 }

@@ -86,7 +86,7 @@ func runModel(t *testing.T, rt *rapid.T) {
 	})
 	c.set(func() { c.noLeaders = rapid.Bool().Draw(rt, "table without leaders") })
 	random := rapid.Uint64()
-	client := c.open(WithRequestTimeout(0), WithConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))
+	client := c.open(RequestTimeout(0), ConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))
 	defer client.Close()
 	ks := client.Keyspace("k")
 

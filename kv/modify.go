@@ -5,12 +5,9 @@ import (
 	"errors"
 )
 
-// KeepIt leaves the key as it is. It is for Modify; CompareAndSwap has nothing to do with it.
-var KeepIt = Replacement{kind: replaceKeep}
-
 // Modify changes the value of one key by a function of the value that is there: f gets the key as
 // it is (old.Exists says whether there is a value), and returns what it is to become: Set(value),
-// DeleteIt or KeepIt. Nothing else writes to the key in between. Modify returns the key as it is
+// Delete() or Keep(). Nothing else writes to the key in between. Modify returns the key as it is
 // afterwards.
 //
 //	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
@@ -60,7 +57,7 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte, f func(old Pair) (Rep
 			result, written = Pair{Key: clone(key), Value: owned(replacement.value)}, true
 			return tx.Put(k, key, result.Value)
 		}
-		return invalid(op, k.name, key, "the function replaces nothing; return Set, DeleteIt or KeepIt")
+		return invalid(op, k.name, key, "the function replaces nothing; return Set, Delete or Keep")
 	})
 	switch {
 	case err != nil && err == own:

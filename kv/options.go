@@ -28,42 +28,58 @@ type config struct {
 	creating       func(keyspace string, made, total int)
 }
 
-// Option configures a Client.
-type Option func(*config)
+// Option is an option of Open: TLS, RequestTimeout, Logger, Metrics and so on.
+type Option interface{ open(*config) }
 
-// WithDialer makes connections with dial instead of TCP. dial must be safe for concurrent use.
-func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
-	return func(c *config) { c.route.Dial = dial }
+type clientOption func(*config)
+
+func (o clientOption) open(c *config) { o(c) }
+
+// Dialer makes connections with dial instead of TCP. dial must be safe for concurrent use.
+func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
+	return clientOption(func(c *config) { c.route.Dial = dial })
 }
 
-// WithTLS encrypts connections. Without it they are plain text.
-func WithTLS(t *tls.Config) Option { return func(c *config) { c.route.TLS = t } }
+// TLS encrypts connections. Without it they are plain text.
+func TLS(t *tls.Config) Option { return clientOption(func(c *config) { c.route.TLS = t }) }
 
-// WithLogger lets the client say what it notices about the cluster. Without it the client is silent.
-func WithLogger(l *slog.Logger) Option { return func(c *config) { c.route.Logger = l } }
+// Logger lets the client say what it notices about the cluster. Without it the client is silent.
+func Logger(l *slog.Logger) Option { return clientOption(func(c *config) { c.route.Logger = l }) }
 
-// WithRequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as long as it takes. The
-// default is DefaultRequestTimeout. A scan, count or range deletion is bounded by it page by page, not as a whole.
-func WithRequestTimeout(d time.Duration) Option { return func(c *config) { c.requestTimeout = d } }
-
-// WithCreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits,
-// by its goroutine: whenever more partitions of the keyspace have been made, of the total. The
-// total is 0 if that is not known.
-func WithCreationProgress(progress func(keyspace string, made, total int)) Option {
-	return func(c *config) { c.creating = progress }
+// RequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as
+// long as it takes. The default is DefaultRequestTimeout. A scan, count or range deletion is bounded
+// by it page by page, not as a whole.
+func RequestTimeout(d time.Duration) Option {
+	return clientOption(func(c *config) { c.requestTimeout = d })
 }
 
-// WithConnectionsPerNode spreads requests over n connections to each node. The default is 1, which suits all but the
-// largest values: calls made at the same time share messages on it.
-func WithConnectionsPerNode(n int) Option { return func(c *config) { c.route.ConnectionsPerNode = n } }
+// CreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by its
+// goroutine: whenever more partitions of the keyspace have been made, of the total. The total is 0
+// if that is not known.
+func CreationProgress(progress func(keyspace string, made, total int)) Option {
+	return clientOption(func(c *config) { c.creating = progress })
+}
 
-// WithMetrics registers the client's metrics. Clients that share a registry need different label sets
+// ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which suits
+// all but the largest values: calls made at the same time share messages on it.
+func ConnectionsPerNode(n int) Option {
+	return clientOption(func(c *config) { c.route.ConnectionsPerNode = n })
+}
+
+// Metrics registers the client's metrics. Clients that share a registry need different label sets
 // (prometheus.WrapRegistererWith).
-func WithMetrics(r prometheus.Registerer) Option { return func(c *config) { c.route.Registerer = r } }
+func Metrics(r prometheus.Registerer) Option {
+	return clientOption(func(c *config) { c.route.Registerer = r })
+}
 
-// WithMaxClockOffset has the client expect that the clocks of two nodes are as far apart as that, even if the servers say that they are closer. It is not needed:
-// the servers say how they are configured.
-func WithMaxClockOffset(d time.Duration) Option { return func(c *config) { c.maxClockOffset = d } }
+// MaxClockOffset has the client expect that the clocks of two nodes are as far apart as that, even
+// if the servers say that they are closer. It is not needed: the servers say how they are
+// configured.
+func MaxClockOffset(d time.Duration) Option {
+	return clientOption(func(c *config) { c.maxClockOffset = d })
+}
 
-// WithRandom sets the source of client ids and jitter; for simulations that are to repeat themselves.
-func WithRandom(random func() uint64) Option { return func(c *config) { c.route.Random = random } }
+// Random sets the source of client ids and jitter; for simulations that are to repeat themselves.
+func Random(random func() uint64) Option {
+	return clientOption(func(c *config) { c.route.Random = random })
+}

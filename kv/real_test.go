@@ -75,7 +75,7 @@ func TestAgainstRealServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			swap, err := ks.CompareAndSwap(ctx, []byte("a"), kv.ExpectVersion(version), kv.DeleteIt)
+			swap, err := ks.CompareAndSwap(ctx, []byte("a"), kv.ExpectVersion(version), kv.Delete())
 			if err != nil || !swap.Swapped {
 				t.Fatalf("%s: %+v, %v", name, swap, err)
 			}

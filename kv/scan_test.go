@@ -495,7 +495,7 @@ func TestScanOverAPartitionWithoutALeader(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		id := c.addKeyspace("k", 0, "key00100", "key00200")
 		registry := prometheus.NewRegistry()
-		writer, reader := c.open(), c.open(WithMetrics(registry))
+		writer, reader := c.open(), c.open(Metrics(registry))
 		defer writer.Close()
 		defer reader.Close()
 		want := fill(t, writer.Keyspace("k"), 300)

@@ -12,19 +12,14 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// Uncommitted is the version of a pair that the transaction itself has written: it gets its version with the commit.
-var Uncommitted = hlc.MaxTimestamp
+// Uncommitted is the version of a pair that the transaction itself has written: it gets its version
+// with the commit.
+func Uncommitted() Timestamp { return hlc.MaxTimestamp }
 
-// TxnOption configures a transaction.
-type TxnOption func(*txnOptions)
+// TxnOption is an option of Update and Begin: CommitWait.
+type TxnOption interface{ txn(*txnOptions) }
 
 type txnOptions struct{ commitWait bool }
-
-// WithCommitWait makes Commit return only when every clock of the cluster has passed the commit timestamp, so that whatever begins
-// anywhere afterwards, on whatever client, gets a later one. Nobody sees the transaction before that either. Without it that holds for
-// every key, and for all that one client, or clients that pass on their Timestamp, do. It is not needed if a keyspace that is written to was
-// created with CommitWait.
-func WithCommitWait() TxnOption { return func(o *txnOptions) { o.commitWait = true } }
 
 // Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It reads all at one moment, and sees what
 // it has written itself; what it writes stays in the client until the commit, which puts everything at one timestamp, or nothing.
@@ -71,7 +66,7 @@ type Txn struct {
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
 	var o txnOptions
 	for _, option := range options {
-		option(&o)
+		option.txn(&o)
 	}
 	return c.beginTxn(ctx, o, false)
 }
@@ -250,7 +245,7 @@ func ownPair(key []byte, w ownWrite) Pair {
 	if w.deleted {
 		return Pair{Key: clone(key)}
 	}
-	return Pair{Key: clone(key), Value: owned(w.value), Version: Uncommitted}
+	return Pair{Key: clone(key), Value: owned(w.value), Version: Uncommitted()}
 }
 
 func (r *reading) read(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {

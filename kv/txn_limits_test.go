@@ -157,8 +157,7 @@ func TestAlteredLimitsCount(t *testing.T) {
 		if err := lockFor(ctx, tx, holder.Keyspace("k"), "a"); err != nil {
 			t.Fatal(err)
 		}
-		changes := kv.KeyspaceChanges{MaxTransactionAge: 5 * time.Second}
-		if err := other.AlterKeyspace(ctx, "k", changes); err != nil {
+		if err := other.AlterKeyspace(ctx, "k", kv.MaxTransactionAge(5*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if err := putWithin(t, other, "a", 20*time.Second); err != nil {
@@ -168,10 +167,10 @@ func TestAlteredLimitsCount(t *testing.T) {
 		if err != nil || info.MaxTransactionAge != 5*time.Second || info.MaxTransactionIdle != 2*time.Minute {
 			t.Errorf("%+v, %v", info, err)
 		}
-		for name, changes := range map[string]kv.KeyspaceChanges{
-			"k": {}, "other": {MaxTransactionIdle: time.Minute}, "": {MaxTransactionAge: time.Millisecond},
+		for name, changes := range map[string][]kv.AlterOption{
+			"k": {}, "other": {kv.MaxTransactionIdle(time.Minute)}, "": {kv.MaxTransactionAge(time.Millisecond)},
 		} {
-			if err := other.AlterKeyspace(ctx, name, changes); !errors.Is(err, kv.ErrInvalidArgument) && !errors.Is(err, kv.ErrKeyspaceNotFound) {
+			if err := other.AlterKeyspace(ctx, name, changes...); !errors.Is(err, kv.ErrInvalidArgument) && !errors.Is(err, kv.ErrKeyspaceNotFound) {
 				t.Errorf("%q %+v: %v", name, changes, err)
 			}
 		}

@@ -240,7 +240,7 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 	value, there := model[k]
 	var version Timestamp
 	if there {
-		if version = Uncommitted; strings.HasPrefix(value, "old") {
+		if version = Uncommitted(); strings.HasPrefix(value, "old") {
 			version = versions[k]
 		}
 	}
@@ -256,7 +256,7 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 		{"old value", ExpectValue([]byte("old" + k)), value == "old"+k},
 		ofVersion("old version", hlc.Max(versions[k], Timestamp{Wall: 1})), // any, if there was none
 		ofVersion("later version", versions[k].Next()),
-		ofVersion("own version", Uncommitted),
+		ofVersion("own version", Uncommitted()),
 	}
 	if rapid.Bool().Draw(t, "likely") {
 		all = slices.DeleteFunc(all, func(e expectation) bool { return !e.holds && e.name != "old value" })
@@ -264,7 +264,7 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 	e := all[rapid.IntRange(0, len(all)-1).Draw(t, "expectation")]
 	replacement, deletes := Set([]byte("swapped")), rapid.Bool().Draw(t, "deletes")
 	if deletes {
-		replacement = DeleteIt
+		replacement = Delete()
 	}
 	swap, err := tx.CompareAndSwap(ctx, ks, []byte(k), e.expect, replacement)
 	if runAgain(err) {
@@ -277,7 +277,7 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 		if c := swap.Current; string(c.Key) != k || c.Exists() != there || string(c.Value) != value || c.Version != version {
 			t.Fatalf("swap %s: it found %v, want %q at %s", k, c, value, version)
 		}
-	case swap.Version != Uncommitted || swap.Current.Exists():
+	case swap.Version != Uncommitted() || swap.Current.Exists():
 		t.Fatalf("swap %s: %+v", k, swap)
 	case deletes:
 		delete(model, k)

@@ -54,7 +54,7 @@ func bankTotal(ctx context.Context, s *kv.Snapshot, spaces []*kv.Keyspace) (tota
 
 // Transactions against real servers: over a hash and a range keyspace, with and without locks, while others read.
 func TestTransactionsAgainstRealServers(t *testing.T) {
-	for name, options := range map[string][]kv.TxnOption{"read restart": nil, "commit wait": {kv.WithCommitWait()}} {
+	for name, options := range map[string][]kv.TxnOption{"read restart": nil, "commit wait": {kv.CommitWait()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { transfers(t, options) })
 		})

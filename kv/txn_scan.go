@@ -119,7 +119,7 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 
 // pair is a pair that the transaction itself has written.
 func (s *txnScan) pair(key []byte, w ownWrite) Pair {
-	p := Pair{Key: clone(key), Version: Uncommitted}
+	p := Pair{Key: clone(key), Version: Uncommitted()}
 	if !s.q.keysOnly {
 		p.Value = owned(w.value)
 	}

@@ -32,5 +32,5 @@ func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expe
 	if err := t.write(op, ks, key, replacement.value, replacement.kind == replaceDelete); err != nil {
 		return Swap{}, err
 	}
-	return Swap{Swapped: true, Version: Uncommitted}, nil
+	return Swap{Swapped: true, Version: Uncommitted()}, nil
 }

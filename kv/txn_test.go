@@ -344,11 +344,11 @@ func TestCommitWaitOfKeyspaces(t *testing.T) {
 			want    bool
 		}{
 			"one without":        {func(tx *Txn) error { return tx.Put(before, key, key) }, nil, false},
-			"one without, asked": {func(tx *Txn) error { return tx.Put(before, key, key) }, []TxnOption{WithCommitWait()}, true},
+			"one without, asked": {func(tx *Txn) error { return tx.Put(before, key, key) }, []TxnOption{CommitWait()}, true},
 			"one with":           {func(tx *Txn) error { return tx.Put(strict, key, key) }, nil, true},
 			"one with, deletes":  {func(tx *Txn) error { return tx.Delete(strict, key) }, nil, true},
 			"two without":        {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, nil, false},
-			"two without, asked": {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, []TxnOption{WithCommitWait()}, true},
+			"two without, asked": {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, []TxnOption{CommitWait()}, true},
 			"with and behind":    {func(tx *Txn) error { return errors.Join(tx.Put(strict, key, key), tx.Put(behind, key, key)) }, nil, true},
 			"with and before":    {func(tx *Txn) error { return errors.Join(tx.Put(strict, key, key), tx.Put(before, key, key)) }, nil, true},
 			"only read": {func(tx *Txn) error {

@@ -37,7 +37,7 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...T
 	defer cancel()
 	var o txnOptions
 	for _, option := range options {
-		option(&o)
+		option.txn(&o)
 	}
 	tx, err := c.beginTxn(ctx, o, true)
 	if err != nil {

@@ -44,8 +44,8 @@ func TestObserveUncommitted(t *testing.T) {
 		c.addKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
-		client.Observe(Uncommitted)
-		if at := client.Timestamp(); at == Uncommitted {
+		client.Observe(Uncommitted())
+		if at := client.Timestamp(); at == Uncommitted() {
 			t.Error(at)
 		}
 		must[Timestamp](t)(client.Keyspace("hash").Put(t.Context(), []byte("k"), []byte("1")))

@@ -309,7 +309,7 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		registry := prometheus.NewRegistry()
-		client := cluster.Client(t, kv.WithMetrics(registry))
+		client := cluster.Client(t, kv.Metrics(registry))
 		ks := client.Keyspace("k")
 		for name, write := range map[string]func(context.Context) error{
 			"commit": func(ctx context.Context) error {

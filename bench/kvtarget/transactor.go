@@ -22,7 +22,7 @@ type Transactor struct {
 var _ bench.Transactor = Transactor{}
 
 // NewTransactor measures transactions over a keyspace, all of them with the options. metrics are those that the client was opened with
-// (kv.WithMetrics): what they count is the report's tally; nil counts nothing.
+// (kv.Metrics): what they count is the report's tally; nil counts nothing.
 func NewTransactor(client *kv.Client, keyspace *kv.Keyspace, metrics prometheus.Gatherer, options ...kv.TxnOption) Transactor {
 	return Transactor{Target: New(keyspace), client: client, metrics: metrics, options: options}
 }

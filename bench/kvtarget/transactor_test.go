@@ -15,7 +15,7 @@ import (
 // Every transactional workload runs against a cluster and ends with what its clients were told.
 func TestTransactionsAgainstACluster(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	client := kvtest.Start(t, kvtest.Options{}).Client(t, kv.WithMetrics(registry))
+	client := kvtest.Start(t, kvtest.Options{}).Client(t, kv.Metrics(registry))
 	keyspace, err := client.CreateKeyspace(t.Context(), "bench", kv.Hash(3))
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestTransactionsAgainstACluster(t *testing.T) {
 		verified string
 	}{
 		{&bench.Mixed{KeysPerTxn: 4, PartitionsPerTxn: 2, Contention: 0.9}, nil, ""},
-		{&bench.Mixed{KeysPerTxn: 3, PartitionsPerTxn: 3, Reads: 2, Writes: 1}, []kv.TxnOption{kv.WithCommitWait()}, ""},
+		{&bench.Mixed{KeysPerTxn: 3, PartitionsPerTxn: 3, Reads: 2, Writes: 1}, []kv.TxnOption{kv.CommitWait()}, ""},
 		{&bench.Mixed{KeysPerTxn: 5, PartitionsPerTxn: 3, Writes: -1}, nil, ""},
 		{&bench.Bank{Accounts: 8, Audits: 0.2}, nil, "the accounts have 8000 in all"},
 		{&bench.Counters{Counters: 2, Lock: true}, nil, "every increment is there"},

@@ -41,7 +41,7 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 	}
 	defer servers.close()
 	registry := prometheus.NewRegistry()
-	client, err := kv.Open(ctx, servers.Endpoints(), kv.WithMetrics(registry))
+	client, err := kv.Open(ctx, servers.Endpoints(), kv.Metrics(registry))
 	if err != nil {
 		return err
 	}

@@ -234,7 +234,7 @@ func readUntil(ctx context.Context, ks *kv.Keyspace, end <-chan time.Time) (*hdr
 
 // writeLarge commits large transactions, one after the other, of the same keys.
 func writeLarge(ctx context.Context, out io.Writer, endpoint string, transactions int) error {
-	client, err := kv.Open(ctx, []string{endpoint}, kv.WithRequestTimeout(5*time.Minute))
+	client, err := kv.Open(ctx, []string{endpoint}, kv.RequestTimeout(5*time.Minute))
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 	}
 	var options []kv.Option
 	if bound != 0 {
-		options = append(options, kv.WithMaxClockOffset(bound))
+		options = append(options, kv.MaxClockOffset(bound))
 	}
 	client, err := kv.Open(ctx, addresses, options...)
 	if err != nil {

@@ -112,7 +112,7 @@ func (p *places) compare(ctx context.Context, c *config, client *kv.Client, addr
 		return nil, err
 	}
 	ends = append(ends, w.close)
-	if p.far, err = kv.Open(ctx, addresses, kv.WithDialer(w.dial)); err != nil {
+	if p.far, err = kv.Open(ctx, addresses, kv.Dialer(w.dial)); err != nil {
 		return nil, err
 	}
 	ends = append(ends, func() { _ = p.far.Close() }) // there is nothing left to lose
@@ -252,7 +252,7 @@ func waits(bound time.Duration) func(*kv.Client, *places) []*operation {
 		return []*operation{
 			{name: plain, do: p.write(client, p.spread(2, 10))},
 			{name: fmt.Sprintf("%s, clocks %v off at most, with commit wait", plain, bound),
-				do: p.write(client, p.spread(2, 11), kv.WithCommitWait()), against: plain, goal: goal},
+				do: p.write(client, p.spread(2, 11), kv.CommitWait()), against: plain, goal: goal},
 		}
 	}
 }

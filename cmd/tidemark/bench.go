@@ -208,7 +208,7 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, 
 	if err != nil {
 		return err
 	}
-	client, err := a.connect(ctx, append(options, kv.WithConnectionsPerNode(f.connections))...)
+	client, err := a.connect(ctx, append(options, kv.ConnectionsPerNode(f.connections))...)
 	if err != nil {
 		return err
 	}

@@ -144,10 +144,10 @@ func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.Transac
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	return a.withBench(ctx, f.benchFlags, []kv.Option{kv.WithMetrics(registry)}, func(client *kv.Client) error {
+	return a.withBench(ctx, f.benchFlags, []kv.Option{kv.Metrics(registry)}, func(client *kv.Client) error {
 		var options []kv.TxnOption
 		if f.commitWait {
-			options = append(options, kv.WithCommitWait())
+			options = append(options, kv.CommitWait())
 		}
 		cfg.Classify = classifyTransaction
 		stop := a.benchProgress(&cfg)

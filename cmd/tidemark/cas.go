@@ -50,7 +50,7 @@ holds is said on stderr, and the exit code is 3.`,
 		if err != nil {
 			return err
 		}
-		replacement := kv.DeleteIt
+		replacement := kv.Delete()
 		given := len(args) == 3 || f.file != ""
 		switch {
 		case f.remove && given:

@@ -27,13 +27,13 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 			return nil, err
 		}
 	}
-	options = append(options, kv.WithRequestTimeout(a.timeout))
+	options = append(options, kv.RequestTimeout(a.timeout))
 	config, err := a.tls.config(a.getenv)
 	if err != nil {
 		return nil, err
 	}
 	if config != nil {
-		options = append(options, kv.WithTLS(config))
+		options = append(options, kv.TLS(config))
 	}
 	if a.timeout > 0 {
 		var cancel context.CancelFunc

@@ -86,7 +86,7 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 			continue
 		}
 		var version any = pair.Version
-		if pair.Version == kv.Uncommitted {
+		if pair.Version == kv.Uncommitted() {
 			version = nil
 		}
 		list.Row(pair.Key, notNil(pair.Value), version)

@@ -121,15 +121,12 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	case f.window > 0:
 		options = append(options, kv.GCWindow(f.window))
 	}
-	limits, err := f.limits.changes()
+	limits, err := f.limits.options()
 	if err != nil {
 		return nil, err
 	}
-	if limits.MaxTransactionAge > 0 {
-		options = append(options, kv.MaxTransactionAge(limits.MaxTransactionAge))
-	}
-	if limits.MaxTransactionIdle > 0 {
-		options = append(options, kv.MaxTransactionIdle(limits.MaxTransactionIdle))
+	for _, limit := range limits {
+		options = append(options, limit)
 	}
 	if f.commitWait {
 		options = append(options, kv.CommitWait())
@@ -143,7 +140,7 @@ func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) er
 		return err
 	}
 	shown := &creationProgress{app: a, quiet: f.quiet}
-	client, err := a.connect(ctx, kv.WithCreationProgress(shown.set))
+	client, err := a.connect(ctx, kv.CreationProgress(shown.set))
 	if err != nil {
 		return err
 	}

@@ -30,21 +30,27 @@ func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
 		"for how long it may make no call meanwhile, 1s to 168h (default: "+idle+")")
 }
 
-// changes are the flags; what was not given is zero.
-func (f *limitFlags) changes() (kv.KeyspaceChanges, error) {
+// options are those of the flags that were given.
+func (f *limitFlags) options() (options []kv.LimitOption, err error) {
 	for _, limit := range []struct {
-		flag string
-		d    time.Duration
-	}{{"txn-max-age", f.age}, {"txn-max-idle", f.idle}} {
+		flag   string
+		d      time.Duration
+		option func(time.Duration) kv.LimitOption
+	}{
+		{"txn-max-age", f.age, kv.MaxTransactionAge},
+		{"txn-max-idle", f.idle, kv.MaxTransactionIdle},
+	} {
 		switch {
 		case !f.flags.Changed(limit.flag):
+			continue
 		case limit.d < minLimit || limit.d > maxLimit:
-			return kv.KeyspaceChanges{}, usagef("--%s %s: it is from 1s to 168h", limit.flag, limit.d)
+			return nil, usagef("--%s %s: it is from 1s to 168h", limit.flag, limit.d)
 		case limit.d%time.Millisecond != 0:
-			return kv.KeyspaceChanges{}, usagef("--%s %s: give whole milliseconds", limit.flag, limit.d)
+			return nil, usagef("--%s %s: give whole milliseconds", limit.flag, limit.d)
 		}
+		options = append(options, limit.option(limit.d))
 	}
-	return kv.KeyspaceChanges{MaxTransactionAge: f.age, MaxTransactionIdle: f.idle}, nil
+	return options, nil
 }
 
 var limitColumns = []output.Column{{Name: "txn max age"}, {Name: "txn max idle"}}
@@ -64,15 +70,19 @@ counts for open transactions too, as soon as the nodes have heard of it, which t
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			changes, err := f.changes()
-			if err == nil && changes == (kv.KeyspaceChanges{}) {
+			limits, err := f.options()
+			if err == nil && len(limits) == 0 {
 				err = usagef("say what to change: --txn-max-age, --txn-max-idle")
 			}
 			if err != nil {
 				return err
 			}
+			changes := make([]kv.AlterOption, len(limits))
+			for i, limit := range limits {
+				changes[i] = limit
+			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				if err := client.AlterKeyspace(ctx, args[0], changes); err != nil {
+				if err := client.AlterKeyspace(ctx, args[0], changes...); err != nil {
 					return err
 				}
 				return a.describeKeyspace(ctx, client, args[0])

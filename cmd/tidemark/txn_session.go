@@ -170,7 +170,7 @@ func (s *txnSession) next(ctx context.Context, commitWait bool) (*kv.Txn, error)
 	}
 	s.commitWait = commitWait
 	if commitWait {
-		return s.client.Begin(ctx, kv.WithCommitWait())
+		return s.client.Begin(ctx, kv.CommitWait())
 	}
 	return s.client.Begin(ctx)
 }

@@ -31,7 +31,7 @@ func TestMetricsPassPromtool(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A client that has done something has metrics too.
-	client, err := kv.Open(ctx, cluster.Endpoints(), kv.WithMetrics(cluster.configs[0].Registry))
+	client, err := kv.Open(ctx, cluster.Endpoints(), kv.Metrics(cluster.configs[0].Registry))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestCausalReversal(t *testing.T) {
 		reversed bool
 	}{
 		{"read restart", nil, true},
-		{"commit wait", []kv.TxnOption{kv.WithCommitWait()}, false},
+		{"commit wait", []kv.TxnOption{kv.CommitWait()}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

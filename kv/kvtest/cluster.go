@@ -135,7 +135,7 @@ func (c *Cluster) Open(ctx context.Context, options ...kv.Option) (*kv.Client, e
 	c.mu.clients++
 	host := "client-" + strconv.Itoa(c.mu.clients)
 	c.mu.Unlock()
-	own := []kv.Option{kv.WithDialer(c.Dialer(host)), kv.WithRandom(c.source())}
+	own := []kv.Option{kv.Dialer(c.Dialer(host)), kv.Random(c.source())}
 	return kv.Open(ctx, c.Endpoints(), append(own, options...)...)
 }
 

@@ -84,7 +84,7 @@ func TestNobodySeesACommitBeforeItsTime(t *testing.T) {
 							}
 						}
 						return errors.Join(err, tx.Put(ks, []byte("new"), []byte("v")))
-					}, kv.WithCommitWait())
+					}, kv.CommitWait())
 					if err != nil {
 						t.Error(err)
 					}

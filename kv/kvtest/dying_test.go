@@ -210,7 +210,7 @@ func (m *mortal) attempt(t *testing.T, a at, value string, happen func(host stri
 	s := &steps{dial: m.Dialer(host), arrives: a.arrives}
 	s.left.Store(never)
 	s.happen = func() { happen(host, kill) }
-	client, err := kv.Open(life, m.Endpoints(), kv.WithDialer(s.Dial))
+	client, err := kv.Open(life, m.Endpoints(), kv.Dialer(s.Dial))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestClientDiesWithMany(t *testing.T) {
 						m := newMortal(t)
 						life, kill := context.WithCancel(t.Context())
 						defer kill()
-						client, err := kv.Open(life, m.Endpoints(), kv.WithDialer(m.Dialer("dying")))
+						client, err := kv.Open(life, m.Endpoints(), kv.Dialer(m.Dialer("dying")))
 						if err != nil {
 							t.Fatal(err)
 						}

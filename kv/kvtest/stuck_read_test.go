@@ -66,7 +66,7 @@ func TestAReadThatWaitsIsNoLoss(t *testing.T) {
 		c, locked, free := stuck(t, false)
 
 		registry := prometheus.NewRegistry()
-		client := c.Client(t, kv.WithMetrics(registry))
+		client := c.Client(t, kv.Metrics(registry))
 		mine := client.Keyspace("things")
 		begun := time.Now()
 		got := make(chan string, 1)
@@ -99,7 +99,7 @@ func TestAReadThatWaitsHoldsUpNobodyElse(t *testing.T) {
 		ctx := t.Context()
 		c, locked, free := stuck(t, true)
 
-		client, err := kv.Open(ctx, c.Endpoints()[:1], kv.WithDialer(c.Dialer("client-x"))) // the table comes from the core
+		client, err := kv.Open(ctx, c.Endpoints()[:1], kv.Dialer(c.Dialer("client-x"))) // the table comes from the core
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			sc.Registry = servers[server]
 		}})
 		own := prometheus.NewRegistry()
-		client := c.Client(t, kv.WithMetrics(own))
+		client := c.Client(t, kv.Metrics(own))
 		clients := []*prometheus.Registry{own}
 		ks := create(t, client, "here", kv.Hash(4))
 		ctx := t.Context()
@@ -143,7 +143,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			rises(servers, "tidemark_txn_reads_held_total", "", 1, func() {
 				var writing sync.WaitGroup
 				writing.Go(func() {
-					if _, err := client.Update(ctx, func(tx *kv.Txn) error { return tx.Put(ks, []byte("f"), nil) }, kv.WithCommitWait()); err != nil {
+					if _, err := client.Update(ctx, func(tx *kv.Txn) error { return tx.Put(ks, []byte("f"), nil) }, kv.CommitWait()); err != nil {
 						t.Error(err)
 					}
 				})
@@ -175,13 +175,13 @@ func TestTransactionsAreMeasured(t *testing.T) {
 									errs = append(errs, tx.Put(ks, []byte(key), nil))
 								}
 								return errors.Join(errs...)
-							}, kv.WithCommitWait()); err != nil {
+							}, kv.CommitWait()); err != nil {
 								t.Error(err)
 							}
 						})
 						for i := range 8 {
 							writing.Go(func() {
-								for err := kv.ErrNotFound; errors.Is(err, kv.ErrNotFound); {
+								for err := error(kv.ErrNotFound); errors.Is(err, kv.ErrNotFound); {
 									_, err = reader.Get(ctx, fmt.Appendf(nil, "d%d", i))
 								}
 							})

@@ -16,7 +16,7 @@ type Client struct {
 // Connect opens a client for a workload, which the caller ends with hangUp.
 func (r *Run) Connect(ctx context.Context, workload string) (client *Client, hangUp func() error, err error) {
 	retries := NewRetries()
-	sdk, err := r.Open(ctx, kv.WithMetrics(retries))
+	sdk, err := r.Open(ctx, kv.Metrics(retries))
 	if err != nil {
 		return nil, nil, err
 	}

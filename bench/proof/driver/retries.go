@@ -10,7 +10,7 @@ import (
 )
 
 // Retries counts the attempts of a client's requests that were followed by another one. It is what
-// the client is given as its metrics (kv.WithMetrics), of which it keeps those that count attempts.
+// the client is given as its metrics (kv.Metrics), of which it keeps those that count attempts.
 // A nil Retries counts nothing.
 type Retries struct {
 	mu         sync.Mutex

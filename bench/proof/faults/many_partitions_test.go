@@ -27,8 +27,8 @@ func TestManyPartitions(t *testing.T) {
 	defer cancel()
 	e.must(e.cluster.Start(ctx), "start the cluster")
 	made := 0
-	client, err := kv.Open(ctx, e.cluster.Endpoints(), kv.WithRequestTimeout(commandTimeout),
-		kv.WithCreationProgress(func(_ string, n, _ int) { made = n }))
+	client, err := kv.Open(ctx, e.cluster.Endpoints(), kv.RequestTimeout(commandTimeout),
+		kv.CreationProgress(func(_ string, n, _ int) { made = n }))
 	e.must(err, "open a client")
 	defer client.Close()
 	timed := func(what string, do func() error) {

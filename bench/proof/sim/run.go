@@ -94,7 +94,7 @@ func Run(t testing.TB, c Config) Report {
 	}
 	for range connections {
 		retries := driver.NewRetries()
-		clients = append(clients, w.Client(w.Cluster.Client(t, kv.WithMetrics(retries)), retries, ""))
+		clients = append(clients, w.Client(w.Cluster.Client(t, kv.Metrics(retries)), retries, ""))
 	}
 	ctx := context.Background()
 	for _, load := range shape.all() {

@@ -139,7 +139,7 @@ func (c *fakeCluster) open(ctx context.Context, options ...kv.Option) (*kv.Clien
 	c.mu.Unlock()
 	random := rand.New(rand.NewPCG(seed, 0))
 	var mu sync.Mutex
-	return kv.Open(ctx, []string{c.nodes[0].addr(), c.nodes[1].addr()}, append([]kv.Option{kv.WithDialer(c.network.Dialer(host)), kv.WithRandom(func() uint64 {
+	return kv.Open(ctx, []string{c.nodes[0].addr(), c.nodes[1].addr()}, append([]kv.Option{kv.Dialer(c.network.Dialer(host)), kv.Random(func() uint64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return random.Uint64()

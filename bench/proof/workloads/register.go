@@ -84,7 +84,7 @@ func (r *register) delete(ctx context.Context, ks *driver.Keyspace, client int) 
 func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, last seen, byVersion bool, value string) seen {
 	floor := r.newest.known()
 	o := history.Operation{Client: client, Key: r.key, Kind: history.CompareAndSwap, Expected: last.State}
-	expect, replacement := kv.ExpectAbsent(), kv.DeleteIt
+	expect, replacement := kv.ExpectAbsent(), kv.Delete()
 	var expected *string
 	if last.Present {
 		expected = &last.Value

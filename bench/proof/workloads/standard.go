@@ -67,7 +67,7 @@ func clockModes() []clockMode {
 	strict := isolation.Options{Level: isolation.StrictSerialisable}
 	return []clockMode{
 		{claim: isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, connect: driver.KV},
-		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.WithCommitWait()}, connect: driver.KV},
+		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.CommitWait()}, connect: driver.KV},
 		{prefix: waiting, claim: strict, layout: []kv.KeyspaceOption{kv.CommitWait()}, connect: driver.KVPlainly},
 	}
 }

@@ -1,0 +1,168 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// DefaultHashPartitions is how many partitions a keyspace gets if neither Hash nor Range is given.
+const DefaultHashPartitions = 32
+
+// KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
+// GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle.
+type KeyspaceOption interface{ create(*keyspaceSettings) }
+
+// AlterOption is an option of AlterKeyspace: MaxTransactionAge, MaxTransactionIdle.
+type AlterOption interface{ alter(*keyspaceSettings) }
+
+// keyspaceSettings are what the options of a keyspace add up to. What is zero is the cluster's
+// default, or stays as it is.
+type keyspaceSettings struct {
+	// hashPartitions is 0 for a range keyspace.
+	hashPartitions  int
+	splitAt         [][]byte
+	replicas        int
+	gcWindow        time.Duration
+	commitWait      bool
+	maxAge, maxIdle time.Duration
+	// bad is what is wrong with the first option that cannot be.
+	bad error
+}
+
+func (s *keyspaceSettings) refuse(format string, args ...any) {
+	if s.bad == nil {
+		s.bad = fmt.Errorf(format, args...)
+	}
+}
+
+func newKeyspaceSettings(options []KeyspaceOption) *keyspaceSettings {
+	s := &keyspaceSettings{hashPartitions: DefaultHashPartitions}
+	for _, o := range options {
+		o.create(s)
+	}
+	return s
+}
+
+// request asks for a keyspace with the settings.
+func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest {
+	r := &clusterpb.CreateKeyspaceRequest{
+		Name: name, Partitioning: clusterpb.Partitioning_HASH,
+		HashPartitions: uint32(s.hashPartitions), SplitAt: s.splitAt,
+		ReplicationFactor: uint32(s.replicas), GcWindowSeconds: uint64(s.gcWindow / time.Second),
+		CommitWait:      s.commitWait,
+		TxnMaxAgeMillis: uint64(s.maxAge.Milliseconds()), TxnMaxIdleMillis: uint64(s.maxIdle.Milliseconds()),
+	}
+	if s.hashPartitions == 0 {
+		r.Partitioning = clusterpb.Partitioning_RANGE
+	}
+	return r
+}
+
+// keyspaceOption is an option of a new keyspace alone.
+type keyspaceOption func(*keyspaceSettings)
+
+func (o keyspaceOption) create(s *keyspaceSettings) { o(s) }
+
+// Hash spreads the keys over n partitions (1 to 16384) by their hash: even load, whatever the keys;
+// scans visit all partitions. n never changes.
+func Hash(n int) KeyspaceOption {
+	return keyspaceOption(func(s *keyspaceSettings) {
+		if n < 1 || n > keys.MaxHashPartitions {
+			s.refuse("hash:%d: a hash keyspace has 1 to %d partitions", n, keys.MaxHashPartitions)
+		}
+		s.hashPartitions, s.splitAt = n, nil
+	})
+}
+
+// Range keeps the keys in order: scans of neighbouring keys visit few partitions. The keyspace
+// begins with one partition, or is split at the given keys, which must be ascending; each is the
+// first key of its partition.
+func Range(splitAt ...[]byte) KeyspaceOption {
+	return keyspaceOption(func(s *keyspaceSettings) {
+		for i, key := range splitAt {
+			if err := keys.ValidateUserKey(key); err != nil {
+				s.refuse("split point %d: %v", i+1, err)
+			}
+			if i > 0 && bytes.Compare(splitAt[i-1], key) >= 0 {
+				s.refuse("split points must be ascending, without repeats: %s comes before %s",
+					keys.Pretty(splitAt[i-1]), keys.Pretty(key))
+			}
+		}
+		s.hashPartitions, s.splitAt = 0, splitAt
+	})
+}
+
+// Replicas is how many copies there are, on as many nodes: 1, 3 or 5. The cluster's default is 3.
+func Replicas(n int) KeyspaceOption {
+	return keyspaceOption(func(s *keyspaceSettings) {
+		if n != 1 && n != 3 && n != 5 {
+			s.refuse("%d replicas: a keyspace has 1, 3 or 5", n)
+		}
+		s.replicas = n
+	})
+}
+
+// GCWindow is for how long earlier versions can be read, in whole seconds; the cluster's default is
+// an hour.
+func GCWindow(d time.Duration) KeyspaceOption {
+	return keyspaceOption(func(s *keyspaceSettings) {
+		if d < time.Second {
+			s.refuse("a GC window of %s: it has at least one second", d)
+		}
+		s.gcWindow = d.Truncate(time.Second)
+	})
+}
+
+// CommitWaitOption is an option of a transaction, or of a keyspace.
+type CommitWaitOption struct{}
+
+func (CommitWaitOption) create(s *keyspaceSettings) { s.commitWait = true }
+func (CommitWaitOption) txn(o *txnOptions)          { o.commitWait = true }
+
+// CommitWait of a transaction makes Commit return only when every clock of the cluster has passed
+// the commit timestamp, so that whatever begins anywhere afterwards, on whatever client, gets a
+// later one. No read shows the transaction before that either. Without it that holds for every key,
+// and for all that one client, or clients that pass on their Timestamp, do.
+//
+// CommitWait of a keyspace does so for every write to it, also a single one such as Put. A
+// transaction that writes to other keyspaces too waits as a whole. If all keyspaces that clients
+// use together have it, what they do is strictly serialisable. It cannot be changed later.
+func CommitWait() CommitWaitOption { return CommitWaitOption{} }
+
+// LimitOption is a limit of a keyspace for transactions, as it is created or altered.
+type LimitOption struct {
+	what  string
+	limit time.Duration
+	of    func(*keyspaceSettings) *time.Duration
+}
+
+func (o LimitOption) create(s *keyspaceSettings) { o.alter(s) }
+
+func (o LimitOption) alter(s *keyspaceSettings) {
+	if o.limit < txn.MinLimit || o.limit > txn.MaxLimit {
+		s.refuse("a maximum %s of transactions of %s: it is from %s to %s",
+			o.what, o.limit, txn.MinLimit, txn.MaxLimit)
+	}
+	*o.of(s) = o.limit
+}
+
+// MaxTransactionAge is how long after its attempt began a transaction may hold locks of the
+// keyspace: then it is aborted, so that others get them. From a second to a week; the default is an
+// hour. Altered, it counts for transactions that are under way too, as soon as the nodes have heard
+// of it.
+func MaxTransactionAge(d time.Duration) LimitOption {
+	return LimitOption{"age", d, func(s *keyspaceSettings) *time.Duration { return &s.maxAge }}
+}
+
+// MaxTransactionIdle is for how long a transaction may hold locks of the keyspace while the
+// application makes no call in it, though the client lives: then it is aborted. From a second to a
+// week; the default is two minutes. One that is no less than MaxTransactionAge has no effect.
+// Altered, it counts for transactions that are under way too, as soon as the nodes have heard of it.
+func MaxTransactionIdle(d time.Duration) LimitOption {
+	return LimitOption{"idle time", d, func(s *keyspaceSettings) *time.Duration { return &s.maxIdle }}
+}
