@@ -119,7 +119,7 @@ type changes struct {
 	// descriptor is the new one, nil if there is none.
 	descriptor *clusterpb.Partition
 	locks      []lockChange
-	// versions are those of the entry at hand, if it is of transactions: they are not all in the overlay.
+	// versions are those of the entry at hand, if it is of transactions: they are not all among the pending writes.
 	versions []versionChange
 	// records says that a transaction record was set.
 	records bool
@@ -204,7 +204,7 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp, p *
 	return nil
 }
 
-// complete makes what was applied known: to the overlay, to those who wait for it, and to whoever asked for it.
+// complete makes what was applied known: to the pending writes, to those who wait for it, and to whoever asked for it.
 func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
 	var done []*pendingEntry
@@ -235,13 +235,13 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			n := copy(r.mu.inFlight, r.mu.inFlight[1:])
 			r.mu.inFlight[n] = nil
 			r.mu.inFlight = r.mu.inFlight[:n]
-			r.mu.overlay.remove(first.flights)
-			for _, f := range first.flights {
-				r.mu.recent.note(recentHash(f.key), f.timestamp, !f.tombstone, f.waits, r.node.RecentSlots, &r.node.recent)
+			r.mu.pending.Remove(first.writes)
+			for _, w := range first.writes {
+				r.mu.recent.Note(w.Key, proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait})
 			}
 			// Not of entries of earlier reigns: there may be newer versions of their keys, which this one has not seen.
 			for _, v := range o.versions {
-				r.mu.recent.note(recentHash(v.key), v.timestamp, !v.tombstone, v.waits, r.node.RecentSlots, &r.node.recent)
+				r.mu.recent.Note(v.key, proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits})
 			}
 			r.forgetRecordsLocked(first)
 			for _, l := range first.lets {
@@ -252,7 +252,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			r.locksChangedLocked()
 			r.mu.waitingReads -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
-			r.node.Metrics.overlayVersions.Sub(float64(len(first.flights)))
+			r.node.Metrics.pendingWrites.Sub(float64(len(first.writes)))
 			done = append(done, first)
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -97,7 +98,7 @@ type Node struct {
 	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024; what comes beyond that is refused.
 	Long *Pool
 	Limits
-	recent recentBudget
+	recent *proposal.Budget
 	merges mergeQueue
 	pace   pace
 	spans  spanBudget
@@ -190,7 +191,7 @@ func (n *Node) Prepare() error {
 		n.Long = NewPool(4, 1024)
 	}
 	n.EnsureDefaults()
-	n.recent.limit = int64(n.TotalRecentSlots)
+	n.recent = proposal.NewBudget(n.TotalRecentSlots)
 	n.merges.node = n
 	n.spans.most = int64(n.TotalSpanLocks)
 	n.crowd.epoch = time.Now()

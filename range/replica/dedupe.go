@@ -23,7 +23,7 @@ import (
 // An attempt that is late, and comes when a later one has been answered, meets the other rules: the term it names is over,
 // or it finds the version; or the stream that it came on was superseded before it was read (Hello.stream). One that was read before, and has
 // waited for a lock since, finds no version if the later one was answered that there was nothing to do: that one has ended it (attempts.go). In the
-// queue the earlier one comes first, and what it has in flight is found in the overlay.
+// queue the earlier one comes first, and what it has in flight is found among the pending writes.
 
 // ownVersion is the version that an earlier attempt of a request wrote.
 type ownVersion struct {
@@ -79,16 +79,13 @@ func (e *evaluation) duplicateInFlight(userKey []byte, after hlc.Timestamp, id m
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for f := r.mu.overlay.keys[text(userKey)].newest; f != nil && after.Less(f.timestamp); f = f.older {
-		if f.request == id {
-			own = ownVersion{found: true, timestamp: f.timestamp, sequence: f.sequence, waits: f.waits}
-			if f.older != nil {
-				own.beforeKnown, own.wasLive = true, !f.older.tombstone
-				if f.older.waits {
-					own.before = f.older.timestamp
-				}
+	if w := r.mu.pending.Find(text(userKey), after, id); w != nil {
+		own = ownVersion{found: true, timestamp: w.Timestamp, sequence: w.Sequence, waits: w.CommitWait}
+		if before := w.Older(); before != nil {
+			own.beforeKnown, own.wasLive = true, !before.Tombstone
+			if before.CommitWait {
+				own.before = before.Timestamp
 			}
-			break
 		}
 	}
 	return own, r.mu.applied.index
@@ -125,7 +122,7 @@ func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence
 func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.Response) error {
 	switch {
 	case err != nil:
-		// Its versions are in the overlay and may not be in the batch: nothing of this proposal may go out.
+		// Its writes are pending and may not be in the batch: nothing of this proposal may go out.
 		e.over = true
 		if !e.reigns() {
 			// What was read may be what another leader has made of it since: that is no damage.

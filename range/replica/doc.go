@@ -9,11 +9,11 @@
 // client waits for nobody, and many share entries: the slower replication is, the more of them. Only the commits of those who stand in
 // a long line for a lock wait for each other although there is room (gather.go).
 //
-// Evaluation sees the engine, and on top of it the overlay: the versions that are proposed and not yet applied. What it
+// Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet applied. What it
 // produces is the batch of versions to write; followers apply bytes. Responses are sent when the entry has been applied here.
 //
 //	Submit ─ queue ─ evaluate ─ Propose ─ ... Raft ... ─ Apply ─ responses, next evaluation
-//	                    │  overlay add              overlay remove │
+//	                    │  pending add              pending remove │
 //	                    └ engine (read)                engine (write)
 //
 // # Reading
@@ -30,9 +30,9 @@
 // # Invariants
 //
 //   - An entry takes effect only if everything it was evaluated on has (applied.go).
-//   - A version leaves the overlay only after it can be read from the engine, and a write is answered only after that (overlay.go).
-//   - The choice of a write's timestamp and its entering the overlay are one step under the lock, as are a read's look at
-//     the overlay and its entering the timestamp cache. So of any write and read, one knows of the other.
+//   - A pending write is removed only after it can be read from the engine, and is answered only after that (proposal.Pending).
+//   - The choice of a write's timestamp and its becoming a pending write are one step under the lock, as are a read's look at
+//     the pending writes and its entering the timestamp cache. So of any write and read, one knows of the other.
 //   - The applied record is in the batch of what it describes (apply.go).
 //   - The garbage collection threshold is raised by an entry before the entries that remove anything, and published before
 //     they are committed; reads compare with it after they have read (read.go).

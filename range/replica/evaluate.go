@@ -22,8 +22,8 @@ import (
 // not come together that way, for the next comes only when the one before has been evaluated. They are evaluated all the same, and their
 // proposal stays open: it takes in more, and is proposed as soon as there is room (Replica.mu.open).
 //
-// It holds no lock while it reads the engine. That is sound: what is applied meanwhile was in the overlay when it looked there,
-// and only it adds to the overlay.
+// It holds no lock while it reads the engine. That is sound: what is applied meanwhile was pending when it looked
+// there, and only it adds pending writes.
 type evaluation struct {
 	r      *Replica
 	writes []write
@@ -59,9 +59,9 @@ type evaluation struct {
 	delta proposal.Delta
 	// highest is the highest timestamp in the batch.
 	highest hlc.Timestamp
-	// boxes is where the next flights come from.
-	boxes []flight
-	key   []byte
+	// slab is where the next pending writes come from.
+	slab []proposal.Write
+	key  []byte
 	// internal is what commands of this package's own add to the entry, and size about how large the entry is.
 	internal proposal.Entry
 	size     int
@@ -149,7 +149,7 @@ func (e *evaluation) take() step {
 		switch {
 		case r.mu.reign != e.reign || r.mu.barrierDue || !r.mu.serving:
 			return stepPropose
-		case r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()):
+		case r.mu.queue.Len() > 0 && e.takesLocked(r.mu.queue.First()):
 		case !r.waitsLocked(e):
 			return stepPropose
 		default:
@@ -169,14 +169,14 @@ func (e *evaluation) take() step {
 		e.size, e.ends = 0, 0
 	}
 	e.writes = e.writes[:0]
-	for r.mu.queue.len() > 0 {
-		w := r.mu.queue.first()
+	for r.mu.queue.Len() > 0 {
+		w := r.mu.queue.First()
 		if (len(e.writes) > 0 || !fresh) && (e.size+w.size > r.node.MaxEntryBytes || w.alone()) {
 			break
 		}
 		e.size += w.size
 		alone := w.alone()
-		e.writes = r.mu.queue.pop(e.writes)
+		e.writes = r.mu.queue.Pop(e.writes)
 		if alone {
 			break
 		}
@@ -204,7 +204,7 @@ func (e *evaluation) run() {
 	e.descriptor = r.Descriptor()
 	e.room = r.room(e.descriptor)
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
-	e.boxes = make([]flight, len(e.writes))
+	e.slab = make([]proposal.Write, len(e.writes))
 	for i := range e.writes {
 		if hook := r.node.hooks.evaluate; hook != nil {
 			hook()
@@ -232,7 +232,7 @@ func (e *evaluation) staysOpen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := e.proposal
-	return r.mu.reign == e.reign && (len(p.answers) > 0 || len(p.flights) > 0 || p.effects) && r.waitsLocked(e)
+	return r.mu.reign == e.reign && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) && r.waitsLocked(e)
 }
 
 // answerReady answers what waits for nothing.
@@ -362,7 +362,7 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 	a := answer{pending: w.pending, command: w.command, response: response, hold: e.hold}
 	switch {
 	case sequence == 0 && e.leased && !e.reigns():
-		// What was in flight is not in the overlay any more, but may be applied yet, or was just now: an earlier attempt of this request too.
+		// What was in flight is not pending any more, but may be applied yet, or was just now: an earlier attempt of this request too.
 		e.refuse(w, e.r.notLeader(w.pending.Request))
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
@@ -432,7 +432,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		ts = hlc.Max(ts, r.node.Clock.WaitFloor())
 	}
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
-	first := e.takeBoxes(len(effects))
+	first := e.takeSlab(len(effects))
 	r.mu.Lock()
 	if r.mu.reign != e.reign {
 		r.mu.Unlock()
@@ -448,12 +448,13 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 	for i := range effects {
 		effects[i].waits = e.waits
 		f := &first[i]
-		*f = flight{
-			key: text(effects[i].userKey), timestamp: ts, request: id,
-			value: effects[i].value, tombstone: effects[i].tombstone, waits: e.waits, sequence: e.proposal.sequence,
+		*f = proposal.Write{
+			Key: text(effects[i].userKey), Timestamp: ts, Request: id,
+			Value: effects[i].value, Tombstone: effects[i].tombstone, CommitWait: e.waits,
+			Sequence: e.proposal.sequence,
 		}
-		r.mu.overlay.add(f)
-		e.proposal.flights = append(e.proposal.flights, f)
+		r.mu.pending.Add(f)
+		e.proposal.writes = append(e.proposal.writes, f)
 	}
 	if w.x != nil && w.x.one != nil {
 		w.x.one.registerLocked(e, ts)
@@ -463,7 +464,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		e.proposal.lowest = ts
 	}
 	r.mu.Unlock()
-	r.node.Metrics.overlayVersions.Add(float64(len(effects)))
+	r.node.Metrics.pendingWrites.Add(float64(len(effects)))
 	e.highest = hlc.Max(e.highest, ts)
 	e.holdFor(e.waits, ts)
 	e.openBatch()
@@ -488,14 +489,14 @@ func (e *evaluation) transactional() {
 	e.kind, e.proposal.effects = proposal.KindTransaction, true
 }
 
-// takeBoxes returns n flights to be filled.
-func (e *evaluation) takeBoxes(n int) []flight {
-	if n > len(e.boxes) {
-		return make([]flight, n)
+// takeSlab returns n pending writes to be filled.
+func (e *evaluation) takeSlab(n int) []proposal.Write {
+	if n > len(e.slab) {
+		return make([]proposal.Write, n)
 	}
-	boxes := e.boxes[:n:n]
-	e.boxes = e.boxes[n:]
-	return boxes
+	writes := e.slab[:n:n]
+	e.slab = e.slab[n:]
+	return writes
 }
 
 // stage puts one version into the batch, and counts it.

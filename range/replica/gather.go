@@ -42,7 +42,7 @@ func (r *Replica) waitsLocked(e *evaluation) bool {
 	if len(r.mu.inFlight) >= r.node.MaxInFlight {
 		return true
 	}
-	if r.mu.queue.len() > 0 && !e.takesLocked(r.mu.queue.first()) {
+	if r.mu.queue.Len() > 0 && !e.takesLocked(r.mu.queue.First()) {
 		return false // that would have to wait
 	}
 	left := p.left()

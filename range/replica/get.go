@@ -15,15 +15,15 @@ func (r *Replica) placeGetLocked(rd *read, key []byte) *pendingEntry {
 	if !rd.at.IsZero() || rd.context != nil {
 		return r.proposalLocked(r.newestInFlightLocked(key, rd.timestamp))
 	}
-	c, ok := r.mu.overlay.keys[text(key)]
-	if !ok {
+	oldest := r.mu.pending.Oldest(text(key))
+	if oldest == nil {
 		return nil
 	}
 	if sequence := r.newestInFlightLocked(key, rd.session); sequence != 0 {
 		return r.proposalLocked(sequence)
 	}
-	if c.oldest.timestamp.LessEq(rd.timestamp) {
-		rd.timestamp = c.oldest.timestamp.Prev()
+	if oldest.Timestamp.LessEq(rd.timestamp) {
+		rd.timestamp = oldest.Timestamp.Prev()
 	}
 	return nil
 }

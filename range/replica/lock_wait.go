@@ -159,7 +159,7 @@ func (r *Replica) requeueLocked(released []*parked) {
 		writes[i] = p.write
 		r.leftLocked(p)
 	}
-	r.mu.queue.pushFront(writes)
+	r.mu.queue.PushFront(writes)
 	r.node.Metrics.queued.Add(float64(len(writes)))
 }
 

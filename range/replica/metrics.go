@@ -124,23 +124,23 @@ const outcomeCount = 2 + int(kvpb.ErrorCode_LOCKED)
 type Metrics struct {
 	commands [commandCountOf][outcomeCount]prometheus.Counter
 
-	entryWrites     prometheus.Histogram
-	entryBytes      prometheus.Histogram
-	applySeconds    prometheus.Histogram
-	applyEntries    prometheus.Counter
-	readsLease      prometheus.Counter
-	readsReadIndex  prometheus.Counter
-	readsWaited     prometheus.Counter
-	readsRestarted  prometheus.Counter
-	readsEarly      prometheus.Counter
-	proposals       prometheus.Gauge
-	queued          prometheus.Gauge
-	overlayVersions prometheus.Gauge
-	duplicates      prometheus.Counter
-	rejected        prometheus.Counter
-	removed         prometheus.Counter
-	snapshots       prometheus.Counter
-	failures        prometheus.Counter
+	entryWrites    prometheus.Histogram
+	entryBytes     prometheus.Histogram
+	applySeconds   prometheus.Histogram
+	applyEntries   prometheus.Counter
+	readsLease     prometheus.Counter
+	readsReadIndex prometheus.Counter
+	readsWaited    prometheus.Counter
+	readsRestarted prometheus.Counter
+	readsEarly     prometheus.Counter
+	proposals      prometheus.Gauge
+	queued         prometheus.Gauge
+	pendingWrites  prometheus.Gauge
+	duplicates     prometheus.Counter
+	rejected       prometheus.Counter
+	removed        prometheus.Counter
+	snapshots      prometheus.Counter
+	failures       prometheus.Counter
 
 	transactionMetrics
 }
@@ -191,7 +191,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m.readsRestarted = counter("uncertainty_restarts_total", "Reads moved up to the timestamp of a version from a faster clock.")
 	m.proposals = gauge("proposals_in_flight", "Entries proposed and not yet applied.")
 	m.queued = gauge("queued_writes", "Writes that wait for evaluation.")
-	m.overlayVersions = gauge("overlay_versions", "Versions in flight.")
+	m.pendingWrites = gauge("pending_writes", "Writes that are evaluated and not yet applied.")
 	m.duplicates = counter("duplicates_total", "Retries that found their own request id and were not applied again.")
 	m.rejected = counter("rejected_entries_total", "Entries without effect, because one that they were evaluated on was lost.")
 	m.removed = counter("gc_removed_versions_total", "Versions removed by garbage collection, counted on the leader.")

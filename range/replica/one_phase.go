@@ -12,7 +12,7 @@ import (
 // A transaction that lies in one partition commits in one entry: its reads are validated as of now, by whoever decides the order of the
 // partition's writes, and its writes become versions without having been locks.
 //
-// INVARIANT: the versions enter the overlay, and the reads the timestamp cache, under one hold of the lock, both at the commit
+// INVARIANT: the versions become pending writes, and the reads enter the timestamp cache, under one hold of the lock, both at the commit
 // timestamp. What comes later is above, in the order of the log and by its timestamp.
 //
 // The versions carry the request's id, so a retry is recognised as that of a batch is: by its first key (dedupe.go).

@@ -30,8 +30,8 @@ func (e *evaluation) prior(userKey []byte) (prior, error) {
 		hook()
 	}
 	r.mu.Lock()
-	if c, ok := r.mu.overlay.keys[text(userKey)]; ok {
-		p := prior{Version: c.newest.version(), found: true, sequence: c.newest.sequence}
+	if w := r.mu.pending.Newest(text(userKey)); w != nil {
+		p := prior{Version: w.Version(), found: true, sequence: w.Sequence}
 		r.mu.Unlock()
 		return p, nil
 	}
@@ -49,12 +49,15 @@ func (e *evaluation) prior(userKey []byte) (prior, error) {
 func (e *evaluation) priorOfBlind(w *write, userKey []byte) (prior, error) {
 	r := e.r
 	r.mu.Lock()
-	if _, inFlight := r.mu.overlay.keys[text(userKey)]; !inFlight && r.mu.reign == e.reign {
-		ts, live, waits, known := r.mu.recent.find(recentHash(text(userKey)))
-		if known && ts.LessEq(w.since(r)) {
+	if r.mu.pending.Newest(text(userKey)) == nil && r.mu.reign == e.reign {
+		known, ok := r.mu.recent.Find(text(userKey))
+		if ok && known.Timestamp.LessEq(w.since(r)) {
 			r.mu.Unlock()
-			p := prior{Version: mvcc.Version{Timestamp: ts, Kind: mvcc.KindTombstone, Waits: waits}, found: true}
-			if live {
+			p := prior{
+				Version: mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone, Waits: known.CommitWait},
+				found:   true,
+			}
+			if known.Live {
 				p.Kind = mvcc.KindValue
 			}
 			return p, nil
@@ -64,7 +67,7 @@ func (e *evaluation) priorOfBlind(w *write, userKey []byte) (prior, error) {
 	return e.prior(userKey)
 }
 
-// refresh makes the getter see at least what was applied at the index. What left the overlay later raised the index.
+// refresh makes the getter see at least what was applied at the index. What was removed from the pending writes later raised the index.
 func (e *evaluation) refresh(index uint64) error {
 	if e.getter != nil && e.getterIndex == index {
 		return nil
@@ -88,12 +91,4 @@ func (e *evaluation) closeGetter() error {
 	g := e.getter
 	e.getter = nil
 	return g.Close()
-}
-
-func (f *flight) version() mvcc.Version {
-	v := mvcc.Version{Timestamp: f.timestamp, Kind: mvcc.KindValue, Request: f.request, Waits: f.waits, Value: f.value}
-	if f.tombstone {
-		v.Kind = mvcc.KindTombstone
-	}
-	return v
 }

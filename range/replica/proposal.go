@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -13,9 +14,9 @@ type pendingEntry struct {
 	sequence uint64
 	term     uint64
 	at       time.Time
-	// flights are the versions in it, in the order of evaluation. Guarded by Replica.mu until it is applied.
-	flights []*flight
-	// lowest is at or below the timestamps of all flights.
+	// writes are the pending writes in it, in the order of evaluation. Guarded by Replica.mu until it is applied.
+	writes []*proposal.Write
+	// lowest is at or below the timestamps of all writes.
 	lowest hlc.Timestamp
 	// answers are sent when it has been applied.
 	answers []answer
@@ -81,7 +82,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		end.waiters = append(end.waiters, p.waiters...)
 		r.mu.waitingReads -= len(p.waiters)
 		r.node.Metrics.proposals.Dec()
-		r.node.Metrics.overlayVersions.Sub(float64(len(p.flights)))
+		r.node.Metrics.pendingWrites.Sub(float64(len(p.writes)))
 	}
 	clear(r.mu.inFlight)
 	r.mu.inFlight = r.mu.inFlight[:0]
@@ -98,17 +99,17 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		// Its evaluation sees that the reign is over, and answers its writes.
 		end.waiters = append(end.waiters, b.waiters...)
 		r.mu.waitingReads -= len(b.waiters)
-		r.node.Metrics.overlayVersions.Sub(float64(len(b.flights)))
-		b.waiters, b.flights = nil, nil
+		r.node.Metrics.pendingWrites.Sub(float64(len(b.writes)))
+		b.waiters, b.writes = nil, nil
 	}
-	r.mu.overlay.clear()
+	r.mu.pending.Clear()
 	r.giveUpWaitsLocked(end)
-	r.mu.recent.reset(&r.node.recent)
+	r.mu.recent.Reset()
 }
 
 // refuseQueueLocked empties the queue.
 func (r *Replica) refuseQueueLocked(end *ending) {
-	queued := r.mu.queue.drain()
+	queued := r.mu.queue.Drain()
 	for i := range queued {
 		r.attemptEndsLocked(&queued[i])
 	}

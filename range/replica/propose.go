@@ -10,7 +10,7 @@ import (
 // propose proposes what was evaluated, if there is anything.
 func (e *evaluation) propose() {
 	r, p := e.r, e.proposal
-	e.proposal, e.boxes = nil, nil
+	e.proposal, e.slab = nil, nil
 	if e.batch != nil {
 		defer func() {
 			_ = e.batch.Close()
@@ -30,7 +30,7 @@ func (e *evaluation) propose() {
 	r.mu.building = nil
 	if len(e.again) > 0 {
 		if r.mu.reign == e.reign && !e.over {
-			r.mu.queue.pushFront(e.again)
+			r.mu.queue.PushFront(e.again)
 			r.node.Metrics.queued.Add(float64(len(e.again)))
 		} else {
 			end.refusedWrites = append(end.refusedWrites, e.again...)
@@ -44,13 +44,13 @@ func (e *evaluation) propose() {
 		end.refused, end.waiters = p.answers, p.waiters
 		r.mu.waitingReads -= len(p.waiters)
 		if r.mu.reign == e.reign {
-			// Its versions are on top of the overlay; what lies below goes with them.
+			// Its writes are on top of those that are pending; what lies below goes with them.
 			r.abandonLocked(&end, p)
 		}
 		r.mu.Unlock()
 		r.finish(&end)
 		return
-	case len(p.answers) == 0 && len(p.flights) == 0 && !p.effects:
+	case len(p.answers) == 0 && len(p.writes) == 0 && !p.effects:
 		end.waiters = p.waiters
 		r.mu.waitingReads -= len(p.waiters)
 		r.mu.Unlock()
@@ -60,7 +60,7 @@ func (e *evaluation) propose() {
 	entry.Base = r.baseLocked()
 	r.mu.inFlight = append(r.mu.inFlight, p)
 	// What is evaluated next, and what others wait for, is not to wait for what the client has asked of other replicas.
-	later := e.later && (r.mu.queue.len() == 0 || len(r.mu.inFlight) >= r.node.MaxInFlight) && p.onlyOf(e.client)
+	later := e.later && (r.mu.queue.Len() == 0 || len(r.mu.inFlight) >= r.node.MaxInFlight) && p.onlyOf(e.client)
 	e.later = false
 	r.mu.Unlock()
 
@@ -88,10 +88,10 @@ func (e *evaluation) propose() {
 	}
 }
 
-// abandonLocked gives up a proposal whose versions are in the overlay, and which is neither building nor in flight, and all that
+// abandonLocked gives up a proposal whose writes are pending, and which is neither building nor in flight, and all that
 // is in flight with it.
 func (r *Replica) abandonLocked(end *ending, p *pendingEntry) {
-	r.node.Metrics.overlayVersions.Sub(float64(len(p.flights)))
+	r.node.Metrics.pendingWrites.Sub(float64(len(p.writes)))
 	r.giveUpLocked(end, outcomeUnknown)
 	r.raiseBarrierLocked()
 }

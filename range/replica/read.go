@@ -361,10 +361,8 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 
 // newestInFlightLocked is the sequence of the newest proposal in flight that writes the key at or below at; 0: none.
 func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
-	for f := r.mu.overlay.keys[text(key)].newest; f != nil; f = f.older {
-		if f.timestamp.LessEq(at) {
-			return f.sequence
-		}
+	if w := r.mu.pending.At(text(key), at); w != nil {
+		return w.Sequence
 	}
 	return 0
 }
@@ -395,11 +393,11 @@ func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *pendingEntry {
 // newestInSpanLocked is the newest proposal in flight that writes into the span at or below the read's timestamp.
 func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *pendingEntry {
 	writes := func(p *pendingEntry) bool {
-		if p == nil || len(p.flights) == 0 || rd.timestamp.Less(p.lowest) {
+		if p == nil || len(p.writes) == 0 || rd.timestamp.Less(p.lowest) {
 			return false
 		}
-		for _, f := range p.flights {
-			if f.timestamp.LessEq(rd.timestamp) && f.key >= text(start) && (len(end) == 0 || f.key < text(end)) {
+		for _, w := range p.writes {
+			if w.Timestamp.LessEq(rd.timestamp) && w.Key >= text(start) && (len(end) == 0 || w.Key < text(end)) {
 				return true
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -77,7 +78,7 @@ type Replica struct {
 		// failed is why nothing is applied any more.
 		failed error
 
-		queue writeQueue
+		queue proposal.Queue[write]
 		// evaluating: a goroutine is in evaluateQueue.
 		evaluating bool
 		// building is the proposal that the evaluation at work fills.
@@ -88,10 +89,11 @@ type Replica struct {
 		inFlight []*pendingEntry
 		// sequence is the number of the latest proposal.
 		sequence uint64
-		overlay  overlay
+		// pending are the writes that are evaluated and not applied.
+		pending proposal.Pending
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
-		recent  recent
+		recent  proposal.Recent
 		cache   tscache.Cache
 
 		// locks follows the engine on every replica (lock_changes.go); what is in flight and who waits is the leader's.
@@ -153,6 +155,8 @@ func New(c Config) (*Replica, error) {
 	r.gcWindow.Store(int64(c.GCWindow))
 	r.commitWait.Store(c.CommitWait)
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots)
+	r.mu.queue = proposal.NewQueue(&writeBuffers)
+	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
 	applied, ok, err := readApplied(c.State, r.id)
 	if err != nil {
 		return nil, err

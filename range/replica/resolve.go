@@ -19,7 +19,7 @@ import (
 // Resolving ends the locks of a decided transaction: of a committed one they become versions at the commit timestamp, of an aborted one
 // they go. A lock and its version change in one entry. It is idempotent: a lock that is gone needs nothing.
 //
-// The versions need not be in the overlay: whoever would meet them there meets the lock first, until they are applied.
+// The versions need not be among the pending writes: whoever would meet them there meets the lock first, until they are applied.
 //
 // A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came again when the transaction was over.
 // What the transaction wrote there is a version already, and the lock just goes.

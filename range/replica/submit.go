@@ -85,7 +85,7 @@ func (r *Replica) enqueue(p Pending, c command) bool {
 		return false
 	}
 	stalled := len(r.mu.inFlight) > 0 && p.Arrived.Sub(r.mu.inFlight[0].at) > r.node.StallTimeout
-	if n := r.mu.queue.len(); n >= r.node.MaxQueuedWrites || (n > 0 && r.mu.queue.bytes+w.size > r.node.MaxQueuedBytes) {
+	if n := r.mu.queue.Len(); n >= r.node.MaxQueuedWrites || (n > 0 && r.mu.queue.Size()+w.size > r.node.MaxQueuedBytes) {
 		r.mu.Unlock()
 		r.reply(p, c, r.overloaded(p.Request, "writes wait in its queue"))
 		if stalled {
@@ -93,7 +93,7 @@ func (r *Replica) enqueue(p Pending, c command) bool {
 		}
 		return false
 	}
-	r.mu.queue.push(w)
+	r.mu.queue.Push(w)
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
 	if stalled {
@@ -115,12 +115,12 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 		r.mu.Unlock()
 		c.done(errNotLeader)
 		return
-	case r.mu.queue.len() >= r.node.MaxQueuedWrites:
+	case r.mu.queue.Len() >= r.node.MaxQueuedWrites:
 		r.mu.Unlock()
 		c.done(errOverloaded)
 		return
 	}
-	r.mu.queue.push(write{internal: c, command: commandUnknown})
+	r.mu.queue.Push(write{internal: c, command: commandUnknown})
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
 	// What is shared is set off by whoever happens to bring news of a transaction: not by a goroutine that may read the disk.
@@ -181,7 +181,7 @@ func (r *Replica) kickFor(callback, later bool, client uint64) {
 		return
 	}
 	r.mu.evaluating = true
-	long := r.mu.barrierDue || (r.mu.queue.len() > 0 && r.mu.queue.first().alone())
+	long := r.mu.barrierDue || (r.mu.queue.Len() > 0 && r.mu.queue.First().alone())
 	r.mu.Unlock()
 	if (callback || long) && r.goActive(func() { r.evaluateQueue(false, 0) }) {
 		return
@@ -199,10 +199,10 @@ func (r *Replica) readyLocked() bool {
 	}
 	room := len(r.mu.inFlight) < r.node.MaxInFlight
 	if e := r.mu.open; e != nil {
-		return !r.waitsLocked(e) || (r.mu.queue.len() > 0 && e.takesLocked(r.mu.queue.first()))
+		return !r.waitsLocked(e) || (r.mu.queue.Len() > 0 && e.takesLocked(r.mu.queue.First()))
 	}
-	return r.mu.queue.len() > 0 && (room || r.mu.queue.first().hurried()) &&
-		(len(r.mu.inFlight) == 0 || !r.mu.queue.first().alone())
+	return r.mu.queue.Len() > 0 && (room || r.mu.queue.First().hurried()) &&
+		(len(r.mu.inFlight) == 0 || !r.mu.queue.First().alone())
 }
 
 // goActive runs f in the pool, and counts it as active.

@@ -84,7 +84,7 @@ type limit struct {
 var limits = map[string]limit{
 	"tidemark_replica_proposals_in_flight": {most: 2, each: true, rest: 0},
 	"tidemark_replica_queued_writes":       {most: 4096, each: true, rest: 0},
-	"tidemark_replica_overlay_versions":    {most: 2 * 100_000, each: true, rest: 0},
+	"tidemark_replica_pending_writes":      {most: 2 * 100_000, each: true, rest: 0},
 	"tidemark_rpc_sending_snapshots":       {most: 4, rest: 0},
 	"tidemark_rpc_receiving_snapshots":     {most: 4, rest: 0},
 	"tidemark_rpc_client_streams":          {most: 1024, rest: -1},
