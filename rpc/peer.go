@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -86,7 +87,7 @@ type PeerTransport struct {
 	// sendSlots and receiveSlots bound the snapshots; holding a token is sending, receiving.
 	sendSlots    chan struct{}
 	receiveSlots chan struct{}
-	throttle     *throttle
+	snapshots    *admission.Pacer
 	unreachable  *unreachable
 
 	mu struct {
@@ -123,7 +124,7 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 		metrics:      newPeerMetrics(c.Registerer, c.Realm),
 		sendSlots:    make(chan struct{}, c.MaxSnapshots),
 		receiveSlots: make(chan struct{}, c.MaxSnapshots),
-		throttle:     newThrottle(c.SnapshotBytesPerSecond),
+		snapshots:    admission.NewPacer(admission.Snapshot, nil),
 	}
 	t.mu.links = make(map[linkKey]*link)
 	t.ctx, t.cancel = context.WithCancel(context.Background())

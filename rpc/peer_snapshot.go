@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -111,6 +113,15 @@ func (w *snapshotWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// paceSnapshot waits until so many bytes of snapshots may flow.
+func (t *PeerTransport) paceSnapshot(ctx context.Context, n int) error {
+	rate := t.config.SnapshotBytesPerSecond
+	if rate <= 0 {
+		return ctx.Err() // no limit
+	}
+	return t.snapshots.Wait(ctx, time.Now(), admission.Worth(n, rate), admission.Low)
+}
+
 func (w *snapshotWriter) finish() {
 	if w.err == nil {
 		w.send(true)
@@ -118,7 +129,7 @@ func (w *snapshotWriter) finish() {
 }
 
 func (w *snapshotWriter) send(last bool) {
-	if w.err = w.transport.throttle.wait(w.ctx, len(w.buffer)); w.err != nil {
+	if w.err = w.transport.paceSnapshot(w.ctx, len(w.buffer)); w.err != nil {
 		return
 	}
 	w.err = w.stream.Send(&peerpb.SnapshotChunk{

@@ -26,11 +26,12 @@ var may = []struct {
 	{"hlc", nil},
 	{"range/alarm", nil},
 	{"range/clockhealth", []string{"hlc"}},
+	{"range/admission", nil},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
-	{"rpc/...", []string{"hlc", "rpc/...", "range/keys"}},
+	{"rpc/...", []string{"hlc", "rpc/...", "range/keys", "range/admission"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
-	{"range/engine", []string{"hlc", "range/keys"}},
+	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},
 	{"range/mvcc", []string{"hlc", "range/keys", "range/engine"}},
 	{"range/raftlog", []string{"hlc", "range/keys", "range/engine"}},
 	{"range/group", []string{"hlc", "rpc/...", "range/keys", "range/engine", "range/raftlog"}},
@@ -68,7 +69,7 @@ var may = []struct {
 
 var ground = []string{
 	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/alarm",
-	"range/clockhealth",
+	"range/clockhealth", "range/admission",
 }
 
 func matches(pattern, path string) bool {

@@ -12,7 +12,7 @@ import (
 // what an application that only talks to a cluster has to compile, and to keep compatible with its
 // other dependencies. No storage engine, no Raft, no server.
 var (
-	sdkPackages = []string{"hlc", "kv", "range/keys", "range/route", "rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "txn", "txn/committer"}
+	sdkPackages = []string{"hlc", "kv", "range/admission", "range/keys", "range/route", "rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "txn", "txn/committer"}
 	sdkModules  = []string{
 		module,
 		"github.com/beorn7/perks", "github.com/cespare/xxhash/v2", "github.com/munnerz/goautoneg", "github.com/planetscale/vtprotobuf",

@@ -10,7 +10,7 @@
 //	State  WAL off          64 MiB memtables, bloom filters on key prefixes       cockroachkvs keys
 //
 // Requests that need no disk do not wait for those that do: the WAL is synced by the kernel's asynchronous I/O where there is one
-// (diskSync), and flushes and compactions rest now and then (piece).
+// (diskSync), and flushes and compactions pause now and then (piece).
 //
 // # When the disk is full
 //
@@ -33,7 +33,7 @@
 // the same time would hang for ever. The guard therefore keeps it in the dark: once the engine has failed, writes and syncs
 // of a WAL report success and do nothing. That is safe because the failed mark is set before the lie, each commit looks at
 // the mark after Pebble says it is done, and the files that would make anything durable (tables, the manifest) do
-// report the error. For the same reason writes that would have to wait for a flush wait before they enter Pebble (admission).
+// report the error. For the same reason writes that would have to wait for a flush wait before they enter Pebble (stall).
 // Rejected: letting Pebble see it (hangs), blocking the failed call until Close (whoever waits for a commit hangs with
 // it), hiding all errors (tables that are not there come back as endless compactions), ending the goroutine.
 //

@@ -58,7 +58,7 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 			if number, ok := walNumber(name); ok && category == walCategory && s.g.names != nil {
 				file.start = &walStart{namedWAL: namedWAL{number: number}}
 			}
-			if rests(category) {
+			if paced(category) {
 				file.piece = &piece{}
 			}
 			if category == compactionCategory {
@@ -157,7 +157,7 @@ type guardFile struct {
 	hide bool
 	// isDir: never held up.
 	isDir bool
-	// piece is set for what is written with rests.
+	// piece is set for what is written with pauses.
 	piece *piece
 	// start is set for a WAL of the Log.
 	start *walStart

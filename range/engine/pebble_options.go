@@ -21,7 +21,7 @@ const (
 	logMaxOpenFiles   = 500
 	stateMaxOpenFiles = 1000
 
-	// pebbleStopWrites is where Pebble itself would hold writes up: never, as admission does it before.
+	// pebbleStopWrites is where Pebble itself would hold writes up: never, as stall does it before.
 	pebbleStopWrites = 1 << 20
 
 	// compactionThreshold is about from how many sublevels of L0 on Pebble compacts.

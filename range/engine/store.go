@@ -30,7 +30,7 @@ type store struct {
 	// stalls counts how often writes had to wait for flushes or compactions.
 	stalls atomic.Int64
 
-	admission admission
+	stall stall
 
 	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet are one event.
 	flushed chan struct{}
@@ -57,7 +57,7 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 		flushed: make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 	}
-	s.admission.init(o, k)
+	s.stall.init(o, k)
 	s.fs = guardFS{FS: o.FS, g: s.g}
 	defer func() {
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *store) listener() *pebble.EventListener {
 				s.g.flushed.Store(s.g.flushing.Load())
 				s.compactions.flushed()
 			}
-			s.admission.kick()
+			s.stall.kick()
 			select {
 			case s.flushed <- struct{}{}:
 			default:
@@ -172,7 +172,7 @@ func (s *store) listener() *pebble.EventListener {
 		},
 		CompactionEnd: func(info pebble.CompactionInfo) {
 			s.compactions.ended(info.Err)
-			s.admission.kick()
+			s.stall.kick()
 		},
 	}
 }

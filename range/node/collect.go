@@ -7,12 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
-
-// gcRest is for how many times as long as a collection took the worker rests after it, so that it never takes more than a
-// quarter of a processor.
-const gcRest = 3
 
 // collector is the queue of garbage collection: the partitions that were written to under this node's lead and may therefore
 // have garbage, each with the time of its next turn. One worker takes those whose time has come, most garbage first.
@@ -21,6 +18,9 @@ const gcRest = 3
 // was first written to, and again and again until it holds nothing but the newest versions. Then it leaves the queue.
 type collector struct {
 	node *Node
+	// pacer has the worker pause after each collection, so that it never takes more than a quarter of a
+	// processor.
+	pacer *admission.Pacer
 
 	mu struct {
 		sync.Mutex
@@ -29,7 +29,7 @@ type collector struct {
 }
 
 func (c *collector) init(n *Node) {
-	c.node = n
+	c.node, c.pacer = n, admission.NewPacer(admission.Collection, nil)
 	c.mu.due = make(map[*hosted]time.Time)
 }
 
@@ -115,7 +115,8 @@ func (c *collector) run(ctx context.Context) {
 			}
 			began := time.Now()
 			c.collect(ctx, candidate.h)
-			if pause(ctx, gcRest*time.Since(began)) != nil {
+			ended := time.Now()
+			if c.pacer.Wait(ctx, ended, ended.Sub(began), admission.Low) != nil {
 				return
 			}
 		}

@@ -1,9 +1,9 @@
 package replica
 
 import (
-	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -34,10 +34,6 @@ type clearing struct {
 }
 
 const (
-	// restTimes is how much longer than an entry the rest after it is, crowdedTimes if the node is crowded; it is no longer than maxRest.
-	restTimes    = 2
-	crowdedTimes = 8
-	maxRest      = 50 * time.Millisecond
 	// turnLocks and turnBytes are from how many locks in a partition on a clearing rests, and turnsMost is for how many transactions
 	// of a node at a time.
 	turnLocks = 2000
@@ -56,7 +52,7 @@ func (c *clearing) overLocked(r *Replica, id txn.ID) {
 	}
 	if c.turns {
 		c.turns = false
-		r.node.pace.leave(id)
+		r.node.resolving.Leave(id)
 	}
 }
 
@@ -75,7 +71,7 @@ func (r *Replica) resolveDecided(id txn.ID) {
 		if w.clearings == nil {
 			w.clearings = make(map[txn.ID]*clearing)
 		}
-		c = &clearing{turns: large(x) && r.node.pace.join(id)}
+		c = &clearing{turns: large(x) && r.node.resolving.Join(id)}
 		w.clearings[id] = c
 	case !c.rests || !c.urgentLocked(r, x):
 		r.mu.Unlock()
@@ -98,20 +94,20 @@ func (c *clearing) urgentLocked(r *Replica, x *locks.Transaction[*parked]) bool 
 	return c.urgent
 }
 
-// paceLocked is how many bytes the next entry ends, and how many times as long as an entry the rest after it is; 0: there is none.
-func (c *clearing) paceLocked(r *Replica, x *locks.Transaction[*parked], now time.Time) (room, times int) {
+// paceLocked is how many bytes the next entry ends, and with what priority it is paced.
+func (c *clearing) paceLocked(r *Replica, x *locks.Transaction[*parked], now time.Time) (room int, by admission.Priority) {
 	all := r.mu.locks.Len()
 	switch {
 	case c.urgentLocked(r, x):
-		return resolveBytes, 0
+		return resolveBytes, admission.Urgent
 	case !c.turns || all > r.node.MaxLocks/hurriedLocks:
-		return restfulBytes, 0
-	case all > r.node.MaxLocks/crowdedLocks || !r.node.crowded(now):
-		return restfulBytes, restTimes
+		return restfulBytes, admission.Urgent
+	case all > r.node.MaxLocks/crowdedLocks || !r.node.load.Busy(now):
+		return restfulBytes, admission.Awaited
 	case awaited(x):
-		return crowdedBytes, restTimes
+		return crowdedBytes, admission.Awaited
 	}
-	return crowdedBytes, crowdedTimes
+	return crowdedBytes, admission.Low
 }
 
 // large says that a transaction has many locks in the partition.
@@ -202,14 +198,14 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		return
 	}
 	now := time.Now()
-	_, times := c.paceLocked(r, x, now)
-	if times == 0 {
+	_, by := c.paceLocked(r, x, now)
+	if by == admission.Urgent {
 		r.mu.Unlock()
 		r.clear(id, c, reign)
 		return
 	}
 	c.rests = true
-	c.timer = time.AfterFunc(r.node.pace.rest(now, time.Duration(times)*now.Sub(c.began)), func() {
+	c.timer = time.AfterFunc(r.node.resolutions.Pause(now, now.Sub(c.began), by), func() {
 		if !r.enter() {
 			return // closing ends the reign, and with it the clearing
 		}
@@ -223,47 +219,4 @@ func (r *Replica) cleared(id txn.ID, c *clearing, reign uint64, err error) {
 		}
 	})
 	r.mu.Unlock()
-}
-
-// pace has the clearings of a node rest by turns.
-type pace struct {
-	mu sync.Mutex
-	// next is when all rests that were given out are over.
-	next time.Time
-	// turns are the transactions that rest, and how many of their clearings do.
-	turns map[txn.ID]int
-}
-
-// join makes a clearing of a transaction one that rests, unless there are enough.
-func (p *pace) join(id txn.ID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.turns[id] == 0 && len(p.turns) >= turnsMost {
-		return false
-	}
-	if p.turns == nil {
-		p.turns = make(map[txn.ID]int)
-	}
-	p.turns[id]++
-	return true
-}
-
-// leave ends that.
-func (p *pace) leave(id txn.ID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.turns[id]--; p.turns[id] <= 0 {
-		delete(p.turns, id)
-	}
-}
-
-// rest is how long to rest now, by turns, for a rest of so long.
-func (p *pace) rest(now time.Time, long time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	p.next = p.next.Add(min(maxRest, long))
-	return p.next.Sub(now)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -68,11 +69,11 @@ func clearingsRest(t *testing.T, wanted, crowded, write bool) {
 			t.Errorf("the read found %v", g)
 		}
 	}
-	entries, took, times := len(l.c.log)-before, time.Since(began), restTimes
+	entries, took, times := len(l.c.log)-before, time.Since(began), admission.Resolution.Idle
 	if crowded {
-		times = crowdedTimes
+		times = admission.Resolution.Busy
 	}
-	switch rested := !l.m.node.pace.next.IsZero(); {
+	switch rested := l.m.node.resolutions.Paused() > 0; {
 	case wanted && rested:
 		t.Error("it rested, though a read was waiting")
 	case wanted && entries > n/resolveLocks+2:
@@ -156,11 +157,8 @@ func clearingsKeepUp(t *testing.T, locks, size, every, transactions, most int) {
 		}
 	}
 	synctest.Wait()
-	p := &l.m.node.pace
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l.m.replica.Locked() || len(p.turns) > 0 {
-		t.Errorf("locked: %t; %d transactions rest", l.m.replica.Locked(), len(p.turns))
+	if n := l.m.node.resolving.Len(); l.m.replica.Locked() || n > 0 {
+		t.Errorf("locked: %t; %d transactions pause", l.m.replica.Locked(), n)
 	}
 }
 

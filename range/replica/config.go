@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -100,9 +101,12 @@ type Node struct {
 	Limits
 	recent *proposal.Budget
 	merges mergeQueue
-	pace   pace
 	spans  spanBudget
-	crowd  crowd
+	// load is what the foreground asks of this node; resolutions paces the ends of the locks of large
+	// transactions, of which those in resolving pause.
+	load        *admission.Load
+	resolutions *admission.Pacer
+	resolving   *admission.Members[txn.ID]
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
 		// evaluate runs before each write is evaluated.
@@ -194,7 +198,9 @@ func (n *Node) Prepare() error {
 	n.recent = proposal.NewBudget(n.TotalRecentSlots)
 	n.merges.node = n
 	n.spans.most = int64(n.TotalSpanLocks)
-	n.crowd.epoch = time.Now()
+	n.load = admission.NewLoad(time.Now())
+	n.resolutions = admission.NewPacer(admission.Resolution, n.load)
+	n.resolving = admission.NewMembers[txn.ID](turnsMost)
 	return nil
 }
 

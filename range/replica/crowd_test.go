@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -46,7 +47,7 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 			if !lay(true) {
 				t.Errorf("%v is no crowd", other)
 			}
-			if time.Sleep(crowdedFor + crowdedNote); lay(true) {
+			if time.Sleep(admission.BusyFor + 50*time.Millisecond); lay(true) {
 				t.Errorf("%v is still one much later", other)
 			}
 		}

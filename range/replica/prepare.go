@@ -378,7 +378,7 @@ func (p *preparation) response() *kvpb.Response {
 		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(p.ts), Values: p.values,
 			// Whoever has laid the locks that are held may have been of a version that does not compare.
 			Compared: p.w.pending.Request.GetPrepare().GetReadAt() != nil && len(p.held) == 0,
-			Crowded:  patient && p.e.r.node.crowded(time.Now()),
+			Crowded:  patient && p.e.r.node.load.Busy(time.Now()),
 			Wanted:   patient && p.wanted()}}}
 }
 

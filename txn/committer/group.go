@@ -18,7 +18,7 @@ const (
 	maxParallel = 32
 	maxBytes    = 2 << 20
 	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them. To lay that many, or more than
-	// maxBytes, the requests are as small as this, and few are on their way, or one, with a rest before the next (see tempo). Three replicas of
+	// maxBytes, the requests are as small as this, and few are on their way, or one, with a pause before the next (see pacing). Three replicas of
 	// 12 KiB keep two processors busy for half a millisecond; with 64 KiB it was more than two.
 	manyLocks   = 10_000
 	fewParallel = 2

@@ -114,7 +114,7 @@ func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done f
 
 func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
-	pace := t.tempo(ctx, all)
+	pace := t.pacing(ctx, all)
 	for {
 		chunks, err := t.c.chunks(ctx, rest, pace.keys, pace.bytes)
 		if err != nil {
@@ -133,7 +133,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 				requests[i].Command.GetPrepare().Patient = pace.slow && !t.isWanted()
 			}
 			err = t.c.sender.SendAll(ctx, abreast, requests, func(i int, response *kvpb.Response, err error) error {
-				pace.rest(ctx, response.GetPrepare())
+				pace.answered(ctx, response.GetPrepare())
 				c := some[i]
 				prepared, err := t.laid(c, response, err, restInto)
 				if err == nil {

@@ -18,7 +18,7 @@ func TestOneRequestThatWaited(t *testing.T) {
 				bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, _ *fake) {
 					ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 					defer cancel()
-					p := &tempo{t: begin(t, ctx, c), keys: fewKeys, bytes: fewBytes, slow: true}
+					p := newPacing(begin(t, ctx, c))
 					deadline, _ := ctx.Deadline()
 					p.reserve = time.Until(deadline) / 2
 					chunks := make([]*chunk, requests)
@@ -39,7 +39,7 @@ func TestOneRequestThatWaited(t *testing.T) {
 							}
 							for range min(abreast, end-sent) {
 								sent++
-								p.rest(ctx, &kvpb.PrepareResponse{Crowded: true})
+								p.answered(ctx, &kvpb.PrepareResponse{Crowded: true})
 							}
 						}
 					}

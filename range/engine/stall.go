@@ -16,12 +16,12 @@ const (
 	stallCheckPeriod = time.Second
 )
 
-// admission holds writes up while flushes and compactions cannot keep up. Pebble could do it, but it would hold them up inside
+// stall holds writes up while flushes and compactions cannot keep up. Pebble could do it, but it would hold them up inside
 // its commit, with locks held, and never let them go if the disk fails at that moment. Here they wait at the door.
 //
 // What there is to look at costs Pebble's lock, so it is looked at once in a quarter of a memtable: memory is bounded by
 // maxMemTables memtables and that much again.
-type admission struct {
+type stall struct {
 	// every is the number of bytes between two looks; since is how many came after the last one.
 	every int64
 	since atomic.Int64
@@ -35,7 +35,7 @@ type admission struct {
 	progress chan struct{}
 }
 
-func (a *admission) init(o Options, k kind) {
+func (a *stall) init(o Options, k kind) {
 	a.every = int64(o.MemTableBytes / 4)
 	a.memTableBytes, a.maxMemTableBytes = o.MemTableBytes, maxMemTables*o.MemTableBytes
 	a.maxL0Sublevels, a.hurrySublevels = maxL0SublevelsState, hurrySublevels*compactionThreshold
@@ -47,7 +47,7 @@ func (a *admission) init(o Options, k kind) {
 }
 
 // kick is called with Pebble's locks held.
-func (a *admission) kick() {
+func (a *stall) kick() {
 	select {
 	case a.progress <- struct{}{}:
 	default:
@@ -56,7 +56,7 @@ func (a *admission) kick() {
 
 // admit waits until a commit of so many bytes may go on.
 func (s *store) admit(size int) error {
-	a := &s.admission
+	a := &s.stall
 	s.g.committed.Add(int64(size))
 	if a.since.Add(int64(size)) < a.every {
 		return nil
@@ -93,7 +93,7 @@ func (s *store) awaitProgress() error {
 	t := time.NewTimer(stallCheckPeriod)
 	defer t.Stop()
 	select {
-	case <-s.admission.progress:
+	case <-s.stall.progress:
 	case <-t.C:
 	case <-s.g.failed:
 		return s.g.err()
@@ -107,11 +107,11 @@ func (s *store) awaitProgress() error {
 func (s *store) overload() string {
 	m := s.db.Metrics()
 	// The one that takes writes counts as if it were full.
-	s.g.behind.Store(m.MemTable.Size > hurryMemTables*s.admission.memTableBytes+s.admission.memTableBytes/2 || m.Levels[0].Sublevels >= s.admission.hurrySublevels)
+	s.g.behind.Store(m.MemTable.Size > hurryMemTables*s.stall.memTableBytes+s.stall.memTableBytes/2 || m.Levels[0].Sublevels >= s.stall.hurrySublevels)
 	switch {
-	case m.MemTable.Size > s.admission.maxMemTableBytes:
+	case m.MemTable.Size > s.stall.maxMemTableBytes:
 		return fmt.Sprintf("%d bytes in %d memtables wait to be flushed", m.MemTable.Size, m.MemTable.Count)
-	case m.Levels[0].Sublevels >= s.admission.maxL0Sublevels:
+	case m.Levels[0].Sublevels >= s.stall.maxL0Sublevels:
 		return fmt.Sprintf("level 0 has %d sublevels", m.Levels[0].Sublevels)
 	}
 	return ""

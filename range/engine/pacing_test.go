@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/range/admission"
 )
 
 // slowFS takes a millisecond for every write.
@@ -25,8 +27,8 @@ func (f slowFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// TestFlushesRest: a flush that nobody waits for leaves time to others, and one that somebody waits for, or that is behind, does not.
-func TestFlushesRest(t *testing.T) {
+// TestFlushesPause: a flush that is not waited for leaves time to others, and one that is, or that is behind, does not.
+func TestFlushesPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flushed := make(chan struct{}, 10)
 		s, err := OpenState(Options{FS: slowFS{vfs.NewMem()}, Dir: "/state", FlushEnd: func() { flushed <- struct{}{} }})
@@ -51,8 +53,8 @@ func TestFlushesRest(t *testing.T) {
 			return time.Since(began)
 		}
 		awaited, leisurely := flush(s.Flush), flush(s.AsyncFlush)
-		if leisurely < awaited*(restTimes+1)/2 {
-			t.Errorf("with rests it took %s, without %s", leisurely, awaited)
+		if leisurely < awaited*time.Duration(admission.Flush.Idle+1)/2 {
+			t.Errorf("with pauses it took %s, without %s", leisurely, awaited)
 		}
 		s.g.behind.Store(true)
 		if behind := flush(s.AsyncFlush); behind > awaited+10*time.Millisecond {
