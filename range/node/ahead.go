@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -49,14 +49,14 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 	clock := n.config.Clock
 	horizon := clock.Physical() + int64(clock.MaxAhead())
 	for i, q := range batch {
-		if latestNamed(q) <= horizon {
+		if command.Of(q).LatestNamed(q) <= horizon {
 			continue
 		}
 		rest := append(make([]*kvpb.Request, 0, len(batch)), batch[:i]...)
 		for _, q := range batch[i:] {
-			at := hlc.Timestamp{Wall: latestNamed(q)}
+			at := hlc.Timestamp{Wall: command.Of(q).LatestNamed(q)}
 			switch wait := clock.Delay(at); {
-			case wait > 0 && !mayWait(q):
+			case wait > 0 && !command.Of(q).ReadOnly():
 				n.metrics.ahead.Inc()
 				n.tooEarly(q, fmt.Sprintf("node %s: a write names a timestamp that is ahead of this node's clock by more than clocks may differ; "+
 					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
@@ -70,16 +70,6 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 		return rest
 	}
 	return batch
-}
-
-// mayWait says that a request has no effect that others can see, whenever it runs.
-func mayWait(q *kvpb.Request) bool {
-	switch q.Command.(type) {
-	case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count, *kvpb.Request_MergeScan, *kvpb.Request_MultiGet,
-		*kvpb.Request_Refresh:
-		return true
-	}
-	return false
 }
 
 // hold puts a request aside.
@@ -156,37 +146,3 @@ func (n *Node) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Respon
 func (n *Node) refuseAhead(h *aheadRequest) {
 	n.refuse(h.request.Request, kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is closing", n.config.ID), h.request.Reply)
 }
-
-// latestNamed is the wall time of the highest timestamp up to which a request would bring the clock.
-func latestNamed(q *kvpb.Request) int64 {
-	latest := wall(q.Session)
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Get:
-		latest = max(latest, wall(c.Get.GetAt()))
-	case *kvpb.Request_BatchGet:
-		latest = max(latest, wall(c.BatchGet.GetAt()))
-	case *kvpb.Request_Scan:
-		latest = max(latest, wall(c.Scan.GetAt()))
-	case *kvpb.Request_Count:
-		latest = max(latest, wall(c.Count.GetAt()))
-	case *kvpb.Request_MergeScan:
-		latest = max(latest, wall(c.MergeScan.GetAt()))
-	case *kvpb.Request_MultiGet:
-		latest = max(latest, wall(c.MultiGet.GetAt()))
-	case *kvpb.Request_Refresh:
-		latest = max(latest, wall(c.Refresh.GetTo()))
-	case *kvpb.Request_Prepare:
-		latest = max(latest, wall(c.Prepare.GetAtLeast()), wall(c.Prepare.GetOnePhase().GetReads().GetAt()))
-	case *kvpb.Request_EndTransaction:
-		latest = max(latest, wall(c.EndTransaction.GetCommitTimestamp()))
-	case *kvpb.Request_Push:
-		latest = max(latest, wall(c.Push.GetAbove()))
-	case *kvpb.Request_Resolve:
-		for _, x := range c.Resolve.GetResolutions() {
-			latest = max(latest, wall(x.GetStatus().GetTimestamp()))
-		}
-	}
-	return latest
-}
-
-func wall(ts *kvpb.Timestamp) int64 { return rpc.FromTimestamp(ts).Wall }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -62,7 +63,7 @@ var namings = map[string]func(ts *kvpb.Timestamp) *kvpb.Request{
 // refused; in the same message others do not. What still waits when the node is closed is refused, and does not run.
 func TestRequestsFromTheFutureWait(t *testing.T) {
 	for name, request := range namings {
-		if !mayWait(request(nil)) {
+		if !command.Of(request(nil)).ReadOnly() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 func TestWritesFromTheFutureAreRefused(t *testing.T) {
 	refused := 0
 	for name, request := range namings {
-		if mayWait(request(nil)) {
+		if command.Of(request(nil)).ReadOnly() {
 			continue
 		}
 		refused++

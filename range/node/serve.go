@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -18,15 +19,15 @@ import (
 // route finds the replica that a request is for, or answers the request, or has it answered; or says that the node is to answer it as a piece of
 // work of its own.
 func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*kvpb.Response)) (h *hosted, own bool) {
-	whole, forNode := inspect(q)
+	c := command.Of(q)
 	switch {
-	case !whole:
+	case c.Way == command.NotKnown:
 		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node knows; is the client newer than this server?", reply)
-	case forNode && q.GetMultiGet() != nil:
+	case c == command.MultiGet:
 		return nil, true
-	case forNode && q.GetMergeScan() != nil:
+	case c == command.MergeScan:
 		n.mergeScan(replica.Pending{Client: client, Request: q, Reply: reply, Arrived: now})
-	case forNode:
+	case c == command.Now:
 		now, sure := n.config.Clock.Reading()
 		if !sure {
 			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
@@ -66,51 +67,6 @@ func (n *Node) serving(id keys.PartitionID) (*hosted, *kvpb.Error) {
 		e.Message = fmt.Sprintf("the replica of partition %s on node %s is damaged: %s", id, n.config.ID, text)
 	}
 	return nil, e
-}
-
-// inspect says whether a request has a command, and one with contents, and whether it is for the node itself.
-func inspect(q *kvpb.Request) (whole, forNode bool) {
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Get:
-		return c.Get != nil, false
-	case *kvpb.Request_Put:
-		return c.Put != nil, false
-	case *kvpb.Request_Delete:
-		return c.Delete != nil, false
-	case *kvpb.Request_CompareAndSwap:
-		return c.CompareAndSwap != nil, false
-	case *kvpb.Request_WriteBatch:
-		return c.WriteBatch != nil, false
-	case *kvpb.Request_BatchGet:
-		return c.BatchGet != nil, false
-	case *kvpb.Request_Scan:
-		return c.Scan != nil, false
-	case *kvpb.Request_Count:
-		return c.Count != nil, false
-	case *kvpb.Request_DeleteRange:
-		return c.DeleteRange != nil, false
-	case *kvpb.Request_Prepare:
-		return c.Prepare != nil, false
-	case *kvpb.Request_Refresh:
-		return c.Refresh != nil, false
-	case *kvpb.Request_EndTransaction:
-		return c.EndTransaction != nil, false
-	case *kvpb.Request_Push:
-		return c.Push != nil, false
-	case *kvpb.Request_HeartbeatTransaction:
-		return c.HeartbeatTransaction != nil, false
-	case *kvpb.Request_Resolve:
-		return c.Resolve != nil, false
-	case *kvpb.Request_InspectTransactions:
-		return c.InspectTransactions != nil, false
-	case *kvpb.Request_MergeScan:
-		return c.MergeScan != nil, true
-	case *kvpb.Request_MultiGet:
-		return c.MultiGet != nil, true
-	case *kvpb.Request_Now:
-		return true, true
-	}
-	return false, false
 }
 
 // refuse answers a request that did not run. A clock that is known to be wrong is not handed on: a session that took it from one

@@ -21,13 +21,7 @@ import (
 
 // mayDoNothing says that the command can be answered, for good, without having written anything.
 func (w *write) mayDoNothing() bool {
-	switch w.command {
-	case commandDelete, commandCompareAndSwap, commandDeleteRange:
-		return w.internal == nil
-	case commandPrepare:
-		return w.internal == nil && w.pending.Request.GetPrepare().GetOnePhase() != nil
-	}
-	return false
+	return w.internal == nil && w.command.CanDoNothing(w.pending.Request)
 }
 
 func (w *write) requestID() mvcc.RequestID {

@@ -138,13 +138,13 @@ func (r *Replica) wantedLocked(x *locks.Transaction[*parked]) (wanted bool) {
 
 // awaited says whether any write waits for a transaction's locks.
 func awaited(x *locks.Transaction[*parked]) (any bool) {
-	x.EachWaiter(func(_ string, p *parked) { any = any || p.command != commandResolve })
+	x.EachWaiter(func(_ string, p *parked) { any = any || !p.command.EndsLocks })
 	return any
 }
 
 // presses says that for a write that waits there is to be no rest. Large transactions are patient, and a Resolve is what ends the locks.
 func (p *parked) presses() bool {
-	return p.command != commandResolve && !p.pending.Request.GetPrepare().GetPatient()
+	return !p.command.EndsLocks && !p.pending.Request.GetPrepare().GetPatient()
 }
 
 // clear ends what an entry holds of the transaction's locks. The clearing does not rest.

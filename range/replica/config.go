@@ -221,11 +221,3 @@ type Pending struct {
 	// Arrived is when the request came; its timeout counts from there.
 	Arrived time.Time
 }
-
-// Bounds of pages.
-const (
-	defaultPageRows  = 1000
-	maxPageRows      = 10_000
-	defaultPageBytes = 1 << 20
-	maxPageBytes     = 4 << 20
-)

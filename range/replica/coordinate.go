@@ -24,47 +24,6 @@ type flightRecord struct {
 	sequence uint64
 }
 
-// checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it takes the hash for granted.)
-func (r *Replica) checkAnchor(of txn.Info) *problem {
-	if own := keys.KeyspaceID(r.Descriptor().GetKeyspace()); of.Keyspace != own {
-		return invalid("transaction %s is anchored in keyspace %s, partition %s is of keyspace %s", of.ID, of.Keyspace, r.id, own)
-	}
-	return r.checkKey(of.Anchor)
-}
-
-func (r *Replica) checkHeartbeat(w *write, c *kvpb.HeartbeatTransactionRequest) *problem {
-	beat, err := txn.ParseHeartbeat(c)
-	if err != nil {
-		return invalid("%v", err)
-	}
-	w.x = &transactional{of: beat.Transaction, beat: beat}
-	w.size = lockOverhead + len(beat.Transaction.Anchor)
-	return r.checkAnchor(beat.Transaction)
-}
-
-func (r *Replica) checkEndTransaction(w *write, c *kvpb.EndTransactionRequest) *problem {
-	end, err := txn.ParseEnd(c)
-	if err != nil {
-		return invalid("ending a transaction: %v", err)
-	}
-	w.x = &transactional{of: end.Transaction, end: end}
-	w.size = lockOverhead + len(end.Transaction.Anchor)
-	for _, p := range end.Participants {
-		w.size += len(p.Key) + 8
-	}
-	return r.checkAnchor(end.Transaction)
-}
-
-func (r *Replica) checkPush(w *write, c *kvpb.PushRequest) *problem {
-	push, err := txn.ParsePush(c)
-	if err != nil {
-		return invalid("%v", err)
-	}
-	w.x = &transactional{of: push.Pushee, push: push}
-	w.size = lockOverhead + len(push.Pushee.Anchor) + len(push.Wanted.Key)
-	return r.checkAnchor(push.Pushee)
-}
-
 // record is a transaction's record as evaluation sees it: in flight, then in the engine; nil if there is none. sequence is of the
 // proposal that carries it, 0 if that is applied.
 func (e *evaluation) record(of txn.Info) (record *txn.Record, sequence uint64, err error) {
@@ -145,7 +104,7 @@ func (e *evaluation) present() txn.Present {
 }
 
 func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) error {
-	r, q, end := e.r, w.pending.Request, w.x.end
+	r, q, end := e.r, w.pending.Request, w.x.End
 	switch started := end.Transaction.Started; {
 	case !r.checkAhead(end.Timestamp, e.clock):
 		e.refuse(w, r.fromTheFuture(q, end.Timestamp))
@@ -176,7 +135,7 @@ func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) err
 }
 
 func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
-	r, q, push := e.r, w.pending.Request, w.x.push
+	r, q, push := e.r, w.pending.Request, w.x.Push
 	switch started := push.Pushee.Started; {
 	case !r.checkAhead(push.Above, e.clock):
 		e.refuse(w, r.fromTheFuture(q, push.Above))
@@ -220,7 +179,7 @@ func (e *evaluation) heartbeat(w *write) error {
 	r.mu.Lock()
 	_, wanted := r.mu.waits.wanted[of.ID]
 	r.mu.Unlock()
-	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, w.x.beat, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
+	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, w.x.Heartbeat, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{
 			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s, Wanted: wanted}}}
 	})

@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -15,21 +16,9 @@ func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
 		return
 	}
 	for _, q := range batch {
-		if impatient(q) {
+		if command.Of(q).IsForeground(q) {
 			n.load.Note(now)
 			return
 		}
 	}
-}
-
-// impatient says that a request counts.
-func impatient(q *kvpb.Request) bool {
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_MultiGet, *kvpb.Request_Scan, *kvpb.Request_MergeScan, *kvpb.Request_Count,
-		*kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap, *kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange:
-		return true
-	case *kvpb.Request_Prepare:
-		return !c.Prepare.GetPatient()
-	}
-	return false
 }

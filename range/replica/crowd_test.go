@@ -33,15 +33,21 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		for _, own := range []*kvpb.Request{
-			{}, {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Patient: true}}}, {Command: &kvpb.Request_Resolve{}},
-			{Command: &kvpb.Request_Push{}}, {Command: &kvpb.Request_HeartbeatTransaction{}}, {Command: &kvpb.Request_EndTransaction{}},
+			{}, {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Patient: true}}},
+			{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{}}},
+			{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
+			{Command: &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{}}},
+			{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{}}},
 		} {
 			if l.m.node.Asked([]*kvpb.Request{own}, time.Now()); lay(true) {
 				t.Errorf("%v is a crowd", own)
 			}
 		}
 		for _, other := range []*kvpb.Request{
-			{Command: &kvpb.Request_Get{}}, {Command: &kvpb.Request_MultiGet{}}, {Command: &kvpb.Request_Put{}}, {Command: &kvpb.Request_Prepare{}},
+			{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{}}},
+			{Command: &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{}}},
+			{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{}}},
+			{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{}}},
 		} {
 			l.m.node.Asked([]*kvpb.Request{{}, other}, time.Now())
 			if !lay(true) {

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -24,7 +25,7 @@ import (
 // collected as versions are. An attempt that finds nothing to delete leaves none.
 func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	r, q := e.r, w.pending.Request
-	span := internalSpan(e.descriptor, c.Start, c.End)
+	span := command.InternalSpan(e.descriptor, c.Start, c.End)
 	if span.Empty() {
 		e.answerRead(w, deleteRangeResponse(q.Id, deletedRange{}), 0)
 		return nil
@@ -44,8 +45,8 @@ func (e *evaluation) deleteRange(w *write, c *kvpb.DeleteRangeRequest) error {
 	var effects []effect
 	result, err := mvcc.Scan(r.state, mvcc.ScanOptions{
 		Span: span, At: hlc.MaxTimestamp, KeysOnly: true,
-		MaxRows: pageRows(c.MaxRows), MaxBytes: int64(min(defaultPageBytes, r.node.MaxEntryBytes)),
-		MaxSkipped: maxSkipped,
+		MaxRows: command.PageRows(c.MaxRows), MaxBytes: int64(min(command.DefaultPageBytes, r.node.MaxEntryBytes)),
+		MaxSkipped: command.MaxSkipped,
 	}, func(key []byte, v mvcc.Version) error {
 		effects = append(effects, effect{
 			userKey: arena.Copy(keys.UserKey(e.descriptor, key)), tombstone: true, wasLive: true, priorTimestamp: v.Timestamp})

@@ -18,6 +18,12 @@ import (
 // a timestamp is served if the lease lasts until the physical clock has come that far. Otherwise a quorum is asked first, which makes the lease as long as it gets.
 // If that is not long enough the read is refused, and clients send it again. In a healthy cluster leases last for longer than clocks are apart.
 
+// checkAhead refuses a timestamp from so far ahead that no clock of the cluster can have given it, and
+// merges it otherwise.
+func (r *Replica) checkAhead(t, now hlc.Timestamp) bool {
+	return t.LessEq(now) || r.node.Clock.Update(t) == nil
+}
+
 // earlyLocked is by how much a read at a timestamp is too early to be served.
 func (r *Replica) earlyLocked(t hlc.Timestamp) time.Duration {
 	if t.Wall <= r.mu.applied.highest.Wall {

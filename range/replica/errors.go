@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -163,21 +165,27 @@ func (r *Replica) readError(request *kvpb.Request, err error) *kvpb.Response {
 	return newError(request, code, "%s", r.about("reading its state failed", err))
 }
 
-// problem is what is wrong with a request by itself.
-type problem struct {
-	code kvpb.ErrorCode
-	text string
-}
-
-func invalid(format string, args ...any) *problem {
-	return &problem{kvpb.ErrorCode_INVALID_ARGUMENT, fmt.Sprintf(format, args...)}
-}
-
-func (p *problem) response(r *Replica, request *kvpb.Request) *kvpb.Response {
-	response := newError(request, p.code, "%s", p.text)
-	if p.code == kvpb.ErrorCode_KEY_OUT_OF_SPAN {
+// refuseProblem refuses a request because of what is wrong with it by itself.
+func (r *Replica) refuseProblem(request *kvpb.Request, p *command.Problem) *kvpb.Response {
+	response := p.Response(request)
+	if p.Code == kvpb.ErrorCode_KEY_OUT_OF_SPAN {
 		response.Error.Partitions = []*clusterpb.Partition{r.Descriptor()}
 		response.Error.Leader = r.leaderHint()
 	}
 	return response
 }
+
+// conflictError says that what a transaction read has changed.
+func (r *Replica) conflictError(q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
+	r.Conflicts()
+	return command.Changed(r.Descriptor(), q, key, at)
+}
+
+// leadershipError says that what was read under volatile locks may never have been there.
+func (r *Replica) leadershipError(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
+	r.Conflicts()
+	return command.LeaderChanged(r.Descriptor(), q, reads)
+}
+
+// Conflicts counts a conflict of transactions.
+func (r *Replica) Conflicts() { r.node.Metrics.conflicts.Inc() }

@@ -267,7 +267,7 @@ func (e *evaluation) finish() {
 // evaluate evaluates one write: it adds to the proposal, or to ready.
 func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	r := e.r
-	e.proposal.plain = e.proposal.plain || w.internal != nil || w.command < commandPrepare
+	e.proposal.plain = e.proposal.plain || w.internal != nil || !w.command.Transactional
 	if w.internal != nil {
 		propose, err := w.internal.evaluate(e, internal)
 		switch {
@@ -296,8 +296,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	case e.unwanted(w):
 		e.refuse(w, r.unwantedError(q))
 		return
-	case expired(&w.pending, e.now) && w.command != commandHeartbeatTransaction:
-		// A heartbeat counts, also if no caller waits for the answer.
+	case expired(&w.pending, e.now) && !w.command.Late:
 		if w.x != nil && w.x.conflict != nil {
 			e.refuse(w, r.lockedError(q, w.x.conflict))
 		} else {
@@ -315,7 +314,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		e.refuse(w, refusal)
 		return
 	}
-	if r.locked.Load() != 0 && w.command < commandPrepare && e.blocked(w) {
+	if r.locked.Load() != 0 && !w.command.Transactional && e.blocked(w) {
 		return
 	}
 	var err error

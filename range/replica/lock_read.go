@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -32,6 +33,8 @@ type lockedReading struct {
 	// own is the reading transaction, zero if it is none; begun is its age.
 	own   txn.ID
 	begun hlc.Timestamp
+	// yields: it gives way to older transactions.
+	yields bool
 	// movable: what is uncertain is read at a later timestamp.
 	movable bool
 	// under is the leadership under which it has laid volatile locks here; nil: it has none.
@@ -67,13 +70,13 @@ func (n *Node) maxBlockers() int {
 }
 
 // checkContext looks at the context of a read.
-func (rd *read) checkContext(c *kvpb.ReadContext) *problem {
+func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
 	own, err := txn.ParseOptionalID(c.Transaction)
 	if err != nil {
-		return invalid("a read's context: %v", err)
+		return command.Invalid("a read's context: %v", err)
 	}
 	if l := c.Leadership; l != nil && l.Term == 0 {
-		return invalid("a read's context names a leadership without a term")
+		return command.Invalid("a read's context names a leadership without a term")
 	}
 	rd.detail()
 	rd.context, rd.under = c, c.Leadership
@@ -178,7 +181,7 @@ func (r *Replica) waitForLocksLocked(rd *read) bool {
 // it says so (see RefreshRequest), and only to older transactions that are pending: of those that
 // push one another the oldest gives way to none, and commits.
 func (rd *read) yieldsTo(in []*lock) *lock {
-	if c, ok := rd.pending.Request.Command.(*kvpb.Request_Refresh); !ok || !c.Refresh.GetYield() || rd.own.IsZero() {
+	if !rd.yields || rd.own.IsZero() {
 		return nil
 	}
 	for _, l := range in {
@@ -194,32 +197,14 @@ func (rd *read) yieldsTo(in []*lock) *lock {
 // eachReadLockLocked calls look for the locks of what a read reads, until it returns false.
 func (r *Replica) eachReadLockLocked(rd *read, look func(*lock) bool) {
 	t := &r.mu.locks
-	point := func(key []byte) bool {
-		l := t.Get(text(key))
-		return l == nil || look(l)
+	f := rd.command.Footprint(rd.pending.Request)
+	for key := range f.Keys {
+		if l := t.Get(text(key)); l != nil && !look(l) {
+			return
+		}
 	}
-	switch c := rd.pending.Request.Command.(type) {
-	case *kvpb.Request_Get:
-		point(c.Get.Key)
-	case *kvpb.Request_BatchGet:
-		for _, key := range c.BatchGet.Keys {
-			if !point(key) {
-				return
-			}
-		}
-	case *kvpb.Request_Scan:
-		t.Ascend(text(c.Scan.Start), text(c.Scan.End), look)
-	case *kvpb.Request_Count:
-		t.Ascend(text(c.Count.Start), text(c.Count.End), look)
-	case *kvpb.Request_Refresh:
-		for _, key := range c.Refresh.GetReads().GetKeys() {
-			if !point(key) {
-				return
-			}
-		}
-		for _, span := range c.Refresh.GetReads().GetSpans() {
-			t.Ascend(text(span.Start), text(span.End), look)
-		}
+	for start, end := range f.EachSpan {
+		t.Ascend(text(start), text(end), look)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -33,12 +34,7 @@ type parked struct {
 
 // transactional is what a write carries besides if it has to do with transactions.
 type transactional struct {
-	// of is whose the request is; zero: nobody's.
-	of txn.Info
-	// end and push are the requests of these kinds, looked at.
-	end  *txn.End
-	push *txn.Push
-	beat *txn.Heartbeat
+	command.Transaction
 	// one is set when a one-phase commit is about to be written.
 	one *onePhase
 	// superseded: a later attempt of the request was evaluated while it waited.
@@ -56,7 +52,7 @@ func (w *write) transaction() txn.Info {
 	if w.x == nil {
 		return txn.Info{}
 	}
-	return w.x.of
+	return w.x.Info
 }
 
 // blocked looks for locks in the way of a write that is no transaction's. If there is one, the write is parked, or refused.
@@ -79,36 +75,22 @@ func (e *evaluation) blocked(w *write) bool {
 // lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key
 // lies in, and the key.
 func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (found *lock, key string) {
-	point := func(k []byte) bool {
-		if found = r.mu.locks.Get(text(k)); found == nil {
-			found = r.spanOfOtherLocked(k, txn.ID{})
-		}
-		key = text(k)
-		return found != nil
-	}
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Put:
-		point(c.Put.Key)
-	case *kvpb.Request_Delete:
-		point(c.Delete.Key)
-	case *kvpb.Request_CompareAndSwap:
-		point(c.CompareAndSwap.Key)
-	case *kvpb.Request_WriteBatch:
-		for _, o := range c.WriteBatch.Operations {
-			if point(o.Key) {
-				break
-			}
-		}
-	case *kvpb.Request_DeleteRange:
-		start, end := text(c.DeleteRange.Start), text(c.DeleteRange.End)
-		if found = r.keyLockInLocked(start, end, txn.ID{}); found != nil {
-			return found, found.Key
-		}
-		if found = r.spanInTheWayLocked(start, end, txn.ID{}); found != nil {
-			return found, max(start, found.Key)
+	f := command.Of(q).Footprint(q)
+	for k := range f.Keys {
+		if l := r.lockAtLocked(text(k)); l != nil {
+			return l, text(k)
 		}
 	}
-	return found, key
+	for s, e := range f.EachSpan {
+		start, end := text(s), text(e)
+		if l := r.keyLockInLocked(start, end, txn.ID{}); l != nil {
+			return l, l.Key
+		}
+		if l := r.spanInTheWayLocked(start, end, txn.ID{}); l != nil {
+			return l, max(start, l.Key)
+		}
+	}
+	return nil, ""
 }
 
 // parkLocked is parkAtLocked for the lock of a key.

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -40,7 +42,7 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	m.parts = slices.Grow(m.parts, len(partitions))[:len(partitions)]
 	q, c := pending.Request, pending.Request.GetMergeScan()
 	// Every partition is asked with a Scan, of which only the span and the times count.
-	command := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At, UncertainUntil: c.UncertainUntil}}
+	asked := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At, UncertainUntil: c.UncertainUntil}}
 	m.momentOnly = rpc.FromTimestamp(c.At).IsZero()
 	m.open.Store(int32(len(partitions)) + 1)
 	for i := range partitions {
@@ -48,13 +50,13 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 		p.scan, p.replica, p.refusal = m, given.Replica, given.Refusal
 		p.request = kvpb.Request{
 			Partition: given.Route.GetPartition(), Generation: given.Route.GetGeneration(), Term: given.Route.GetTerm(),
-			Session: q.Session, TimeoutMicros: q.TimeoutMicros, Command: command,
+			Session: q.Session, TimeoutMicros: q.TimeoutMicros, Command: asked,
 		}
 		if p.replica == nil {
 			m.settled()
 			continue
 		}
-		p.read = read{part: p, command: commandScan, momentOnly: m.momentOnly, pending: Pending{
+		p.read = read{part: p, command: command.Scan, momentOnly: m.momentOnly, pending: Pending{
 			Client: pending.Client, Request: &p.request, Arrived: pending.Arrived,
 		}}
 		if !p.replica.enter() {
@@ -99,6 +101,8 @@ type mergedPart struct {
 	replica *Replica
 	read    read
 	request kvpb.Request
+	// span is what is read of it, in internal keys.
+	span keys.Span
 	// refusal is why it is not read; nil: it is.
 	refusal *kvpb.Error
 }
@@ -146,9 +150,11 @@ func (m *mergedScan) serve(open *openReplicas) {
 			p.refusal = p.replica.goneError(&p.request).Error
 			continue
 		}
+		c := m.pending.Request.GetMergeScan()
+		p.span = command.InternalSpan(p.read.descriptor, c.Start, c.End)
 		m.read = append(m.read, p)
 		m.sources = append(m.sources, mvcc.Source{
-			Reader: p.replica.state, Span: p.read.span, Prefix: int(p.read.descriptor.PrefixLength), UncertainUntil: p.read.uncertainUntil(), Kept: kept,
+			Reader: p.replica.state, Span: p.span, Prefix: int(p.read.descriptor.PrefixLength), UncertainUntil: p.read.uncertainUntil(), Kept: kept,
 		})
 	}
 	response, held := m.page()
@@ -167,10 +173,10 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 	c := m.pending.Request.GetMergeScan()
 	out := &kvpb.MergeScanResponse{}
 	if len(m.read) > 0 {
-		rows := newRows()
+		rows := command.NewRows()
 		result, err := mvcc.Merge(m.sources, mvcc.ScanOptions{
 			At: m.read[0].read.timestamp, Reverse: c.Reverse, KeysOnly: c.KeysOnly,
-			MaxRows: pageRows(c.MaxRows), MaxBytes: pageBytes(c.MaxBytes), MaxSkipped: maxSkipped,
+			MaxRows: command.PageRows(c.MaxRows), MaxBytes: command.PageBytes(c.MaxBytes), MaxSkipped: command.MaxSkipped,
 		}, func(key []byte, v mvcc.Version) error {
 			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp)
 			return nil
@@ -178,17 +184,17 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 		out.Rows, out.More, out.Resume = rows, result.More, result.Resume
 		// Garbage collection may have overtaken the timestamp in any of them.
 		for _, p := range m.read {
-			if refusal := p.replica.checkThreshold(&p.read, p.read.timestamp); refusal != nil {
-				releaseRows(rows)
+			if refusal := p.replica.TooOld(&p.request, p.read.timestamp); refusal != nil {
+				command.ReleaseRows(rows)
 				return refusal, false
 			}
 		}
 		if err != nil {
-			releaseRows(rows)
+			command.ReleaseRows(rows)
 			return m.failed(err), false
 		}
 		if !result.Waits.IsZero() && !m.node.passed(result.Waits) {
-			releaseRows(rows)
+			command.ReleaseRows(rows)
 			if !m.node.merges.hold(m, result.Waits) {
 				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED, "too many reads of this server wait for commits that are not to be seen yet; try again more slowly"), false
 			}
@@ -223,8 +229,8 @@ func (m *mergedScan) name(out *kvpb.MergeScanResponse) {
 // failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so the partition.
 func (m *mergedScan) failed(err error) *kvpb.Response {
 	at := m.read[0]
-	if key, ok := uncertainKey(err); ok {
-		if i := slices.IndexFunc(m.read, func(p *mergedPart) bool { return p.read.span.Contains(key) }); i >= 0 {
+	if u := asUncertainty(err); u != nil {
+		if i := slices.IndexFunc(m.read, func(p *mergedPart) bool { return p.span.Contains(u.Key) }); i >= 0 {
 			at = m.read[i]
 		}
 	}
@@ -235,8 +241,8 @@ func (m *mergedScan) failed(err error) *kvpb.Response {
 func (m *mergedScan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	response.Id = m.pending.Request.Id
 	m.node.tell(response, at)
-	m.node.Metrics.answered(commandMergeScan, response)
+	m.node.Metrics.answered(command.MergeScan, response)
 	m.pending.Reply(response)
-	releaseRows(response.GetMergeScan().GetRows())
+	command.ReleaseRows(response.GetMergeScan().GetRows())
 	m.release()
 }

@@ -5,124 +5,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
-
-// command is the kind of a request, for metrics and dispatch.
-type command int
-
-const (
-	commandGet command = iota
-	commandBatchGet
-	commandScan
-	commandCount
-	commandPut
-	commandDelete
-	commandCompareAndSwap
-	commandWriteBatch
-	commandDeleteRange
-	commandPrepare
-	commandEndTransaction
-	commandPush
-	commandHeartbeatTransaction
-	commandResolve
-	commandUnknown
-	// commandRefresh is a read too, and commandInspectTransactions is answered from memory.
-	commandRefresh
-	commandInspectTransactions
-	// commandMergeScan is counted by the node; each of its partitions that refuses counts as a scan too.
-	commandMergeScan
-	// commandMultiGet is counted by the node too; each of its partitions that refuses counts as a batch get.
-	commandMultiGet
-	commandCountOf
-)
-
-// isWrite says that it goes through the queue.
-func (c command) isWrite() bool { return c >= commandPut && c <= commandResolve }
-
-// isRead says that it is served at a timestamp.
-func (c command) isRead() bool { return c < commandPut || c == commandRefresh }
-
-var commandNames = [commandCountOf]string{
-	"get", "batch_get", "scan", "count", "put", "delete", "compare_and_swap", "write_batch", "delete_range",
-	"prepare", "end_transaction", "push", "heartbeat_transaction", "resolve", "unknown", "refresh", "inspect_transactions", "merge_scan", "multi_get"}
-
-func commandOf(request *kvpb.Request) command {
-	switch c := request.GetCommand().(type) {
-	case *kvpb.Request_Get:
-		if c.Get != nil {
-			return commandGet
-		}
-	case *kvpb.Request_Put:
-		if c.Put != nil {
-			return commandPut
-		}
-	case *kvpb.Request_Delete:
-		if c.Delete != nil {
-			return commandDelete
-		}
-	case *kvpb.Request_CompareAndSwap:
-		if c.CompareAndSwap != nil {
-			return commandCompareAndSwap
-		}
-	case *kvpb.Request_WriteBatch:
-		if c.WriteBatch != nil {
-			return commandWriteBatch
-		}
-	case *kvpb.Request_BatchGet:
-		if c.BatchGet != nil {
-			return commandBatchGet
-		}
-	case *kvpb.Request_Scan:
-		if c.Scan != nil {
-			return commandScan
-		}
-	case *kvpb.Request_Count:
-		if c.Count != nil {
-			return commandCount
-		}
-	case *kvpb.Request_DeleteRange:
-		if c.DeleteRange != nil {
-			return commandDeleteRange
-		}
-	case *kvpb.Request_Prepare:
-		if c.Prepare != nil {
-			return commandPrepare
-		}
-	case *kvpb.Request_EndTransaction:
-		if c.EndTransaction != nil {
-			return commandEndTransaction
-		}
-	case *kvpb.Request_Push:
-		if c.Push != nil {
-			return commandPush
-		}
-	case *kvpb.Request_HeartbeatTransaction:
-		if c.HeartbeatTransaction != nil {
-			return commandHeartbeatTransaction
-		}
-	case *kvpb.Request_Resolve:
-		if c.Resolve != nil {
-			return commandResolve
-		}
-	case *kvpb.Request_Refresh:
-		if c.Refresh != nil {
-			return commandRefresh
-		}
-	case *kvpb.Request_InspectTransactions:
-		if c.InspectTransactions != nil {
-			return commandInspectTransactions
-		}
-	}
-	return commandUnknown
-}
 
 // outcomes: 0 is success, 1 + code is an error.
 const outcomeCount = 2 + int(kvpb.ErrorCode_LOCKED)
 
 // Metrics are the counters that the replicas of a node share. There are none per partition: a node holds ten thousand.
 type Metrics struct {
-	commands [commandCountOf][outcomeCount]prometheus.Counter
+	commands [][outcomeCount]prometheus.Counter
 
 	entryWrites    prometheus.Histogram
 	entryBytes     prometheus.Histogram
@@ -168,13 +60,14 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		Name: "tidemark_replica_commands_total", Help: "Requests answered, by command and outcome.",
 	}, []string{"command", "outcome"})
 	collectors = append(collectors, commands)
-	for c := range m.commands {
+	m.commands = make([][outcomeCount]prometheus.Counter, len(command.All()))
+	for c, known := range command.All() {
 		for o := range m.commands[c] {
 			name := "ok"
 			if o > 0 {
 				name = strings.ToLower(kvpb.ErrorCode(o - 1).String())
 			}
-			m.commands[c][o] = commands.WithLabelValues(commandNames[c], name)
+			m.commands[c][o] = commands.WithLabelValues(known.Name, name)
 		}
 	}
 	m.entryWrites = histogram("entry_writes", "Writes that share one Raft entry.", prometheus.ExponentialBuckets(1, 2, 12))
@@ -205,7 +98,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 }
 
 // answered counts a response.
-func (m *Metrics) answered(c command, response *kvpb.Response) {
+func (m *Metrics) answered(c *command.Command, response *kvpb.Response) {
 	outcome := 0
 	if response.Error != nil {
 		outcome = 1 + int(response.Error.Code)
@@ -213,5 +106,5 @@ func (m *Metrics) answered(c command, response *kvpb.Response) {
 			outcome = 1
 		}
 	}
-	m.commands[c][outcome].Inc()
+	m.commands[c.Index()][outcome].Inc()
 }

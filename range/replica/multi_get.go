@@ -5,9 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -49,9 +51,9 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 	}
 	response.Id = q.Id
 	n.tell(response, rpc.FromTimestamp(q.GetMultiGet().GetAt()))
-	n.Metrics.answered(commandMultiGet, response)
+	n.Metrics.answered(command.MultiGet, response)
 	pending.Reply(response)
-	releaseRows(response.GetMultiGet().GetRows())
+	command.ReleaseRows(response.GetMultiGet().GetRows())
 }
 
 // multiGet is one MultiGet under way. It is used again when it has been answered: then no part is referred to any more.
@@ -110,7 +112,7 @@ func (m *multiGet) ask(pending *Pending, find Finder) {
 		if p.replica, p.refusal = find.Replica(asked.GetPartition()); p.replica == nil {
 			continue
 		}
-		p.read = read{part: p, command: commandBatchGet, lockedReading: &p.locked,
+		p.read = read{part: p, command: command.BatchGet, lockedReading: &p.locked,
 			pending: Pending{Client: pending.Client, Request: &p.request, Arrived: pending.Arrived}}
 		if !p.replica.enter() {
 			p.refusal = p.replica.goneError(&p.request).Error
@@ -129,7 +131,7 @@ func (m *multiGet) answer(n *Node) *kvpb.Response {
 		got      kvpb.MultiGetResponse
 	}{}
 	out.response.Result, out.result.MultiGet = &out.result, &out.got
-	rows := newRows()
+	rows := command.NewRows()
 	for i := range m.parts {
 		p := &m.parts[i]
 		if p.active {
@@ -160,14 +162,14 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 	before := len(rows)
 	r, rd := p.replica, &p.read
 	rows, err := m.readKeys(r, rd, p.get.Keys, rows)
-	refusal := r.checkThreshold(rd, rd.timestamp)
+	refusal := r.TooOld(rd.pending.Request, rd.timestamp)
 	if refusal == nil && err != nil {
 		refusal = r.failedRead(rd, err)
 	}
 	switch {
 	case refusal != nil:
 		p.refusal = refusal.Error
-		n.Metrics.answered(commandBatchGet, refusal)
+		n.Metrics.answered(command.BatchGet, refusal)
 	case len(rows) > maxMultiGetBytes:
 		p.alone = true
 	case !rd.seen.IsZero() && !n.passed(rd.seen):
@@ -177,6 +179,13 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 		return rows
 	}
 	return rows[:before]
+}
+
+// see notes that a version was looked at.
+func (rd *read) see(v mvcc.Version, found bool) {
+	if found && v.Waits {
+		rd.seen = hlc.Max(rd.seen, v.Timestamp)
+	}
 }
 
 func (m *multiGet) readKeys(r *Replica, rd *read, all [][]byte, rows []byte) ([]byte, error) {

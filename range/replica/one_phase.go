@@ -3,6 +3,7 @@ package replica
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -203,7 +204,7 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 			return false
 		case l.Applied.Writes():
 			r.mu.Unlock()
-			e.refuse(w, invalid("key %s: transaction %s has prepared it already, so it has two phases", keys.Pretty(m.Key), of.ID).response(r, w.pending.Request))
+			e.refuse(w, command.Invalid("key %s: transaction %s has prepared it already, so it has two phases", keys.Pretty(m.Key), of.ID).Response(w.pending.Request))
 			return false
 		default:
 			o.held = append(o.held, l)
@@ -220,7 +221,7 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		x.EachSpan(func(l *lock) { o.held = append(o.held, l) }) // they end with it
 		if x.Locks() != len(o.held) {
 			r.mu.Unlock()
-			e.refuse(w, invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).response(r, w.pending.Request))
+			e.refuse(w, command.Invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).Response(w.pending.Request))
 			return false
 		}
 	}
@@ -285,7 +286,7 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, err := changedInSpan(r, internalSpan(e.descriptor, span.GetStart(), span.GetEnd()), at, hlc.MaxTimestamp)
+		key, err := command.ChangedInSpan(r.state, command.InternalSpan(e.descriptor, span.GetStart(), span.GetEnd()), at, hlc.MaxTimestamp)
 		if err != nil {
 			return nil, err
 		}

@@ -6,84 +6,13 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
-
-// lockOverhead is about what a lock takes in an entry besides key, value and anchor.
-const lockOverhead = 128
-
-// checkPrepare says what is wrong with a Prepare by itself.
-func (r *Replica) checkPrepare(w *write, c *kvpb.PrepareRequest) *problem {
-	of, err := txn.ParseInfo(c.GetTransaction())
-	if err != nil {
-		return invalid("prepare: %v", err)
-	}
-	w.x = &transactional{of: of}
-	if p := checkVolatile(c); p != nil {
-		return p
-	}
-	if p := r.checkHoldSpans(c); p != nil {
-		return p
-	}
-	for _, s := range c.GetHoldSpans() {
-		w.size += len(s.Start) + len(s.End) + lockOverhead
-	}
-	if p := checkReadMutations(c); p != nil {
-		return p
-	}
-	if n := len(c.GetMutations()); n > maxBatchOperations {
-		return invalid("a prepare has at most %d mutations, this one has %d", maxBatchOperations, n)
-	}
-	seen := make(map[string]struct{}, len(c.GetMutations()))
-	for _, m := range c.GetMutations() {
-		if p := r.checkMutation(m, c); p != nil {
-			return p
-		}
-		if _, twice := seen[text(m.GetKey())]; twice {
-			return invalid("key %s appears twice in a prepare", keys.Pretty(m.GetKey()))
-		}
-		seen[text(m.GetKey())] = struct{}{}
-		w.size += len(m.GetKey()) + len(m.GetValue()) + len(of.Anchor) + lockOverhead
-	}
-	if c.GetOnePhase() != nil {
-		size, p := r.checkReadSet(c.GetOnePhase().GetReads())
-		if p != nil {
-			return p
-		}
-		if p := r.checkAnchor(of); p != nil {
-			return p
-		}
-		w.size += size
-	}
-	if w.size > maxBatchBytes {
-		return invalid("a prepare has at most %d bytes, this one has %d", maxBatchBytes, w.size)
-	}
-	return nil
-}
-
-func (r *Replica) checkMutation(m *kvpb.Mutation, c *kvpb.PrepareRequest) *problem {
-	if p := r.checkKeyValue(m.GetKey(), m.GetValue()); p != nil {
-		return p
-	}
-	switch m.GetKind() {
-	case kvpb.Mutation_PUT:
-	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK, kvpb.Mutation_UNLOCK:
-		if len(m.GetValue()) > 0 {
-			return invalid("key %s: a %s has no value", keys.Pretty(m.GetKey()), m.GetKind())
-		}
-	default:
-		return invalid("key %s: unknown kind of mutation %d", keys.Pretty(m.GetKey()), m.GetKind())
-	}
-	if c.GetReturnValues() && m.GetKind() != kvpb.Mutation_LOCK {
-		return invalid("key %s: values are returned with LOCK mutations only", keys.Pretty(m.GetKey()))
-	}
-	return nil
-}
 
 // prepare lays a transaction's locks, all of them or none.
 //
@@ -281,9 +210,9 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 		if prior.live() {
 			size += len(prior.Value)
 		}
-		if size > maxBatchBytes {
-			p.e.refuse(p.w, invalid("a prepare returns values of at most %d bytes, the first %d of its %d keys have more; lock fewer keys at a time",
-				maxBatchBytes, i+1, len(mutations)).response(p.e.r, p.w.pending.Request))
+		if size > command.MaxBatchBytes {
+			p.e.refuse(p.w, command.Invalid("a prepare returns values of at most %d bytes, the first %d of its %d keys have more; lock fewer keys at a time",
+				command.MaxBatchBytes, i+1, len(mutations)).Response(p.w.pending.Request))
 			return false, nil
 		}
 		p.e.holdSeen(&prior)

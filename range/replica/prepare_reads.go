@@ -16,27 +16,6 @@ import (
 // An attempt of the request that comes late may lay locks after another one was answered with a conflict. They are those of a transaction
 // that is aborted.
 
-// checkReadMutations says what is wrong with what a Prepare says about reads by itself.
-func checkReadMutations(c *kvpb.PrepareRequest) *problem {
-	at, l := rpc.FromTimestamp(c.GetReadAt()), c.GetLeadership()
-	if l != nil && (at.IsZero() || l.Term == 0) {
-		return invalid("a prepare names a leadership without a term, or does not say when its keys were read")
-	}
-	if !at.IsZero() && (c.GetOnePhase() != nil || c.GetReturnValues()) {
-		return invalid("a prepare that compares its keys with what was read has two phases, and returns no values")
-	}
-	for _, m := range c.GetMutations() {
-		switch {
-		case !m.GetRead():
-		case m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE:
-			return invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s", keys.Pretty(m.Key), m.Kind)
-		case at.IsZero():
-			return invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
-		}
-	}
-	return nil
-}
-
 // readInVain says that a key that a transaction has read is about to be written by another one. An earlier attempt of the same transaction
 // writes nothing any more.
 func readInVain(m *kvpb.Mutation, l *lock, of *txn.Info) bool {

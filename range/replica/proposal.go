@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -44,7 +45,7 @@ func (p *pendingEntry) onlyOf(client uint64) bool {
 // answer is a response that is ready, and may not be sent yet.
 type answer struct {
 	pending  Pending
-	command  command
+	command  *command.Command
 	response *kvpb.Response
 	// hold, if not zero, is what every clock must have passed before.
 	hold hlc.Timestamp

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
 // write is one queued command: a client's, or one of this package's own.
 type write struct {
 	pending Pending
-	command command
+	command *command.Command
 	session hlc.Timestamp
 	// size is about how many bytes it adds to an entry.
 	size int
@@ -39,7 +40,7 @@ func (w *write) alone() bool {
 	if w.internal != nil {
 		return !w.internal.shared
 	}
-	return w.command == commandDeleteRange || w.command == commandPrepare && len(w.pending.Request.GetPrepare().GetOnePhase().GetReads().GetSpans()) > 0
+	return w.command.IsAlone(w.pending.Request)
 }
 
 // expired says that nobody waits for the answer any more.

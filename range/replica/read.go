@@ -1,11 +1,14 @@
 package replica
 
 import (
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -32,7 +35,7 @@ import (
 // After 5 the garbage collection threshold is compared with T: it is published before anything below it is removed.
 type read struct {
 	pending Pending
-	command command
+	command *command.Command
 	// part is set if it is one of several partitions that are read together: it is not served by itself.
 	part part
 	// momentOnly: nothing is read. It is ready when its timestamp is known; see moment.go.
@@ -51,8 +54,6 @@ type read struct {
 	limit      hlc.Timestamp
 	reign      uint64
 	descriptor *clusterpb.Partition
-	// span is in internal keys, for scans and counts.
-	span keys.Span
 	// restarts counts how often it began anew.
 	restarts int
 	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if there were none.
@@ -90,42 +91,21 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	if rd.lockedReading == nil {
 		rd.lockedReading = &plainReading
 	}
-	var context *kvpb.ReadContext
-	var problem *problem
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Get:
-		problem = r.checkKey(c.Get.GetKey())
-		rd.at = rpc.FromTimestamp(c.Get.GetAt())
-		context = c.Get.GetContext()
-	case *kvpb.Request_BatchGet:
-		if n := len(c.BatchGet.GetKeys()); n > maxPageRows {
-			problem = invalid("a batch get has at most %d keys, this one has %d", maxPageRows, n)
-		}
-		for _, key := range c.BatchGet.GetKeys() {
-			if problem == nil {
-				problem = r.checkKey(key)
-			}
-		}
-		rd.at = rpc.FromTimestamp(c.BatchGet.GetAt())
-		context = c.BatchGet.GetContext()
-	case *kvpb.Request_Scan:
-		if !rd.momentOnly {
-			problem = r.checkSpan(c.Scan.GetStart(), c.Scan.GetEnd())
-		}
-		rd.at, rd.uncertain = rpc.FromTimestamp(c.Scan.GetAt()), rpc.FromTimestamp(c.Scan.GetUncertainUntil())
-		context = c.Scan.GetContext()
-	case *kvpb.Request_Count:
-		problem = r.checkSpan(c.Count.GetStart(), c.Count.GetEnd())
-		rd.at, rd.uncertain = rpc.FromTimestamp(c.Count.GetAt()), rpc.FromTimestamp(c.Count.GetUncertainUntil())
-		context = c.Count.GetContext()
-	case *kvpb.Request_Refresh:
-		problem = r.checkRefresh(rd, c.Refresh)
+	asked, problem := rd.command.CheckRead(r.Descriptor(), q)
+	if rd.momentOnly {
+		problem = nil // what is asked about need not lie in the partition
 	}
+	rd.at, rd.uncertain = asked.At, asked.UncertainUntil
+	context := asked.Context
 	if problem == nil && context != nil {
 		problem = rd.checkContext(context)
 	}
 	if problem != nil {
-		return problem.response(r, q)
+		return r.refuseProblem(q, problem)
+	}
+	if of := asked.Refresh; of != nil {
+		rd.detail()
+		rd.own, rd.begun, rd.yields = of.Transaction, of.Begun, of.Yield
 	}
 	rd.session = rpc.FromTimestamp(q.Session)
 	// INVARIANT: the clock is read before leadership is proved.
@@ -144,19 +124,19 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		if !r.checkAhead(rd.at, rd.chosen) {
 			return newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, "partition %s: it cannot be read at %s yet, the clock stands at %s", r.id, rd.at, rd.chosen)
 		}
-		return r.checkThreshold(rd, rd.at)
+		return r.TooOld(q, rd.at)
 	}
 	rd.chosen = hlc.Max(rd.chosen, rd.session)
 	return nil
 }
 
-// checkThreshold refuses what garbage collection has made unreadable.
-func (r *Replica) checkThreshold(rd *read, at hlc.Timestamp) *kvpb.Response {
+// TooOld refuses what garbage collection has made unreadable.
+func (r *Replica) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	threshold := *r.threshold.Load()
 	if !at.Less(threshold) {
 		return nil
 	}
-	response := newError(rd.pending.Request, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+	response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 		"partition %s: it cannot be read at %s any more, versions are kept since %s", r.id, at, threshold)
 	response.Error.Timestamp = rpc.ToTimestamp(threshold)
 	return response
@@ -338,23 +318,44 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	if rd.momentOnly {
 		return nil
 	}
-	switch c := rd.pending.Request.Command.(type) {
-	case *kvpb.Request_Get:
-		r.mu.cache.Record(c.Get.Key, T)
-		return r.placeGetLocked(rd, c.Get.Key)
-	case *kvpb.Request_BatchGet:
-		var last uint64
-		for _, key := range c.BatchGet.Keys {
-			r.mu.cache.Record(key, T)
-			last = max(last, r.newestInFlightLocked(key, T))
+	f := rd.command.Footprint(rd.pending.Request)
+	if rd.belowPending() {
+		r.mu.cache.Record(f.One, T)
+		return r.placeBelowLocked(rd, f.One)
+	}
+	var last uint64
+	for key := range f.Keys {
+		r.mu.cache.Record(key, T)
+		last = max(last, r.newestInFlightLocked(key, T))
+	}
+	for start, end := range f.EachSpan {
+		r.mu.cache.RecordSpan(keys.Span{Start: start, End: end}, T)
+		if p := r.newestInSpanLocked(rd, start, end); p != nil {
+			last = max(last, p.sequence)
 		}
-		return r.proposalLocked(last)
-	case *kvpb.Request_Scan:
-		return r.placeSpanLocked(rd, c.Scan.Start, c.Scan.End)
-	case *kvpb.Request_Count:
-		return r.placeSpanLocked(rd, c.Count.Start, c.Count.End)
-	case *kvpb.Request_Refresh:
-		return r.placeRefreshLocked(rd, c.Refresh)
+	}
+	return r.proposalLocked(last)
+}
+
+// belowPending says that the read is of the latest value of one key, and does not wait for pending
+// writes.
+func (rd *read) belowPending() bool {
+	return rd.command.BelowPending && rd.latest() && rd.context == nil
+}
+
+// placeBelowLocked places a read of one key below the pending writes, which are not acknowledged, so
+// that the value below them is as good. Unless the session has seen a later timestamp than that of a
+// pending write: then its order would show, and the read waits for it.
+func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
+	oldest := r.mu.pending.Oldest(text(key))
+	if oldest == nil {
+		return nil
+	}
+	if sequence := r.newestInFlightLocked(key, rd.session); sequence != 0 {
+		return r.proposalLocked(sequence)
+	}
+	if oldest.Timestamp.LessEq(rd.timestamp) {
+		rd.timestamp = oldest.Timestamp.Prev()
 	}
 	return nil
 }
@@ -381,13 +382,6 @@ func (r *Replica) proposalLocked(sequence uint64) *pendingEntry {
 		}
 	}
 	return nil
-}
-
-// placeSpanLocked is for reads of spans: they wait for the newest proposal that writes into the span at or below the timestamp.
-func (r *Replica) placeSpanLocked(rd *read, start, end []byte) *pendingEntry {
-	rd.span = internalSpan(rd.descriptor, start, end)
-	r.mu.cache.RecordSpan(keys.Span{Start: start, End: end}, rd.timestamp)
-	return r.newestInSpanLocked(rd, start, end)
 }
 
 // newestInSpanLocked is the newest proposal in flight that writes into the span at or below the read's timestamp.
@@ -422,7 +416,7 @@ func (r *Replica) resumeRead(rd *read) {
 }
 
 func (r *Replica) resumed(rd *read) {
-	if rd.command != commandGet || rd.context != nil {
+	if !rd.belowPending() {
 		// Nothing else at or below its timestamp can have been put in flight since it is in the timestamp cache.
 		if rd.part != nil {
 			rd.part.ready()
@@ -461,26 +455,13 @@ func (r *Replica) answerRead(rd *read, response *kvpb.Response) {
 	r.reply(rd.pending, rd.command, response)
 }
 
-// long says that a read is too long for the goroutine that delivers requests.
-func (rd *read) long() bool {
-	switch c := rd.pending.Request.Command.(type) {
-	case *kvpb.Request_Get:
-		return false
-	case *kvpb.Request_BatchGet:
-		return len(c.BatchGet.Keys) > 16
-	case *kvpb.Request_Refresh:
-		return len(c.Refresh.GetReads().GetKeys()) > 16 || len(c.Refresh.GetReads().GetSpans()) > 0
-	}
-	return true
-}
-
 // serve reads the engine at the read's timestamp and answers.
 func (r *Replica) serve(rd *read) {
 	if rd.part != nil {
 		rd.part.ready()
 		return
 	}
-	if !rd.long() {
+	if f := rd.command.Footprint(rd.pending.Request); !f.Long() {
 		r.serveNow(rd)
 		return
 	}
@@ -489,27 +470,23 @@ func (r *Replica) serve(rd *read) {
 	}
 }
 
+// views are used again: a View is passed on to the command's function, and so lies on the heap.
+var views = sync.Pool{New: func() any { return new(command.View) }}
+
 func (r *Replica) serveNow(rd *read) {
 	if rd.pending.Request.TimeoutMicros != 0 && expired(&rd.pending, time.Now()) {
 		r.endRead(rd, r.deadlineExceeded(rd.pending.Request))
 		return
 	}
-	var response *kvpb.Response
-	var err error
-	rd.seen = hlc.Timestamp{}
-	switch c := rd.pending.Request.Command.(type) {
-	case *kvpb.Request_Get:
-		response, err = r.get(rd, c.Get)
-	case *kvpb.Request_BatchGet:
-		response, err = r.batchGet(rd, c.BatchGet)
-	case *kvpb.Request_Scan:
-		response, err = r.scan(rd, c.Scan)
-	case *kvpb.Request_Count:
-		response, err = r.count(rd, c.Count)
-	case *kvpb.Request_Refresh:
-		response, err = r.refresh(rd, c.Refresh)
+	view := views.Get().(*command.View)
+	*view = command.View{
+		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp, UncertainUntil: rd.uncertainUntil(), Partition: r,
 	}
-	if refusal := r.checkThreshold(rd, rd.timestamp); refusal != nil {
+	response, err := rd.command.Read(view, rd.pending.Request)
+	rd.seen = view.Seen
+	*view = command.View{}
+	views.Put(view)
+	if refusal := r.TooOld(rd.pending.Request, rd.timestamp); refusal != nil {
 		if rd.at.IsZero() && rd.restarts < maxRestarts {
 			r.restart(rd)
 			return
@@ -517,13 +494,13 @@ func (r *Replica) serveNow(rd *read) {
 		response, err = refusal, nil
 	}
 	if err != nil {
-		if at, ok := asUncertainty(err); ok && r.move(rd, at) {
+		if u := asUncertainty(err); u != nil && r.move(rd, u.Timestamp) {
 			return
 		}
 		response = r.failedRead(rd, err)
 	}
 	if response.Error == nil && r.holdRead(rd) {
-		releaseRows(response.GetScan().GetRows())
+		command.ReleaseRows(response.GetScan().GetRows())
 		return
 	}
 	if rd.term == 0 {
@@ -535,7 +512,7 @@ func (r *Replica) serveNow(rd *read) {
 		r.node.tell(response, rd.timestamp)
 	}
 	r.endRead(rd, response)
-	releaseRows(response.GetScan().GetRows())
+	command.ReleaseRows(response.GetScan().GetRows())
 }
 
 // maxRestarts is how often a read of the latest state begins anew because garbage collection overtook its timestamp, which takes
@@ -560,12 +537,27 @@ func (r *Replica) restart(rd *read) {
 	r.admit(rd, leaseTerm, leased)
 }
 
+// uncertainUntil is the uncertainty limit of a read, zero if nothing is uncertain.
+func (rd *read) uncertainUntil() hlc.Timestamp {
+	if rd.timestamp.Less(rd.limit) {
+		return rd.limit
+	}
+	return hlc.Timestamp{}
+}
+
+// asUncertainty says where and when a read met something uncertain; nil if that is not the error.
+func asUncertainty(err error) *mvcc.UncertaintyError {
+	var u *mvcc.UncertaintyError
+	errors.As(err, &u)
+	return u
+}
+
 // failedRead is the answer to a read that ended in an error.
 func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
-	if uncertainty, ok := asUncertainty(err); ok {
+	if u := asUncertainty(err); u != nil {
 		response := newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
-			"partition %s: a version at %s may have been written before the read at %s began; read again at that timestamp", r.id, uncertainty, rd.timestamp)
-		response.Error.Timestamp = rpc.ToTimestamp(uncertainty)
+			"partition %s: a version at %s may have been written before the read at %s began; read again at that timestamp", r.id, u.Timestamp, rd.timestamp)
+		response.Error.Timestamp = rpc.ToTimestamp(u.Timestamp)
 		return response
 	}
 	return r.readError(rd.pending.Request, err)

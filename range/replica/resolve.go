@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -34,30 +35,6 @@ const (
 
 // maxResolutions bounds a Resolve.
 const maxResolutions = 10_000
-
-func (r *Replica) checkResolve(w *write, c *kvpb.ResolveRequest) *problem {
-	if n := len(c.GetResolutions()); n > maxResolutions {
-		return invalid("a resolve names at most %d transactions, this one has %d", maxResolutions, n)
-	}
-	for _, x := range c.GetResolutions() {
-		id, err := txn.ParseID(x.GetTransaction())
-		if err != nil {
-			return invalid("resolve: %v", err)
-		}
-		ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp())
-		switch x.GetStatus().GetState() {
-		case kvpb.TransactionState_ABORTED:
-		case kvpb.TransactionState_COMMITTED:
-			if ts.IsZero() {
-				return invalid("resolve: transaction %s is committed and has no timestamp", id)
-			}
-		default:
-			return invalid("resolve: transaction %s is not decided", id)
-		}
-	}
-	w.x = &transactional{}
-	return nil
-}
 
 // resolve ends the locks of the transactions that a request names. What an entry does not hold is ended without it (see clearing); it waits for
 // that, unless it is to be in the background.
@@ -212,7 +189,7 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 
 // lockBytes is about what the end of an applied lock takes in an entry.
 func lockBytes(l *lock, committed bool) int {
-	n := len(l.Key) + lockOverhead
+	n := len(l.Key) + command.LockOverhead
 	if committed {
 		n += l.Applied.Size
 	}

@@ -4,12 +4,13 @@ import (
 	"unsafe"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // reply answers a request, now.
-func (r *Replica) reply(p Pending, c command, response *kvpb.Response) {
+func (r *Replica) reply(p Pending, c *command.Command, response *kvpb.Response) {
 	if response.Now == nil {
 		r.node.tell(response, hlc.Timestamp{})
 	}
@@ -23,7 +24,7 @@ func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	if response.Now == nil {
 		response.Now = &kvpb.Timestamp{}
 	}
-	setTimestamp(response.Now, hlc.Max(now, atLeast))
+	command.SetTimestamp(response.Now, hlc.Max(now, atLeast))
 	response.ClockUnsure = !sure
 }
 
@@ -33,10 +34,6 @@ func (r *Replica) unsureClock(q *kvpb.Request) *kvpb.Response {
 }
 
 // Responses to the common commands are one allocation each.
-
-func setTimestamp(to *kvpb.Timestamp, t hlc.Timestamp) {
-	to.Wall, to.Logical = uint64(t.Wall), t.Logical
-}
 
 func putResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
 	m := &struct {
@@ -49,7 +46,7 @@ func putResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
 	m.response.Result = &m.result
 	m.result.Put = &m.put
 	m.put.Version = &m.version
-	setTimestamp(&m.version, version)
+	command.SetTimestamp(&m.version, version)
 	return &m.response
 }
 
@@ -73,27 +70,12 @@ func swappedResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
 	m.result.CompareAndSwap = &m.swap
 	m.swap.Swapped = true
 	m.swap.Version = &m.version
-	setTimestamp(&m.version, version)
+	command.SetTimestamp(&m.version, version)
 	return &m.response
 }
 
 func writeBatchResponse(id uint64, version hlc.Timestamp) *kvpb.Response {
 	return &kvpb.Response{Id: id, Result: &kvpb.Response_WriteBatch{WriteBatch: &kvpb.WriteBatchResponse{Version: rpc.ToTimestamp(version)}}}
-}
-
-func getResponse(id uint64) (*kvpb.Response, *kvpb.GetResponse, *kvpb.Timestamp) {
-	m := &struct {
-		response kvpb.Response
-		result   kvpb.Response_Get
-		get      kvpb.GetResponse
-		version  kvpb.Timestamp
-		now      kvpb.Timestamp
-	}{}
-	m.response.Id = id
-	m.response.Result = &m.result
-	m.response.Now = &m.now
-	m.result.Get = &m.get
-	return &m.response, &m.get, &m.version
 }
 
 // text is a string of the same memory as b, which must not be changed as long as the string lives.

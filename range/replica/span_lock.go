@@ -2,7 +2,6 @@ package replica
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -31,27 +30,6 @@ import (
 
 // maxHoldSpans bounds the spans of one request.
 const maxHoldSpans = 64
-
-// checkHoldSpans says what is wrong with the spans that a Prepare is to hold by itself.
-func (r *Replica) checkHoldSpans(c *kvpb.PrepareRequest) *problem {
-	switch n := len(c.GetHoldSpans()); {
-	case n == 0:
-		return nil
-	case n > maxHoldSpans:
-		return invalid("a prepare holds at most %d spans, this one is to hold %d", maxHoldSpans, n)
-	case !c.GetVolatile() || len(c.GetMutations()) > 0:
-		return invalid("spans are held by volatile locks, without mutations in the same prepare")
-	}
-	for _, s := range c.GetHoldSpans() {
-		if p := r.checkSpan(s.GetStart(), s.GetEnd()); p != nil {
-			return p
-		}
-		if span := (keys.Span{Start: s.GetStart(), End: s.GetEnd()}); span.Empty() {
-			return invalid("the span %s that is to be held is empty", span)
-		}
-	}
-	return nil
-}
 
 // holdSpans holds spans, and answers when nothing of others is left in them that may yet be
 // written.

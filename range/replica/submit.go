@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -26,12 +27,12 @@ func (r *Replica) Submit(requests []Pending) {
 func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	if !r.enter() {
 		for i := range requests {
-			r.reply(requests[i], commandOf(requests[i].Request), r.goneError(requests[i].Request))
+			r.reply(requests[i], command.Of(requests[i].Request), r.goneError(requests[i].Request))
 		}
 		return false, false
 	}
 	for i := range requests {
-		if c := commandOf(requests[i].Request); c.isWrite() {
+		if c := command.Of(requests[i].Request); c.Way == command.InQueue {
 			queued = r.enqueue(requests[i], c) || queued
 		}
 	}
@@ -52,12 +53,12 @@ func (r *Replica) Evaluate(client uint64, together bool) {
 func (r *Replica) Serve(requests []Pending) {
 	defer r.exit()
 	for i := range requests {
-		switch c := commandOf(requests[i].Request); {
-		case c.isRead():
+		switch c := command.Of(requests[i].Request); {
+		case c.Way == command.AtTimestamp:
 			r.startRead(&read{pending: requests[i], command: c})
-		case c == commandInspectTransactions:
+		case c == command.InspectTransactions:
 			r.reply(requests[i], c, r.inspectTransactions(requests[i].Request))
-		case c == commandUnknown:
+		case c.Way == command.NotKnown || c.Way == command.ByNode:
 			r.reply(requests[i], c, newError(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command that a partition knows; is the client newer than this server?"))
 		}
@@ -65,7 +66,7 @@ func (r *Replica) Serve(requests []Pending) {
 }
 
 // enqueue queues a write, or refuses it.
-func (r *Replica) enqueue(p Pending, c command) bool {
+func (r *Replica) enqueue(p Pending, c *command.Command) bool {
 	w := write{pending: p, command: c}
 	if refusal := r.checkWrite(&w); refusal != nil {
 		r.reply(p, c, refusal)
@@ -120,7 +121,7 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 		c.done(errOverloaded)
 		return
 	}
-	r.mu.queue.Push(write{internal: c, command: commandUnknown})
+	r.mu.queue.Push(write{internal: c, command: command.Unknown()})
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
 	// What is shared is set off by whoever happens to bring news of a transaction: not by a goroutine that may read the disk.
@@ -134,41 +135,16 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 	if q.Sequence == 0 {
 		return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT, "a write needs a sequence number, so that a retry can be told from a second write")
 	}
-	var problem *problem
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Put:
-		w.size = len(c.Put.GetKey()) + len(c.Put.GetValue())
-		problem = r.checkKeyValue(c.Put.GetKey(), c.Put.GetValue())
-	case *kvpb.Request_Delete:
-		w.size = len(c.Delete.GetKey())
-		problem = r.checkKey(c.Delete.GetKey())
-	case *kvpb.Request_CompareAndSwap:
-		w.size = len(c.CompareAndSwap.GetKey()) + len(c.CompareAndSwap.GetNewValue())
-		problem = r.checkCompareAndSwap(c.CompareAndSwap)
-	case *kvpb.Request_WriteBatch:
-		w.size, problem = r.checkWriteBatch(c.WriteBatch)
-	case *kvpb.Request_DeleteRange:
-		problem = r.checkSpan(c.DeleteRange.GetStart(), c.DeleteRange.GetEnd())
-	case *kvpb.Request_Prepare:
-		problem = r.checkPrepare(w, c.Prepare)
-	case *kvpb.Request_EndTransaction:
-		problem = r.checkEndTransaction(w, c.EndTransaction)
-	case *kvpb.Request_Push:
-		problem = r.checkPush(w, c.Push)
-	case *kvpb.Request_HeartbeatTransaction:
-		problem = r.checkHeartbeat(w, c.HeartbeatTransaction)
-	case *kvpb.Request_Resolve:
-		problem = r.checkResolve(w, c.Resolve)
+	asked, problem := w.command.CheckWrite(r.Descriptor(), q)
+	w.size = asked.Size + command.WriteOverhead
+	if asked.Transaction != nil {
+		w.x = &transactional{Transaction: *asked.Transaction}
 	}
-	w.size += writeOverhead
 	if problem != nil {
-		return problem.response(r, q)
+		return r.refuseProblem(q, problem)
 	}
 	return nil
 }
-
-// writeOverhead is about what a version takes in an entry besides the key and value of the client.
-const writeOverhead = 64
 
 // kick has the queue evaluated, if it is ready and nobody does. In the group's own workers (callback) and for long work the pool does it.
 func (r *Replica) kick(callback bool) { r.kickFor(callback, false, 0) }

@@ -35,24 +35,8 @@ func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
 	return l.Partition == uint64(e.r.id) && l.Term == e.term && l.Reign == e.reign
 }
 
-// leadershipError says that what was read under volatile locks may never have been there.
-func (r *Replica) leadershipError(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
-	r.node.Metrics.conflicts.Inc()
-	response := newError(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
-		"partition %s: the leader changed since keys were read under a lock; run the transaction again", r.id)
-	response.Error.Conflict = &kvpb.Conflict{LeaderChanged: true}
-	if len(reads.GetKeys()) > 0 {
-		response.Error.Conflict.Key = reads.Keys[0]
-	}
-	return response
-}
-
-// sameLeadership says that the reads were made under this reign, as far as they say so.
-func (r *Replica) sameLeadership(reads *kvpb.ReadSet) bool {
-	l := reads.GetLeadership()
-	if l == nil {
-		return true
-	}
+// SameLeadership says that reads were made under the present leadership epoch.
+func (r *Replica) SameLeadership(l *kvpb.Leadership) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.serving && r.isLeadershipLocked(l)
@@ -104,11 +88,7 @@ func (e *evaluation) letGoLocked(l *lock) {
 
 // hurried says that others may wait for the write: it lays volatile locks, or ends them. It is evaluated even if it cannot be proposed yet.
 func (w *write) hurried() bool {
-	if w.internal != nil || w.command != commandPrepare {
-		return false
-	}
-	c := w.pending.Request.GetPrepare()
-	return c.GetVolatile() || c.GetOnePhase().GetReads().GetLeadership() != nil
+	return w.internal == nil && w.command.IsHurried(w.pending.Request)
 }
 
 // light says that a write that has waited wants nothing but volatile locks.
@@ -195,20 +175,4 @@ func (e *evaluation) waitFor(l *lock, waiting []*parked) (free []*parked) {
 	}
 	flush(len(waiting))
 	return free
-}
-
-// checkVolatile says what is wrong with a Prepare of volatile locks by itself.
-func checkVolatile(c *kvpb.PrepareRequest) *problem {
-	if c.GetVolatile() && (!c.GetReturnValues() || c.GetOnePhase() != nil) {
-		return invalid("volatile locks are laid by reads: with values, and not in one phase")
-	}
-	return nil
-}
-
-// checkLeadership says what is wrong with the leadership that reads name.
-func checkLeadership(s *kvpb.ReadSet) *problem {
-	if s.GetLeadership() != nil && (len(s.GetKeys()) == 0 || s.Leadership.Term == 0) {
-		return invalid("a read set names a leadership without a term, or no key that was read under it")
-	}
-	return nil
 }

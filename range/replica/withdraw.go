@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -40,7 +41,7 @@ func (e *evaluation) endWaitOf(of txn.ID) {
 	if r.mu.reign != e.reign || r.mu.locks.Waiters() == 0 {
 		return
 	}
-	released := r.mu.locks.TakeWaiters(func(p *parked) bool { return p.command == commandPrepare && p.transaction().ID == of })
+	released := r.mu.locks.TakeWaiters(func(p *parked) bool { return p.command == command.Prepare && p.transaction().ID == of })
 	for _, p := range released {
 		p.x.aborted = true
 	}
@@ -79,7 +80,7 @@ func (e *evaluation) endWaitOfCommitted(of txn.ID) {
 	}
 	r.mu.Unlock()
 	for _, p := range late {
-		e.refuse(&p.write, invalid("transaction %s commits without this request, which waits for a lock; it did not run", of).response(r, p.pending.Request))
+		e.refuse(&p.write, command.Invalid("transaction %s commits without this request, which waits for a lock; it did not run", of).Response(p.pending.Request))
 		e.tend = true
 	}
 }

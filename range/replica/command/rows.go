@@ -1,4 +1,4 @@
-package replica
+package command
 
 import "sync"
 
@@ -9,8 +9,8 @@ var rowBuffers = sync.Pool{New: func() any { return new([]byte) }}
 // keepRows is the largest buffer that is kept, in bytes.
 const keepRows = 256 << 10
 
-// newRows returns an empty buffer.
-func newRows() []byte {
+// NewRows returns an empty buffer.
+func NewRows() []byte {
 	holder := rowBuffers.Get().(*[]byte)
 	rows := *holder
 	*holder = nil
@@ -18,8 +18,8 @@ func newRows() []byte {
 	return rows[:0]
 }
 
-// releaseRows takes a buffer back that nobody refers to any more. nil is none.
-func releaseRows(rows []byte) {
+// ReleaseRows takes a buffer back that nobody refers to any more. nil is none.
+func ReleaseRows(rows []byte) {
 	if cap(rows) == 0 || cap(rows) > keepRows {
 		return
 	}

@@ -1,0 +1,67 @@
+package command
+
+import (
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// BatchGet reads keys of one partition at one timestamp.
+var BatchGet = register((*kvpb.Request_BatchGet)(nil), Command{
+	Name:       "batch_get",
+	Way:        AtTimestamp,
+	Body:       func(q *kvpb.Request) bool { return q.GetBatchGet() != nil },
+	Footprint:  func(q *kvpb.Request) Footprint { return points(q.GetBatchGet().Keys) },
+	Named:      func(q *kvpb.Request) int64 { return wall(q.GetBatchGet().GetAt()) },
+	Foreground: always,
+	CheckRead:  checkBatchGet,
+	Read:       batchGet,
+})
+
+func checkBatchGet(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+	c := q.GetBatchGet()
+	r.At, r.Context = rpc.FromTimestamp(c.GetAt()), c.GetContext()
+	if n := len(c.GetKeys()); n > MaxPageRows {
+		return r, Invalid("a batch get has at most %d keys, this one has %d", MaxPageRows, n)
+	}
+	for _, key := range c.GetKeys() {
+		if p := checkKey(d, key); p != nil {
+			return r, p
+		}
+	}
+	return r, nil
+}
+
+func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
+	c := q.GetBatchGet()
+	m := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(v.At), Values: make([]*kvpb.GetResponse, len(c.Keys))}
+	values := make([]kvpb.GetResponse, len(c.Keys))
+	getter, err := mvcc.NewGetter(v.State)
+	if err != nil {
+		return nil, err
+	}
+	defer getter.Close()
+	var internalKey []byte
+	size := 0
+	for i, key := range c.Keys {
+		internalKey = keys.AppendInternalKey(internalKey[:0], v.Descriptor, key)
+		version, found, err := getter.GetUncertain(internalKey, v.At, v.UncertainUntil)
+		if err != nil {
+			return nil, err
+		}
+		v.see(version, found)
+		m.Values[i] = &values[i]
+		if !isValue(version, found) {
+			continue
+		}
+		if size += len(version.Value); size > MaxBatchBytes {
+			return Invalid("a batch get returns at most %d bytes; the first %d of its %d keys have more",
+				MaxBatchBytes, i+1, len(c.Keys)).Response(q), nil
+		}
+		values[i].Found, values[i].Value = true, version.Value
+		values[i].Version = rpc.ToTimestamp(version.Timestamp)
+	}
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_BatchGet{BatchGet: m}}, nil
+}

@@ -1,0 +1,86 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// What can be said of a request by looking at it and the descriptor alone.
+
+// Problem is what is wrong with a request by itself.
+type Problem struct {
+	Code kvpb.ErrorCode
+	Text string
+}
+
+// Invalid is the problem of a request that no partition takes.
+func Invalid(format string, args ...any) *Problem {
+	return &Problem{kvpb.ErrorCode_INVALID_ARGUMENT, fmt.Sprintf(format, args...)}
+}
+
+func outside(what string, d *clusterpb.Partition) *Problem {
+	return &Problem{kvpb.ErrorCode_KEY_OUT_OF_SPAN, what + " is outside partition " +
+		keys.PartitionID(d.GetId()).String() + ", which holds " + keys.PartitionUserSpan(d).String()}
+}
+
+func checkKey(d *clusterpb.Partition, key []byte) *Problem {
+	if err := keys.ValidateUserKey(key); err != nil {
+		return Invalid("%v", err)
+	}
+	if !keys.PartitionContains(d, key) {
+		return outside("key "+keys.Pretty(key), d)
+	}
+	return nil
+}
+
+func checkKeyValue(d *clusterpb.Partition, key, value []byte) *Problem {
+	if p := checkKey(d, key); p != nil {
+		return p
+	}
+	if err := keys.ValidateValue(value); err != nil {
+		return Invalid("key %s: %v", keys.Pretty(key), err)
+	}
+	return nil
+}
+
+// checkSpan accepts every span that has something in common with the partition: the rest of it is
+// elsewhere. Bounds are not keys that exist, so they may be empty, and a little longer than a key.
+func checkSpan(d *clusterpb.Partition, start, end []byte) *Problem {
+	for _, bound := range [...][]byte{start, end} {
+		if len(bound) > keys.MaxKeySize+1 {
+			return Invalid("%v: the bound %s of a span; a key has at most %d bytes",
+				keys.ErrKeyTooLarge, keys.Pretty(bound), keys.MaxKeySize)
+		}
+	}
+	if len(end) > 0 && bytes.Compare(start, end) > 0 {
+		return Invalid("the span's start %s is above its end %s", keys.Pretty(start), keys.Pretty(end))
+	}
+	user := keys.Span{Start: start, End: end}
+	if !user.Empty() && !user.Overlaps(keys.PartitionUserSpan(d)) {
+		return outside("the span "+user.String(), d)
+	}
+	return nil
+}
+
+// Refuse is an error response to a request.
+func Refuse(q *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
+	return &kvpb.Response{Id: q.GetId(), Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
+}
+
+// InternalSpan is the part of a span of user keys that lies in the partition, in internal keys.
+func InternalSpan(d *clusterpb.Partition, start, end []byte) keys.Span {
+	return keys.InternalSpan(d, keys.Span{Start: start, End: end})
+}
+
+// text is a string of the same memory as b, which must not be changed as long as the string lives.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// Response is the answer to a request that has the problem.
+func (p *Problem) Response(q *kvpb.Request) *kvpb.Response {
+	return Refuse(q, p.Code, "%s", p.Text)
+}

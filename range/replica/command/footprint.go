@@ -1,0 +1,55 @@
+package command
+
+import "github.com/tidemarkdb/tidemark/rpc/kvpb"
+
+// Footprint is what a request reads or writes of its partition, in user keys: single keys, or
+// spans, or both. It aliases the request.
+type Footprint struct {
+	// One is a single key, nil if there is none. It saves the slice.
+	One []byte
+	// Many are further keys.
+	Many [][]byte
+	// Spans are spans of keys; an empty end reaches to the end of the partition.
+	Spans []*kvpb.KeySpan
+	// Start and End are one more span, if Span is set. It saves the message.
+	Span       bool
+	Start, End []byte
+}
+
+func point(key []byte) Footprint { return Footprint{One: key} }
+
+func points(keys [][]byte) Footprint { return Footprint{Many: keys} }
+
+func span(start, end []byte) Footprint { return Footprint{Span: true, Start: start, End: end} }
+
+// Long says that reading it takes too long for the goroutine that delivers requests.
+func (f *Footprint) Long() bool {
+	return f.Span || len(f.Spans) > 0 || len(f.Many) > shortRead
+}
+
+// shortRead is up to how many keys a goroutine that others wait for reads.
+const shortRead = 16
+
+// Keys are the single keys, in the request's order.
+func (f *Footprint) Keys(yield func([]byte) bool) {
+	if f.One != nil && !yield(f.One) {
+		return
+	}
+	for _, key := range f.Many {
+		if !yield(key) {
+			return
+		}
+	}
+}
+
+// EachSpan are the spans, in the request's order: start and end.
+func (f *Footprint) EachSpan(yield func(start, end []byte) bool) {
+	if f.Span && !yield(f.Start, f.End) {
+		return
+	}
+	for _, s := range f.Spans {
+		if !yield(s.GetStart(), s.GetEnd()) {
+			return
+		}
+	}
+}

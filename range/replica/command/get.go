@@ -1,0 +1,65 @@
+package command
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Get reads one key.
+var Get = register((*kvpb.Request_Get)(nil), Command{
+	Name:         "get",
+	Way:          AtTimestamp,
+	BelowPending: true,
+	Body:         func(q *kvpb.Request) bool { return q.GetGet() != nil },
+	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetGet().Key) },
+	Named:        func(q *kvpb.Request) int64 { return wall(q.GetGet().GetAt()) },
+	Foreground:   always,
+	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (Reading, *Problem) {
+		c := q.GetGet()
+		return Reading{At: rpc.FromTimestamp(c.GetAt()), Context: c.GetContext()}, checkKey(d, c.GetKey())
+	},
+	Read: get,
+})
+
+func get(v *View, q *kvpb.Request) (*kvpb.Response, error) {
+	c := q.GetGet()
+	version, found, err := mvcc.GetUncertain(v.State, keys.InternalKey(v.Descriptor, c.Key), v.At, v.UncertainUntil)
+	if err != nil {
+		return nil, err
+	}
+	v.see(version, found)
+	response, m, ts := getResponse(q.Id)
+	if isValue(version, found) {
+		m.Found, m.Value, m.Version = true, version.Value, ts
+		SetTimestamp(ts, version.Timestamp)
+	}
+	if c.Context != nil {
+		m.At = rpc.ToTimestamp(v.At)
+	}
+	return response, nil
+}
+
+// getResponse makes a response in one allocation, with memory for the time that it tells.
+func getResponse(id uint64) (*kvpb.Response, *kvpb.GetResponse, *kvpb.Timestamp) {
+	m := &struct {
+		response kvpb.Response
+		result   kvpb.Response_Get
+		get      kvpb.GetResponse
+		version  kvpb.Timestamp
+		now      kvpb.Timestamp
+	}{}
+	m.response.Id = id
+	m.response.Result = &m.result
+	m.response.Now = &m.now
+	m.result.Get = &m.get
+	return &m.response, &m.get, &m.version
+}
+
+// SetTimestamp fills in a message.
+func SetTimestamp(to *kvpb.Timestamp, t hlc.Timestamp) {
+	to.Wall, to.Logical = uint64(t.Wall), t.Logical
+}

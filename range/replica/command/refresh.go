@@ -1,0 +1,175 @@
+package command
+
+import (
+	"errors"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Refresh validates what a transaction has read at a later timestamp. It is a read at that timestamp,
+// of everything that the transaction read: it goes through the timestamp cache, so that nothing is
+// written at or below any more, and waits like any other read for pending writes and for other
+// transactions' locks. What it reads is whether there is any version between the two timestamps.
+var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
+	Name:          "refresh",
+	Way:           AtTimestamp,
+	Transactional: true,
+	Body:          func(q *kvpb.Request) bool { return q.GetRefresh() != nil },
+	Footprint: func(q *kvpb.Request) Footprint {
+		reads := q.GetRefresh().GetReads()
+		return Footprint{Many: reads.GetKeys(), Spans: reads.GetSpans()}
+	},
+	Named:     func(q *kvpb.Request) int64 { return wall(q.GetRefresh().GetTo()) },
+	CheckRead: checkRefresh,
+	Read:      refresh,
+})
+
+// Refreshing is what a refresh says of its transaction.
+type Refreshing struct {
+	Transaction txn.ID
+	// Begun is its age.
+	Begun hlc.Timestamp
+	// Yield: it gives way to older transactions.
+	Yield bool
+}
+
+func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+	c := q.GetRefresh()
+	if r.At = rpc.FromTimestamp(c.GetTo()); r.At.IsZero() {
+		return r, Invalid("a refresh needs the timestamp to which the reads are to be good")
+	}
+	own, err := txn.ParseOptionalID(c.GetTransaction())
+	if err != nil {
+		return r, Invalid("a refresh: %v", err)
+	}
+	r.Refresh = &Refreshing{Transaction: own, Begun: rpc.FromTimestamp(c.GetBegun()), Yield: c.GetYield()}
+	_, p = checkReadSet(d, c.GetReads())
+	return r, p
+}
+
+// checkReadSet looks at what a transaction says it has read.
+func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *Problem) {
+	if n := len(s.GetKeys()) + len(s.GetSpans()); n > MaxReadSet {
+		return 0, Invalid("a read set has at most %d keys and spans, this one has %d", MaxReadSet, n)
+	}
+	for _, key := range s.GetKeys() {
+		if p := checkKey(d, key); p != nil {
+			return 0, p
+		}
+		size += len(key)
+	}
+	for _, span := range s.GetSpans() {
+		if p := checkSpan(d, span.GetStart(), span.GetEnd()); p != nil {
+			return 0, p
+		}
+		size += len(span.GetStart()) + len(span.GetEnd())
+	}
+	some := len(s.GetKeys())+len(s.GetSpans()) > 0
+	if some && rpc.FromTimestamp(s.GetAt()).IsZero() {
+		return 0, Invalid("a read set does not say as of when it was read")
+	}
+	if l := s.GetLeadership(); l != nil && (len(s.GetKeys()) == 0 || l.Term == 0) {
+		return size, Invalid("a read set names a leadership without a term, or no key that was read under it")
+	}
+	return size, nil
+}
+
+// refresh looks for versions above the timestamp of the reads, up to that of the refresh.
+func refresh(v *View, q *kvpb.Request) (*kvpb.Response, error) {
+	reads := q.GetRefresh().GetReads()
+	at := rpc.FromTimestamp(reads.GetAt())
+	if len(reads.GetKeys())+len(reads.GetSpans()) > 0 {
+		changed, err := v.changedSince(reads, at)
+		if err != nil {
+			return nil, err
+		}
+		if changed != nil {
+			v.Partition.Conflicts()
+			return Changed(v.Descriptor, q, changed, at), nil
+		}
+		if l := reads.GetLeadership(); l != nil && !v.Partition.SameLeadership(l) {
+			v.Partition.Conflicts()
+			return LeaderChanged(v.Descriptor, q, reads), nil
+		}
+		// A tombstone may have been collected with all that it hid.
+		if refusal := v.Partition.TooOld(q, at); refusal != nil {
+			return refusal, nil
+		}
+	}
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Refresh{Refresh: &kvpb.RefreshResponse{}}}, nil
+}
+
+// changedSince finds a user key of the read set with a version above at, up to the view's timestamp.
+func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, error) {
+	if len(reads.GetKeys()) > 0 {
+		getter, err := mvcc.NewGetter(v.State)
+		if err != nil {
+			return nil, err
+		}
+		defer getter.Close()
+		var internalKey []byte
+		for _, key := range reads.GetKeys() {
+			internalKey = keys.AppendInternalKey(internalKey[:0], v.Descriptor, key)
+			version, found, err := getter.View(internalKey, v.At)
+			if err != nil {
+				return nil, err
+			}
+			if found && at.Less(version.Timestamp) {
+				return key, nil
+			}
+		}
+	}
+	for _, span := range reads.GetSpans() {
+		internal := InternalSpan(v.Descriptor, span.GetStart(), span.GetEnd())
+		key, err := ChangedInSpan(v.State, internal, at, v.At)
+		if err != nil {
+			return nil, err
+		}
+		if key != nil {
+			return keys.UserKey(v.Descriptor, key), nil
+		}
+	}
+	return nil, nil
+}
+
+// ChangedInSpan finds an internal key with a version above at, up to a timestamp; nil if there is
+// none.
+func ChangedInSpan(r engine.Reader, span keys.Span, at, to hlc.Timestamp) ([]byte, error) {
+	if span.Empty() {
+		return nil, nil
+	}
+	_, err := mvcc.Count(r, mvcc.ScanOptions{Span: span, At: at, UncertainUntil: to})
+	var u *mvcc.UncertaintyError
+	if errors.As(err, &u) {
+		return u.Key, nil
+	}
+	return nil, err
+}
+
+// Changed says that what a transaction read has changed.
+func Changed(d *clusterpb.Partition, q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
+	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+		"partition %s: key %s has changed since it was read at %s; run the transaction again",
+		keys.PartitionID(d.GetId()), keys.Pretty(key), at)
+	response.Error.Conflict = &kvpb.Conflict{Key: key}
+	return response
+}
+
+// LeaderChanged says that what was read under volatile locks may never have been there.
+func LeaderChanged(d *clusterpb.Partition, q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
+	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+		"partition %s: the leader changed since keys were read under a lock; run the transaction again",
+		keys.PartitionID(d.GetId()))
+	response.Error.Conflict = &kvpb.Conflict{LeaderChanged: true}
+	if len(reads.GetKeys()) > 0 {
+		response.Error.Conflict.Key = reads.Keys[0]
+	}
+	return response
+}

@@ -1,0 +1,60 @@
+package command
+
+import (
+	"bytes"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Scan reads a page of a span.
+var Scan = register((*kvpb.Request_Scan)(nil), Command{
+	Name:       "scan",
+	Way:        AtTimestamp,
+	Body:       func(q *kvpb.Request) bool { return q.GetScan() != nil },
+	Footprint:  func(q *kvpb.Request) Footprint { return span(q.GetScan().Start, q.GetScan().End) },
+	Named:      func(q *kvpb.Request) int64 { return wall(q.GetScan().GetAt()) },
+	Foreground: always,
+	CheckRead:  checkScan,
+	Read:       scan,
+})
+
+func checkScan(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+	c := q.GetScan()
+	r.At, r.UncertainUntil = rpc.FromTimestamp(c.GetAt()), rpc.FromTimestamp(c.GetUncertainUntil())
+	r.Context = c.GetContext()
+	return r, checkSpan(d, c.GetStart(), c.GetEnd())
+}
+
+// scan reads a page. Its rows are to be released when it has been answered.
+func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
+	c := q.GetScan()
+	m := &kvpb.ScanResponse{At: rpc.ToTimestamp(v.At)}
+	response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Scan{Scan: m}}
+	span := InternalSpan(v.Descriptor, c.Start, c.End)
+	if span.Empty() {
+		return response, nil
+	}
+	rows := NewRows()
+	result, err := mvcc.Scan(v.State, mvcc.ScanOptions{
+		Span: span, At: v.At, UncertainUntil: v.UncertainUntil,
+		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: PageRows(c.MaxRows), MaxBytes: PageBytes(c.MaxBytes),
+		MaxSkipped: MaxSkipped,
+	}, func(key []byte, version mvcc.Version) error {
+		rows = rpc.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp)
+		return nil
+	})
+	if err != nil {
+		ReleaseRows(rows)
+		return nil, err
+	}
+	v.Seen = result.Waits
+	m.Rows = rows
+	if m.More = result.More; m.More {
+		m.Resume = bytes.Clone(keys.UserKey(v.Descriptor, result.Resume))
+	}
+	return response, nil
+}

@@ -1,0 +1,56 @@
+package command
+
+import (
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// WriteBatch writes several keys at one timestamp.
+var WriteBatch = register((*kvpb.Request_WriteBatch)(nil), Command{
+	Name: "write_batch",
+	Way:  InQueue,
+	Body: func(q *kvpb.Request) bool { return q.GetWriteBatch() != nil },
+	Footprint: func(q *kvpb.Request) Footprint {
+		operations := q.GetWriteBatch().Operations
+		all := make([][]byte, len(operations))
+		for i, o := range operations {
+			all[i] = o.GetKey()
+		}
+		return points(all)
+	},
+	Foreground: always,
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+		size, p := checkWriteBatch(d, q.GetWriteBatch())
+		return Writing{Size: size}, p
+	},
+})
+
+func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size int, p *Problem) {
+	operations := b.GetOperations()
+	switch {
+	case len(operations) == 0:
+		return 0, Invalid("an atomic batch needs at least one operation")
+	case len(operations) > MaxBatchOperations:
+		return 0, Invalid("an atomic batch has at most %d operations, this one has %d",
+			MaxBatchOperations, len(operations))
+	}
+	seen := make(map[string]struct{}, len(operations))
+	for _, o := range operations {
+		if p := checkKeyValue(d, o.GetKey(), o.GetValue()); p != nil {
+			return 0, p
+		}
+		if o.GetDelete() && len(o.GetValue()) > 0 {
+			return 0, Invalid("key %s: an operation either deletes or writes a value, not both", keys.Pretty(o.GetKey()))
+		}
+		if _, twice := seen[text(o.GetKey())]; twice {
+			return 0, Invalid("key %s appears twice in an atomic batch", keys.Pretty(o.GetKey()))
+		}
+		seen[text(o.GetKey())] = struct{}{}
+		size += len(o.GetKey()) + len(o.GetValue()) + WriteOverhead
+	}
+	if size > MaxBatchBytes {
+		return 0, Invalid("an atomic batch has at most %d bytes, this one has %d", MaxBatchBytes, size)
+	}
+	return size, nil
+}
