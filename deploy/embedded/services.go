@@ -77,7 +77,7 @@ func (s *services) setCore(c *server.Server) { s.core.server.Store(c) }
 // take takes clients' requests.
 func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	if n := s.node.Load(); n != nil {
-		return n.Take(client, batch, reply)
+		return n.Submit(client, batch, reply)
 	}
 	text := "this server is starting: it has not joined its cluster yet"
 	if !s.server.config.has(RoleNode) {

@@ -210,9 +210,10 @@ func (g *Group) Propose(term uint64, data []byte) error {
 	return nil
 }
 
-// ProposeLater is Propose, but leaves it to the caller to call Host.Step for this group, soon, when he has proposed to others as well. Whoever
-// else proposes to the group meanwhile, or has messages for it, has it stepped with all that is there.
-func (g *Group) ProposeLater(term uint64, data []byte) error {
+// ProposeInPass is Propose for a caller that proposes to other groups as well, and has all of them
+// stepped together when it has: it calls Host.Step for this group soon. Whatever else has the group
+// stepped meanwhile, another proposal or a message, takes along what is there.
+func (g *Group) ProposeInPass(term uint64, data []byte) error {
 	g.inbox.mu.Lock()
 	defer g.inbox.mu.Unlock()
 	if g.inbox.stopped {
@@ -222,7 +223,7 @@ func (g *Group) ProposeLater(term uint64, data []byte) error {
 	return nil
 }
 
-// stir queues the group if there are proposals that nobody has seen to; false if not.
+// stir queues the group if there are proposals of a pass that are not stepped; false if not.
 func (g *Group) stir() bool {
 	g.inbox.mu.Lock()
 	if g.inbox.stopped || g.inbox.queued || len(g.inbox.proposals) == 0 {

@@ -42,7 +42,7 @@ func TestProposalsLeaveTogether(t *testing.T) {
 		c.net.batches = make(map[[2]uint64][]*peerpb.MessageBatch)
 		c.net.mu.Unlock()
 		for _, id := range led {
-			if err := h.Group(id).ProposeLater(terms[id], []byte("x")); err != nil {
+			if err := h.Group(id).ProposeInPass(terms[id], []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,7 +83,7 @@ func TestProposalLeftForLaterHoldsUpNobody(t *testing.T) {
 				c.create(100)
 				leader, term := c.awaitLeader(100)
 				g := leader.host.Group(100)
-				if err := errors.Join(g.ProposeLater(term, []byte("a")), other(g, term)); err != nil {
+				if err := errors.Join(g.ProposeInPass(term, []byte("a")), other(g, term)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()

@@ -111,7 +111,7 @@ func (a *ahead) resume(n *Node, h *aheadRequest) {
 	a.running.Add(1)
 	a.mu.Unlock()
 	defer a.running.Done()
-	if work := n.take(h.request.Client, []*kvpb.Request{h.request.Request}, h.request.Reply, h.request.Arrived); work != nil {
+	if work := n.begin([]*kvpb.Request{h.request.Request}, h.request); work != nil {
 		work.Run()
 		work.Done()
 	}

@@ -26,7 +26,7 @@ func TestAttemptFromTheFutureAfterItsRetry(t *testing.T) {
 		answers := make(chan *kvpb.Response, 8)
 		send := func(client, id, sequence uint64, q *kvpb.Request) {
 			q.Id, q.Sequence, q.Partition, q.Generation, q.Term = id, sequence, p.Id, p.Generation, term
-			m.Node.Handle(client, []*kvpb.Request{q}, func(r *kvpb.Response) { answers <- r })
+			handle(m.Node, client, []*kvpb.Request{q}, func(r *kvpb.Response) { answers <- r })
 		}
 		del := func() *kvpb.Request {
 			return &kvpb.Request{Session: rpc.ToTimestamp(session), Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: []byte("k")}}}

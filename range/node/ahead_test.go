@@ -84,7 +84,7 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 						id++
 						batch[i].Id, batch[i].Sequence, batch[i].Partition = id, id, 1<<40
 					}
-					node.Handle(1, batch, func(r *kvpb.Response) { answers <- r })
+					handle(node, 1, batch, func(r *kvpb.Response) { answers <- r })
 					synctest.Wait()
 				}
 				answered := func(ids ...uint64) {
@@ -128,7 +128,7 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 				if r := <-answers; r.Id != 7 || r.Error.GetCode() != kvpb.ErrorCode_NODE_UNHEALTHY {
 					t.Errorf("when the node was closed the answer was %v", r)
 				}
-				node.Handle(1, []*kvpb.Request{request(rpc.ToTimestamp(clock.Now().Add(2*offset - 1)))}, func(r *kvpb.Response) { answers <- r })
+				handle(node, 1, []*kvpb.Request{request(rpc.ToTimestamp(clock.Now().Add(2*offset - 1)))}, func(r *kvpb.Response) { answers <- r })
 				if r := <-answers; r.Error.GetCode() != kvpb.ErrorCode_NODE_UNHEALTHY {
 					t.Errorf("after the node was closed the answer was %v", r)
 				}
@@ -157,7 +157,7 @@ func TestWritesFromTheFutureAreRefused(t *testing.T) {
 					q := request(rpc.ToTimestamp(ts))
 					q.Id, q.Sequence, q.Partition = id, id, 1<<40
 					var answer *kvpb.Response
-					m.Node.Handle(1, []*kvpb.Request{q}, func(r *kvpb.Response) { answer = r })
+					handle(m.Node, 1, []*kvpb.Request{q}, func(r *kvpb.Response) { answer = r })
 					synctest.Wait()
 					return answer.GetError().GetCode()
 				}

@@ -111,7 +111,7 @@ func BenchmarkHandle(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Handle(7, requests, func(*kvpb.Response) {})
+		handle(s.Node, 7, requests, func(*kvpb.Response) {})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/request")
 	s.close()

@@ -488,11 +488,19 @@ func (c *cluster) believedLeader(id uint64) (node, term uint64) {
 	return node, term
 }
 
+// handle takes a message in, as the server of the clients' streams does, and does all of the work.
+func handle(n *Node, client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	if work := n.Submit(client, batch, reply); work != nil {
+		work.Run()
+		work.Done()
+	}
+}
+
 // ask sends requests to a node and waits for all answers, by request id.
 func (c *cluster) ask(node uint64, requests ...*kvpb.Request) map[uint64]*kvpb.Response {
 	c.t.Helper()
 	answers := make(chan *kvpb.Response, len(requests))
-	c.nodes[node].Handle(7, requests, func(r *kvpb.Response) {
+	handle(c.nodes[node].Node, 7, requests, func(r *kvpb.Response) {
 		answers <- proto.Clone(r).(*kvpb.Response) // rows are only good until this returns
 	})
 	found := make(map[uint64]*kvpb.Response)

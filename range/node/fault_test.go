@@ -113,7 +113,7 @@ func TestRequestsAreAnsweredWhileClosing(t *testing.T) {
 		const count = 100
 		answers := make(chan kvpb.ErrorCode, count)
 		for i := range count {
-			go m.Handle(7, []*kvpb.Request{put(p, term, fmt.Sprint(i), "v")}, func(r *kvpb.Response) { answers <- r.GetError().GetCode() })
+			go handle(m.Node, 7, []*kvpb.Request{put(p, term, fmt.Sprint(i), "v")}, func(r *kvpb.Response) { answers <- r.GetError().GetCode() })
 		}
 		c.network.attach(1, nil)
 		n := m.Node

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -16,9 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// route finds the replica that a request is for, or answers the request, or has it answered; or says that the node is to answer it as a piece of
-// work of its own.
-func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*kvpb.Response)) (h *hosted, own bool) {
+// route finds the replica that a request is for, or answers the request, or has it answered; or says
+// that the node is to answer it as a piece of work of its own.
+func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
+	q, reply := pending.Request, pending.Reply
 	c := command.Of(q)
 	switch {
 	case c.Way == command.NotKnown:
@@ -26,7 +26,7 @@ func (n *Node) route(client uint64, q *kvpb.Request, now time.Time, reply func(*
 	case c == command.MultiGet:
 		return nil, true
 	case c == command.MergeScan:
-		n.mergeScan(replica.Pending{Client: client, Request: q, Reply: reply, Arrived: now})
+		n.mergeScan(pending)
 	case c == command.Now:
 		now, sure := n.config.Clock.Reading()
 		if !sure {

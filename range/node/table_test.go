@@ -2,7 +2,6 @@ package node
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -77,38 +76,6 @@ func TestTableAgainstMaps(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Requests reach their partition together and in order, whatever the mixture.
-func TestSortingKeepsTheOrder(t *testing.T) {
-	for range 200 {
-		replicas := make([]*hosted, 1+rand.IntN(20))
-		for i := range replicas {
-			replicas[i] = &hosted{id: keys.PartitionID(rand.Uint64N(1 << 20))}
-		}
-		n := 1 + rand.IntN(300)
-		want := make(map[*hosted][]int32)
-		s := sortings.Get().(*sorting)
-		s.begin(n)
-		for i := range n {
-			h := replicas[rand.IntN(len(replicas))]
-			want[h] = append(want[h], int32(i))
-			s.add(h, int32(i))
-		}
-		if len(s.groups) != len(want) {
-			t.Fatalf("%d groups, want %d", len(s.groups), len(want))
-		}
-		for _, g := range s.groups {
-			var got []int32
-			for at := g.first; at >= 0; at = s.next[at] {
-				got = append(got, at)
-			}
-			if !slices.Equal(got, want[g.h]) {
-				t.Fatalf("order %v, want %v", got, want[g.h])
-			}
-		}
-		s.release()
-	}
 }
 
 func FuzzCachedRecord(f *testing.F) {

@@ -26,13 +26,6 @@ type instantGroup struct {
 	replica *Replica
 	keep    bool
 	kept    []group.Entry
-	// later counts what was proposed with ProposeLater.
-	later int
-}
-
-func (g *instantGroup) ProposeLater(term uint64, data []byte) error {
-	g.later++
-	return g.Propose(term, data)
 }
 
 func (g *instantGroup) Propose(term uint64, data []byte) error {

@@ -35,8 +35,6 @@ type busyGroup struct {
 	elections sync.Mutex
 }
 
-func (g *busyGroup) ProposeLater(term uint64, data []byte) error { return g.Propose(term, data) }
-
 func (g *busyGroup) Propose(term uint64, data []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

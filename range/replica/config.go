@@ -24,8 +24,6 @@ type Group interface {
 	// What it drops is told by LeadershipChanged: with another term or leader, or once more with the same. data belongs to the group
 	// from here on. An error means that nothing was or will be appended.
 	Propose(term uint64, data []byte) error
-	// ProposeLater is Propose, but nothing need be done about the data before the caller of Replica.Evaluate is done with other replicas as well.
-	ProposeLater(term uint64, data []byte) error
 	// ReadIndex calls done(nil) when the local applied state has reached an index that was committed when a quorum confirmed the
 	// leader, after the call; or done(error). It does not wait, and done must not block.
 	ReadIndex(done func(error))

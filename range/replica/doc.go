@@ -3,8 +3,8 @@
 //
 // # Writing
 //
-// Submit puts writes into the partition's queue. If nobody is evaluating, the caller does: it takes what is queued (about
-// one MiB at most), evaluates it in order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight
+// Take puts writes into the partition's queue, and Evaluate has them evaluated. If no goroutine is at
+// work on that, the caller is: it takes what is queued (about one MiB at most), evaluates it in order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight
 // proposals are on their way; then the queue waits, and the completion of an entry sets off the next evaluation. So a lone
 // client waits for nobody, and many share entries: the slower replication is, the more of them. Only the commits of those who stand in
 // a long line for a lock wait for each other although there is room (gather.go).
@@ -12,7 +12,7 @@
 // Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet applied. What it
 // produces is the batch of versions to write; followers apply bytes. Responses are sent when the entry has been applied here.
 //
-//	Submit ─ queue ─ evaluate ─ Propose ─ ... Raft ... ─ Apply ─ responses, next evaluation
+//	Take ─── queue ─ evaluate ─ Propose ─ ... Raft ... ─ Apply ─ responses, next evaluation
 //	                    │  pending add              pending remove │
 //	                    └ engine (read)                engine (write)
 //

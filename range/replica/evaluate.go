@@ -42,9 +42,8 @@ type evaluation struct {
 	leased    bool
 	room      room
 	logBehind bool
-	// later: whoever had this evaluated, for requests of a client, has the group stepped for the next proposal.
-	later  bool
-	client uint64
+	// pass is where the next proposal is left, if nothing but its client waits for it; nil: nowhere.
+	pass Pass
 	// over: the reign ended, nothing of this has an effect.
 	over bool
 	// clock is the clock's reading for the write at hand.
@@ -94,9 +93,9 @@ const (
 	stepPropose
 )
 
-// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller has set evaluating. later: he has the group stepped
-// afterwards for the first proposal, if there are but requests of a client in it.
-func (r *Replica) evaluateQueue(later bool, client uint64) {
+// evaluateQueue evaluates and proposes until the queue is empty or enough is in flight. The caller
+// has set evaluating.
+func (r *Replica) evaluateQueue(pass Pass) {
 	r.mu.Lock()
 	e := r.mu.open
 	r.mu.open = nil
@@ -105,7 +104,9 @@ func (r *Replica) evaluateQueue(later bool, client uint64) {
 		e = evaluations.Get().(*evaluation)
 		e.r = r
 	}
-	e.later, e.client = later && e.proposal == nil, client
+	if e.proposal == nil {
+		e.pass = pass
+	}
 	for {
 		switch e.take() {
 		case stepStop:
@@ -153,7 +154,7 @@ func (e *evaluation) take() step {
 		case !r.waitsLocked(e):
 			return stepPropose
 		default:
-			r.mu.open, r.mu.evaluating = e, false
+			r.mu.open, r.mu.evaluating, e.pass = e, false, nil
 			return stepStop
 		}
 	} else if !r.readyLocked() {

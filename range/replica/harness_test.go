@@ -184,6 +184,18 @@ func (c *testCluster) close() {
 	}
 }
 
+// Submit takes requests all the way, as a node does that has requests for no other replica.
+func (r *Replica) Submit(requests []Pending) {
+	queued, ok := r.Take(requests)
+	if !ok {
+		return
+	}
+	if queued {
+		r.Evaluate(nil)
+	}
+	r.Serve(requests)
+}
+
 // settle waits until nothing runs.
 func (c *testCluster) settle() {
 	for _, m := range c.members {
@@ -192,9 +204,6 @@ func (c *testCluster) settle() {
 		m.node.Pool.workers.Wait()
 	}
 }
-
-// ProposeLater implements Group.
-func (m *member) ProposeLater(term uint64, data []byte) error { return m.Propose(term, data) }
 
 // Propose implements Group.
 func (m *member) Propose(term uint64, data []byte) error {

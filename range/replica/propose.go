@@ -59,9 +59,12 @@ func (e *evaluation) propose() {
 	}
 	entry.Base = r.baseLocked()
 	r.mu.inFlight = append(r.mu.inFlight, p)
-	// What is evaluated next, and what others wait for, is not to wait for what the client has asked of other replicas.
-	later := e.later && (r.mu.queue.Len() == 0 || len(r.mu.inFlight) >= r.node.MaxInFlight) && p.onlyOf(e.client)
-	e.later = false
+	// What is evaluated next, and what others wait for, is not to wait for the rest of a pass.
+	pass := e.pass
+	e.pass = nil
+	if pass != nil && (r.mu.queue.Len() > 0 && len(r.mu.inFlight) < r.node.MaxInFlight || !p.onlyOf(pass.Client())) {
+		pass = nil
+	}
 	r.mu.Unlock()
 
 	m := r.node.Metrics
@@ -69,11 +72,13 @@ func (e *evaluation) propose() {
 	m.entryWrites.Observe(float64(len(p.answers)))
 	data := entry.Encode()
 	m.entryBytes.Observe(float64(len(data)))
-	propose := r.group.Propose
-	if later {
-		propose = r.group.ProposeLater
+	var err error
+	if pass != nil {
+		err = pass.Propose(e.term, data)
+	} else {
+		err = r.group.Propose(e.term, data)
 	}
-	if err := propose(e.term, data); err != nil {
+	if err != nil {
 		r.node.Logger.Debug("not proposed", "partition", r.id, "error", err)
 		r.mu.Lock()
 		if r.mu.reign == e.reign {

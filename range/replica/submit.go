@@ -8,22 +8,23 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Submit takes requests to this partition. Each is answered once, in any order, possibly before Submit returns. It does not wait
-// for replication, but it may evaluate what is queued, and it answers reads of single keys at once. It is Take, the evaluation, and Serve.
-func (r *Replica) Submit(requests []Pending) {
-	queued, ok := r.Take(requests)
-	if !ok {
-		return
-	}
-	// Writes first: they travel while the reads are answered.
-	if queued {
-		r.kick(false)
-	}
-	r.Serve(requests)
+// The way of a client's requests through a replica: Take, Evaluate, Serve. The caller is one pass
+// of a message through a node, which may have requests for other replicas as well. It calls Take
+// for all of them, then Evaluate for those with writes, then Serve for all.
+
+// Pass is what the evaluation for a client's message leaves its proposals with.
+type Pass interface {
+	// Client is whose message it is.
+	Client() uint64
+	// Propose is Group.Propose, but nothing need be done about the data before the pass has had the
+	// writes of other replicas evaluated too.
+	Propose(term uint64, data []byte) error
 }
 
-// Take is the part of Submit in which the order of the requests matters: it queues the writes. It does not touch the disk. If ok, the caller
-// has to call Evaluate, if writes were queued, and then Serve, with the same requests; otherwise all have been answered.
+// Take is the step in which the order of requests matters: it queues the writes. It does not touch
+// the disk. Each request is answered once, in any order, possibly before Take returns. If ok, the
+// caller has to call Evaluate, if writes were queued, and then Serve, with the same requests;
+// otherwise all have been answered.
 func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	if !r.enter() {
 		for i := range requests {
@@ -39,17 +40,19 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 	return queued, true
 }
 
-// Evaluate evaluates the writes that are queued. together: it may use ProposeLater for what a client has asked, and the caller has the groups of all
-// replicas that he has evaluated stepped together. It may wait for the disk.
-func (r *Replica) Evaluate(client uint64, together bool) {
+// Evaluate evaluates the writes that are queued. What is proposed is left in the pass, as far as it
+// is the pass's client alone that waits for it; a nil pass is none. It does not wait for
+// replication, and may wait for the disk.
+func (r *Replica) Evaluate(pass Pass) {
 	if !r.enter() {
-		return // who closes it refuses what is queued
+		return // whoever closes it refuses what is queued
 	}
 	defer r.exit()
-	r.kickFor(false, together, client)
+	r.kickIn(pass, false)
 }
 
-// Serve is the rest of Submit: it reads what Take has left. It may wait for the disk.
+// Serve does what Take has left: it reads. Reads of single keys are answered at once. It may wait
+// for the disk.
 func (r *Replica) Serve(requests []Pending) {
 	defer r.exit()
 	for i := range requests {
@@ -124,7 +127,8 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 	r.mu.queue.Push(write{internal: c, command: command.Unknown()})
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
-	// What is shared is set off by whoever happens to bring news of a transaction: not by a goroutine that may read the disk.
+	// What is shared is set off by whoever happens to bring news of a transaction: not by a
+	// goroutine that may read the disk.
 	r.kick(c.shared)
 }
 
@@ -146,11 +150,12 @@ func (r *Replica) checkWrite(w *write) *kvpb.Response {
 	return nil
 }
 
-// kick has the queue evaluated, if it is ready and nobody does. In the group's own workers (callback) and for long work the pool does it.
-func (r *Replica) kick(callback bool) { r.kickFor(callback, false, 0) }
+// kick has the queue evaluated, if it is ready and no goroutine is at work on it. In the group's
+// own workers (callback) and for long work the pool does it.
+func (r *Replica) kick(callback bool) { r.kickIn(nil, callback) }
 
-// kickFor is kick; later: the caller has the group stepped for what a client has asked.
-func (r *Replica) kickFor(callback, later bool, client uint64) {
+// kickIn is kick in a pass.
+func (r *Replica) kickIn(pass Pass, callback bool) {
 	r.mu.Lock()
 	if r.mu.evaluating || !r.readyLocked() {
 		r.mu.Unlock()
@@ -159,10 +164,10 @@ func (r *Replica) kickFor(callback, later bool, client uint64) {
 	r.mu.evaluating = true
 	long := r.mu.barrierDue || (r.mu.queue.Len() > 0 && r.mu.queue.First().alone())
 	r.mu.Unlock()
-	if (callback || long) && r.goActive(func() { r.evaluateQueue(false, 0) }) {
+	if (callback || long) && r.goActive(func() { r.evaluateQueue(nil) }) {
 		return
 	}
-	r.evaluateQueue(later, client)
+	r.evaluateQueue(pass)
 }
 
 // readyLocked says whether there is something to evaluate or propose now.

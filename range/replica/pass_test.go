@@ -7,8 +7,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What is evaluated for a client that has asked several replicas is left for a joint pass only if nobody else waits for it.
-func TestProposedLater(t *testing.T) {
+// clientPass counts what is left in it.
+type clientPass struct {
+	client uint64
+	group  *instantGroup
+	left   int
+}
+
+func (p *clientPass) Client() uint64 { return p.client }
+
+func (p *clientPass) Propose(term uint64, data []byte) error {
+	p.left++
+	return p.group.Propose(term, data)
+}
+
+// What is evaluated in a pass is left in it only if nothing but its client waits for it.
+func TestProposedInPass(t *testing.T) {
 	for name, test := range map[string]struct {
 		// clients have a write in the queue each, in this order. The first is the one that evaluates.
 		clients []uint64
@@ -35,9 +49,10 @@ func TestProposedLater(t *testing.T) {
 				}
 				served = append(served, pending)
 			}
-			r.Evaluate(test.clients[0], true)
-			if g.later != test.want {
-				t.Errorf("%d entries were left for later, want %d", g.later, test.want)
+			pass := &clientPass{client: test.clients[0], group: g}
+			r.Evaluate(pass)
+			if pass.left != test.want {
+				t.Errorf("%d entries were left in the pass, want %d", pass.left, test.want)
 			}
 			for g.deliver() {
 			}

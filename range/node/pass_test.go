@@ -44,7 +44,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 				var mu sync.Mutex
 				answers := make(map[uint64]*kvpb.Response)
 				all := make(chan struct{})
-				work := c.nodes[node].Take(7, requests, func(r *kvpb.Response) {
+				work := c.nodes[node].Submit(7, requests, func(r *kvpb.Response) {
 					mu.Lock()
 					defer mu.Unlock()
 					if answers[r.Id] != nil {
@@ -125,7 +125,7 @@ func TestRelievedReaderLeavesNoProposal(t *testing.T) {
 		gate := make(chan struct{})
 		release := sync.OnceFunc(func() { close(gate) })
 		defer release()
-		work := c.nodes[node].Take(7, requests, func(r *kvpb.Response) {
+		work := c.nodes[node].Submit(7, requests, func(r *kvpb.Response) {
 			mu.Lock()
 			answers[r.Id] = r
 			mu.Unlock()

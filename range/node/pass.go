@@ -1,0 +1,160 @@
+package node
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/replica"
+)
+
+// pass is one message of a client on its way through a node. Its requests are grouped by replica,
+// and go through the same steps:
+//
+//	Submit     writes are queued, in their order; nothing waits for a disk
+//	Run        writes are evaluated, replica by replica; what is proposed is left in the pass
+//	step       all groups that were proposed to are stepped: one append, one sync, one message for
+//	           each peer
+//	Run        the rest is served, replica by replica
+//
+// A pass is an rpc.Work. Where a piece of it waits for a disk, another goroutine calls Run as well,
+// and goes on behind that piece: counters say which piece is next.
+type pass struct {
+	node   *Node
+	client uint64
+	// portions are the replicas that the message has requests for.
+	portions []portion
+	routing  routing
+	// requests are those of all portions, one portion's after the other's.
+	requests []replica.Pending
+	// writes is for how many portions there are writes in their queues.
+	writes int
+	// evaluated and served count the portions whose evaluation, or the rest, has begun.
+	evaluated, served atomic.Int32
+}
+
+// portion is what a message has for one replica; or a request that the node answers itself. It is a
+// replica.Pass.
+type portion struct {
+	pass *pass
+	// hosted is nil if the node answers.
+	hosted *hosted
+	// first and last are of the list of its requests, by their index in the message.
+	first, last int32
+	requests    []replica.Pending
+	// open: the replica, or the node, is to serve it; queued: with writes in the queue.
+	open, queued bool
+}
+
+var passes = sync.Pool{New: func() any { return new(pass) }}
+
+// take has the replicas take the requests in. It returns false if nothing is left to do.
+func (p *pass) take() (left bool) {
+	for i := range p.portions {
+		part := &p.portions[i]
+		if part.open = part.hosted == nil; !part.open {
+			part.queued, part.open = part.hosted.replica.Take(part.requests)
+		}
+		left = left || part.open
+		if part.open && part.queued {
+			p.writes++
+		}
+	}
+	return left
+}
+
+// Run implements rpc.Work: it does what nobody has begun. All writes come first: they travel while
+// the rest is served.
+func (p *pass) Run() {
+	if p.writes > 0 {
+		p.evaluate()
+	}
+	for {
+		i := int(p.served.Add(1)) - 1
+		if i >= len(p.portions) {
+			return
+		}
+		switch part := &p.portions[i]; {
+		case !part.open:
+		case part.hosted == nil:
+			p.node.multiGet(part.requests[0])
+		default:
+			part.hosted.replica.Serve(part.requests)
+		}
+	}
+}
+
+// evaluate evaluates the writes, portion by portion, and steps the groups at the end, and when what
+// was proposed first has waited for mostPass. With writes for one portion only there is nothing to
+// wait for: the group is stepped with the proposal.
+func (p *pass) evaluate() {
+	if p.writes > 1 {
+		if p.evaluated.Load() > 0 {
+			p.step() // another goroutine is held up, perhaps with proposals that are not stepped
+		}
+		defer p.step()
+	}
+	began := time.Now()
+	for {
+		i := int(p.evaluated.Add(1)) - 1
+		if i >= len(p.portions) {
+			return
+		}
+		part := &p.portions[i]
+		if !part.open || !part.queued {
+			continue
+		}
+		if p.writes == 1 {
+			part.hosted.replica.Evaluate(nil)
+			return
+		}
+		part.hosted.replica.Evaluate(part)
+		if now := time.Now(); now.Sub(began) > mostPass {
+			p.step()
+			began = now
+		}
+	}
+}
+
+// mostPass is how long what was proposed for one replica waits while the writes of others are
+// evaluated.
+const mostPass = 200 * time.Microsecond
+
+// step has the groups stepped to which the pass has proposed.
+func (p *pass) step() {
+	p.node.host.Step(func(yield func(*host.Group) bool) {
+		for i := range p.portions {
+			if part := &p.portions[i]; part.open && part.queued && !yield(part.hosted.group) {
+				return
+			}
+		}
+	})
+}
+
+// Client implements replica.Pass.
+func (part *portion) Client() uint64 { return part.pass.client }
+
+// Propose implements replica.Pass.
+func (part *portion) Propose(term uint64, data []byte) error {
+	return part.hosted.group.ProposeInPass(term, data)
+}
+
+// Done implements rpc.Work.
+func (p *pass) Done() { p.release() }
+
+// maxKeptPass bounds the requests for which a pass keeps room for the next one.
+const maxKeptPass = 4096
+
+func (p *pass) release() {
+	kept := cap(p.requests) <= maxKeptPass && p.routing.forget()
+	clear(p.portions)
+	clear(p.requests)
+	p.portions, p.requests = p.portions[:0], p.requests[:0]
+	p.node, p.writes = nil, 0
+	p.evaluated.Store(0)
+	p.served.Store(0)
+	if kept {
+		passes.Put(p)
+	}
+}

@@ -1,0 +1,44 @@
+package node
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Submit is the one way in for the requests of clients; it is rpc.BatchServerConfig.Take. It takes
+// over one message of a client. The requests belong to the node from here on, the slice stays the
+// caller's. Each request is answered once, from any goroutine, possibly before Submit returns. The
+// writes reach their partitions in their order, and before Submit returns; what may wait for a disk
+// is in the Work that it returns, nil if there is none. Requests that name timestamps which this
+// node's clock cannot take in yet are put aside (see ahead).
+func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
+	now := time.Now()
+	if n.health.refusal.Load() == nil {
+		if batch = n.putAside(client, batch, reply, now); len(batch) == 0 {
+			return nil
+		}
+	}
+	return n.begin(batch, replica.Pending{Client: client, Reply: reply, Arrived: now})
+}
+
+// begin makes a pass of requests. template is what they have in common.
+func (n *Node) begin(batch []*kvpb.Request, template replica.Pending) rpc.Work {
+	if r := n.health.refusal.Load(); r != nil {
+		for _, q := range batch {
+			n.refuse(q, r.code, r.message, template.Reply)
+		}
+		return nil
+	}
+	n.shared.Asked(batch, template.Arrived)
+	p := passes.Get().(*pass)
+	p.node, p.client = n, template.Client
+	p.route(batch, template)
+	if !p.take() {
+		p.release()
+		return nil
+	}
+	return p
+}
