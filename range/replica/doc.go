@@ -1,16 +1,19 @@
-// Package replica is one partition's state machine over a Raft group: it evaluates the requests of clients on the leader,
-// and applies what comes out of it on every replica.
+// Package replica is one partition's state machine over a Raft group: it evaluates the requests of
+// clients on the leader, and applies what comes out of it on every replica.
 //
 // # Writing
 //
-// Take puts writes into the partition's queue, and Evaluate has them evaluated. If no goroutine is at
-// work on that, the caller is: it takes what is queued (about one MiB at most), evaluates it in order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight
-// proposals are on their way; then the queue waits, and the completion of an entry sets off the next evaluation. So a lone
-// client waits for nobody, and many share entries: the slower replication is, the more of them. Only the commits of those who stand in
-// a long line for a lock wait for each other although there is room (gather.go).
+// Take puts writes into the partition's queue, and Evaluate has them evaluated. If no goroutine is
+// at work on that, the caller is: it takes what is queued (about one MiB at most), evaluates it in
+// order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight proposals
+// are on their way; then the queue waits, and the completion of an entry sets off the next
+// evaluation. So a lone client waits for nobody, and many share entries: the slower replication is,
+// the more of them. Only the commits of those who stand in a long line for a lock wait for each
+// other although there is room (gather.go).
 //
-// Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet applied. What it
-// produces is the batch of versions to write; followers apply bytes. Responses are sent when the entry has been applied here.
+// Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet
+// applied. What it produces is the batch of versions to write; followers apply bytes. Responses are
+// sent when the entry has been applied here.
 //
 //	Take ─── queue ─ evaluate ─ Propose ─ ... Raft ... ─ Apply ─ responses, next evaluation
 //	                    │  pending add              pending remove │
@@ -18,32 +21,39 @@
 //
 // # Reading
 //
-// A read takes its timestamp from the clock, then proves leadership (the lease, or a read index), then notes itself in the
-// timestamp cache and looks what is in flight, and only then reads the engine. See read.go for why in this order.
+// A read takes its timestamp from the clock, then proves leadership (the lease, or a read index),
+// then notes itself in the timestamp cache and looks what is in flight, and only then reads the
+// engine. See read.go for why in this order.
 //
 // # What answers what
 //
-// A write is evaluated only under the term that its sender named, and an entry of the term is applied. What is proposed when
-// leadership is lost is answered OUTCOME_UNKNOWN, what is only queued NOT_LEADER. A retry finds its own request id in
-// the versions of its key (dedupe.go), and is answered as the first attempt would have been.
+// A write is evaluated only under the term that its sender named, and an entry of the term is
+// applied. What is proposed when leadership is lost is answered OUTCOME_UNKNOWN, what is only
+// queued NOT_LEADER. A retry finds its own request id in the versions of its key (dedupe.go), and
+// is answered as the first attempt would have been.
 //
 // # Invariants
 //
 //   - An entry takes effect only if everything it was evaluated on has (applied.go).
-//   - A pending write is removed only after it can be read from the engine, and is answered only after that (proposal.Pending).
-//   - The choice of a write's timestamp and its becoming a pending write are one step under the lock, as are a read's look at
-//     the pending writes and its entering the timestamp cache. So of any write and read, one knows of the other.
+//   - A pending write is removed only after it can be read from the engine, and is answered only
+//     after that (proposal.Pending).
+//   - The choice of a write's timestamp and its becoming a pending write are one step under the
+//     lock, as are a read's look at the pending writes and its entering the timestamp cache. So of
+//     any write and read, one knows of the other.
 //   - The applied record is in the batch of what it describes (apply.go).
-//   - The garbage collection threshold is raised by an entry before the entries that remove anything, and published before
-//     they are committed; reads compare with it after they have read (read.go).
+//   - The garbage collection threshold is raised by an entry before the entries that remove
+//     anything, and published before they are committed; reads compare with it after they have read
+//     (read.go).
 //
 // # Locks
 //
-// Replica.mu is the only lock; under it only memory is touched: no engine, no group (but the atomics of Lease), no Reply. The
-// clock's own lock may be taken under it. Apply, LeadershipChanged, Install and Snapshot are called one at a time by the group.
+// Replica.mu is the only lock; under it only memory is touched: no engine, no group (but the
+// atomics of Lease), no Reply. The clock's own lock may be taken under it. Apply,
+// LeadershipChanged, Install and Snapshot are called one at a time by the group.
 //
 // # Imports
 //
-// hlc, rpc's protobuf packages, range/keys, range/engine, range/mvcc, and from range/group the types of the state machine's
-// contract. Never range/host: what is needed of a group is the interface Group.
+// hlc, rpc's protobuf packages, range/keys, range/engine, range/mvcc, and from range/group the
+// types of the state machine's contract. Never range/host: what is needed of a group is the
+// interface Group.
 package replica
