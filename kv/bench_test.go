@@ -6,47 +6,32 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"google.golang.org/grpc"
-
 	"github.com/tidemarkdb/tidemark/rpc"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // idleNode answers at once: what a benchmark against it costs is the client, the streams and gRPC.
 func idleNode(b *testing.B) *Client {
 	c := newFakeCluster(b, 1)
-	n := c.nodes[1]
-	n.kill()
-	l, err := c.network.Listen(n.addr)
-	if err != nil {
-		b.Fatal(err)
+	n, value := c.Nodes[1], make([]byte, 256)
+	n.Kill()
+	n.Answer = func(r *kvpb.Request) *kvpb.Response {
+		now := rpc.ToTimestamp(n.Clock.Now())
+		out := &kvpb.Response{Now: now}
+		switch r.Command.(type) {
+		case *kvpb.Request_Put:
+			out.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: now}}
+		case *kvpb.Request_Get:
+			out.Result = &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: value, Version: now}}
+		default:
+			out.Result = &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: 1}}
+		}
+		return out
 	}
-	n.server = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
-	value := make([]byte, 256)
-	kvpb.RegisterKVServer(n.server, rpc.NewBatchServer(rpc.BatchServerConfig{
-		Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
-			for _, r := range batch {
-				now := rpc.ToTimestamp(n.clock.Now())
-				out := &kvpb.Response{Id: r.Id, Now: now}
-				switch r.Command.(type) {
-				case *kvpb.Request_Put:
-					out.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: now}}
-				case *kvpb.Request_Get:
-					out.Result = &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: value, Version: now}}
-				default:
-					out.Result = &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: 1}}
-				}
-				reply(out)
-			}
-		},
-	}))
-	clusterpb.RegisterClusterServer(n.server, n)
-	n.served = make(chan struct{})
-	go func() { defer close(n.served); _ = n.server.Serve(l) }()
-	c.addKeyspace("k", 8)
+	n.Start()
+	c.AddKeyspace("k", 8)
 	client := c.open()
-	b.Cleanup(func() { client.Close(); c.close() })
+	b.Cleanup(func() { client.Close(); c.Close() })
 	return client
 }
 

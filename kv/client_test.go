@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -18,7 +19,7 @@ func inBubble(t *testing.T, nodes int, f func(t *testing.T, c *fakeCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, nodes)
-		defer c.close()
+		defer c.Close()
 		f(t, c)
 	})
 }
@@ -82,7 +83,7 @@ func TestSingleKeys(t *testing.T) {
 func TestInvalidCallsSendNothing(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("users", 4)
+		c.AddKeyspace("users", 4)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("users")
@@ -114,7 +115,7 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 			"short window":     func() error { _, err := client.CreateKeyspace(ctx, "x", GCWindow(time.Millisecond)); return err },
 			"unnamed":          func() error { _, err := client.CreateKeyspace(ctx, ""); return err },
 		}
-		before := c.requestsOf("put") + c.requestsOf("get") + c.requestsOf("scan")
+		before := c.RequestsOf("put") + c.RequestsOf("get") + c.RequestsOf("scan")
 		for name, call := range calls {
 			err := call()
 			if !errors.Is(err, ErrInvalidArgument) {
@@ -125,7 +126,7 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 				t.Errorf("%s: not an *Error: %v", name, err)
 			}
 		}
-		if after := c.requestsOf("put") + c.requestsOf("get") + c.requestsOf("scan"); after != before {
+		if after := c.RequestsOf("put") + c.RequestsOf("get") + c.RequestsOf("scan"); after != before {
 			t.Errorf("%d requests were sent", after-before)
 		}
 	})
@@ -141,20 +142,20 @@ func TestOpenListsEachEndpoint(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		// One good one is enough.
-		client, err := c.tryOpen(t.Context(), []string{"nowhere:1", c.nodes[1].addr})
+		client, err := c.tryOpen(t.Context(), []string{"nowhere:1", c.Nodes[1].Address})
 		if err != nil {
 			t.Fatal(err)
 		}
 		client.Close()
 		// A server that hangs is not waited for beyond the context.
-		c.network.Isolate("node1", memnet.Stall)
+		c.Network.Isolate("node1", memnet.Stall)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err = c.tryOpen(ctx, []string{c.nodes[1].addr})
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.nodes[1].addr) {
+		_, err = c.tryOpen(ctx, []string{c.Nodes[1].Address})
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.Nodes[1].Address) {
 			t.Fatalf("%v", err)
 		}
-		c.network.HealAll()
+		c.Network.HealAll()
 	})
 }
 
@@ -198,7 +199,7 @@ func TestKeyspaceAdministration(t *testing.T) {
 		}
 
 		// A keyspace that cannot be used yet says what it waits for.
-		c.set(func() { c.waitingFor = "2 more nodes (has 1, needs 3)" })
+		c.Set(func() { c.WaitingFor = "2 more nodes (has 1, needs 3)" })
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		_, err := client.CreateKeyspace(short, "slow")
@@ -211,7 +212,7 @@ func TestKeyspaceAdministration(t *testing.T) {
 func TestBatch(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		id := c.addKeyspace("r", 0, "m")
+		id := c.AddKeyspace("r", 0, "m")
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("r")
@@ -226,12 +227,12 @@ func TestBatch(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		// A split that the client has not heard of makes a batch cross partitions.
-		c.split(c.partitionOf(id, "a"), "b", false)
+		c.Split(c.PartitionOf(id, "a"), "b", false)
 		_, err = ks.Batch().Put([]byte("a"), nil).Put([]byte("b"), nil).Commit(ctx)
 		if !errors.Is(err, ErrCrossPartition) {
 			t.Fatalf("%v", err)
 		}
-		if c.writes(id, "a") != 1 {
+		if c.Writes(id, "a") != 1 {
 			t.Fatal("a refused batch wrote")
 		}
 	})
@@ -240,7 +241,7 @@ func TestBatch(t *testing.T) {
 func TestBatchGetReadsOneMoment(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("h", 8)
+		c.AddKeyspace("h", 8)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("h")
@@ -269,28 +270,28 @@ func TestBatchGetReadsOneMoment(t *testing.T) {
 func TestLostReplies(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		id := c.addKeyspace("h", 2)
+		id := c.AddKeyspace("h", 2)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("h")
-		for name, f := range map[string]fault{
-			"break-after": {breakAfter: true}, "break-before": {breakBefore: true}, "unknown": {unknown: true},
-			"overloaded": {code: kvpb.ErrorCode_OVERLOADED}, "no-quorum": {code: kvpb.ErrorCode_NO_QUORUM},
-			"unhealthy": {code: kvpb.ErrorCode_NODE_UNHEALTHY}, "not-leader": {code: kvpb.ErrorCode_NOT_LEADER},
+		for name, f := range map[string]fakeserver.Fault{
+			"break-after": {BreakAfter: true}, "break-before": {BreakBefore: true}, "unknown": {Unknown: true},
+			"overloaded": {Code: kvpb.ErrorCode_OVERLOADED}, "no-quorum": {Code: kvpb.ErrorCode_NO_QUORUM},
+			"unhealthy": {Code: kvpb.ErrorCode_NODE_UNHEALTHY}, "not-leader": {Code: kvpb.ErrorCode_NOT_LEADER},
 		} {
 			once := false
-			c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-				if isWrite(r) && r.Term != 0 && !once {
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+				if fakeserver.IsWrite(r) && r.Term != 0 && !once {
 					once = true
 					return f
 				}
-				return fault{}
+				return fakeserver.Fault{}
 			})
 			must[Timestamp](t)(ks.Put(ctx, []byte(name), []byte("v")))
-			if n := c.writes(id, name); n != 1 || !once {
+			if n := c.Writes(id, name); n != 1 || !once {
 				t.Errorf("%s: applied %d times", name, n)
 			}
-			c.play(nil)
+			c.Play(nil)
 		}
 	})
 }
@@ -299,7 +300,7 @@ func TestLostReplies(t *testing.T) {
 func TestTypedErrors(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("h", 2)
+		c.AddKeyspace("h", 2)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("h")
@@ -311,7 +312,7 @@ func TestTypedErrors(t *testing.T) {
 			kvpb.ErrorCode_INVALID_ARGUMENT:    ErrInvalidArgument,
 			kvpb.ErrorCode_WRONG_CLUSTER:       ErrWrongCluster,
 		} {
-			c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{code: code} })
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Code: code} })
 			began := time.Now()
 			_, err := ks.Put(ctx, []byte("k"), nil)
 			var e *Error
@@ -327,7 +328,7 @@ func TestTypedErrors(t *testing.T) {
 			kvpb.ErrorCode_OVERLOADED: ErrOverloaded, kvpb.ErrorCode_NO_QUORUM: ErrNoQuorum, kvpb.ErrorCode_NOT_LEADER: ErrUnavailable,
 			kvpb.ErrorCode_PARTITION_NOT_FOUND: ErrUnavailable, kvpb.ErrorCode_CLOCK_SKEW: ErrUnavailable,
 		} {
-			c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{code: code} })
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Code: code} })
 			short, cancel := context.WithTimeout(ctx, 3*time.Second)
 			_, err := ks.Put(short, []byte("k"), nil)
 			cancel()
@@ -335,7 +336,7 @@ func TestTypedErrors(t *testing.T) {
 				t.Errorf("%s: %v", code, err)
 			}
 		}
-		c.play(nil)
+		c.Play(nil)
 		must[Timestamp](t)(ks.Put(ctx, []byte("k"), nil))
 	})
 }
@@ -344,21 +345,21 @@ func TestTypedErrors(t *testing.T) {
 func TestOutcomeUnknown(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("h", 2)
+		c.AddKeyspace("h", 2)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("h")
 		must[Timestamp](t)(ks.Put(ctx, []byte("k"), nil))
-		for name, then := range map[string]fault{
-			"then disk full": {code: kvpb.ErrorCode_DISK_FULL}, "then nothing": {swallow: true}, "then overloaded": {code: kvpb.ErrorCode_OVERLOADED},
+		for name, then := range map[string]fakeserver.Fault{
+			"then disk full": {Code: kvpb.ErrorCode_DISK_FULL}, "then nothing": {Swallow: true}, "then overloaded": {Code: kvpb.ErrorCode_OVERLOADED},
 		} {
 			n := 0
-			c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-				if !isWrite(r) || r.Term == 0 {
-					return fault{}
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+				if !fakeserver.IsWrite(r) || r.Term == 0 {
+					return fakeserver.Fault{}
 				}
 				if n++; n == 1 {
-					return fault{unknown: true}
+					return fakeserver.Fault{Unknown: true}
 				}
 				return then
 			})
@@ -370,12 +371,12 @@ func TestOutcomeUnknown(t *testing.T) {
 			}
 		}
 		// A read is never of unknown outcome.
-		c.play(func(*fakeNode, *kvpb.Request) fault { return fault{swallow: true} })
+		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Swallow: true} })
 		short, cancel := context.WithTimeout(ctx, 4*time.Second)
 		defer cancel()
 		if _, err := ks.Get(short, []byte("k")); errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		c.play(nil)
+		c.Play(nil)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -15,19 +16,19 @@ import (
 // much to do.
 func TestClockFaultsAreCalledSo(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("h", 2)
+		c.AddKeyspace("h", 2)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("h")
 		must[Timestamp](t)(ks.Put(t.Context(), []byte("k"), nil))
 		// The connections break once, and then every node answers that it does not know what time
 		// it is.
-		c.set(func() {
-			for _, n := range c.nodes {
-				n.timeless = 1 << 20
+		c.Set(func() {
+			for _, n := range c.Nodes {
+				n.Timeless = 1 << 20
 			}
 		})
-		c.play(func(*fakeNode, *kvpb.Request) fault { return fault{breakBefore: true} })
+		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{BreakBefore: true} })
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := ks.Get(ctx, []byte("k"))
@@ -44,7 +45,7 @@ func TestClockFaultsAreCalledSo(t *testing.T) {
 // The text of a cancelled call says so in words, and errors.Is finds the context's error.
 func TestCancelledCallsSaySo(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("h", 2)
+		c.AddKeyspace("h", 2)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("h")
@@ -88,12 +89,12 @@ func TestCancelledCallsSaySo(t *testing.T) {
 						cancel()
 						continue
 					}
-					c.play(func(*fakeNode, *kvpb.Request) fault { return fault{swallow: true} })
+					c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Swallow: true} })
 					time.AfterFunc(time.Second, cancel)
 				}
 				err := call(ctx)
 				cancel()
-				c.play(nil)
+				c.Play(nil)
 				if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "context canceled") || !strings.Contains(err.Error(), "the call was cancelled") {
 					t.Errorf("%s, cancelled %s: %v", name, when, err)
 				}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -16,20 +17,20 @@ import (
 func TestLocksAhead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 8)
+		c.AddKeyspace("hash", 8)
 		client, other := c.open(), c.open()
 		defer client.Close()
 		defer other.Close()
 		var locked []string
 		gets := 0
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			if r.GetPrepare().GetVolatile() {
 				locked = append(locked, string(r.GetPrepare().Mutations[0].Key))
 			}
 			if r.GetGet() != nil {
 				gets++
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		attempts := 0
 		disturb := func(ctx context.Context) error {
@@ -71,7 +72,7 @@ func TestLocksAhead(t *testing.T) {
 // locks.
 func volatileLocks(c *fakeCluster) *[][]string {
 	var locked [][]string
-	c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+	c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 		if p := r.GetPrepare(); p.GetVolatile() && len(p.HoldSpans) == 0 {
 			var names []string
 			for _, m := range p.Mutations {
@@ -79,7 +80,7 @@ func volatileLocks(c *fakeCluster) *[][]string {
 			}
 			locked = append(locked, names)
 		}
-		return fault{}
+		return fakeserver.Fault{}
 	})
 	return &locked
 }
@@ -97,7 +98,7 @@ func numbered(n int) (all [][]byte) {
 func TestManyContendedKeys(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("range", 0, "k0018")
+		c.AddKeyspace("range", 0, "k0018")
 		client, other := c.open(), c.open()
 		defer client.Close()
 		defer other.Close()
@@ -147,7 +148,7 @@ func TestManyContendedKeys(t *testing.T) {
 func TestContentionIsOfTheLatestAttempts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("queue", 0)
+		c.AddKeyspace("queue", 0)
 		client, other := c.open(), c.open()
 		defer client.Close()
 		defer other.Close()
@@ -199,8 +200,8 @@ func TestContentionIsOfTheLatestAttempts(t *testing.T) {
 func TestADroppedKeyspaceIsNotLockedAhead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		dropped := c.addKeyspace("dropped", 0)
-		c.addKeyspace("stays", 0)
+		dropped := c.AddKeyspace("dropped", 0)
+		c.AddKeyspace("stays", 0)
 		client, other := c.open(), c.open()
 		defer client.Close()
 		defer other.Close()
@@ -211,14 +212,14 @@ func TestADroppedKeyspaceIsNotLockedAhead(t *testing.T) {
 					return err
 				}
 				_, err := other.Keyspace("stays").Put(ctx, []byte("k"), []byte("1"))
-				c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+				c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 					// The table does not show it before the lock has failed.
-					if c.keyspaces[dropped] != nil && r.GetPrepare().GetVolatile() {
-						delete(c.keyspaces, dropped)
-						maps.DeleteFunc(c.partitions, func(_ uint64, p *fakePartition) bool { return p.desc.Keyspace == dropped })
-						c.tellLocked()
+					if c.Keyspaces[dropped] != nil && r.GetPrepare().GetVolatile() {
+						delete(c.Keyspaces, dropped)
+						maps.DeleteFunc(c.Partitions, func(_ uint64, p *fakeserver.Partition) bool { return p.Desc.Keyspace == dropped })
+						c.TellLocked()
 					}
-					return fault{}
+					return fakeserver.Fault{}
 				})
 				return err
 			}

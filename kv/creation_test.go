@@ -8,28 +8,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // slowly has a new keyspace get its partitions one after the other, and no more than upTo.
 func (c *fakeCluster) slowly(k *clusterpb.Keyspace, between time.Duration, upTo int) {
-	var held []*fakePartition
-	for id, p := range c.partitions {
-		if p.desc.Keyspace == k.Id {
+	var held []*fakeserver.Partition
+	for id, p := range c.Partitions {
+		if p.Desc.Keyspace == k.Id {
 			held = append(held, p)
-			delete(c.partitions, id)
+			delete(c.Partitions, id)
 		}
 	}
 	k.State = clusterpb.KeyspaceState_CREATING
 	go func() {
 		for i, p := range held[:min(upTo, len(held))] {
 			time.Sleep(between)
-			c.set(func() {
-				c.partitions[p.desc.Id] = p
+			c.Set(func() {
+				c.Partitions[p.Desc.Id] = p
 				if i == len(held)-1 {
 					k.State = clusterpb.KeyspaceState_ACTIVE
 				}
-				c.tellLocked()
+				c.TellLocked()
 			})
 		}
 	}()
@@ -48,7 +49,7 @@ func TestCreationIsBoundedByItsProgress(t *testing.T) {
 		}))
 		defer client.Close()
 		create := func(ctx context.Context, upTo int) error {
-			c.set(func() { c.created = func(k *clusterpb.Keyspace) { c.slowly(k, 6*time.Second, upTo) } })
+			c.Set(func() { c.Created = func(k *clusterpb.Keyspace) { c.slowly(k, 6*time.Second, upTo) } })
 			told = nil
 			_, err := client.CreateKeyspace(ctx, "slow", Hash(8))
 			return err

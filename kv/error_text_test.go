@@ -16,7 +16,7 @@ import (
 // An error names what the call was about, and the key that was in the way beside it, whose Error.Key it is.
 func TestErrorsTellTheKeyFromTheCall(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
-		k, l := keys.KeyspaceID(c.addKeyspace("k", 2)), keys.KeyspaceID(c.addKeyspace("l", 2))
+		k, l := keys.KeyspaceID(c.AddKeyspace("k", 2)), keys.KeyspaceID(c.AddKeyspace("l", 2))
 		client := c.open()
 		defer client.Close()
 		wounded := committer.Error{Kind: committer.ErrAborted, Reason: kvpb.AbortReason_WOUNDED, Other: []byte{0xab}}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -33,7 +34,7 @@ func hammer(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32, writers int, 
 					return
 				}
 				longest[w] = max(longest[w], time.Since(began))
-				if n := c.writes(id, key); n != 1 {
+				if n := c.Writes(id, key); n != 1 {
 					t.Errorf("%s was applied %d times", key, n)
 				}
 			}
@@ -54,22 +55,22 @@ const election = 1500 * time.Millisecond
 
 // elect makes others lead what a node led, as an election would: a while later, and without telling the table at once.
 func (c *fakeCluster) elect(dead uint64) {
-	for _, p := range c.led(dead) {
-		c.lead(p, p.next(), false)
+	for _, p := range c.Led(dead) {
+		c.Lead(p, p.Next(), false)
 	}
 }
 
 // The pause that callers see when a leader is killed is the election, and little more. Time is virtual, so this is exact.
 func TestFailoverAfterKill(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		id := c.addKeyspace("k", 8)
+		id := c.AddKeyspace("k", 8)
 		client := c.open()
 		defer client.Close()
 		stop := make(chan struct{})
 		go func() {
 			defer close(stop)
 			pass(time.Second)
-			c.nodes[2].kill()
+			c.Nodes[2].Kill()
 			pass(election)
 			c.elect(2)
 			pass(3 * time.Second)
@@ -78,11 +79,11 @@ func TestFailoverAfterKill(t *testing.T) {
 		if pause < election/2 || pause > election+200*time.Millisecond {
 			t.Errorf("the longest pause was %s, with an election of %s", pause, election)
 		}
-		c.nodes[2].start()
+		c.Nodes[2].Start()
 		defer func() { // it is used again once it answers
 			pass(time.Second)
-			p := c.partitionOf(id, "x")
-			c.lead(p, 2, false)
+			p := c.PartitionOf(id, "x")
+			c.Lead(p, 2, false)
 			must[Timestamp](t)(client.Keyspace("k").Put(t.Context(), []byte("x"), nil))
 		}()
 	})
@@ -92,18 +93,18 @@ func TestFailoverAfterKill(t *testing.T) {
 // writes it still has do no harm.
 func TestFailoverAfterStop(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		id := c.addKeyspace("k", 8)
+		id := c.AddKeyspace("k", 8)
 		client := c.open()
 		defer client.Close()
 		stop := make(chan struct{})
 		go func() {
 			defer close(stop)
 			pass(time.Second)
-			c.network.Isolate("node2", memnet.Stall)
+			c.Network.Isolate("node2", memnet.Stall)
 			pass(election)
 			c.elect(2)
 			pass(15 * time.Second)
-			c.network.HealAll()
+			c.Network.HealAll()
 			pass(3 * time.Second)
 		}()
 		pause := hammer(t, c, client.Keyspace("k"), id, 50, stop)
@@ -116,7 +117,7 @@ func TestFailoverAfterStop(t *testing.T) {
 // The only node goes away and comes back: no error as long as the context lasts.
 func TestOnlyNodeRestarts(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
-		id := c.addKeyspace("k", 2)
+		id := c.AddKeyspace("k", 2)
 		client := c.open()
 		defer client.Close()
 		stop := make(chan struct{})
@@ -124,9 +125,9 @@ func TestOnlyNodeRestarts(t *testing.T) {
 			defer close(stop)
 			for range 4 {
 				pass(time.Second)
-				c.nodes[1].kill()
+				c.Nodes[1].Kill()
 				pass(time.Second)
-				c.nodes[1].start()
+				c.Nodes[1].Start()
 			}
 			pass(time.Second)
 		}()
@@ -143,9 +144,9 @@ func TestTableStreamMoves(t *testing.T) {
 		client := c.open()
 		defer client.Close()
 		for i := range 3 {
-			c.nodes[uint64(i+1)].kill()
+			c.Nodes[uint64(i+1)].Kill()
 			name := fmt.Sprintf("later%d", i)
-			c.addKeyspace(name, 2)
+			c.AddKeyspace(name, 2)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			ks := client.Keyspace(name)
 			c.elect(uint64(i + 1))
@@ -153,7 +154,7 @@ func TestTableStreamMoves(t *testing.T) {
 				t.Error(err)
 			}
 			cancel()
-			c.nodes[uint64(i+1)].start()
+			c.Nodes[uint64(i+1)].Start()
 		}
 	})
 }
@@ -161,14 +162,14 @@ func TestTableStreamMoves(t *testing.T) {
 // Nobody says who leads: the replicas are asked in turn, by one request at a time.
 func TestLeaderIsFoundByAsking(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.set(func() { c.noLeaders = true })
-		id := c.addKeyspace("k", 0)
+		c.Set(func() { c.NoLeaders = true })
+		id := c.AddKeyspace("k", 0)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("k")
-		p := c.partitionOf(id, "k")
-		leader := p.leader
-		c.lead(p, 0, false) // nobody
+		p := c.PartitionOf(id, "k")
+		leader := p.Leader
+		c.Lead(p, 0, false) // nobody
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
@@ -178,11 +179,11 @@ func TestLeaderIsFoundByAsking(t *testing.T) {
 			})
 		}
 		pass(time.Second)
-		asked := c.requestsOf("put")
+		asked := c.RequestsOf("put")
 		if asked > 60 {
 			t.Errorf("100 callers asked %d times in a second", asked)
 		}
-		c.lead(p, leader, false)
+		c.Lead(p, leader, false)
 		wg.Wait()
 		if n := must[uint64](t)(ks.Count(t.Context())); n != 100 {
 			t.Errorf("%d keys", n)
@@ -193,11 +194,11 @@ func TestLeaderIsFoundByAsking(t *testing.T) {
 // Close ends what is in flight, at once.
 func TestClose(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("k", 2)
+		c.AddKeyspace("k", 2)
 		client := c.open()
 		ks := client.Keyspace("k")
 		must[Timestamp](t)(ks.Put(t.Context(), []byte("k"), nil))
-		c.play(func(*fakeNode, *kvpb.Request) fault { return fault{swallow: true} })
+		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Swallow: true} })
 		ended := make(chan error, 3)
 		go func() { _, err := ks.Put(t.Context(), []byte("k"), nil); ended <- err }()
 		go func() { _, err := ks.Get(t.Context(), []byte("k")); ended <- err }()
@@ -213,26 +214,26 @@ func TestClose(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		client.Close()
-		c.play(nil)
+		c.Play(nil)
 	})
 }
 
 // A session that slept for longer than versions are kept begins anew.
 func TestOldSession(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		id := c.addKeyspace("k", 2)
+		id := c.AddKeyspace("k", 2)
 		client := c.open()
 		defer client.Close()
 		refused := 0
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-			if isWrite(r) && refused == 0 {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			if fakeserver.IsWrite(r) && refused == 0 {
 				refused++
-				return fault{code: kvpb.ErrorCode_TIMESTAMP_TOO_OLD}
+				return fakeserver.Fault{Code: kvpb.ErrorCode_TIMESTAMP_TOO_OLD}
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		must[Timestamp](t)(client.Keyspace("k").Put(t.Context(), []byte("k"), nil))
-		if c.writes(id, "k") != 1 || refused != 1 {
+		if c.Writes(id, "k") != 1 || refused != 1 {
 			t.Error("not written once")
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -36,8 +37,8 @@ func TestTheFirstReadChoosesItsMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 				ctx := t.Context()
-				c.addKeyspace("one", 1)
-				c.addKeyspace("other", 1)
+				c.AddKeyspace("one", 1)
+				c.AddKeyspace("other", 1)
 				client := c.open()
 				defer client.Close()
 				one, other := client.Keyspace("one"), client.Keyspace("other")
@@ -51,7 +52,7 @@ func TestTheFirstReadChoosesItsMoment(t *testing.T) {
 					movable bool
 				}
 				var all []asked
-				c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+				c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 					switch q := r.Command.(type) {
 					case *kvpb.Request_BatchGet:
 						all = append(all, asked{q.BatchGet.At, q.BatchGet.Context.GetMovable()})
@@ -60,7 +61,7 @@ func TestTheFirstReadChoosesItsMoment(t *testing.T) {
 					case *kvpb.Request_Count:
 						all = append(all, asked{q.Count.At, q.Count.Context.GetMovable()})
 					}
-					return fault{}
+					return fakeserver.Fault{}
 				})
 				err := client.View(ctx, func(s *Snapshot) error {
 					for _, ks := range []*Keyspace{one, other} {
@@ -133,9 +134,9 @@ func TestReadsSayWhichClockTheySawFirst(t *testing.T) {
 			t.Run(kind+" in a "+way, func(t *testing.T) {
 				inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 					ctx := t.Context()
-					c.addKeyspace("range", 0, "b", "c")
+					c.AddKeyspace("range", 0, "b", "c")
 					seen := clocksSeen{now: make(map[uint64][]Timestamp), said: make(map[uint64][]Timestamp), moments: make(map[uint64]Timestamp)}
-					c.heard = seen.heard
+					c.Heard = seen.heard
 					client := c.open()
 					defer client.Close()
 					ks := client.Keyspace("range")
@@ -163,7 +164,7 @@ type clocksSeen struct {
 	moments map[uint64]Timestamp
 }
 
-func (s *clocksSeen) heard(n *fakeNode, r *kvpb.Request, answer *kvpb.Response) {
+func (s *clocksSeen) heard(n *fakeserver.Node, r *kvpb.Request, answer *kvpb.Response) {
 	var c *kvpb.ReadContext
 	switch q := r.Command.(type) {
 	case *kvpb.Request_Get:
@@ -179,15 +180,15 @@ func (s *clocksSeen) heard(n *fakeNode, r *kvpb.Request, answer *kvpb.Response) 
 	case *kvpb.Request_MergeScan:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.moments[n.id] = fromWire(answer.Now)
+		s.moments[n.ID] = fromWire(answer.Now)
 		return
 	default:
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now[n.id] = append(s.now[n.id], fromWire(answer.Now))
-	s.said[n.id] = append(s.said[n.id], fromWire(c.GetObserved()))
+	s.now[n.ID] = append(s.now[n.ID], fromWire(answer.Now))
+	s.said[n.ID] = append(s.said[n.ID], fromWire(c.GetObserved()))
 }
 
 // check wants so many reads of each node.

@@ -12,12 +12,12 @@ import (
 func TestKeyspacesOfOtherClientsAreRefused(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		elsewhere := newFakeCluster(t, 3)
-		defer elsewhere.close()
+		defer elsewhere.Close()
 		ctx := t.Context()
 		key := []byte("a")
 		var clients []*Client
 		for value, cluster := range map[string]*fakeCluster{"here": c, "there": elsewhere} {
-			cluster.addKeyspace("hash", 4)
+			cluster.AddKeyspace("hash", 4)
 			client := cluster.open()
 			defer client.Close()
 			must[Timestamp](t)(client.Keyspace("hash").Put(ctx, key, []byte(value)))

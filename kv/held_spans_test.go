@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -14,16 +15,16 @@ import (
 func TestHoldIsRefused(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("range", 0, "m")
+		c.AddKeyspace("range", 0, "m")
 		client, other := c.open(), c.open()
 		defer client.Close()
 		defer other.Close()
 		var asked []string
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			for _, s := range r.GetPrepare().GetHoldSpans() {
 				asked = append(asked, fmt.Sprintf("%s:%s", s.Start, s.End))
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		ks := client.Keyspace("range")
 		attempts := 0
@@ -59,14 +60,14 @@ func TestHoldIsRefused(t *testing.T) {
 func TestOnlyWhatWasReadAndFailedOverIsHeld(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := context.Background()
-		c.addKeyspace("range", 0)
+		c.AddKeyspace("range", 0)
 		client, other := c.open(), c.open()
 		defer client.Close()
 		defer other.Close()
 		held := 0
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			held += len(r.GetPrepare().GetHoldSpans())
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		ks := client.Keyspace("range")
 		attempts := 0

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -65,26 +66,26 @@ type undated struct{ testing.TB }
 
 func runModel(t *testing.T, rt *rapid.T) {
 	c := newFakeCluster(t, rapid.SampledFrom([]int{1, 3, 4}).Draw(rt, "nodes"))
-	defer c.close()
-	for _, n := range c.nodes {
-		n.skew.Store(int64(rapid.IntRange(-100, 100).Draw(rt, "skew")) * int64(time.Millisecond))
+	defer c.Close()
+	for _, n := range c.Nodes {
+		n.Skew.Store(int64(rapid.IntRange(-100, 100).Draw(rt, "skew")) * int64(time.Millisecond))
 	}
 	var id uint32
 	switch rapid.IntRange(0, 3).Draw(rt, "layout") {
 	case 0:
-		id = c.addKeyspace("k", rapid.SampledFrom([]int{1, 2, 5, 32}).Draw(rt, "hash"))
+		id = c.AddKeyspace("k", rapid.SampledFrom([]int{1, 2, 5, 32}).Draw(rt, "hash"))
 	case 1:
-		id = c.addKeyspace("k", 0)
+		id = c.AddKeyspace("k", 0)
 	default:
-		id = c.addKeyspace("k", 0, "b", "bb", "c")
+		id = c.AddKeyspace("k", 0, "b", "bb", "c")
 	}
-	ranged := c.keyspaces[id].Partitioning == clusterpb.Partitioning_RANGE // no client yet
-	c.set(func() { c.pageRows = rapid.SampledFrom([]int{1, 2, 3, 1 << 20}).Draw(rt, "page rows") })
-	c.set(func() {
-		c.noMerges = rapid.IntRange(0, 3).Draw(rt, "no merges") == 0
-		c.noMoments = rapid.IntRange(0, 3).Draw(rt, "no moments") == 0
+	ranged := c.Keyspaces[id].Partitioning == clusterpb.Partitioning_RANGE // no client yet
+	c.Set(func() { c.PageRows = rapid.SampledFrom([]int{1, 2, 3, 1 << 20}).Draw(rt, "page rows") })
+	c.Set(func() {
+		c.NoMerges = rapid.IntRange(0, 3).Draw(rt, "no merges") == 0
+		c.NoMoments = rapid.IntRange(0, 3).Draw(rt, "no moments") == 0
 	})
-	c.set(func() { c.noLeaders = rapid.Bool().Draw(rt, "table without leaders") })
+	c.Set(func() { c.NoLeaders = rapid.Bool().Draw(rt, "table without leaders") })
 	random := rapid.Uint64()
 	client := c.open(RequestTimeout(0), ConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))
 	defer client.Close()
@@ -99,23 +100,23 @@ func runModel(t *testing.T, rt *rapid.T) {
 		return state%n == 0
 	}
 	trouble := rapid.SampledFrom([]uint64{0, 4, 12}).Draw(rt, "trouble")
-	c.play(func(n *fakeNode, r *kvpb.Request) fault {
+	c.Play(func(n *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 		if trouble == 0 || !roll(trouble) {
-			return fault{}
+			return fakeserver.Fault{}
 		}
 		switch {
 		case roll(6):
-			return fault{breakBefore: true}
+			return fakeserver.Fault{BreakBefore: true}
 		case roll(5):
-			return fault{breakAfter: true}
+			return fakeserver.Fault{BreakAfter: true}
 		case roll(4):
-			return fault{unknown: isWrite(r)}
+			return fakeserver.Fault{Unknown: fakeserver.IsWrite(r)}
 		case roll(3):
-			return fault{code: kvpb.ErrorCode_OVERLOADED}
+			return fakeserver.Fault{Code: kvpb.ErrorCode_OVERLOADED}
 		case roll(2):
-			return fault{code: kvpb.ErrorCode_NO_QUORUM}
+			return fakeserver.Fault{Code: kvpb.ErrorCode_NO_QUORUM}
 		}
-		return fault{code: kvpb.ErrorCode_NOT_LEADER}
+		return fakeserver.Fault{Code: kvpb.ErrorCode_NOT_LEADER}
 	})
 
 	m := &model{now: make(map[string]string)}
@@ -173,11 +174,11 @@ func runModel(t *testing.T, rt *rapid.T) {
 		},
 		"batch": func(rt *rapid.T) {
 			first := key.Draw(rt, "first")
-			p := c.partitionOf(id, string(first))
+			p := c.PartitionOf(id, string(first))
 			b := ks.Batch()
 			seen := map[string]string{}
 			for _, k := range rapid.SliceOfN(key, 1, 5).Draw(rt, "keys") {
-				if other := c.partitionOf(id, string(k)); other != p || has(seen, k) {
+				if other := c.PartitionOf(id, string(k)); other != p || has(seen, k) {
 					continue
 				}
 				seen[string(k)] = value.Draw(rt, "value")
@@ -252,35 +253,35 @@ func runModel(t *testing.T, rt *rapid.T) {
 			}
 		},
 		"move a leader": func(rt *rapid.T) {
-			p := c.partitionOf(id, string(key.Draw(rt, "key")))
-			c.lead(p, p.next(), rapid.Bool().Draw(rt, "told"))
+			p := c.PartitionOf(id, string(key.Draw(rt, "key")))
+			c.Lead(p, p.Next(), rapid.Bool().Draw(rt, "told"))
 		},
 		"split": func(rt *rapid.T) {
 			if at := key.Draw(rt, "at"); ranged {
-				c.split(c.partitionOf(id, string(at)), string(at), rapid.Bool().Draw(rt, "told"))
+				c.Split(c.PartitionOf(id, string(at)), string(at), rapid.Bool().Draw(rt, "told"))
 			}
 		},
 		"cut": func(rt *rapid.T) {
-			n := c.nodes[uint64(rapid.IntRange(1, len(c.nodes)).Draw(rt, "node"))]
+			n := c.Nodes[uint64(rapid.IntRange(1, len(c.Nodes)).Draw(rt, "node"))]
 			// It heals in any case: calls wait for it.
 			after := time.Duration(rapid.IntRange(1, 4000).Draw(rt, "ms")) * time.Millisecond
 			if rapid.Bool().Draw(rt, "hang") {
-				n.hang(true)
-				time.AfterFunc(after, func() { n.hang(false) })
+				n.Hang(true)
+				time.AfterFunc(after, func() { n.Hang(false) })
 			} else {
-				c.network.Isolate(n.host, rapid.SampledFrom([]memnet.Mode{memnet.Break, memnet.Stall}).Draw(rt, "mode"))
-				time.AfterFunc(after, func() { c.network.Rejoin(n.host) })
+				c.Network.Isolate(n.Host, rapid.SampledFrom([]memnet.Mode{memnet.Break, memnet.Stall}).Draw(rt, "mode"))
+				time.AfterFunc(after, func() { c.Network.Rejoin(n.Host) })
 			}
 		},
 		"wait": func(rt *rapid.T) { pass(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond) },
 	})
-	c.network.HealAll()
+	c.Network.HealAll()
 	// Every write was applied once at most: no request wrote two versions of a key.
-	for _, p := range c.partitions {
-		for k, versions := range p.versions {
-			seen := map[[2]uint64]bool{}
+	for _, p := range c.Partitions {
+		for k, versions := range p.Data.Versions {
+			seen := map[fakeserver.WriteID]bool{}
 			for _, v := range versions {
-				if id := [2]uint64{v.client, v.sequence}; seen[id] {
+				if id := v.By; seen[id] {
 					rt.Fatalf("%q: request %v was applied twice", k, id)
 				} else {
 					seen[id] = true

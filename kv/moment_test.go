@@ -11,22 +11,23 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // past is what all keys were at all times, by keyspace and key.
-type past [2]map[string][]fakeVersion
+type past [2]map[string][]fakeserver.Version
 
 func (h *past) write(ks int, key, value string, at Timestamp) {
-	h[ks][key] = append(h[ks][key], fakeVersion{at: at, value: []byte(value)})
+	h[ks][key] = append(h[ks][key], fakeserver.Version{At: at, Value: value})
 }
 
 // at is the value of a key at a moment, empty for none.
 func (h *past) at(ks int, key string, moment Timestamp) (value string) {
 	for _, v := range h[ks][key] {
-		if v.at.LessEq(moment) {
-			value = string(v.value)
+		if v.At.LessEq(moment) {
+			value = v.Value
 		}
 	}
 	return value
@@ -156,12 +157,7 @@ func (m *moments) other(i int, k string) {
 // steal aborts the transaction, as an older one does, and takes its locks.
 func (m *moments) steal() {
 	m.stolen = true
-	m.cluster.set(func() {
-		m.cluster.txnLocked(m.tx.transaction.ID()).state = kvpb.TransactionState_ABORTED
-		for _, p := range m.cluster.partitions {
-			maps.DeleteFunc(p.intents, func(_ string, i *fakeIntent) bool { return i.id == string(m.tx.transaction.ID()) })
-		}
-	})
+	m.cluster.Set(func() { m.cluster.Abort(m.tx.transaction.ID()) })
 }
 
 // sees notes what a key was.
@@ -254,23 +250,23 @@ func (m *moments) scan(i, depth int) {
 func TestEverythingReadIsOfOneMoment(t *testing.T) {
 	var counted ways
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("hash", 3)
-		c.addKeyspace("range", 0, "k3", "k6")
-		c.pageRows = 2
+		c.AddKeyspace("hash", 3)
+		c.AddKeyspace("range", 0, "k3", "k6")
+		c.PageRows = 2
 		client, second := c.open(), c.open()
 		defer client.Close()
 		defer second.Close()
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-			if p := c.partitions[r.Partition]; p != nil {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			if p := c.Partitions[r.Partition]; p != nil {
 				// Whatever a reader finds may have been written before it began, for all that the node knows; writers do not have to look out for that.
 				switch r.Command.(type) {
 				case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count:
-					p.low = hlc.MaxTimestamp
+					p.Low = hlc.MaxTimestamp
 				default:
-					p.low = hlc.Timestamp{}
+					p.Low = hlc.Timestamp{}
 				}
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		for range 10 {
 			rapid.Check(undated{t}, func(t *rapid.T) { oneMoment(t, c, client, second, &counted) })
@@ -290,7 +286,7 @@ func oneMoment(t *rapid.T, c *fakeCluster, client, second *Client, n *ways) {
 	m := &moments{T: t, ctx: context.Background(), cluster: c}
 	for i, name := range []string{"hash", "range"} {
 		m.spaces[i], m.others[i] = client.Keyspace(name), second.Keyspace(name)
-		m.past[i], m.own[i], m.locked[i] = make(map[string][]fakeVersion), make(map[string]string), make(map[string]bool)
+		m.past[i], m.own[i], m.locked[i] = make(map[string][]fakeserver.Version), make(map[string]string), make(map[string]bool)
 		if _, err := m.others[i].DeleteRange(m.ctx, All()); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -36,23 +37,23 @@ type outcomeCase struct {
 
 func askOutcome(t *testing.T, c *fakeCluster, o outcomeCase) {
 	ctx := t.Context()
-	c.addKeyspace("hash", 8)
+	c.AddKeyspace("hash", 8)
 	client, other := c.open(), c.open()
 	defer client.Close()
 	defer other.Close()
 	ks := client.Keyspace("hash")
 	asked := 0
-	commits := func(f fault) {
-		c.set(func() { asked = 0 })
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+	commits := func(f fakeserver.Fault) {
+		c.Set(func() { asked = 0 })
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			if r.GetEndTransaction().GetCommit() || r.GetPrepare().GetOnePhase() != nil {
 				asked++
 				return f
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 	}
-	commits(fault{unknown: o.ran, swallow: !o.ran})
+	commits(fakeserver.Fault{Unknown: o.ran, Swallow: !o.ran})
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := client.Update(short, func(tx *Txn) error {
@@ -71,9 +72,9 @@ func askOutcome(t *testing.T, c *fakeCluster, o outcomeCase) {
 	if _, err := Outcome(over, err); !errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("asked without time: %v", err)
 	}
-	later := fault{}
+	later := fakeserver.Fault{}
 	if o.forgotten {
-		later.code = kvpb.ErrorCode_TRANSACTION_TOO_OLD
+		later.Code = kvpb.ErrorCode_TRANSACTION_TOO_OLD
 	}
 	commits(later)
 	if o.overwritten {
@@ -91,7 +92,7 @@ func askOutcome(t *testing.T, c *fakeCluster, o outcomeCase) {
 		}
 	}
 	// The client asks once more by itself, in the background.
-	c.set(func() {
+	c.Set(func() {
 		if o.forgotten && asked > 3 {
 			t.Errorf("asked %d times for what is forgotten", asked)
 		}

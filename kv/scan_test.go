@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -49,10 +50,10 @@ func keysOf(pairs []Pair) []string {
 // eachLayout runs a test on keyspaces of one hash partition, many, one range partition, many.
 func eachLayout(t *testing.T, f func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32)) {
 	for name, make := range map[string]func(c *fakeCluster) uint32{
-		"hash-1":  func(c *fakeCluster) uint32 { return c.addKeyspace("k", 1) },
-		"hash-16": func(c *fakeCluster) uint32 { return c.addKeyspace("k", 16) },
-		"range-1": func(c *fakeCluster) uint32 { return c.addKeyspace("k", 0) },
-		"range-4": func(c *fakeCluster) uint32 { return c.addKeyspace("k", 0, "key00100", "key00101", "key00250") },
+		"hash-1":  func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 1) },
+		"hash-16": func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 16) },
+		"range-1": func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 0) },
+		"range-4": func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 0, "key00100", "key00101", "key00250") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
@@ -76,7 +77,7 @@ func TestScanOptions(t *testing.T) {
 		must[bool](t)(ks.Delete(ctx, []byte("key00007")))
 		must[Timestamp](t)(ks.Put(ctx, []byte("later"), nil))
 		for _, rows := range []int{1 << 30, 7} {
-			c.set(func() { c.pageRows = rows })
+			c.Set(func() { c.PageRows = rows })
 			reversed := slices.Clone(want)
 			slices.Reverse(reversed)
 			for name, test := range map[string]struct {
@@ -127,7 +128,7 @@ func TestScanOptions(t *testing.T) {
 func TestScanBreak(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, _ uint32) {
 		fill(t, ks, 300)
-		c.set(func() { c.pageRows = 10 })
+		c.Set(func() { c.PageRows = 10 })
 		for _, after := range []int{1, 8, 30} {
 			n := 0
 			for _, err := range ks.Scan(t.Context()) {
@@ -188,8 +189,8 @@ func TestScanIsASnapshot(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32) {
 		ctx := t.Context()
 		// Clocks that differ by less than the maximum offset.
-		c.nodes[1].skew.Store(int64(100 * time.Millisecond))
-		c.nodes[2].skew.Store(int64(-100 * time.Millisecond))
+		c.Nodes[1].Skew.Store(int64(100 * time.Millisecond))
+		c.Nodes[2].Skew.Store(int64(-100 * time.Millisecond))
 		other := c.open() // its own session: it knows nothing of the writer's timestamps
 		defer other.Close()
 		reader := other.Keyspace("k")
@@ -197,13 +198,13 @@ func TestScanIsASnapshot(t *testing.T) {
 			want := fill(t, ks, 120)
 			switch round % 4 {
 			case 1: // a leader changes, and the reader is not told
-				p := c.partitionOf(id, want[round*7])
-				c.lead(p, p.next(), false)
+				p := c.PartitionOf(id, want[round*7])
+				c.Lead(p, p.Next(), false)
 				must[Timestamp](t)(ks.Put(ctx, []byte(want[round*7]), []byte("value of "+want[round*7])))
 			case 2:
 				for _, key := range []string{want[1], want[119]} {
-					p := c.partitionOf(id, key)
-					c.lead(p, p.next(), round%8 == 2)
+					p := c.PartitionOf(id, key)
+					c.Lead(p, p.Next(), round%8 == 2)
 				}
 			}
 			must[Timestamp](t)(ks.Put(ctx, []byte("key00119"), []byte("value of key00119")))
@@ -211,7 +212,7 @@ func TestScanIsASnapshot(t *testing.T) {
 			for _, p := range must[[]Pair](t)(drain(ks.Scan(ctx))) {
 				began[string(p.Key)] = p.Version
 			}
-			c.set(func() { c.pageRows = 9 })
+			c.Set(func() { c.PageRows = 9 })
 			n := 0
 			for p, err := range reader.Scan(ctx) {
 				if err != nil {
@@ -236,7 +237,7 @@ func TestScanIsASnapshot(t *testing.T) {
 func TestScanSurvivesMoves(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32) {
 		want := fill(t, ks, 300)
-		c.set(func() { c.pageRows = 10 })
+		c.Set(func() { c.PageRows = 10 })
 		n := 0
 		for p, err := range ks.Scan(t.Context()) {
 			if err != nil {
@@ -246,9 +247,9 @@ func TestScanSurvivesMoves(t *testing.T) {
 				t.Fatalf("row %d is %q", n, p.Key)
 			}
 			if n%25 == 0 {
-				moved := c.partitionOf(id, want[(n+150)%300])
-				c.lead(moved, moved.next(), n%50 == 0)
-				c.network.Drop("client", c.nodes[uint64(n/25)%3+1].host)
+				moved := c.PartitionOf(id, want[(n+150)%300])
+				c.Lead(moved, moved.Next(), n%50 == 0)
+				c.Network.Drop("client", c.Nodes[uint64(n/25)%3+1].Host)
 			}
 			n++
 		}
@@ -262,7 +263,7 @@ func TestScanSurvivesMoves(t *testing.T) {
 func TestScanSurvivesSplits(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-			id := c.addKeyspace("k", 0, "key00150")
+			id := c.AddKeyspace("k", 0, "key00150")
 			client := c.open()
 			defer client.Close()
 			ks := client.Keyspace("k")
@@ -272,8 +273,8 @@ func TestScanSurvivesSplits(t *testing.T) {
 				options = append(options, Reverse())
 				slices.Reverse(want)
 			}
-			c.set(func() { c.pageRows = 10 })
-			c.split(c.partitionOf(id, want[20]), "key00050", false)
+			c.Set(func() { c.PageRows = 10 })
+			c.Split(c.PartitionOf(id, want[20]), "key00050", false)
 			n := 0
 			for p, err := range ks.Scan(t.Context(), options...) {
 				if err != nil {
@@ -283,10 +284,10 @@ func TestScanSurvivesSplits(t *testing.T) {
 					t.Fatalf("row %d is %q", n, p.Key)
 				}
 				if n == 40 {
-					c.split(c.partitionOf(id, "key00100"), "key00100", false)
+					c.Split(c.PartitionOf(id, "key00100"), "key00100", false)
 				}
 				if n == 110 {
-					c.split(c.partitionOf(id, "key00222"), "key00222", true)
+					c.Split(c.PartitionOf(id, "key00222"), "key00222", true)
 				}
 				n++
 			}
@@ -303,16 +304,16 @@ func TestScanSurvivesSplits(t *testing.T) {
 // Small limits of a range keyspace take one request, and no clock.
 func TestShortScanIsOneRequest(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("k", 0, "key00100", "key00200")
+		c.AddKeyspace("k", 0, "key00100", "key00200")
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("k")
 		fill(t, ks, 300)
-		scans, clocks := c.requestsOf("scan"), c.requestsOf("now")
+		scans, clocks := c.RequestsOf("scan"), c.RequestsOf("now")
 		if n := len(must[[]Pair](t)(drain(ks.Scan(t.Context(), From([]byte("key00110")), Limit(50))))); n != 50 {
 			t.Fatalf("%d rows", n)
 		}
-		if scans, clocks = c.requestsOf("scan")-scans, c.requestsOf("now")-clocks; scans != 1 || clocks != 0 {
+		if scans, clocks = c.RequestsOf("scan")-scans, c.RequestsOf("now")-clocks; scans != 1 || clocks != 0 {
 			t.Fatalf("%d scans, %d clocks", scans, clocks)
 		}
 	})
@@ -331,11 +332,11 @@ func scanned(t *testing.T, client *Client, rows int) (ks *Keyspace, want []strin
 // moment.
 func TestHashScanAsksEachNodeOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("k", 32)
+		c.AddKeyspace("k", 32)
 		client := c.open()
 		defer client.Close()
 		ks, want := scanned(t, client, 200)
-		asked := func() [3]int { return [3]int{c.requestsOf("mergescan"), c.requestsOf("scan"), c.requestsOf("now")} }
+		asked := func() [3]int { return [3]int{c.RequestsOf("mergescan"), c.RequestsOf("scan"), c.RequestsOf("now")} }
 		before := asked()
 		got := must[[]Pair](t)(drain(ks.Scan(t.Context(), From([]byte("key00050")), Limit(30))))
 		if !slices.Equal(keysOf(got), want[50:80]) {
@@ -351,24 +352,24 @@ func TestHashScanAsksEachNodeOnce(t *testing.T) {
 // A node that answers, and does not know for the moment what time it is, goes on being asked for what it has.
 func TestScanWhileANodeTellsNoTime(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("k", 12)
+		c.AddKeyspace("k", 12)
 		client := c.open()
 		defer client.Close()
 		ks, want := scanned(t, client, 100)
-		c.set(func() { c.nodes[2].timeless = 1 })
+		c.Set(func() { c.Nodes[2].Timeless = 1 })
 		led := 0
-		c.set(func() {
-			for _, p := range c.partitions {
-				if p.leader == 2 {
+		c.Set(func() {
+			for _, p := range c.Partitions {
+				if p.Leader == 2 {
 					led++
 				}
 			}
 		})
-		asked := c.requestsOf("scan")
+		asked := c.RequestsOf("scan")
 		if got := must[[]Pair](t)(drain(ks.Scan(t.Context()))); !slices.Equal(keysOf(got), want) {
 			t.Errorf("read %q", keysOf(got))
 		}
-		if n := c.requestsOf("scan") - asked; n != led || led == 0 {
+		if n := c.RequestsOf("scan") - asked; n != led || led == 0 {
 			t.Errorf("%d partitions were asked by themselves, want the %d that the node leads: is it suspected?", n, led)
 		}
 	})
@@ -377,15 +378,15 @@ func TestScanWhileANodeTellsNoTime(t *testing.T) {
 // A node that does not know what time it is may have handed over what it led: it is not asked again and again.
 func TestScanFindsWhoLeadsNow(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("k", 12)
+		c.AddKeyspace("k", 12)
 		client := c.open()
 		defer client.Close()
 		ks, want := scanned(t, client, 100)
-		c.set(func() {
-			c.nodes[2].timeless = 1 << 30
-			for _, p := range c.partitions {
-				if p.leader == 2 {
-					p.leader, p.term = 3, p.term+1 // nobody is told
+		c.Set(func() {
+			c.Nodes[2].Timeless = 1 << 30
+			for _, p := range c.Partitions {
+				if p.Leader == 2 {
+					p.Leader, p.Term = 3, p.Term+1 // nobody is told
 				}
 			}
 		})
@@ -407,7 +408,7 @@ func TestPartitionsLeaveABundle(t *testing.T) {
 			"one by one":    func(request int, partition uint64) bool { return partition%8 < uint64(request)/2 },
 		} {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-				c.addKeyspace("k", 24)
+				c.AddKeyspace("k", 24)
 				client := c.open()
 				defer client.Close()
 				ks := client.Keyspace("k")
@@ -417,16 +418,16 @@ func TestPartitionsLeaveABundle(t *testing.T) {
 					options = append(options, Reverse())
 					slices.Reverse(want)
 				}
-				c.set(func() { c.pageRows = 7 })
+				c.Set(func() { c.PageRows = 7 })
 				requests := 0
-				c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+				c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 					switch {
 					case r.GetMergeScan() != nil:
 						requests++
 					case r.GetScan() != nil && r.Sequence == 0 && refuse(requests, r.Partition): // as a part of another request
-						return fault{code: kvpb.ErrorCode_NO_QUORUM}
+						return fakeserver.Fault{Code: kvpb.ErrorCode_NO_QUORUM}
 					}
-					return fault{}
+					return fakeserver.Fault{}
 				})
 				got := must[[]Pair](t)(drain(ks.Scan(t.Context(), options...)))
 				if !slices.Equal(keysOf(got), want) {
@@ -436,8 +437,8 @@ func TestPartitionsLeaveABundle(t *testing.T) {
 		}
 	}
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("k", 24)
-		c.set(func() { c.noMerges = true })
+		c.AddKeyspace("k", 24)
+		c.Set(func() { c.NoMerges = true })
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("k")
@@ -452,15 +453,15 @@ func TestDeleteRange(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, _ uint32) {
 		ctx := t.Context()
 		fill(t, ks, 300)
-		c.set(func() { c.pageRows = 20 })
+		c.Set(func() { c.PageRows = 20 })
 		broken := 0
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			if _, is := r.Command.(*kvpb.Request_DeleteRange); is && r.Term != 0 {
 				if broken++; broken%3 == 1 {
-					return fault{breakAfter: true}
+					return fakeserver.Fault{BreakAfter: true}
 				}
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		if n := must[uint64](t)(ks.DeleteRange(ctx, From([]byte("key00050")), To([]byte("key00260")))); n != 210 {
 			t.Fatalf("deleted %d", n)
@@ -472,16 +473,16 @@ func TestDeleteRange(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		refused := 0
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			if _, is := r.Command.(*kvpb.Request_DeleteRange); is {
 				if refused++; refused > 1 {
-					return fault{code: kvpb.ErrorCode_OVERLOADED}
+					return fakeserver.Fault{Code: kvpb.ErrorCode_OVERLOADED}
 				}
 			}
-			return fault{}
+			return fakeserver.Fault{}
 		})
 		n, err := ks.DeleteRange(short, All())
-		c.play(nil)
+		c.Play(nil)
 		left := must[uint64](t)(ks.Count(ctx))
 		if !errors.Is(err, context.DeadlineExceeded) || n+left != 90 || left == 0 {
 			t.Fatalf("%v: deleted %d, %d left", err, n, left)
@@ -493,17 +494,17 @@ func TestDeleteRange(t *testing.T) {
 // it: the moment is then late enough for what was acknowledged there, too.
 func TestScanOverAPartitionWithoutALeader(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		id := c.addKeyspace("k", 0, "key00100", "key00200")
+		id := c.AddKeyspace("k", 0, "key00100", "key00200")
 		registry := prometheus.NewRegistry()
 		writer, reader := c.open(), c.open(Metrics(registry))
 		defer writer.Close()
 		defer reader.Close()
 		want := fill(t, writer.Keyspace("k"), 300)
 		must[[]Pair](t)(drain(reader.Keyspace("k").Scan(t.Context())))
-		last := c.partitionOf(id, "key00250")
-		leader := last.leader
+		last := c.PartitionOf(id, "key00250")
+		leader := last.Leader
 		version := must[Timestamp](t)(writer.Keyspace("k").Put(t.Context(), []byte("key00250"), []byte("acknowledged")))
-		c.set(func() { last.leader = 0 })
+		c.Set(func() { last.Leader = 0 })
 		began, rows := time.Now(), 0
 		for pair, err := range reader.Keyspace("k").Scan(t.Context()) {
 			if err != nil {
@@ -513,7 +514,7 @@ func TestScanOverAPartitionWithoutALeader(t *testing.T) {
 				if waited := time.Since(began); waited < leaderWait || waited > 2*leaderWait {
 					t.Errorf("it waited for %v", waited)
 				}
-				c.set(func() { last.leader, last.term = leader, last.term+1 })
+				c.Set(func() { last.Leader, last.Term = leader, last.Term+1 })
 			}
 			if string(pair.Key) == "key00250" && pair.Version != version {
 				t.Errorf("%q has version %s, want %s", pair.Value, pair.Version, version)

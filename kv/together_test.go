@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -45,18 +46,18 @@ func viewAll(ctx context.Context, client *Client, ks *Keyspace, all [][]byte, wa
 func TestEachNodeGetsOneMessage(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 24)
+		c.AddKeyspace("hash", 24)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
 		all := spread(t, ks, 100)
 		count := func(kind string, f func() error) {
 			t.Helper()
-			before := c.messagesWith(kind)
+			before := c.MessagesWith(kind)
 			if err := f(); err != nil {
 				t.Error(err)
 			}
-			if n := c.messagesWith(kind) - before; n != 3 {
+			if n := c.MessagesWith(kind) - before; n != 3 {
 				t.Errorf("%d messages with a %s, want 3", n, kind)
 			}
 		}
@@ -77,19 +78,19 @@ func TestEachNodeGetsOneMessage(t *testing.T) {
 
 // A partition that is refused, or whose node is lost, is asked again by itself; the others' answers are kept.
 func TestSomePartitionsFailTogether(t *testing.T) {
-	for name, f := range map[string]fault{
-		"another leader": {code: kvpb.ErrorCode_NOT_LEADER},
-		"another epoch":  {code: kvpb.ErrorCode_STALE_EPOCH},
-		"overloaded":     {code: kvpb.ErrorCode_OVERLOADED},
-		"no quorum":      {code: kvpb.ErrorCode_NO_QUORUM},
-		"unhealthy":      {code: kvpb.ErrorCode_NODE_UNHEALTHY},
-		"unknown":        {unknown: true},
-		"lost before":    {breakBefore: true},
-		"lost after":     {breakAfter: true},
+	for name, f := range map[string]fakeserver.Fault{
+		"another leader": {Code: kvpb.ErrorCode_NOT_LEADER},
+		"another epoch":  {Code: kvpb.ErrorCode_STALE_EPOCH},
+		"overloaded":     {Code: kvpb.ErrorCode_OVERLOADED},
+		"no quorum":      {Code: kvpb.ErrorCode_NO_QUORUM},
+		"unhealthy":      {Code: kvpb.ErrorCode_NODE_UNHEALTHY},
+		"unknown":        {Unknown: true},
+		"lost before":    {BreakBefore: true},
+		"lost after":     {BreakAfter: true},
 	} {
 		inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 			ctx := t.Context()
-			c.addKeyspace("hash", 24)
+			c.AddKeyspace("hash", 24)
 			client := c.open()
 			defer client.Close()
 			ks := client.Keyspace("hash")
@@ -97,14 +98,14 @@ func TestSomePartitionsFailTogether(t *testing.T) {
 			var asked map[uint64]int
 			fail := func(kind string) {
 				asked = make(map[uint64]int)
-				c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-					if kindOf(r) != kind {
-						return fault{}
+				c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+					if fakeserver.KindOf(r) != kind {
+						return fakeserver.Fault{}
 					}
 					if asked[r.Partition]++; asked[r.Partition] == 1 && r.Partition%8 == 3 {
 						return f
 					}
-					return fault{}
+					return fakeserver.Fault{}
 				})
 			}
 			once := func(kind string) {
@@ -116,7 +117,7 @@ func TestSomePartitionsFailTogether(t *testing.T) {
 						if n < 2 {
 							t.Errorf("%s: partition %d failed and was not asked again", name, p)
 						}
-					} else if n > 1 && f.code != 0 {
+					} else if n > 1 && f.Code != 0 {
 						t.Errorf("%s: partition %d got %d times a %s", name, p, n, kind)
 					}
 				}
@@ -143,7 +144,7 @@ func TestSomePartitionsFailTogether(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			once("prepare")
-			c.play(nil)
+			c.Play(nil)
 			if _, err := viewAll(ctx, client, ks, all, want); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -155,15 +156,15 @@ func TestSomePartitionsFailTogether(t *testing.T) {
 func TestLeadersMoveTogether(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 24)
+		c.AddKeyspace("hash", 24)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
 		all := spread(t, ks, 100)
 		for round := range uint64(5) {
-			for _, p := range c.led(1 + round%3) {
-				if p.desc.Id%4 != round%4 {
-					c.lead(p, p.next(), false)
+			for _, p := range c.Led(1 + round%3) {
+				if p.Desc.Id%4 != round%4 {
+					c.Lead(p, p.Next(), false)
 				}
 			}
 			if _, err := viewAll(ctx, client, ks, all, nil); err != nil {
@@ -176,7 +177,7 @@ func TestLeadersMoveTogether(t *testing.T) {
 // A partition that does not answer holds up neither the answers of the others nor their next attempts; and the call ends with its context.
 func TestOneSlowPartitionHoldsNobodyUp(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("hash", 24)
+		c.AddKeyspace("hash", 24)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -184,18 +185,18 @@ func TestOneSlowPartitionHoldsNobodyUp(t *testing.T) {
 		began := time.Now()
 		var slow, refused uint64
 		var again time.Duration
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			switch {
-			case kindOf(r) != "batchget":
+			case fakeserver.KindOf(r) != "batchget":
 			case slow == 0:
 				slow = r.Partition
 			case refused == 0:
 				refused = r.Partition
-				return fault{code: kvpb.ErrorCode_OVERLOADED}
+				return fakeserver.Fault{Code: kvpb.ErrorCode_OVERLOADED}
 			case r.Partition == refused && again == 0:
 				again = time.Since(began)
 			}
-			return fault{swallow: slow != 0 && r.Partition == slow}
+			return fakeserver.Fault{Swallow: slow != 0 && r.Partition == slow}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -206,7 +207,7 @@ func TestOneSlowPartitionHoldsNobodyUp(t *testing.T) {
 		if again == 0 || again > time.Second {
 			t.Errorf("the refused partition was asked again after %s", again)
 		}
-		c.play(nil)
+		c.Play(nil)
 		if _, err := viewAll(t.Context(), client, ks, all, nil); err != nil {
 			t.Error(err)
 		}
@@ -217,16 +218,16 @@ func TestOneSlowPartitionHoldsNobodyUp(t *testing.T) {
 // that version.
 func TestUncertainPartitionMovesAllTogether(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		id := c.addKeyspace("hash", 24)
+		id := c.AddKeyspace("hash", 24)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
 		all := spread(t, ks, 100)
 		ahead := client.Timestamp().Add(200 * time.Millisecond)
-		p := c.partitionOf(id, "k007")
-		c.set(func() {
-			p.versions["k007"] = append(p.versions["k007"], fakeVersion{at: ahead, value: []byte("2")})
-			p.low = ahead.Add(time.Second)
+		p := c.PartitionOf(id, "k007")
+		c.Set(func() {
+			p.Data.Versions["k007"] = append(p.Data.Versions["k007"], fakeserver.Version{At: ahead, Value: "2"})
+			p.Low = ahead.Add(time.Second)
 		})
 		at, err := viewAll(t.Context(), client, ks, all, map[string]string{"k007": "2"})
 		if err != nil || at != ahead {
@@ -240,7 +241,7 @@ func TestUncertainPartitionMovesAllTogether(t *testing.T) {
 func TestSmallReadsShareARequest(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 24)
+		c.AddKeyspace("hash", 24)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -256,14 +257,14 @@ func TestSmallReadsShareARequest(t *testing.T) {
 			old        bool
 		}{{40, 3, false}, {len(all), 0, false}, {40, 0, true}} {
 			var before, after int
-			c.set(func() { before, c.noMerges = c.shared, x.old })
+			c.Set(func() { before, c.NoMerges = c.Shared, x.old })
 			if _, err := viewAll(ctx, client, ks, all[len(all)-x.keys:], deleted); err != nil {
 				t.Error(err)
 			}
 			if _, err := viewAll(ctx, client, ks, all[:x.keys], deleted); err != nil {
 				t.Error(err)
 			}
-			c.set(func() { after = c.shared })
+			c.Set(func() { after = c.Shared })
 			if after-before != 2*x.want {
 				t.Errorf("%d keys: %d shared requests, want %d", x.keys, after-before, 2*x.want)
 			}

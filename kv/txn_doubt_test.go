@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -15,15 +16,15 @@ func TestDoubtAboutALockIsNoDoubtAboutTheCommit(t *testing.T) {
 	for _, forUpdate := range []bool{false, true} {
 		t.Run(fmt.Sprintf("for update %v", forUpdate), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-				c.addKeyspace("hash", 8)
+				c.AddKeyspace("hash", 8)
 				client := c.open()
 				defer client.Close()
 				ks := client.Keyspace("hash")
-				c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+				c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 					if r.GetEndTransaction().GetCommit() {
 						t.Error("it was told to commit")
 					}
-					return fault{unknown: r.GetPrepare() != nil}
+					return fakeserver.Fault{Unknown: r.GetPrepare() != nil}
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()

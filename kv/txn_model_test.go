@@ -20,9 +20,9 @@ import (
 // it commits is all that is there afterwards.
 func TestTxnBesideModel(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("hash", 5)
-		c.addKeyspace("range", 0, "k3", "k6")
-		c.pageRows = 3
+		c.AddKeyspace("hash", 5)
+		c.AddKeyspace("range", 0, "k3", "k6")
+		c.PageRows = 3
 		client := c.open()
 		defer client.Close()
 		ctx := t.Context()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -44,8 +45,8 @@ func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, reverse %t", c.name, reverse), func(t *testing.T) {
 				inBubble(t, 3, func(t *testing.T, cluster *fakeCluster) {
 					ctx := t.Context()
-					cluster.addKeyspace("k", 0)
-					elsewhere := cluster.addKeyspace("other", 0)
+					cluster.AddKeyspace("k", 0)
+					elsewhere := cluster.AddKeyspace("other", 0)
 					client, second := cluster.open(), cluster.open()
 					defer client.Close()
 					defer second.Close()
@@ -82,8 +83,8 @@ func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 						time.Sleep(time.Millisecond)
 						must[Timestamp](t)(second.Keyspace("k").Put(ctx, []byte(c.phantom), []byte("2")))
 						must[Timestamp](t)(second.Keyspace("other").Put(ctx, []byte("x"), []byte("2")))
-						moved := cluster.partitionOf(elsewhere, "x")
-						cluster.set(func() { moved.low = moved.highest.Add(time.Second) })
+						moved := cluster.PartitionOf(elsewhere, "x")
+						cluster.Set(func() { moved.Low = moved.Highest.Add(time.Second) })
 						before := tx.Timestamp()
 						if p, err := tx.Get(ctx, other, []byte("x")); err != nil || string(p.Value) != "2" || tx.Timestamp() == before {
 							t.Fatalf("%s at %s: %v; the moment has not moved", p.Value, tx.Timestamp(), err)
@@ -105,35 +106,35 @@ func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 func TestScanHasReadWhatOwnDeletesHide(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		id := c.addKeyspace("range", 0, "m")
+		id := c.AddKeyspace("range", 0, "m")
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("range")
 		must[Timestamp](t)(ks.Put(ctx, []byte("b"), []byte("1")))
 		must[Timestamp](t)(ks.Put(ctx, []byte("n"), []byte("1")))
 		time.Sleep(2 * time.Second) // virtual time
-		first, second := c.partitionOf(id, "a"), c.partitionOf(id, "n")
+		first, second := c.PartitionOf(id, "a"), c.PartitionOf(id, "n")
 		tx := must[*Txn](t)(client.Begin(ctx))
 		defer tx.Rollback()
 		if err := tx.Delete(ks, []byte("b")); err != nil {
 			t.Fatal(err)
 		}
 		once := false
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			q := r.GetScan()
-			if q == nil || once || c.partitions[r.Partition] != second {
-				return fault{}
+			if q == nil || once || c.Partitions[r.Partition] != second {
+				return fakeserver.Fault{}
 			}
 			once = true
 			at := rpc.FromTimestamp(q.At)
-			write := func(p *fakePartition, key string, at Timestamp) {
-				p.versions[key] = append(p.versions[key], fakeVersion{at: at, value: []byte("2")})
-				p.highest = hlc.Max(p.highest, at)
+			write := func(p *fakeserver.Partition, key string, at Timestamp) {
+				p.Data.Versions[key] = append(p.Data.Versions[key], fakeserver.Version{At: at, Value: "2"})
+				p.Highest = hlc.Max(p.Highest, at)
 			}
 			write(first, "a5", at.Add(10*time.Millisecond))
 			write(second, "n", at.Add(20*time.Millisecond))
-			second.low = at.Add(time.Second)
-			return fault{}
+			second.Low = at.Add(time.Second)
+			return fakeserver.Fault{}
 		})
 		var got []string
 		var failed error
@@ -152,12 +153,14 @@ func TestScanHasReadWhatOwnDeletesHide(t *testing.T) {
 func TestReadInTheLoopOfAScanThatFailed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("k", 0)
+		c.AddKeyspace("k", 0)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("k")
 		must[Timestamp](t)(ks.Put(ctx, []byte("b"), []byte("1")))
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{swallow: r.GetScan() != nil} })
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			return fakeserver.Fault{Swallow: r.GetScan() != nil}
+		})
 		err := client.View(ctx, func(s *Snapshot) error {
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -37,7 +38,7 @@ func increment(ctx context.Context, ks *Keyspace, key string) func(tx *Txn) erro
 func TestUpdateRunsAgain(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 8)
+		c.AddKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -73,17 +74,17 @@ func TestLostAnswersOfCommits(t *testing.T) {
 	for _, kind := range []string{"prepare", "refresh", "endtransaction"} {
 		inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 			ctx := t.Context()
-			c.addKeyspace("hash", 8)
+			c.AddKeyspace("hash", 8)
 			client := c.open()
 			defer client.Close()
 			ks := client.Keyspace("hash")
 			var lost int
-			c.play(func(_ *fakeNode, r *kvpb.Request) fault {
-				if kindOf(r) == kind && lost < 6 {
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+				if fakeserver.KindOf(r) == kind && lost < 6 {
 					lost++
-					return fault{breakAfter: lost%3 == 1, breakBefore: lost%3 == 2, unknown: lost%3 == 0}
+					return fakeserver.Fault{BreakAfter: lost%3 == 1, BreakBefore: lost%3 == 2, Unknown: lost%3 == 0}
 				}
-				return fault{}
+				return fakeserver.Fault{}
 			})
 			for range 5 {
 				if _, err := client.Update(ctx, increment(ctx, ks, "a")); err != nil {
@@ -109,7 +110,7 @@ func TestLostAnswersOfCommits(t *testing.T) {
 func TestTxnErrors(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 8)
+		c.AddKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -143,7 +144,9 @@ func TestTxnErrors(t *testing.T) {
 			t.Errorf("%+v", err)
 		}
 		// An unknown outcome.
-		c.play(func(_ *fakeNode, r *kvpb.Request) fault { return fault{swallow: kindOf(r) == "endtransaction"} })
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			return fakeserver.Fault{Swallow: fakeserver.KindOf(r) == "endtransaction"}
+		})
 		short, cancel = context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_, err = client.Update(short, func(tx *Txn) error {
@@ -152,7 +155,7 @@ func TestTxnErrors(t *testing.T) {
 		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		c.play(nil)
+		c.Play(nil)
 		// Limits.
 		tx := must[*Txn](t)(client.Begin(ctx))
 		defer tx.Rollback()
@@ -171,7 +174,7 @@ func TestTxnErrors(t *testing.T) {
 func TestATransactionHoldsSoManyKeys(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("range", 0)
+		c.AddKeyspace("range", 0)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("range")
@@ -224,7 +227,7 @@ func TestATransactionHoldsSoManyKeys(t *testing.T) {
 func TestViewMovesOverUncertainVersions(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		id := c.addKeyspace("hash", 8)
+		id := c.AddKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -233,10 +236,10 @@ func TestViewMovesOverUncertainVersions(t *testing.T) {
 		}
 		// A leader that is gone wrote with a fast clock, just before the View.
 		ahead := client.Timestamp().Add(200 * time.Millisecond)
-		p := c.partitionOf(id, "k07")
-		c.set(func() {
-			p.versions["k07"] = append(p.versions["k07"], fakeVersion{at: ahead, value: []byte("2")})
-			p.low = ahead.Add(time.Second)
+		p := c.PartitionOf(id, "k07")
+		c.Set(func() {
+			p.Data.Versions["k07"] = append(p.Data.Versions["k07"], fakeserver.Version{At: ahead, Value: "2"})
+			p.Low = ahead.Add(time.Second)
 		})
 		runs := 0
 		err := client.View(ctx, func(s *Snapshot) error {
@@ -277,7 +280,7 @@ func TestViewMovesOverUncertainVersions(t *testing.T) {
 func TestRequestsOfTransactions(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 8)
+		c.AddKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -286,23 +289,23 @@ func TestRequestsOfTransactions(t *testing.T) {
 			all = append(all, fmt.Appendf(nil, "k%02d", i))
 			must[Timestamp](t)(ks.Put(ctx, all[i], []byte("1")))
 		}
-		c.set(func() { clear(c.requests) })
+		c.Set(func() { clear(c.Requests) })
 		if err := client.View(ctx, func(s *Snapshot) error {
 			_, err := s.BatchGet(ctx, ks, all)
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if c.requestsOf("batchget") > 8 || c.requestsOf("now") > 0 {
-			t.Error(c.requests)
+		if c.RequestsOf("batchget") > 8 || c.RequestsOf("now") > 0 {
+			t.Error(c.Requests)
 		}
-		c.set(func() { clear(c.requests) })
+		c.Set(func() { clear(c.Requests) })
 		if _, err := client.Update(ctx, increment(ctx, ks, "k00")); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if c.requestsOf("prepare") != 1 || c.requestsOf("get") != 1 || len(c.requests) != 2 {
-			t.Error(c.requests)
+		if c.RequestsOf("prepare") != 1 || c.RequestsOf("get") != 1 || len(c.Requests) != 2 {
+			t.Error(c.Requests)
 		}
 	})
 }
@@ -312,8 +315,8 @@ func TestRequestsOfTransactions(t *testing.T) {
 func TestCommitWaitOfKeyspaces(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		var waits, prepared []bool
-		c.set(func() {
-			c.script = func(_ *fakeNode, r *kvpb.Request) fault {
+		c.Set(func() {
+			c.Script = func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 				switch {
 				case r.GetPrepare().GetOnePhase() != nil:
 					waits = append(waits, r.GetPrepare().GetOnePhase().GetCommitWait())
@@ -322,7 +325,7 @@ func TestCommitWaitOfKeyspaces(t *testing.T) {
 				case r.GetEndTransaction() != nil:
 					waits = append(waits, r.GetEndTransaction().GetCommitWait())
 				}
-				return fault{}
+				return fakeserver.Fault{}
 			}
 		})
 		client := c.open()
@@ -360,11 +363,11 @@ func TestCommitWaitOfKeyspaces(t *testing.T) {
 				return errors.Join(tx.Put(strict, key, key), tx.RollbackTo(s), tx.Put(before, key, key))
 			}, nil, false},
 		} {
-			c.set(func() { waits, prepared = nil, nil })
+			c.Set(func() { waits, prepared = nil, nil })
 			if _, err := client.Update(ctx, test.write, test.options...); err != nil {
 				t.Fatal(name, err)
 			}
-			c.set(func() {
+			c.Set(func() {
 				if len(waits) != 1 || waits[0] != test.want {
 					t.Errorf("%s: commit wait %v, want %v", name, waits, test.want)
 				}

@@ -10,7 +10,7 @@ import (
 func TestSnapshotAtNoMoment(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.addKeyspace("hash", 8)
+		c.AddKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -41,7 +41,7 @@ func TestSnapshotAtNoMoment(t *testing.T) {
 // The version of an own write in an open transaction does not move the client to the end of time.
 func TestObserveUncommitted(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
-		c.addKeyspace("hash", 8)
+		c.AddKeyspace("hash", 8)
 		client := c.open()
 		defer client.Close()
 		client.Observe(Uncommitted())

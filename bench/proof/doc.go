@@ -8,6 +8,7 @@
 //	sim         a simulated cluster in virtual time under a schedule of faults, from a seed
 //	faults      tests that kill, pause, fill and damage real processes
 //	nemesis     a program that breaks real processes by a random schedule
+//	fakeserver  servers without Raft and disks, for tests of what talks to servers
 //	process     starts, watches and ends real processes
 //	planted     mistakes as patches, to see that sim notices them
 //

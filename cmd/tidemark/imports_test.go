@@ -59,6 +59,7 @@ var may = []struct {
 	{"bench/proof/calm", []string{"kv"}},
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
+	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
 	{"bench/proof/driver", []string{"bench/proof/history", "bench/proof/calm", "kv"}},
 	{"bench/proof/workloads", []string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...", "deploy/embedded"}},

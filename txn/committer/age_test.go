@@ -31,7 +31,7 @@ func agesAscend(t *testing.T) {
 	at := func(ms int) hlc.Timestamp {
 		return hlc.Timestamp{Wall: int64(time.Hour) + int64(ms)*int64(time.Millisecond)}
 	}
-	s := &ageing{newFake(1), []hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}, 0}
+	s := &ageing{newFake(t, 1), []hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}, 0}
 	c, err := New(Config{Sender: s})
 	if err != nil {
 		t.Fatal(err)

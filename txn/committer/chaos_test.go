@@ -55,8 +55,8 @@ func chaos(t *testing.T, seed uint64) {
 		s.sweep()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.locks) > 0 {
-			t.Errorf("%d locks are left", len(s.locks))
+		if n := s.locks(); n > 0 {
+			t.Errorf("%d locks are left", n)
 		}
 		check(t, s, attempts)
 	})
@@ -128,15 +128,18 @@ func check(t *testing.T, s *fake, attempts []*attempt) {
 	t.Helper()
 	// Where each transaction's writes are.
 	where := make(map[string]map[string]hlc.Timestamp)
-	for k, versions := range s.versions {
-		for _, v := range versions {
-			if where[v.txn] == nil {
-				where[v.txn] = make(map[string]hlc.Timestamp)
+	for id, data := range s.data {
+		for key, versions := range data.Versions {
+			k := internal(id, []byte(key))
+			for _, v := range versions {
+				if where[v.Transaction] == nil {
+					where[v.Transaction] = make(map[string]hlc.Timestamp)
+				}
+				if _, twice := where[v.Transaction][k]; twice {
+					t.Errorf("transaction %x has written %s twice", v.Transaction, k)
+				}
+				where[v.Transaction][k] = v.At
 			}
-			if _, twice := where[v.txn][k]; twice {
-				t.Errorf("transaction %x has written %s twice", v.txn, k)
-			}
-			where[v.txn][k] = v.at
 		}
 	}
 	var committed []*attempt

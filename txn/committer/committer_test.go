@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -29,7 +29,7 @@ func put(k Key, value string) Write { return Write{Key: k, Value: []byte(value)}
 func bubble(t *testing.T, seed uint64, f func(t *testing.T, ctx context.Context, c *Committer, s *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newFake(seed)
+		s := newFake(t, seed)
 		random := rand.New(rand.NewPCG(seed, 9))
 		var mu sync.Mutex
 		c, err := New(Config{Sender: s, Random: func() uint64 { mu.Lock(); defer mu.Unlock(); return random.Uint64() }})
@@ -68,7 +68,7 @@ func (f *fake) locksLeft(c *Committer) int {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.locks)
+	return f.locks()
 }
 
 func TestOnePartitionIsOneRequest(t *testing.T) {
@@ -109,8 +109,8 @@ func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.mu.Lock()
-			s.resolveLocked("2/a0", s.locks["2/a0"], &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED})
-			s.writeLocked("2/a0", fakeVersion{at: s.now().Next(), value: "other", txn: "other"})
+			s.whole(2).Resolve("a0", &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED})
+			s.write("2/a0", fakeserver.Version{At: s.now().Next(), Value: "other", Transaction: "other"})
 			s.mu.Unlock()
 			key := k2("a0")
 			if !written {
@@ -137,7 +137,7 @@ func TestWhatServersDoNotCompareIsRefreshed(t *testing.T) {
 				reads := Reads{At: s.now(), Keys: []Key{k1("x"), k2("a9")}}
 				if changed {
 					s.mu.Lock()
-					s.writeLocked("2/a9", fakeVersion{at: s.now().Next(), value: "other", txn: "other"})
+					s.write("2/a9", fakeserver.Version{At: s.now().Next(), Value: "other", Transaction: "other"})
 					s.mu.Unlock()
 				}
 				_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a9"), "1")}, reads, false)
@@ -155,7 +155,7 @@ func TestWhatServersDoNotCompareIsRefreshed(t *testing.T) {
 func TestCommitTimestampIsTheHighest(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		future := s.now().Add(time.Second)
-		s.versions["2/a9"] = []fakeVersion{{at: future, value: "0"}}
+		s.write("2/a9", fakeserver.Version{At: future, Value: "0"})
 		x := begin(t, ctx, c)
 		at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a9"), "1")}, Reads{}, false)
 		if err != nil || at != future.Next() {
@@ -163,7 +163,7 @@ func TestCommitTimestampIsTheHighest(t *testing.T) {
 		}
 		s.locksLeft(c)
 		for _, k := range []string{"1/x", "2/a9"} {
-			if v := s.newestLocked(k); v.at != at || v.value != "1" {
+			if v := s.newest()[k]; v.At != at || v.Value != "1" {
 				t.Errorf("%s: %+v", k, v)
 			}
 		}
@@ -199,8 +199,8 @@ func TestChangedReadsConflict(t *testing.T) {
 			}
 		}
 		open.Abort()
-		if n := s.locksLeft(c); n != 0 || len(s.versions["1/x"])+len(s.versions["2/a0"])+len(s.versions["2/a2"]) != 0 || len(s.versions["2/a1"]) != 1 {
-			t.Errorf("%d locks, %v", n, s.versions)
+		if n := s.locksLeft(c); n != 0 || len(s.versions("1/x"))+len(s.versions("2/a0"))+len(s.versions("2/a2")) != 0 || len(s.versions("2/a1")) != 1 {
+			t.Errorf("%d locks, %v", n, s.newest())
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestPushedTransactionsRefresh(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		x := begin(t, ctx, c)
 		above := s.now().Add(20 * time.Millisecond)
-		s.records[string(x.ID())] = &fakeRecord{status: kvpb.TransactionStatus{Timestamp: rpc.ToTimestamp(above)}}
+		s.push(x.ID(), above)
 		at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, Reads{At: s.now(), Keys: []Key{k2("a7")}}, true)
 		if err != nil || !above.Less(at) {
 			t.Fatal(at, err)
@@ -280,15 +280,15 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
-		s.recordLocked(x.ID()).status = kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED}
+		s.store.Abort(x.ID())
 		s.mu.Unlock()
 		_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, Reads{}, false)
 		var e *Error
 		if !errors.Is(err, ErrAborted) || !errors.As(err, &e) || e.Reason != kvpb.AbortReason_WOUNDED {
 			t.Fatal(err)
 		}
-		if n := s.locksLeft(c); n != 0 || len(s.versions) != 0 {
-			t.Errorf("%d locks, %v", n, s.versions)
+		if n := s.locksLeft(c); n != 0 || len(s.newest()) != 0 {
+			t.Errorf("%d locks, %v", n, s.newest())
 		}
 	})
 }
@@ -354,7 +354,7 @@ func TestHeartbeatsEndAWait(t *testing.T) {
 		time.AfterFunc(2500*time.Millisecond, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.recordLocked(x.ID()).status.State = kvpb.TransactionState_ABORTED
+			s.store.Abort(x.ID())
 		})
 		_, err := x.Lock(ctx, hlc.Timestamp{}, false, k1("x"))
 		if !errors.Is(err, ErrAborted) || time.Since(begun) > 4*time.Second {
@@ -403,12 +403,12 @@ func TestLargeTransactionsTravelInChunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := s.locksLeft(c); n != 0 || len(s.versions) != len(writes) {
-			t.Errorf("%d locks, %d keys", n, len(s.versions))
+		if n := s.locksLeft(c); n != 0 || len(s.newest()) != len(writes) {
+			t.Errorf("%d locks, %d keys", n, len(s.newest()))
 		}
-		for k := range s.versions {
-			if s.newestLocked(k).at != at {
-				t.Fatalf("%s lies at %s, not %s", k, s.newestLocked(k).at, at)
+		for k, v := range s.newest() {
+			if v.At != at {
+				t.Fatalf("%s lies at %s, not %s", k, v.At, at)
 			}
 		}
 		if n := s.sent()["*kvpb.Request_Prepare"]; n != (3500+fewKeys-1)/fewKeys+2 {

@@ -5,20 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// fake is all partitions of a cluster in memory, as naive as can be, behind a network that loses, repeats and reorders. It is used in a
-// synctest bubble.
+// fake is a Sender in front of a fake store, behind a network that loses, repeats and reorders. It
+// is used in a synctest bubble.
 type fake struct {
-	// Chances, 0 to 1: a request is lost on its way, its answer is, it is executed a second time later, and a lost answer ends the
-	// request with an unknown outcome instead of being asked for again.
+	// Chances, 0 to 1: a request is lost on its way, its answer is, it is executed a second time
+	// later, and a lost answer ends the request with an unknown outcome instead of being asked for
+	// again.
 	loseRequest, loseAnswer, repeat, giveUp float64
 	// longest is the longest one-way trip.
 	longest time.Duration
@@ -26,27 +34,26 @@ type fake struct {
 	split bool
 
 	mu       sync.Mutex
+	store    *fakeserver.Store
+	clock    *fakeserver.Clock
+	data     map[keys.KeyspaceID]*fakeserver.Data
 	random   *rand.Rand
 	sequence uint64
 	// generation changes the layout: keyspace 2 is cut at other keys.
 	generation uint64
-	versions   map[string][]fakeVersion
-	locks      map[string]*fakeLock
-	records    map[string]*fakeRecord
 	// floor is the highest timestamp that was read.
 	floor hlc.Timestamp
-	// done are the one-phase requests that were executed, by sequence.
-	done map[uint64]hlc.Timestamp
 	// identities are the sequences of requests that may be sent again.
 	identities map[*route.Identity]uint64
-	// refused are the requests that were: a server that has refused a request does not execute a copy of it.
+	// refused are the requests that were: a server that has refused a request does not execute a
+	// copy of it.
 	refused map[uint64]bool
 	// counts is of the requests by kind.
 	counts map[string]int
 	// hide, if set, says why a key cannot be located just now. It is called with mu held.
 	hide func(Key) error
-	// maxOffset is how far the servers' clocks may be apart; zero lets them take any timestamp. tooEarly are the refreshes and commits that they
-	// have refused because of it.
+	// maxOffset is how far the servers' clocks may be apart; zero lets them take any timestamp.
+	// tooEarly are the refreshes and commits that they have refused because of it.
 	maxAge    time.Duration
 	maxOffset time.Duration
 	tooEarly  int
@@ -55,46 +62,34 @@ type fake struct {
 	pushAhead time.Duration
 	// earlier: it knows nothing of keys that are to be compared as they are locked.
 	earlier bool
-	// crowded: others use the nodes. wanted: somebody waits for locks where they are laid; wantedLater: elsewhere.
+	// crowded: others use the nodes. wanted: a transaction waits for locks where they are acquired;
+	// wantedLater: elsewhere.
 	crowded, wanted, wantedLater bool
 	// refreshed are all refreshes that were asked for.
 	refreshed []*kvpb.RefreshRequest
 	// participants are those of the latest commit.
 	participants []*kvpb.Participant
-	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the others the most there were.
+	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the
+	// others the most there were.
 	bytes, mostBytes, resolves, mostResolves int
 	late                                     sync.WaitGroup
 	ended                                    bool
 }
 
-type fakeVersion struct {
-	at      hlc.Timestamp
-	value   string
-	deleted bool
-	txn     string
-}
+// physical is the servers' clock: the bubble's.
+type physical struct{}
 
-type fakeLock struct {
-	txn      *kvpb.Transaction
-	prepared hlc.Timestamp
-	kind     kvpb.Mutation_Kind
-	value    string
-	laid     time.Time
-	// sequence is of the request that laid it.
-	sequence uint64
-}
+func (physical) Now() int64 { return time.Now().UnixNano() }
 
-type fakeRecord struct {
-	status kvpb.TransactionStatus
-	heard  time.Time
-}
-
-func newFake(seed uint64) *fake {
-	return &fake{
+func newFake(t testing.TB, seed uint64) *fake {
+	f := &fake{
 		random: rand.New(rand.NewPCG(seed, 7)), longest: 5 * time.Millisecond, generation: 1,
-		versions: make(map[string][]fakeVersion), locks: make(map[string]*fakeLock), records: make(map[string]*fakeRecord),
-		done: make(map[uint64]hlc.Timestamp), refused: make(map[uint64]bool), counts: make(map[string]int),
+		store: fakeserver.NewStore(t), clock: fakeserver.NewClock(physical{}),
+		data:    map[keys.KeyspaceID]*fakeserver.Data{1: fakeserver.NewData(), 2: fakeserver.NewData()},
+		refused: make(map[uint64]bool), counts: make(map[string]int),
 	}
+	f.store.LockWaits = true
+	return f
 }
 
 func (f *fake) chance(p float64) bool {
@@ -295,40 +290,184 @@ func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed fu
 	return nil
 }
 
-func refuse(code kvpb.ErrorCode, key string, other []byte, at hlc.Timestamp) error {
-	return &route.Error{Code: code, Message: "refused", Timestamp: at, Conflict: &kvpb.Conflict{Key: []byte(key), Transaction: other}}
+// execute does what a request says. It waits for locks until ctx ends.
+func (f *fake) execute(ctx context.Context, place Place, sequence uint64, q *Request) (*kvpb.Response, error) {
+	for {
+		response, err, wait := f.tryExecute(place, sequence, q)
+		if !wait {
+			return response, err
+		}
+		select {
+		case <-ctx.Done():
+			f.mu.Lock()
+			f.refused[sequence] = true
+			f.mu.Unlock()
+			return nil, &route.Error{Code: kvpb.ErrorCode_LOCKED, Cause: ctx.Err()}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
+func (f *fake) tryExecute(place Place, sequence uint64, q *Request) (response *kvpb.Response, err error, wait bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.ended:
+		return nil, &route.Error{Cause: route.ErrClosed}, false
+	case f.refused[sequence]:
+		return nil, &route.Error{Code: kvpb.ErrorCode_DEADLINE_EXCEEDED, Message: "refused before"}, false
+	}
+	defer func() { f.refused[sequence] = err != nil }()
+	if err := f.before(q.Command); err != nil {
+		return nil, err, false
+	}
+	command := q.Command
+	if f.earlier && command.GetPrepare() != nil {
+		command = withoutComparison(command)
+	}
+	r := proto.Clone(command).(*kvpb.Request)
+	r.Sequence = sequence
+	p := f.partition(place)
+	response, wait = f.store.Execute(p, f.clock, 1, r)
+	f.floor = hlc.Max(f.floor, p.Read)
+	if wait {
+		return nil, nil, true
+	}
+	if e := response.Error; e != nil {
+		return nil, &route.Error{Code: e.Code, Message: e.Message, Timestamp: rpc.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
+	}
+	if a := response.GetPrepare(); a != nil {
+		patient := q.Command.GetPrepare().Patient
+		a.Crowded, a.Wanted = f.crowded && patient, f.wanted && patient
+	}
+	if a := response.GetHeartbeatTransaction(); a != nil {
+		a.Wanted = f.wantedLater
+	}
+	return response, nil, false
+}
+
+// before is what happens before a request is executed.
+func (f *fake) before(r *kvpb.Request) error {
+	if c := r.GetRefresh(); c != nil {
+		f.refreshed = append(f.refreshed, proto.Clone(c).(*kvpb.RefreshRequest))
+		if f.aheadLocked(rpc.FromTimestamp(c.To)) {
+			return refuse(kvpb.ErrorCode_TIMESTAMP_IN_FUTURE)
+		}
+	}
+	if c := r.GetEndTransaction(); c != nil {
+		f.participants = c.Participants
+		if c.Commit && f.aheadLocked(rpc.FromTimestamp(c.CommitTimestamp)) {
+			return refuse(kvpb.ErrorCode_CLOCK_SKEW)
+		}
+		if c.Commit && f.pushes > 0 {
+			f.pushes--
+			f.store.Record(c.Transaction.Id).Push(f.now().Add(f.pushAhead))
+		}
+	}
+	return nil
+}
+
+// withoutComparison is a Prepare as servers understand it that know nothing of keys to be compared.
+func withoutComparison(r *kvpb.Request) *kvpb.Request {
+	r = proto.Clone(r).(*kvpb.Request)
+	p := r.GetPrepare()
+	p.ReadAt = nil
+	for _, m := range p.Mutations {
+		m.Read = false
+	}
+	return r
+}
+
+func refuse(code kvpb.ErrorCode) error { return &route.Error{Code: code, Message: "refused"} }
+
+// internal is a name of a key.
 func internal(id keys.KeyspaceID, key []byte) string { return fmt.Sprintf("%d/%s", id, key) }
 
-// get reads a key at a timestamp, waiting for nobody.
+// named is the keyspace's data and the key of a name.
+func (f *fake) named(name string) (*fakeserver.Data, string) {
+	id, key, _ := strings.Cut(name, "/")
+	return f.data[keys.KeyspaceID(id[0]-'0')], key
+}
+
+// write makes a version of a key, with mu held.
+func (f *fake) write(name string, v fakeserver.Version) {
+	data, key := f.named(name)
+	data.Add(key, v)
+}
+
+// versions are the versions of a key, with mu held.
+func (f *fake) versions(name string) []fakeserver.Version {
+	data, key := f.named(name)
+	return data.Versions[key]
+}
+
+// newest are the newest versions of all keys.
+func (f *fake) newest() map[string]fakeserver.Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make(map[string]fakeserver.Version)
+	for id, data := range f.data {
+		for key := range data.Versions {
+			all[internal(id, []byte(key))] = *data.Newest(key)
+		}
+	}
+	return all
+}
+
+// locks counts locks, with mu held.
+func (f *fake) locks() int { return len(f.data[1].Locks) + len(f.data[2].Locks) }
+
+// push makes a transaction commit above a timestamp.
+func (f *fake) push(id []byte, above hlc.Timestamp) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.store.Record(id).Push(above)
+}
+
+// whole is a keyspace as one partition.
+func (f *fake) whole(id keys.KeyspaceID) *fakeserver.Partition {
+	return f.partition(Place{Keyspace: id, Hash: AllPartitions})
+}
+
+// partition is a place as a partition.
+func (f *fake) partition(place Place) *fakeserver.Partition {
+	p := &fakeserver.Partition{Data: f.data[place.Keyspace], Read: f.floor, Desc: &clusterpb.Partition{Keyspace: uint32(place.Keyspace)}}
+	if place.Hash != AllPartitions {
+		p.HashPartitions, p.Desc.Hash = 4, uint32(place.Hash)
+		return p
+	}
+	prefix := keys.KeyspacePrefix(place.Keyspace)
+	p.Desc.PrefixLength, p.Desc.Start, p.Desc.End = uint32(len(prefix)), append(prefix, place.Span.Start...), keys.PrefixEnd(prefix)
+	if place.Span.End != nil {
+		p.Desc.End = append(keys.KeyspacePrefix(place.Keyspace), place.Span.End...)
+	}
+	return p
+}
+
+// get reads a key at a timestamp, waiting for no lock.
 func (f *fake) get(k Key, at hlc.Timestamp) (value string, found bool) {
 	f.trip()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id := internal(k.Keyspace, k.Key)
-	if l := f.locks[id]; l != nil && l.kind != kvpb.Mutation_LOCK && l.prepared.LessEq(at) {
-		f.settledLocked(id, l, nil, at)
+	data, key := f.data[k.Keyspace], string(k.Key)
+	if l := data.Locks[key]; l != nil && l.Kind != kvpb.Mutation_LOCK && l.Prepared.LessEq(at) {
+		f.store.Settled(f.whole(k.Keyspace), key, nil, at)
 	}
 	f.floor = hlc.Max(f.floor, at)
-	return f.valueLocked(id, at)
-}
-
-func (f *fake) valueLocked(id string, at hlc.Timestamp) (value string, found bool) {
-	for _, v := range f.versions[id] {
-		if v.at.LessEq(at) {
-			value, found = v.value, !v.deleted
-		}
+	if v := data.Live(key, at); v != nil {
+		return v.Value, true
 	}
-	return value, found
+	return "", false
 }
 
-// sweep resolves every lock, as those do who would meet it.
+// sweep resolves every lock, as requests do that meet it.
 func (f *fake) sweep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for k, l := range f.locks {
-		f.settledLocked(k, l, nil, hlc.Timestamp{})
+	for id, data := range f.data {
+		for key := range data.Locks {
+			f.store.Settled(f.whole(id), key, nil, hlc.Timestamp{})
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -44,9 +43,6 @@ func (p *pushing) Send(ctx context.Context, q *Request) (*kvpb.Response, error) 
 		return p.fake.Send(ctx, q)
 	}
 	<-ctx.Done()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	above := p.now().Add(20 * time.Millisecond)
-	p.records[string(end.EndTransaction.Transaction.Id)] = &fakeRecord{status: kvpb.TransactionStatus{Timestamp: rpc.ToTimestamp(above)}}
+	p.push(end.EndTransaction.Transaction.Id, p.now().Add(20*time.Millisecond))
 	return nil, unknownError()
 }

@@ -16,7 +16,7 @@ func TestErrorsInCalm(t *testing.T) {
 	says := func(f found, text string) bool {
 		return slices.ContainsFunc(f.violations, func(v string) bool { return strings.Contains(v, text) })
 	}
-	few, all := mistakes{failedScans: 50}, mistakes{failedScans: 1}
+	few, all := mistakes{FailedScans: 50}, mistakes{FailedScans: 1}
 	for range 3 { // chance decides which scans these are
 		if f := driveIn(t, load(), few, false, 30*time.Second); !says(f, "in calm a scan") {
 			t.Errorf("of fifty scans one fails in calm, and the run does not complain: %q", f.violations)

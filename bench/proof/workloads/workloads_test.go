@@ -122,20 +122,20 @@ func TestMistakesAreFound(t *testing.T) {
 		mistakes mistakes
 		by       string
 	}{
-		"lost writes":          {mistakes{lostWrites: true}, "registers, counters, batches, lists, watched, sets, sessions"},
-		"soon lost writes":     {mistakes{lostSoon: true}, "registers, lists, sets"},
-		"stale reads":          {mistakes{staleReads: true}, "registers, counters, rings, watched, sessions, lists, sets"},
-		"doubled retries":      {mistakes{doubledRetries: true}, "registers, lists, sets, batches"},
-		"executed refusals":    {mistakes{refusedWrites: true}, "registers, lists, sets"},
-		"lost rows":            {mistakes{lostRows: true}, "sets, hashed sets, batches"},
-		"repeated rows":        {mistakes{repeatedRows: true}, "sets, hashed sets"},
-		"dropped session":      {mistakes{droppedSession: true}, "sessions"},
-		"low writes":           {mistakes{lowWrites: true}, "past"},
-		"torn batches":         {mistakes{tornBatches: true}, "batches"},
-		"scans of the present": {mistakes{presentScans: true}, "rings, sets"},
-		"blind swaps":          {mistakes{blindSwaps: true}, "registers, counters, lists"},
-		"undeleted keys":       {mistakes{undeleted: true}, "sets, hashed sets"},
-		"wrong counts":         {mistakes{miscount: true}, "sets, hashed sets"},
+		"lost writes":          {mistakes{LostWrites: true}, "registers, counters, batches, lists, watched, sets, sessions"},
+		"soon lost writes":     {mistakes{LostSoon: true}, "registers, lists, sets"},
+		"stale reads":          {mistakes{StaleReads: true}, "registers, counters, rings, watched, sessions, lists, sets"},
+		"doubled retries":      {mistakes{DoubledRetries: true}, "registers, lists, sets, batches"},
+		"executed refusals":    {mistakes{RefusedWrites: true}, "registers, lists, sets"},
+		"lost rows":            {mistakes{LostRows: true}, "sets, hashed sets, batches"},
+		"repeated rows":        {mistakes{RepeatedRows: true}, "sets, hashed sets"},
+		"dropped session":      {mistakes{DroppedSession: true}, "sessions"},
+		"low writes":           {mistakes{LowWrites: true}, "past"},
+		"torn batches":         {mistakes{TornBatches: true}, "batches"},
+		"scans of the present": {mistakes{PresentScans: true}, "rings, sets"},
+		"blind swaps":          {mistakes{BlindSwaps: true}, "registers, counters, lists"},
+		"undeleted keys":       {mistakes{Undeleted: true}, "sets, hashed sets"},
+		"wrong counts":         {mistakes{Miscount: true}, "sets, hashed sets"},
 	} {
 		for _, by := range strings.Split(test.by, ", ") {
 			t.Run(fmt.Sprintf("%s by %s", name, by), func(t *testing.T) {

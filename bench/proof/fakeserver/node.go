@@ -1,0 +1,210 @@
+package fakeserver
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Node is a server of a Cluster.
+type Node struct {
+	ID            uint64
+	Host, Address string
+	// Skew is by how much its physical clock is off, in nanoseconds.
+	Skew  atomic.Int64
+	Clock *Clock
+	// Hangs: it accepts requests and answers none.
+	Hangs bool
+	// Timeless is how often it is going to say that it does not know what time it is.
+	Timeless int
+	// Answer, if it is not nil when the node starts, serves all requests, instead of the Store.
+	Answer func(r *kvpb.Request) *kvpb.Response
+
+	cluster *Cluster
+	server  *grpc.Server
+	served  chan struct{}
+	clusterpb.UnimplementedClusterServer
+}
+
+// skewed is the physical clock of a node.
+type skewed struct{ n *Node }
+
+// Now implements hlc.Physical.
+func (s skewed) Now() int64 { return time.Now().UnixNano() + s.n.Skew.Load() }
+
+// Start starts a node that was killed.
+func (n *Node) Start() {
+	listener, err := n.cluster.Network.Listen(n.Address)
+	if err != nil {
+		n.cluster.TB.Fatal(err)
+	}
+	n.server = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
+	kvpb.RegisterKVServer(n.server, rpc.NewBatchServer(rpc.BatchServerConfig{
+		Handle:  n.handle,
+		Cluster: func() uint64 { return clusterID },
+	}))
+	clusterpb.RegisterClusterServer(n.server, n)
+	n.served = make(chan struct{})
+	go func(s *grpc.Server, l net.Listener, served chan struct{}) {
+		defer close(served)
+		_ = s.Serve(l)
+	}(n.server, listener, n.served)
+}
+
+// Kill is kill -9: connections are reset, and nothing listens.
+func (n *Node) Kill() {
+	n.cluster.Network.DropHost(n.Host)
+	n.server.Stop()
+	<-n.served
+}
+
+// Drop resets the node's connections with clients.
+func (n *Node) Drop() {
+	var clients []string
+	n.cluster.Set(func() { clients = slices.Collect(maps.Keys(n.cluster.clients)) })
+	for _, client := range clients {
+		n.cluster.Network.Drop(client, n.Host)
+	}
+}
+
+// Hang lets a node hang, or ends that.
+func (n *Node) Hang(hangs bool) { n.cluster.Set(func() { n.Hangs = hangs }) }
+
+// handle serves requests as a node would, one at a time.
+func (n *Node) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+	c := n.cluster
+	if n.Answer == nil {
+		c.Set(func() {
+			kinds := make(map[string]bool)
+			for _, r := range batch {
+				kinds[KindOf(r)] = true
+			}
+			for kind := range kinds {
+				c.Messages[kind]++
+			}
+		})
+	}
+	for _, r := range batch {
+		answer := n.serve(client, r)
+		if answer == nil {
+			continue
+		}
+		answer.Id = r.Id
+		if c.Heard != nil {
+			c.Heard(n, r, answer)
+		}
+		reply(answer)
+	}
+}
+
+// KindOf is the name of a request's command, such as "put". A MultiGet is several of "batchget".
+func KindOf(r *kvpb.Request) string {
+	if r.GetMultiGet() != nil {
+		return "batchget"
+	}
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", r.Command), "*kvpb.Request_"))
+}
+
+// serve returns nil if the request gets no answer.
+func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
+	if n.Answer != nil {
+		return n.Answer(r)
+	}
+	if r.GetMultiGet() != nil {
+		return n.serveMany(client, r)
+	}
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Requests[KindOf(r)]++
+	if n.Hangs {
+		return nil
+	}
+	_ = n.Clock.Update(rpc.FromTimestamp(r.Session))
+	if _, now := r.Command.(*kvpb.Request_Now); now {
+		if n.Timeless > 0 {
+			n.Timeless--
+			return Refusal(kvpb.ErrorCode_CLOCK_SKEW, "its clock has just been set")
+		}
+		return n.dated(&kvpb.Response{Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.ID}}})
+	}
+	var f Fault
+	if c.Script != nil {
+		f = c.Script(n, r)
+	}
+	switch {
+	case f.Code != 0:
+		return Refusal(f.Code, "scripted "+f.Code.String())
+	case f.Swallow:
+		return nil
+	case f.BreakBefore:
+		go n.Drop()
+		return nil
+	}
+	var answer *kvpb.Response
+	if r.GetMergeScan() != nil {
+		answer = n.mergeLocked(client, r)
+	} else {
+		answer = n.routeLocked(client, r)
+	}
+	switch {
+	case f.BreakAfter:
+		go n.Drop()
+		return nil
+	case f.Unknown:
+		return Refusal(kvpb.ErrorCode_OUTCOME_UNKNOWN, "scripted unknown outcome")
+	}
+	return n.dated(answer)
+}
+
+// dated adds the node's time to an answer.
+func (n *Node) dated(answer *kvpb.Response) *kvpb.Response {
+	answer.Now = rpc.ToTimestamp(n.Clock.Told())
+	return answer
+}
+
+// routeLocked executes a request if the node leads its partition in the term and generation that
+// the request says.
+func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
+	c := n.cluster
+	p := c.Partitions[r.Partition]
+	if p == nil || !slices.ContainsFunc(p.Desc.Replicas, func(x *clusterpb.Replica) bool { return x.Node == n.ID }) {
+		return Refusal(kvpb.ErrorCode_PARTITION_NOT_FOUND, "no such partition here")
+	}
+	if r.Generation != p.Desc.Generation {
+		refused := Refusal(kvpb.ErrorCode_STALE_EPOCH, "another generation")
+		for _, other := range c.Partitions {
+			if other.Desc.Keyspace == p.Desc.Keyspace {
+				refused.Error.Partitions = append(refused.Error.Partitions, other.Desc)
+			}
+		}
+		return refused
+	}
+	// A write without a term asks which node leads.
+	if p.Leader != n.ID || r.Term != p.Term && (IsWrite(r) || r.Term != 0) {
+		refused := Refusal(kvpb.ErrorCode_NOT_LEADER, "not the leader")
+		if p.Leader != 0 {
+			refused.Error.Leader = &clusterpb.Leader{Partition: r.Partition, Node: p.Leader, Term: p.Term}
+		}
+		return refused
+	}
+	if r.TimeoutMicros > uint64(time.Hour/time.Microsecond) {
+		c.TB.Errorf("a timeout of %d µs", r.TimeoutMicros)
+	}
+	answer, wait := c.Execute(p, n.Clock, client, r)
+	if wait {
+		c.TB.Errorf("locks do not wait behind nodes")
+		return Refusal(kvpb.ErrorCode_LOCKED, "a lock is in the way")
+	}
+	return answer
+}

@@ -1,0 +1,202 @@
+package fakeserver
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// maxAnswer is how many bytes of values one answer to a batch of gets may have.
+const maxAnswer = 1 << 20
+
+// reading is a read that is being executed.
+type reading struct {
+	store     *Store
+	partition *Partition
+	clock     *Clock
+	session   hlc.Timestamp
+}
+
+// read executes a read.
+func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response {
+	q := &reading{s, p, clock, rpc.FromTimestamp(r.Session)}
+	switch c := r.Command.(type) {
+	case *kvpb.Request_Get:
+		return q.get(c.Get)
+	case *kvpb.Request_BatchGet:
+		return q.batchGet(c.BatchGet)
+	case *kvpb.Request_Scan:
+		return q.scan(c.Scan)
+	case *kvpb.Request_Count:
+		return q.count(c.Count)
+	}
+	return Refusal(kvpb.ErrorCode_INVALID_ARGUMENT, "no such read")
+}
+
+// moment is the timestamp that a read is told it read at, and the one that it does read at, which
+// is another one only by mistake.
+func (q *reading) moment(asked *kvpb.Timestamp) (reads, told hlc.Timestamp) {
+	s, p := q.store, q.partition
+	at := rpc.FromTimestamp(asked)
+	if at.IsZero() {
+		at = hlc.Max(hlc.Max(q.clock.Now(), q.session), p.Highest)
+	}
+	q.clock.Give(at)
+	p.Read = hlc.Max(p.Read, at)
+	if asked == nil && s.oneOf(s.Mistakes.StaleReads, 10) {
+		return at.Add(-500 * time.Millisecond), at
+	}
+	return at, at
+}
+
+func (q *reading) value(key []byte, at hlc.Timestamp) *kvpb.GetResponse {
+	return q.partition.Data.value(string(key), at)
+}
+
+// value is what a get of a key finds.
+func (d *Data) value(key string, at hlc.Timestamp) *kvpb.GetResponse {
+	v := d.Live(key, at)
+	if v == nil {
+		return &kvpb.GetResponse{}
+	}
+	return &kvpb.GetResponse{Found: true, Value: []byte(v.Value), Version: rpc.ToTimestamp(v.At)}
+}
+
+func (q *reading) get(c *kvpb.GetRequest) *kvpb.Response {
+	reads, told := q.moment(c.At)
+	if refused := q.partition.uncertain(keys.Point(c.Key), reads, c.Context.GetUncertainUntil()); refused != nil {
+		if !c.Context.Movable {
+			return refused
+		}
+		reads, told = q.moment(refused.Error.Timestamp)
+	}
+	q.store.pushLocks(q.partition, keys.Point(c.Key), reads, c.Context)
+	out := q.value(c.Key, reads)
+	if c.Context != nil {
+		out.At = rpc.ToTimestamp(told)
+	}
+	return &kvpb.Response{Result: &kvpb.Response_Get{Get: out}}
+}
+
+func (q *reading) batchGet(c *kvpb.BatchGetRequest) *kvpb.Response {
+	reads, told := q.moment(c.At)
+	out, size := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(told)}, 0
+	for _, key := range c.Keys {
+		if refused := q.partition.uncertain(keys.Point(key), reads, c.Context.GetUncertainUntil()); refused != nil {
+			return refused
+		}
+		q.store.pushLocks(q.partition, keys.Point(key), reads, c.Context)
+		v := q.value(key, reads)
+		size += len(v.Value)
+		out.Values = append(out.Values, v)
+	}
+	if size > maxAnswer {
+		return Refusal(kvpb.ErrorCode_INVALID_ARGUMENT, "too much for one answer")
+	}
+	return &kvpb.Response{Result: &kvpb.Response_BatchGet{BatchGet: out}}
+}
+
+func (q *reading) scan(c *kvpb.ScanRequest) *kvpb.Response {
+	s := q.store
+	if n := s.Mistakes.FailedScans; s.oneOf(n > 0, n) {
+		return Refusal(kvpb.ErrorCode_CORRUPTION, "a scan that fails")
+	}
+	reads, told := q.moment(c.At)
+	span := keys.Span{Start: c.Start, End: c.End}
+	if refused := q.partition.uncertain(span, reads, either(c.UncertainUntil, c.Context)); refused != nil {
+		return refused
+	}
+	s.pushLocks(q.partition, span, reads, c.Context)
+	if s.Mistakes.PresentScans {
+		reads = hlc.MaxTimestamp
+	}
+	out := &kvpb.ScanResponse{At: rpc.ToTimestamp(told)}
+	var rows []rpc.Row
+	for _, key := range q.partition.keysIn(c.Start, c.End, reads) {
+		v := q.partition.Data.Live(key, reads)
+		row := rpc.Row{Key: []byte(key), Version: v.At}
+		if !c.KeysOnly {
+			row.Value = []byte(v.Value)
+		}
+		rows = append(rows, row)
+	}
+	out.Rows, out.More, out.Resume = s.page(rows, c.Reverse, min(int(c.MaxRows), s.PageRows), int(c.MaxBytes))
+	return &kvpb.Response{Result: &kvpb.Response_Scan{Scan: out}}
+}
+
+func (q *reading) count(c *kvpb.CountRequest) *kvpb.Response {
+	s := q.store
+	reads, told := q.moment(c.At)
+	span := keys.Span{Start: c.Start, End: c.End}
+	if refused := q.partition.uncertain(span, reads, either(c.UncertainUntil, c.Context)); refused != nil {
+		return refused
+	}
+	s.pushLocks(q.partition, span, reads, c.Context)
+	found := q.partition.keysIn(c.Start, c.End, reads)
+	out := &kvpb.CountResponse{Count: uint64(len(found)), At: rpc.ToTimestamp(told)}
+	if limit := s.PageRows; len(found) > limit {
+		out.Count, out.More, out.Resume = uint64(limit), true, []byte(found[limit])
+	}
+	if s.oneOf(s.Mistakes.Miscount && out.Count > 0, 10) {
+		out.Count--
+	}
+	return &kvpb.Response{Result: &kvpb.Response_Count{Count: out}}
+}
+
+// page sorts rows and cuts a page off. resume is the first key of the rest; of a scan in reverse it
+// is the end of the rest, which is not in it.
+func (s *Store) page(rows []rpc.Row, reverse bool, maxRows, maxBytes int) (encoded []byte, more bool, resume []byte) {
+	slices.SortFunc(rows, func(a, b rpc.Row) int {
+		if reverse {
+			a, b = b, a
+		}
+		return bytes.Compare(a.Key, b.Key)
+	})
+	size := 0
+	for i, row := range rows {
+		if i > 0 && (i >= maxRows || size >= maxBytes) {
+			next := i
+			if i+1 < len(rows) && s.oneOf(s.Mistakes.LostRows, 10) {
+				next = i + 1
+			}
+			if i > 1 && s.oneOf(s.Mistakes.RepeatedRows, 10) {
+				next = i - 1
+			}
+			if reverse {
+				next--
+			}
+			return encoded, true, rows[next].Key
+		}
+		size += len(row.Key) + len(row.Value)
+		encoded = rpc.AppendRow(encoded, row.Key, row.Value, row.Version)
+	}
+	return encoded, false, nil
+}
+
+func either(at *kvpb.Timestamp, c *kvpb.ReadContext) *kvpb.Timestamp {
+	if at == nil {
+		return c.GetUncertainUntil()
+	}
+	return at
+}
+
+// uncertain refuses a read that meets a version which an earlier leader may have acknowledged before
+// the read began.
+func (p *Partition) uncertain(span keys.Span, at hlc.Timestamp, until *kvpb.Timestamp) *kvpb.Response {
+	limit := hlc.Min(rpc.FromTimestamp(until), p.Low)
+	for key, versions := range p.Data.Versions {
+		for _, v := range versions {
+			if at.Less(v.At) && v.At.LessEq(limit) && span.Contains([]byte(key)) && p.Contains(key) {
+				refused := Refusal(kvpb.ErrorCode_UNCERTAIN, "a version may have been acknowledged before")
+				refused.Error.Timestamp = rpc.ToTimestamp(v.At)
+				return refused
+			}
+		}
+	}
+	return nil
+}
