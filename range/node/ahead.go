@@ -20,7 +20,7 @@ import (
 // hlc.Clock.MaxAhead ahead of this node's physical clock, if that is behind the leader's. So such a request is put aside until it is not.
 //
 // Writes are not: an attempt that waited here could run after its retry was answered that nothing was done, and undo what others have
-// written since (see package replica, attempts.go). They are refused, did not run, and clients send them again.
+// written since (see range/replica/concurrency/attempts.go). They are refused, did not run, and clients send them again.
 //
 // Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of the clock of whoever gave it.
 

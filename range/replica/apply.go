@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -118,7 +119,7 @@ func (r *Replica) apply(entries []group.Entry) error {
 type changes struct {
 	// descriptor is the new one, nil if there is none.
 	descriptor *clusterpb.Partition
-	locks      []lockChange
+	locks      []concurrency.Change
 	// versions are those of the entry at hand, if it is of transactions: they are not all among the pending writes.
 	versions []versionChange
 	// records says that a transaction record was set.
@@ -214,7 +215,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	}
 	r.mu.applied = applied
 	if len(c.locks) > 0 {
-		r.changeLocksLocked(c.locks)
+		r.requeueLocked(r.mu.locks.Apply(c.locks))
 	}
 	if c.records {
 		r.mu.mayHaveRecords = true
@@ -246,10 +247,9 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			r.forgetRecordsLocked(first)
 			for _, l := range first.lets {
 				if r.mu.locks.Has(l) {
-					r.requeueLocked(r.mu.locks.RemoveLock(l))
+					r.requeueLocked(r.mu.locks.Release(l))
 				}
 			}
-			r.locksChangedLocked()
 			r.mu.waitingReads -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
 			r.node.Metrics.pendingWrites.Sub(float64(len(first.writes)))
@@ -261,7 +261,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		r.giveUpLocked(&end, notRun)
 	}
 	r.checkServingLocked()
-	wake := r.wakeLocked()
+	wake := r.reevaluateLocked()
 	r.mu.Unlock()
 	r.finish(&end)
 	wake.run(r)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -51,7 +53,7 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	h := &hostile{T: t, answers: make(map[uint64]int), timers: &bells{set: make(map[*bell]struct{})}}
 	h.c = newTestCluster(t, 2, Limits{MaxSpanLocks: 4, MaxLockWaiters: 30})
 	h.m, h.other = h.c.members[0], h.c.members[1]
-	h.m.node.hooks.maxBlockers = int(seed % 3)
+	h.m.node.locking.MaxBlockers = cmp.Or(int(seed%3), concurrency.DefaultMaxBlockers)
 	h.m.node.AfterFunc = h.timers.after
 	h.c.elect(h.m)
 	h.m.catchUp(-1)
@@ -124,7 +126,7 @@ func (h *hostile) meanwhile() {
 		h.m.ringTimers()
 	case 2, 3:
 		h.wait(300 * time.Millisecond)
-		r.lockTick()
+		r.ReevaluateWaiters()
 	case 4, 5:
 		r.SweepLocks(h.m.Now())
 	case 6:

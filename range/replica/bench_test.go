@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -105,11 +105,9 @@ func BenchmarkPut(b *testing.B) {
 			r, g, done := benchReplica(b)
 			defer done()
 			for i := range c.held {
-				r.mu.locks.HoldSpan(fmt.Sprintf("held-%04d", i), fmt.Sprintf("held-%04d-", i), txn.Info{ID: txn.ID{byte(i), 1}}, locks.State{})
+				span := []*kvpb.KeySpan{{Start: fmt.Appendf(nil, "held-%04d", i), End: fmt.Appendf(nil, "held-%04d-", i)}}
+				r.mu.locks.AcquireSpans(eachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}}, concurrency.State{})
 			}
-			r.mu.Lock()
-			r.locksChangedLocked()
-			r.mu.Unlock()
 			reply := func(*kvpb.Response) {}
 			session := &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}
 			requests := make([]*kvpb.Request, b.N)

@@ -141,7 +141,7 @@ func (r *Replica) holdRead(rd *read) bool {
 		r.mu.Unlock()
 		r.endRead(rd, r.goneError(q))
 		return true
-	case r.mu.waitingReads >= r.node.MaxWaitingReads:
+	case r.tooManyReadsLocked():
 		r.mu.Unlock()
 		r.endRead(rd, r.overloaded(q, "reads wait for commits that are not to be seen yet"))
 		return true

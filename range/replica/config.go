@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -99,12 +100,10 @@ type Node struct {
 	Limits
 	recent *proposal.Budget
 	merges mergeQueue
-	spans  spanBudget
-	// load is what the foreground asks of this node; resolutions paces the ends of the locks of large
-	// transactions, of which those in resolving pause.
-	load        *admission.Load
-	resolutions *admission.Pacer
-	resolving   *admission.Members[txn.ID]
+	// locking is of the concurrency managers of all partitions.
+	locking concurrency.Config
+	// load is what the foreground asks of this node.
+	load *admission.Load
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
 		// evaluate runs before each write is evaluated.
@@ -115,8 +114,6 @@ type Node struct {
 		committed func()
 		// lockTime is the time by which waiting for locks is measured; no timer runs then.
 		lockTime func() time.Time
-		// maxBlockers, if it is not 0, is for how many transactions a read waits at once.
-		maxBlockers int
 	}
 }
 
@@ -195,11 +192,20 @@ func (n *Node) Prepare() error {
 	n.EnsureDefaults()
 	n.recent = proposal.NewBudget(n.TotalRecentSlots)
 	n.merges.node = n
-	n.spans.most = int64(n.TotalSpanLocks)
 	n.load = admission.NewLoad(time.Now())
-	n.resolutions = admission.NewPacer(admission.Resolution, n.load)
-	n.resolving = admission.NewMembers[txn.ID](turnsMost)
+	n.prepareLocking()
 	return nil
+}
+
+// prepareLocking makes the concurrency managers' configuration.
+func (n *Node) prepareLocking() {
+	c := &n.locking
+	c.Metrics, c.Logger, c.Random = n.Metrics.locking, n.Logger, n.Random
+	c.Pushes, c.Disconnected, c.Load = n.Pusher != nil, n.Gone, n.load
+	c.ManualTime = func() bool { return n.hooks.lockTime != nil }
+	c.MaxLocks, c.MaxSpanLocks, c.TotalSpanLocks = n.MaxLocks, n.MaxSpanLocks, n.TotalSpanLocks
+	c.MaxWaiters, c.MaxWaiterBytes, c.PushDelay = n.MaxLockWaiters, n.MaxQueuedBytes, n.PushDelay
+	c.Prepare()
 }
 
 func setDefault(field *int, value int) {

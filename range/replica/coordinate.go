@@ -121,11 +121,13 @@ func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) err
 	present.Locked = end.Requested && e.holdsLock(end.Transaction.ID)
 	d := txn.DecideEnd(record, end, present)
 	if end.Requested && d.Record != nil {
-		r.rememberRequested(end.Transaction)
+		r.mu.Lock()
+		r.mu.locks.RememberAborted(end.Transaction)
+		r.mu.Unlock()
 	}
 	if c.GetHoldTimestamp() && d.Refused != nil && d.Refused.Code == kvpb.ErrorCode_TRANSACTION_PUSHED {
 		r.mu.Lock()
-		r.mu.waits.hold(end.Transaction.ID, r.lockNow())
+		r.mu.locks.HoldTimestamp(end.Transaction.ID, r.lockNow())
 		r.mu.Unlock()
 	}
 	return e.decide(w, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
@@ -155,9 +157,9 @@ func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 	present := e.present()
 	r.mu.Lock()
 	if c.GetAwaited() && !record.Decided() {
-		r.mu.waits.want(push.Pushee.ID)
+		r.mu.locks.Want(push.Pushee.ID)
 	}
-	present.Held = r.mu.waits.holds(push.Pushee.ID, r.lockNow())
+	present.Held = r.mu.locks.TimestampHeld(push.Pushee.ID, r.lockNow())
 	r.mu.Unlock()
 	present.Limits = present.Limits.Stricter(r.node.limitsOf(push.Locked))
 	d := txn.DecidePush(record, push, present)
@@ -177,26 +179,12 @@ func (e *evaluation) heartbeat(w *write) error {
 		return err
 	}
 	r.mu.Lock()
-	_, wanted := r.mu.waits.wanted[of.ID]
+	wanted := r.mu.locks.Wanted(of.ID)
 	r.mu.Unlock()
 	return e.decide(w, record, sequence, txn.DecideHeartbeat(record, w.x.Heartbeat, e.present()), func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{
 			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s, Wanted: wanted}}}
 	})
-}
-
-// maxWanted bounds how many wanted transactions are remembered: beyond that all are forgotten, and asked for again soon.
-const maxWanted = 1024
-
-// want notes that somebody waits for a transaction's locks.
-func (w *waits) want(id txn.ID) {
-	if _, known := w.wanted[id]; !known && len(w.wanted) >= maxWanted {
-		w.wanted = nil
-	}
-	if w.wanted == nil {
-		w.wanted = make(map[txn.ID]struct{})
-	}
-	w.wanted[id] = struct{}{}
 }
 
 // decide does what was decided, and answers when that is applied. before is the record on which it was decided, and sequence of the
@@ -225,7 +213,7 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 			r.node.Metrics.aborts[reason].Inc()
 		}
 		if d.Record.State == kvpb.TransactionState_ABORTED {
-			e.endWaitOf(w.transaction().ID)
+			e.wakeAborted(w.transaction().ID)
 		}
 	}
 	return e.wrote(w, ok, err, func() *kvpb.Response { return response })

@@ -22,7 +22,7 @@ import (
 //
 // An attempt that is late, and comes when a later one has been answered, meets the other rules: the term it names is over,
 // or it finds the version; or the stream that it came on was superseded before it was read (Hello.stream). One that was read before, and has
-// waited for a lock since, finds no version if the later one was answered that there was nothing to do: that one has ended it (attempts.go). In the
+// waited for a lock since, finds no version if the later one was answered that there was nothing to do: that one has ended it (concurrency/attempts.go). In the
 // queue the earlier one comes first, and what it has in flight is found among the pending writes.
 
 // ownVersion is the version that an earlier attempt of a request wrote.

@@ -7,7 +7,7 @@ import (
 
 // delete writes a tombstone if the key has any version, even if that is a tombstone: it carries the request id. A key without
 // any version needs no record: a retry that finds one finds it put there later, and deletes that. (An attempt that comes to be evaluated
-// after its retry was answered so is not carried out: attempts.go.)
+// after its retry was answered so is not carried out: concurrency/attempts.go.)
 func (e *evaluation) delete(w *write, c *kvpb.DeleteRequest) error {
 	id := w.pending.Request.Id
 	p, err := e.priorOfBlind(w, c.Key)

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -74,11 +75,11 @@ type evaluation struct {
 	hold hlc.Timestamp
 	// waits: the write at hand has commit wait.
 	waits bool
-	// work is what came up about locks. tend: who waits for locks has changed.
-	work lockWork
-	tend bool
-	// released waited for locks that the write at hand has let go.
-	released []*parked
+	// work is what came up about locks. reevaluate: what waits for locks has changed.
+	work       lockWork
+	reevaluate bool
+	// woken waited for locks that the write at hand has released.
+	woken []*concurrency.Waiter
 }
 
 var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
@@ -250,15 +251,15 @@ func (e *evaluation) answerReady() {
 	e.ready = e.ready[:0]
 }
 
-// finish looks after those who wait for locks.
+// finish looks after what waits for locks.
 func (e *evaluation) finish() {
 	r := e.r
 	clear(e.writes)
-	if e.tend {
-		e.tend = false
+	if e.reevaluate {
+		e.reevaluate = false
 		r.mu.Lock()
-		if r.mu.reign == e.reign && !r.tendedSoonLocked() {
-			r.tendLocked(&e.work)
+		if r.mu.reign == e.reign && !r.mu.locks.ReevaluatesSoon(time.Now()) {
+			r.mu.locks.Reevaluate(r.lockNow(), &e.work.Work)
 		}
 		r.mu.Unlock()
 	}
@@ -294,12 +295,12 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	case q.Generation != e.descriptor.Generation:
 		e.refuse(w, r.staleEpoch(q, e.descriptor))
 		return
-	case e.unwanted(w):
-		e.refuse(w, r.unwantedError(q))
+	case e.disconnected(w):
+		e.refuse(w, r.disconnectedError(q))
 		return
 	case expired(&w.pending, e.now) && !w.command.Late:
-		if w.x != nil && w.x.conflict != nil {
-			e.refuse(w, r.lockedError(q, w.x.conflict))
+		if c := w.conflict(); c != nil {
+			e.refuse(w, r.lockedError(q, c))
 		} else {
 			e.refuse(w, r.deadlineExceeded(q))
 		}
@@ -315,7 +316,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		e.refuse(w, refusal)
 		return
 	}
-	if r.locked.Load() != 0 && !w.command.Transactional && e.blocked(w) {
+	if r.mu.locks.Held() != 0 && !w.command.Transactional && e.blocked(w) {
 		return
 	}
 	var err error

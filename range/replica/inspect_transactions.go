@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -34,13 +34,12 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		r.mu.Unlock()
 		return r.notLeader(q)
 	}
-	r.mu.locks.EachTransaction(func(x *locks.Transaction[*parked]) bool {
+	r.mu.locks.EachTransaction(func(x *concurrency.Transaction) bool {
 		if len(only) > 0 && !bytes.Equal(only, x.ID[:]) {
 			return true
 		}
-		live, of := r.liveTransactionLocked(x, now, physical)
-		m.Transactions = append(m.Transactions, live)
-		anchors = append(anchors, of)
+		m.Transactions = append(m.Transactions, r.mu.locks.Describe(x, now, physical))
+		anchors = append(anchors, x.Info)
 		return true
 	})
 	r.mu.Unlock()
@@ -92,54 +91,18 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
 }
 
-// Intents is how many keys are locked by transactions that write them, by what this replica has applied: what is on its way does not count.
-func (r *Replica) Intents() (n int) {
-	if !r.Locked() {
-		return 0
-	}
+// requestedAbort is a transaction without locks here that was aborted on request; nil if none is
+// remembered by that id, or its record is not applied.
+func (r *Replica) requestedAbort(id []byte) (*kvpb.LiveTransaction, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.locks.EachTransaction(func(x *locks.Transaction[*parked]) bool {
-		x.Each(func(l *lock) bool {
-			if l.Applied != nil && !l.Applied.Volatile && l.Applied.Writes() {
-				n++
-			}
-			return true
-		})
-		return true
-	})
-	return n
-}
-
-// liveTransactionLocked is what is known here of a transaction with locks.
-func (r *Replica) liveTransactionLocked(x *locks.Transaction[*parked], now time.Time, physical int64) (*kvpb.LiveTransaction, txn.Info) {
-	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks()), Spans: uint64(x.Spans())}
-	var oldest int64
-	var latest uint64
-	x.Each(func(l *lock) bool {
-		s := l.Newest()
-		if live.Key == nil || s.Laid < oldest {
-			live.Key, oldest = []byte(l.Key), s.Laid
-		}
-		if s.Request.Sequence >= latest {
-			live.Client, latest = s.Request.Client, s.Request.Sequence
-		}
-		return true
-	})
-	live.AgeMicros = uint64(max(0, physical-x.Started.Wall) / 1000)
-	live.OldestMicros = uint64(max(0, physical-oldest) / 1000)
-	waited := func(since time.Time) uint64 { return uint64(max(0, now.Sub(since)).Microseconds()) }
-	x.EachWaiter(func(key string, p *parked) {
-		live.Waiters = append(live.Waiters, &kvpb.Waiter{
-			Transaction: p.transaction().ID.Bytes(), Key: []byte(key), WaitedMicros: waited(p.since), Write: true})
-	})
-	if b := r.mu.waits.blockers[x.ID]; b != nil {
-		for _, l := range slices.Concat(b.reads, b.asked) {
-			if !l.over {
-				live.Waiters = append(live.Waiters, &kvpb.Waiter{
-					Transaction: l.rd.own.Bytes(), Key: l.conflict.Key, WaitedMicros: waited(l.since)})
-			}
-		}
+	of, ok := r.mu.locks.AbortedOnRequest(id)
+	r.mu.Unlock()
+	if !ok {
+		return nil, nil
 	}
-	return live, x.Info
+	record, err := r.storedRecord(txn.RecordKey(keys.InternalKey(r.Descriptor(), of.Anchor), of.ID))
+	if err != nil || record == nil || record.State != kvpb.TransactionState_ABORTED {
+		return nil, err
+	}
+	return &kvpb.LiveTransaction{Transaction: of.Proto(), Record: record.Status()}, nil
 }

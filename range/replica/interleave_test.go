@@ -160,7 +160,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		if len(got) != 1 || string(got[0].GetGet().GetValue()) != "free" {
 			t.Fatalf("reign ends %t: afterwards %v", reignEnds, got)
 		}
-		if n := len(i.leader.replica.mu.waits.attempts); n != 0 {
+		if n := i.leader.replica.mu.locks.Attempts(); n != 0 {
 			t.Fatalf("%d attempts are still known", n)
 		}
 	}
@@ -351,7 +351,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	if len(got) != 1 || string(got[0].GetGet().GetValue()) != "before" {
 		t.Fatalf("afterwards %v", got)
 	}
-	if n := len(i.leader.replica.mu.waits.attempts); n != 0 {
+	if n := i.leader.replica.mu.locks.Attempts(); n != 0 {
 		t.Fatalf("%d attempts are still known", n)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -43,7 +42,7 @@ func (r *Replica) ownLimits() txn.Limits {
 // its record is.
 func (e *evaluation) expired(w *write, of *txn.Info) *kvpb.Response {
 	r := e.r
-	if w.x.conflict != nil {
+	if w.conflict() != nil {
 		return nil
 	}
 	clock := r.node.Clock
@@ -84,15 +83,9 @@ func (e *evaluation) unbelievablePusher(w *write, push *txn.Push) *kvpb.Response
 }
 
 // holdsLock says that a transaction has a lock here that is not about to go.
-func (e *evaluation) holdsLock(id txn.ID) (holds bool) {
+func (e *evaluation) holdsLock(id txn.ID) bool {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if x := r.mu.locks.Transaction(id); x != nil && r.mu.reign == e.reign {
-		x.Each(func(l *locks.Lock[*parked]) bool {
-			holds = !l.Removing()
-			return !holds
-		})
-	}
-	return holds
+	return r.mu.reign == e.reign && r.mu.locks.Holds(id)
 }

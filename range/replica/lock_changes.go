@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -17,18 +17,9 @@ import (
 // The lock table follows the engine on every replica: what an entry does to locks is done to the table once it can be read from the
 // engine, and what New or a snapshot finds there makes a new table. So a replica that comes to lead knows what is locked.
 
-// lockChange is a lock that was set or removed.
-type lockChange struct {
-	// key is a user key.
-	key     string
-	removed bool
-	of      txn.Info
-	state   locks.State
-}
-
 // lockState is what the table keeps of a stored lock.
-func lockState(l *txn.Lock) locks.State {
-	return locks.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Laid: l.Laid, Size: len(l.Value)}
+func lockState(l *txn.Lock) concurrency.State {
+	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Acquired: l.Laid, Size: len(l.Value)}
 }
 
 // transaction checks an operation of a transaction's entry, and notes what it changes.
@@ -58,7 +49,7 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 	}
 	switch of, _ := txn.Classify(suffix); {
 	case of == txn.AnchoredLock && deletion:
-		c.locks = append(c.locks, lockChange{key: string(keys.UserKey(d, internalKey)), removed: true})
+		c.locks = append(c.locks, concurrency.Change{Key: string(keys.UserKey(d, internalKey)), Released: true})
 	case of == txn.AnchoredLock:
 		l, err := txn.DecodeLock(value)
 		if err == nil && p.Highest.Less(l.Prepared) {
@@ -67,7 +58,7 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
-		c.locks = append(c.locks, lockChange{key: string(keys.UserKey(d, internalKey)), of: l.Transaction, state: lockState(&l)})
+		c.locks = append(c.locks, concurrency.Change{Key: string(keys.UserKey(d, internalKey)), Of: l.Transaction, State: lockState(&l)})
 	case deletion:
 		return fmt.Errorf("%w: the removal of %s in a transaction's entry", proposal.ErrMalformed, keys.PrettyState(key))
 	case of == txn.AnchoredRecord:
@@ -79,29 +70,9 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 	return nil
 }
 
-// changeLocksLocked brings the table up to what was applied. Who waited for that goes back to the front of the queue.
-func (r *Replica) changeLocksLocked(applied []lockChange) {
-	var released []*parked
-	for i := range applied {
-		c := &applied[i]
-		if c.removed {
-			released = append(released, r.mu.locks.Remove(c.key)...)
-		} else {
-			released = append(released, r.mu.locks.Apply(c.key, c.of, c.state)...)
-		}
-	}
-	r.locksChangedLocked()
-	r.requeueLocked(released)
-}
-
-// locksChangedLocked follows every change of the table.
-func (r *Replica) locksChangedLocked() {
-	r.countLocksLocked()
-}
-
 // anchored is what a partition has in its anchor span of transactions.
 type anchored struct {
-	locks   []lockChange
+	locks   []concurrency.Change
 	records bool
 }
 
@@ -134,8 +105,8 @@ func readAnchored(state engine.Reader, d *clusterpb.Partition) (found anchored, 
 			if err != nil {
 				return found, fmt.Errorf("%w: %s: %w", errRecord, keys.PrettyState(i.Key()), err)
 			}
-			found.locks = append(found.locks, lockChange{
-				key: string(keys.UserKey(d, internalKey)), of: l.Transaction, state: lockState(&l)})
+			found.locks = append(found.locks, concurrency.Change{
+				Key: string(keys.UserKey(d, internalKey)), Of: l.Transaction, State: lockState(&l)})
 		}
 	}
 	return found, i.Error()

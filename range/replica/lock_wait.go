@@ -1,48 +1,33 @@
 package replica
 
 import (
-	"cmp"
-	"slices"
-	"time"
-
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A write that meets a lock which is not its own, of its key or of the span that this lies in, is
-// parked with that lock. When the lock is gone it goes back to the front of the
-// queue and is evaluated anew, as if it had just come: nothing of it has happened. It may then meet another lock. Who waits for
-// one key goes on in the order in which it came.
-//
-// When the reign ends, what is parked is refused: NOT_LEADER.
+// A write that meets a lock waits in the concurrency manager. What it is to that is said here. When
+// the leadership epoch ends, it is refused: NOT_LEADER.
 
-type lockTable = locks.Table[*parked]
-
-type lock = locks.Lock[*parked]
-
-// parked is a write that waits for a lock.
-type parked struct {
-	write
-	until locks.Until
-	// order numbers those that were parked.
-	order uint64
-	since time.Time
+// waitingWrite is a write that waits for a lock.
+type waitingWrite struct {
+	concurrency.Waiter
+	write write
 }
+
+// writeOf is the write that waits, or has waited.
+func writeOf(w *concurrency.Waiter) *write { return w.Element.(*write) }
 
 // transactional is what a write carries besides if it has to do with transactions.
 type transactional struct {
 	command.Transaction
 	// one is set when a one-phase commit is about to be written.
 	one *onePhase
-	// superseded: a later attempt of the request was evaluated while it waited.
-	superseded bool
-	// aborted: its transaction was aborted here while it waited.
-	aborted bool
-	// conflict is what it waited for last.
-	conflict *kvpb.Conflict
+	// history is what it has met while it waited for locks.
+	history concurrency.History
 	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of these entries.
 	resolved, last uint64
 }
@@ -55,106 +40,144 @@ func (w *write) transaction() txn.Info {
 	return w.x.Info
 }
 
-// blocked looks for locks in the way of a write that is no transaction's. If there is one, the write is parked, or refused.
+// conflict is what the write waited for last; nil: it has not waited.
+func (w *write) conflict() *kvpb.Conflict {
+	if w.x == nil {
+		return nil
+	}
+	return w.x.history.Conflict
+}
+
+func (w *write) requestID() mvcc.RequestID {
+	return mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
+}
+
+// waitKind is what the write is to the concurrency manager.
+func (w *write) waitKind() concurrency.Kind {
+	switch {
+	case w.command.EndsLocks:
+		return concurrency.Resolve
+	case w.command != command.Prepare:
+		return concurrency.Plain
+	case w.pending.Request.GetPrepare().GetOnePhase() != nil:
+		return concurrency.Commit
+	}
+	return concurrency.Acquire
+}
+
+// waiter is the write as one that waits.
+func (w *write) waiter() *concurrency.Waiter {
+	if w.x == nil {
+		w.x = &transactional{}
+	}
+	p := &waitingWrite{write: *w}
+	p.Waiter = concurrency.Waiter{Element: &p.write, Request: w.requestID(), Kind: w.waitKind(),
+		LowPriority:  w.pending.Request.GetPrepare().GetPatient(),
+		MayDoNothing: w.mayDoNothing(),
+		Transaction:  w.x.Info.ID, Begun: w.x.Info.Begun,
+		Deadline: deadline(&w.pending), Size: w.size, History: &w.x.history}
+	return &p.Waiter
+}
+
+// mayDoNothing says that the command can be answered, for good, without having written anything.
+func (w *write) mayDoNothing() bool {
+	return w.internal == nil && w.command.CanDoNothing(w.pending.Request)
+}
+
+// blocked looks for locks in the way of a write that is no transaction's. If there is one, the write
+// waits for it, or is refused.
 func (e *evaluation) blocked(w *write) bool {
 	r := e.r
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.mu.reign != e.reign {
-		r.mu.Unlock()
 		return false // the write will find out
 	}
 	l, key := r.lockInTheWayLocked(w.pending.Request)
-	if l == nil {
-		r.mu.Unlock()
-		return false
+	if l != nil {
+		e.waitLocked(w, l, key, concurrency.UntilGone)
 	}
-	e.parkAtLocked(w, l, key, locks.UntilGone)
-	return true
+	return l != nil
 }
 
 // lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key
 // lies in, and the key.
-func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (found *lock, key string) {
+func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (l *lock, key string) {
 	f := command.Of(q).Footprint(q)
 	for k := range f.Keys {
-		if l := r.lockAtLocked(text(k)); l != nil {
+		if l := r.mu.locks.OnKey(k); l != nil {
 			return l, text(k)
 		}
 	}
-	for s, e := range f.EachSpan {
-		start, end := text(s), text(e)
-		if l := r.keyLockInLocked(start, end, txn.ID{}); l != nil {
-			return l, l.Key
-		}
-		if l := r.spanInTheWayLocked(start, end, txn.ID{}); l != nil {
-			return l, max(start, l.Key)
+	for start, end := range f.EachSpan {
+		if l, key := r.mu.locks.InSpan(start, end); l != nil {
+			return l, key
 		}
 	}
 	return nil, ""
 }
 
-// parkLocked is parkAtLocked for the lock of a key.
-func (e *evaluation) parkLocked(w *write, l *lock, until locks.Until) {
-	e.parkAtLocked(w, l, l.Key, until)
-}
-
-// parkAtLocked parks a write that is in the way of a lock with a key; when the evaluation is over,
-// the transaction whose lock it is is asked about. It unlocks.
-func (e *evaluation) parkAtLocked(w *write, l *lock, key string, until locks.Until) {
+// waitLocked has a write wait for a lock that is in its way at a key, or refuses it. When the
+// evaluation is over, the transaction whose lock it is is asked about.
+func (e *evaluation) waitLocked(w *write, l *lock, key string, until concurrency.Until) {
 	r := e.r
-	if r.mu.locks.Waiters() >= r.node.MaxLockWaiters ||
-		(r.mu.locks.Waiters() > 0 && r.mu.waits.bytes+w.size > r.node.MaxQueuedBytes) {
-		r.mu.Unlock()
+	if !r.mu.locks.MayWait(w.size) {
 		e.refuse(w, r.overloaded(w.pending.Request, "writes wait for transactions' locks"))
 		return
 	}
-	if w.x == nil {
-		w.x = &transactional{}
-	}
-	w.x.conflict = &kvpb.Conflict{Key: []byte(key), Transaction: l.Transaction.ID.Bytes()}
-	r.mu.waits.order++
-	r.mu.waits.bytes += w.size
-	r.attemptWaitsLocked(w)
-	r.mu.locks.Wait(l, &parked{write: *w, until: until, order: r.mu.waits.order, since: e.now}, until)
-	e.tend = true
-	r.mu.Unlock()
-	r.node.Metrics.writesParked.Inc()
-	if l.Span {
-		r.node.Metrics.spanWaits.Inc()
-	}
-}
-
-// leftLocked notes that a write waits no longer, whatever becomes of it.
-func (r *Replica) leftLocked(p *parked) {
-	r.mu.waits.bytes -= p.size
-	r.node.Metrics.lockWaits.Observe(since(p.since))
+	r.mu.locks.Wait(w.waiter(), l, key, until, e.now)
+	e.reevaluate = true
 }
 
 // requeueLocked puts what waited back to the front of the queue, in the order in which it came.
-func (r *Replica) requeueLocked(released []*parked) {
-	if len(released) == 0 {
+func (r *Replica) requeueLocked(woken []*concurrency.Waiter) {
+	if len(woken) == 0 {
 		return
 	}
-	slices.SortFunc(released, func(a, b *parked) int { return cmp.Compare(a.order, b.order) })
-	writes := make([]write, len(released))
-	for i, p := range released {
-		writes[i] = p.write
-		r.leftLocked(p)
+	r.mu.locks.Leave(woken)
+	writes := make([]write, len(woken))
+	for i, p := range woken {
+		writes[i] = *writeOf(p)
 	}
 	r.mu.queue.PushFront(writes)
 	r.node.Metrics.queued.Add(float64(len(writes)))
 }
 
-// drainParkedLocked takes out all that wait for locks, in the order in which they came.
-func (r *Replica) drainParkedLocked() (writes []write) {
-	released := r.mu.locks.Drain()
-	slices.SortFunc(released, func(a, b *parked) int { return cmp.Compare(a.order, b.order) })
-	for _, p := range released {
-		writes = append(writes, p.write)
-		r.leftLocked(p)
-		r.attemptEndsLocked(&p.write)
+// attemptEndsLocked notes that a write that has waited waits no longer, and is not in the queue.
+func (r *Replica) attemptEndsLocked(w *write) {
+	if w.x != nil && w.mayDoNothing() {
+		r.mu.locks.EndAttempt(w.requestID(), &w.x.history)
 	}
-	return writes
+}
+
+// superseded says that a later attempt of a write that has waited was evaluated meanwhile.
+func (e *evaluation) superseded(w *write) bool {
+	if w.conflict() == nil || !w.mayDoNothing() {
+		return false // it has not waited
+	}
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attemptEndsLocked(w)
+	return w.x.history.Superseded
+}
+
+// answerNothingDone answers a write that writes nothing, because of what was read, and sees to it that no earlier attempt does.
+// sequence is that of answerRead.
+func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequence uint64) {
+	r := e.r
+	r.mu.Lock()
+	r.mu.locks.Supersede(w.requestID())
+	r.mu.Unlock()
+	e.answerRead(w, response, sequence)
+}
+
+// supersededError is for an attempt of which nobody expects an answer any more: a later one was evaluated. It has no effect.
+func (r *Replica) supersededError(q *kvpb.Request) *kvpb.Response {
+	response := newError(q, kvpb.ErrorCode_NOT_LEADER,
+		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of it did not run", r.id)
+	response.Error.Leader = r.leaderHint()
+	return response
 }
 
 // lockedError is the answer to a request whose time ran out while it waited.

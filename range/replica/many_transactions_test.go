@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -28,7 +29,7 @@ func TestLatestReadAmongManyTransactions(t *testing.T) {
 			l := newManyLocks(t, 0)
 			defer l.c.close()
 			began := l.of.Begun
-			for i := range maxBlockers + 50 {
+			for i := range concurrency.DefaultMaxBlockers + 50 {
 				key := fmt.Appendf(nil, "k%03d", i)
 				l.submit(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
 					Transaction: &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", i)), Keyspace: 7,

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -34,6 +35,8 @@ type Metrics struct {
 	snapshots      prometheus.Counter
 	failures       prometheus.Counter
 
+	// locking are the concurrency managers'.
+	locking *concurrency.Metrics
 	transactionMetrics
 }
 
@@ -91,6 +94,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m.snapshots = counter("snapshots_installed_total", "Snapshots installed.")
 	m.failures = counter("failures_total", "Replicas marked failed.")
 	m.transactionMetrics.init(&collectors)
+	locking, more := concurrency.NewMetrics()
+	m.locking, collectors = locking, append(collectors, more...)
 	if registerer != nil {
 		registerer.MustRegister(collectors...)
 	}

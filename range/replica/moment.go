@@ -19,7 +19,7 @@ import (
 //   - A transaction that has committed, and whose write here is still a lock, may have any commit
 //     timestamp: it may have come from another partition, with a faster clock. Its lock was applied
 //     before the commit was acknowledged, so the read meets it. It has the transaction told to
-//     commit above, or learns the commit, waits for it and moves up to it (lock_read.go).
+//     commit above, or learns the commit, waits for it and moves up to it (concurrency/read.go).
 //
 // What is not acknowledged yet may get a timestamp on either side of M. So a reader that knows a
 // moment for all partitions of a span reads there exactly, at any leader and at any later time:

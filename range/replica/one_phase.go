@@ -4,7 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -49,12 +49,12 @@ func (o *onePhase) registerLocked(e *evaluation, ts hlc.Timestamp) {
 	for _, l := range o.held {
 		switch {
 		case !l.Applied.Volatile:
-			r.mu.locks.MarkRemoved(l, e.proposal.sequence)
+			r.mu.locks.MarkReleased(l, e.proposal.sequence)
 		case o.wait:
 			// What nobody may hear of before its time is not handed on before it is applied either.
 			e.proposal.lets = append(e.proposal.lets, l)
 		default:
-			e.letGoLocked(l)
+			e.releaseLocked(l)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.answerNothingDone(w, refusal, 0)
 		return nil
 	}
-	if w.x != nil && w.x.conflict != nil {
+	if w.conflict() != nil {
 		// It has waited, and is about to wait for the next lock. What it has read may have been written meanwhile.
 		if good, err := e.readsStand(w, reads, at); !good || err != nil {
 			return err
@@ -128,7 +128,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	ts, ok, err := e.write(w, effects...)
 	if err == nil && ok {
 		if o.unheld {
-			e.endWaitOfCommitted(of.ID)
+			e.cancelCommitted(of.ID)
 		}
 		err = e.endLocks(o, record, ts)
 		r.node.Metrics.onePhase.Inc()
@@ -183,8 +183,8 @@ func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done b
 func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase) bool {
 	r, of := e.r, o.of
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.mu.reign != e.reign || r.mu.locks.Empty() {
-		r.mu.Unlock()
 		return true
 	}
 	for _, m := range c.GetMutations() {
@@ -197,13 +197,12 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		case l == nil:
 		case l.Transaction.ID != of.ID:
 			// Also if the key was read: should the other one be aborted, this one commits.
-			e.parkLocked(w, l, locks.UntilGone)
+			e.waitLocked(w, l, l.Key, concurrency.UntilGone)
 			return false
 		case l.InFlight():
-			e.parkLocked(w, l, locks.UntilApplied)
+			e.waitLocked(w, l, l.Key, concurrency.UntilApplied)
 			return false
 		case l.Applied.Writes():
-			r.mu.Unlock()
 			e.refuse(w, command.Invalid("key %s: transaction %s has prepared it already, so it has two phases", keys.Pretty(m.Key), of.ID).Response(w.pending.Request))
 			return false
 		default:
@@ -214,22 +213,20 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 		}
 	}
 	if l, key := r.spanOnWritesLocked(c.GetMutations(), of.ID); l != nil {
-		e.parkAtLocked(w, l, text(key), locks.UntilGone)
+		e.waitLocked(w, l, text(key), concurrency.UntilGone)
 		return false
 	}
 	if x := r.mu.locks.Transaction(of.ID); x != nil {
 		x.EachSpan(func(l *lock) { o.held = append(o.held, l) }) // they end with it
 		if x.Locks() != len(o.held) {
-			r.mu.Unlock()
 			e.refuse(w, command.Invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).Response(w.pending.Request))
 			return false
 		}
 	}
 	if l := r.lockOnReadsLocked(o); l != nil {
-		e.parkLocked(w, l, locks.UntilGone)
+		e.waitLocked(w, l, l.Key, concurrency.UntilGone)
 		return false
 	}
-	r.mu.Unlock()
 	return true
 }
 
@@ -242,7 +239,7 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 		}
 	}
 	for _, span := range o.reads.GetSpans() {
-		r.mu.locks.Ascend(text(span.GetStart()), text(span.GetEnd()), func(l *lock) bool {
+		r.mu.locks.Each(text(span.GetStart()), text(span.GetEnd()), func(l *lock) bool {
 			if inTheWay(l) {
 				found = l
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -78,46 +78,48 @@ func writes(m *kvpb.Mutation) bool {
 	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
-// free says that no lock is in the way of a transaction's mutations; otherwise the write is parked, or refused.
+// free says that no lock is in the way of a transaction's mutations; otherwise the write waits, or is
+// answered.
 func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
+	free, vain, other := e.lookForLocks(w, mutations)
+	if vain != nil {
+		e.answerRead(w, e.r.conflictWith(w.pending.Request, vain.Key, other), 0)
+	}
+	return free
+}
+
+// lookForLocks has a write wait for a lock that is in its way, or refuses it, and returns false. vain
+// is set instead if it would wait in vain, for what another transaction does.
+func (e *evaluation) lookForLocks(w *write, mutations []*kvpb.Mutation) (free bool, vain *kvpb.Mutation, other txn.ID) {
 	r, of := e.r, w.transaction()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.mu.reign != e.reign || r.mu.locks.Empty() && len(mutations) <= r.node.MaxLocks {
-		r.mu.Unlock()
-		return true
+		return true, nil, other
 	}
 	for _, m := range mutations {
 		l := r.mu.locks.Get(text(m.Key))
 		switch {
-		case l == nil:
+		case l == nil || l.Transaction.ID != of.ID && m.Kind == kvpb.Mutation_UNLOCK:
+		case l.Transaction.ID != of.ID && readInVain(m, l, &of):
+			return false, m, l.Transaction.ID
 		case l.Transaction.ID != of.ID:
-			switch {
-			case m.Kind == kvpb.Mutation_UNLOCK:
-			case readInVain(m, l, &of):
-				other := l.Transaction.ID
-				r.mu.Unlock()
-				e.answerRead(w, r.conflictWith(w.pending.Request, m.Key, other), 0)
-				return false
-			default:
-				e.parkLocked(w, l, locks.UntilGone)
-				return false
-			}
+			e.waitLocked(w, l, l.Key, concurrency.UntilGone)
+			return false, nil, other
 		case l.InFlight():
-			e.parkLocked(w, l, locks.UntilApplied)
-			return false
+			e.waitLocked(w, l, l.Key, concurrency.UntilApplied)
+			return false, nil, other
 		}
 	}
 	if l, key := r.spanOnWritesLocked(mutations, of.ID); l != nil {
-		e.parkAtLocked(w, l, text(key), locks.UntilGone)
-		return false
+		e.waitLocked(w, l, text(key), concurrency.UntilGone)
+		return false, nil, other
 	}
-	if r.mu.locks.Len()+len(mutations) > r.node.MaxLocks {
-		r.mu.Unlock()
+	if r.mu.locks.Full(len(mutations)) {
 		e.refuse(w, r.overloaded(w.pending.Request, "keys are locked by transactions"))
-		return false
+		return false, nil, other
 	}
-	r.mu.Unlock()
-	return true
+	return true, nil, other
 }
 
 // preparation is the laying of one request's locks.
@@ -252,17 +254,16 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 			switch l := r.mu.locks.Get(text(m.Key)); {
 			case l == nil || l.Transaction.ID != p.of.ID:
 			case l.Applied.Volatile:
-				e.letGoLocked(l)
+				e.releaseLocked(l)
 			default:
-				r.mu.locks.MarkRemoved(l, e.proposal.sequence)
+				r.mu.locks.MarkReleased(l, e.proposal.sequence)
 				removed[i] = true
 			}
 			continue
 		}
-		r.mu.locks.Lay(string(m.Key), p.of, locks.State{
-			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Laid: laid, Size: len(m.Value)}, e.proposal.sequence)
+		r.mu.locks.Acquire(string(m.Key), p.of, concurrency.State{
+			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid, Size: len(m.Value)}, e.proposal.sequence)
 	}
-	r.locksChangedLocked()
 	r.mu.Unlock()
 	e.highest = hlc.Max(e.highest, p.ts)
 	for i, m := range mutations {
@@ -281,7 +282,7 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 // other locks, so that time counts too; but only half of what makes it silent, for those that are under way.
 func (p *preparation) laid() int64 {
 	now := p.e.r.node.Clock.Physical()
-	if x := p.w.x; x == nil || x.conflict == nil {
+	if p.w.conflict() == nil {
 		return now
 	}
 	waited := max(0, p.e.now.Sub(p.w.pending.Arrived))
@@ -317,7 +318,7 @@ func (p *preparation) wanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.mu.locks.Transaction(p.of.ID)
-	return x != nil && r.wantedLocked(x)
+	return x != nil && r.mu.locks.Hurried(x)
 }
 
 // tooOld refuses a transaction whose outcome may have been forgotten.

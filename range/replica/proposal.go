@@ -104,7 +104,8 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		b.waiters, b.writes = nil, nil
 	}
 	r.mu.pending.Clear()
-	r.giveUpWaitsLocked(end)
+	r.giveUpWaitersLocked(end)
+	clear(r.mu.records)
 	r.mu.recent.Reset()
 }
 

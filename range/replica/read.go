@@ -105,7 +105,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	}
 	if of := asked.Refresh; of != nil {
 		rd.detail()
-		rd.own, rd.begun, rd.yields = of.Transaction, of.Begun, of.Yield
+		rd.wait.Transaction, rd.wait.Begun, rd.wait.Yields = of.Transaction, of.Begun, of.Yield
 	}
 	rd.session = rpc.FromTimestamp(q.Session)
 	// INVARIANT: the clock is read before leadership is proved.
@@ -169,40 +169,45 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.leadershipError(q, nil))
 		return
-	case proved && provedTerm == l.Term && r.mu.serving:
-		rd.descriptor, rd.reign = d, r.mu.reign
-		r.registerLocked(rd)
-		return
-	case rd.term != 0:
+	case rd.term != 0 && !(proved && provedTerm == l.Term && r.mu.serving):
 		// It has its proof, but the gate is closed: the outcome of something is open.
 		r.mu.Unlock()
 		r.endRead(rd, r.notLeader(q))
 		return
 	}
-	r.proveLocked(rd)
+	var step readStep
+	if proved && provedTerm == l.Term && r.mu.serving {
+		rd.descriptor, rd.reign = d, r.mu.reign
+		step = r.registerLocked(rd)
+	} else {
+		step = r.proveLocked(rd)
+	}
+	r.mu.Unlock()
+	r.goOn(rd, &step)
 }
 
-// proveLocked has a read wait for a quorum's word that this replica leads, after which it is admitted once more. It unlocks.
-func (r *Replica) proveLocked(rd *read) {
+// proveLocked has a read wait for a quorum's word that this replica leads, after which it is admitted
+// once more.
+func (r *Replica) proveLocked(rd *read) readStep {
 	switch {
 	case rd.part != nil && !rd.part.waits():
-		r.mu.Unlock()
-		r.exit()
-		return
-	case r.mu.waitingReads >= r.node.MaxWaitingReads:
-		r.mu.Unlock()
-		r.endRead(rd, r.overloaded(rd.pending.Request, "reads wait for a confirmation of its leadership"))
-		return
+		return readStep{do: readLeave}
+	case r.tooManyReadsLocked():
+		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for a confirmation of its leadership"))
 	}
 	rd.term = r.mu.leadership.Term
 	r.mu.waitingReads++
 	r.mu.next = append(r.mu.next, rd)
-	start := !r.mu.confirming
-	r.mu.confirming = true
-	r.mu.Unlock()
-	if start {
-		r.confirm()
+	if r.mu.confirming {
+		return readStep{do: readWait}
 	}
+	r.mu.confirming = true
+	return readStep{do: readConfirm}
+}
+
+// tooManyReadsLocked says that no more reads may wait.
+func (r *Replica) tooManyReadsLocked() bool {
+	return r.mu.waitingReads+r.mu.locks.WaitingReads() >= r.node.MaxWaitingReads
 }
 
 // confirm asks for a read index for all reads that wait for one. Those that come while it is under way need another: it
@@ -246,49 +251,53 @@ func (r *Replica) confirmed(reads []*read, err error) {
 	}
 }
 
-// registerLocked gives the read its timestamp, and serves it, or has it wait for transactions, or for what is in flight. It unlocks.
-func (r *Replica) registerLocked(rd *read) {
+// registerAgain registers a read that has waited, if it was not for nothing.
+func (r *Replica) registerAgain(rd *read) {
+	r.mu.Lock()
+	if r.mu.reign != rd.reign {
+		r.mu.Unlock()
+		r.refuseRead(rd)
+		return
+	}
+	step := r.registerLocked(rd)
+	r.mu.Unlock()
+	r.goOn(rd, &step)
+}
+
+// registerLocked gives the read its timestamp, and has it served, or wait for transactions, or for
+// what is in flight.
+func (r *Replica) registerLocked(rd *read) readStep {
 	rd.timestamp = r.chooseLocked(rd)
-	if rd.latest() && rd.settled.IsZero() && rd.committed.IsZero() && rd.chosen.Less(rd.timestamp) {
+	if rd.latest() && rd.wait.Settled.IsZero() && rd.wait.Committed.IsZero() && rd.chosen.Less(rd.timestamp) {
 		r.node.Metrics.readsRestarted.Inc()
 	}
 	if early := r.earlyLocked(rd.timestamp); early > 0 && !rd.momentOnly {
 		if rd.term == 0 {
-			r.proveLocked(rd) // which makes the lease longer
-			return
+			return r.proveLocked(rd) // which makes the lease longer
 		}
-		r.mu.Unlock()
-		r.endRead(rd, r.earlyError(rd.pending.Request, rd.timestamp, early))
-		return
+		return refuseStep(r.earlyError(rd.pending.Request, rd.timestamp, early))
 	}
 	wait := r.placeLocked(rd)
-	if r.mu.locks.Len() != 0 && r.waitForLocksLocked(rd) {
-		return
+	if r.mu.locks.Len() != 0 {
+		if step, blocked := r.waitForLocksLocked(rd); blocked {
+			return step
+		}
 	}
-	if wait == nil {
-		r.mu.Unlock()
-		r.serve(rd)
-		return
-	}
-	if rd.part != nil && !rd.part.waits() {
-		r.mu.Unlock()
-		r.exit()
-		return
-	}
-	if r.mu.waitingReads >= r.node.MaxWaitingReads {
-		r.mu.Unlock()
-		r.endRead(rd, r.overloaded(rd.pending.Request, "reads wait for writes in flight"))
-		return
+	switch {
+	case wait == nil:
+		return readStep{do: readServe}
+	case rd.part != nil && !rd.part.waits():
+		return readStep{do: readLeave}
+	case r.tooManyReadsLocked():
+		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for writes in flight"))
 	}
 	r.mu.waitingReads++
 	wait.waiters = append(wait.waiters, rd)
-	gathers := r.mu.open != nil && r.mu.open.proposal == wait
-	r.mu.Unlock()
 	r.node.Metrics.readsWaited.Inc()
-	if gathers && r.enter() { // the read may have ended by now, and leave nobody in the replica
-		r.kick(true) // who gathers does not let others wait
-		r.exit()
+	if r.mu.open != nil && r.mu.open.proposal == wait {
+		return readStep{do: readKick}
 	}
+	return readStep{do: readWait}
 }
 
 // chooseLocked chooses the read's timestamp.
@@ -296,13 +305,13 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 	switch {
 	case !rd.latest():
 		return rd.at
-	case !rd.settled.IsZero():
-		return hlc.Max(rd.settled, rd.committed)
+	case !rd.wait.Settled.IsZero():
+		return hlc.Max(rd.wait.Settled, rd.wait.Committed)
 	}
 	// A version may be of a faster clock than this one: everything acknowledged must be visible. So it is
 	// as long as the read has not met all locks, also if it knows of a commit by now: what that commit is
 	// below may be acknowledged, and so may one that it has not met, which is applied meanwhile.
-	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.highest), rd.committed)
+	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.highest), rd.wait.Committed)
 }
 
 // placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that it has to wait for.
@@ -425,13 +434,7 @@ func (r *Replica) resumed(rd *read) {
 		r.serveNow(rd)
 		return
 	}
-	r.mu.Lock()
-	if r.mu.reign != rd.reign {
-		r.mu.Unlock()
-		r.refuseRead(rd)
-		return
-	}
-	r.registerLocked(rd)
+	r.registerAgain(rd)
 }
 
 // refuseRead answers a read that cannot be served any more: what it waited for has an unknown outcome.
@@ -525,7 +528,7 @@ func (r *Replica) restart(rd *read) {
 	r.node.Metrics.readsMovedCollected.Inc()
 	rd.term = 0
 	if rd.lockedReading != &plainReading {
-		rd.settled, rd.committed = hlc.Timestamp{}, hlc.Timestamp{}
+		rd.wait.Settled, rd.wait.Committed = hlc.Timestamp{}, hlc.Timestamp{}
 	}
 	now, sure := r.node.Clock.Reading()
 	if !sure {

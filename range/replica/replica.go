@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -37,9 +38,6 @@ type Replica struct {
 	gcWindow atomic.Int64
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
-
-	// locked is the number of locks in the table, of keys and of spans.
-	locked atomic.Int64
 
 	// active counts what Close waits for: calls of Submit, and reads that are not answered.
 	active  atomic.Int64
@@ -96,18 +94,12 @@ type Replica struct {
 		recent  proposal.Recent
 		cache   tscache.Cache
 
-		// locks follows the engine on every replica (lock_changes.go); what is in flight and who waits is the leader's.
-		locks lockTable
-		// counted is what was counted of them.
-		counted counted
-		// waits is what waits for transactions, and what is asked of their coordinators.
-		waits waits
+		// locks are the locks of transactions, and what waits for them.
+		locks concurrency.Manager
 		// held is what is held back by commit wait.
 		held commitWaits
 		// records are the transaction records in flight.
 		records map[txn.ID]flightRecord
-		// requested are the latest transactions that were asked to be aborted (requested.go).
-		requested []txn.Info
 		// mayHaveRecords: there may be transaction records for garbage collection to look at.
 		mayHaveRecords bool
 		// recordsSet counts the batches of entries that have set transaction records.
@@ -154,6 +146,7 @@ func New(c Config) (*Replica, error) {
 	}
 	r.gcWindow.Store(int64(c.GCWindow))
 	r.commitWait.Store(c.CommitWait)
+	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)
 	r.mu.recent = proposal.NewRecent(c.Node.RecentSlots, c.Node.recent)
@@ -188,8 +181,7 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	r.observe(applied.highest)
 	r.mu.Lock()
 	r.mu.applied = applied
-	r.mu.locks = lockTable{}
-	r.changeLocksLocked(found.locks)
+	r.mu.locks.Reset(found.locks)
 	r.mu.mayHaveRecords = found.records
 	r.mu.Unlock()
 	return nil
@@ -335,7 +327,7 @@ func (r *Replica) Close() error {
 	r.refuseQueueLocked(&end)
 	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
 	r.endHeldLocked(&end)
-	r.uncountLocksLocked()
+	r.mu.locks.Close()
 	confirming := r.mu.next
 	r.mu.next = nil
 	r.mu.waitingReads -= len(confirming)

@@ -10,8 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -28,9 +27,6 @@ import (
 // What one entry resolves, and what it does of a transaction that nobody waits for, while others use the node or not (see clearing).
 const (
 	resolveLocks = 1000
-	resolveBytes = 256 << 10
-	restfulBytes = 64 << 10
-	crowdedBytes = 12 << 10
 )
 
 // maxResolutions bounds a Resolve.
@@ -46,8 +42,8 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 			return nil
 		}
 	}
-	e.withdraw(c.GetResolutions()...)
-	b := resolution{e: e, room: restfulBytes, yields: true}
+	e.cancelAborted(c.GetResolutions()...)
+	b := resolution{e: e, room: concurrency.UnhurriedBytes, yields: true}
 	for _, x := range c.GetResolutions() {
 		id := txn.ID(x.Transaction)
 		if err := b.transaction(id, x.Status); err != nil {
@@ -63,25 +59,26 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 		if !c.GetBackground() {
 			break
 		}
-		e.work.resolve, b.more = append(e.work.resolve, id), nil
+		e.work.Resolve, b.more = append(e.work.Resolve, id), nil
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
-	wait, until := b.inFlight, locks.UntilApplied // laid a moment ago: it can be ended when it is there
+	wait, until := b.inFlight, concurrency.UntilApplied // laid a moment ago: it can be ended when it is there
 	if b.more != nil {
-		wait, until = b.more, locks.UntilGone
+		wait, until = b.more, concurrency.UntilGone
 	}
 	switch {
 	case e.over:
 		e.refuse(w, r.notLeader(q))
 	case wait != nil:
 		r.mu.Lock()
-		if r.mu.reign != e.reign || !r.mu.locks.Has(wait) || wait.InFlight() != (until == locks.UntilApplied) {
+		if r.mu.reign != e.reign || !r.mu.locks.Has(wait) || wait.InFlight() != (until == concurrency.UntilApplied) {
 			r.mu.Unlock()
 			e.again = append(e.again, *w)
 			return nil
 		}
-		e.parkLocked(w, wait, until)
+		e.waitLocked(w, wait, wait.Key, until)
+		r.mu.Unlock()
 	default:
 		response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: w.x.resolved}}}
 		e.answerRead(w, response, w.x.last)
@@ -120,8 +117,8 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		r.mu.Unlock()
 		return nil
 	}
-	r.learnLocked(x, status, 0)
-	if b.yields && r.mu.waits.clearings[id] != nil {
+	r.mu.locks.Learn(x, status, 0)
+	if b.yields && r.mu.locks.Resolving(id) {
 		x.Each(func(l *lock) bool {
 			if !l.InFlight() {
 				b.more = l
@@ -136,26 +133,26 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 	var ended, volatile []*lock
 	x.Each(func(l *lock) bool {
 		switch {
-		case l.Removing():
+		case l.Releasing():
 			b.last = max(b.last, l.Sequence)
 		case l.InFlight():
 			b.inFlight = l
 		case l.Applied.Volatile:
 			volatile = append(volatile, l)
-		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+lockBytes(l, committed) > b.room) ||
-			(e.ends > 0 && e.ends+lockBytes(l, committed) > r.node.MaxEntryBytes):
+		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+concurrency.LockBytes(l, committed) > b.room) ||
+			(e.ends > 0 && e.ends+concurrency.LockBytes(l, committed) > r.node.MaxEntryBytes):
 			b.more = l
 			return false
 		default:
 			b.resolved++
-			b.bytes += lockBytes(l, committed)
-			e.ends += lockBytes(l, committed)
+			b.bytes += concurrency.LockBytes(l, committed)
+			e.ends += concurrency.LockBytes(l, committed)
 			ended = append(ended, l)
 		}
 		return true
 	})
 	for _, l := range ended {
-		r.mu.locks.MarkRemoved(l, e.proposal.sequence)
+		r.mu.locks.MarkReleased(l, e.proposal.sequence)
 		switch {
 		case !committed || commit.Less(l.Applied.Prepared):
 		case !l.Applied.Writes():
@@ -166,7 +163,7 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		}
 	}
 	for _, l := range volatile {
-		e.letGoLocked(l)
+		e.releaseLocked(l)
 	}
 	r.mu.Unlock()
 	if len(ended) == 0 {
@@ -185,15 +182,6 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		}
 	}
 	return nil
-}
-
-// lockBytes is about what the end of an applied lock takes in an entry.
-func lockBytes(l *lock, committed bool) int {
-	n := len(l.Key) + command.LockOverhead
-	if committed {
-		n += l.Applied.Size
-	}
-	return n
 }
 
 // end stages the end of one lock.

@@ -82,8 +82,8 @@ func (h *transactionHistory) checkLocks(m *member) {
 		h.t.Fatalf("replica %s: %d locks, the engine has %d", m.id, r.mu.locks.Len(), len(found.locks))
 	}
 	for _, c := range found.locks {
-		if l := r.mu.locks.Get(c.key); l == nil || l.InFlight() || *l.Applied != c.state || l.Transaction.ID != c.of.ID {
-			h.t.Fatalf("replica %s: the lock of %s is %+v, the engine has %+v", m.id, c.key, l, c)
+		if l := r.mu.locks.Get(c.Key); l == nil || l.InFlight() || *l.Applied != c.State || l.Transaction.ID != c.Of.ID {
+			h.t.Fatalf("replica %s: the lock of %s is %+v, the engine has %+v", m.id, c.Key, l, c)
 		}
 	}
 }

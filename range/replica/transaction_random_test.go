@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -96,7 +98,7 @@ func randomTransactions(t *testing.T, v variant) {
 		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}, holds: v.holds}
 		defer h.c.close()
 		for _, m := range h.c.members {
-			m.node.hooks.maxBlockers = v.blockers
+			m.node.locking.MaxBlockers = cmp.Or(v.blockers, concurrency.DefaultMaxBlockers)
 		}
 		actions := map[string]func(*rapid.T){
 			"go on":      h.goOn,
@@ -508,7 +510,7 @@ func (h *transactionHistory) ask(lost func() bool) {
 	h.step++
 	for _, m := range h.c.members {
 		asked := m.pusher.take("")
-		slices.SortStableFunc(asked, func(a, b outgoingPush) int {
+		slices.SortStableFunc(asked, func(a, b testPush) int {
 			return strings.Compare(string(a.request.Pushee.Id), string(b.request.Pushee.Id))
 		})
 		for _, a := range asked {

@@ -18,17 +18,23 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
+// testPush is a push that is not answered yet.
+type testPush struct {
+	request *kvpb.PushRequest
+	done    func(*kvpb.TransactionStatus, error)
+}
+
 // testPusher keeps questions until the test answers them.
 type testPusher struct {
 	mu    sync.Mutex
-	asked []outgoingPush
+	asked []testPush
 	fresh int
 }
 
 func (p *testPusher) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = append(p.asked, outgoingPush{q, done})
+	p.asked = append(p.asked, testPush{q, done})
 	p.fresh++
 }
 
@@ -60,10 +66,10 @@ func (p *testPusher) describe(out *strings.Builder) {
 }
 
 // take returns the open questions about a transaction, or about all.
-func (p *testPusher) take(id string) (taken []outgoingPush) {
+func (p *testPusher) take(id string) (taken []testPush) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var rest []outgoingPush
+	var rest []testPush
 	for _, a := range p.asked {
 		if id == "" || id == string(a.request.Pushee.Id) {
 			taken = append(taken, a)
@@ -224,25 +230,25 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 	case "locks":
 		r := s.member(d, "").replica
 		r.mu.Lock()
-		r.mu.locks.Ascend("", "", func(l *lock) bool {
+		r.mu.locks.Each("", "", func(l *lock) bool {
 			fmt.Fprintf(out, "%q by %s:", l.Key, shortID(l.Transaction.ID.Bytes()))
 			if a := l.Applied; a != nil {
 				fmt.Fprintf(out, " %s prepared at %s", a.Kind, stamp(a.Prepared))
 			}
-			if f := l.Flight; f != nil {
+			if f := l.Proposed; f != nil {
 				fmt.Fprintf(out, " (in flight: %s prepared at %s)", f.Kind, stamp(f.Prepared))
 			}
-			if l.Removing() {
+			if l.Releasing() {
 				fmt.Fprint(out, " (going)")
 			}
 			fmt.Fprintln(out)
 			return true
 		})
-		r.mu.locks.SpansIn("", "", func(l *lock) bool {
+		r.mu.locks.EachSpan("", "", func(l *lock) bool {
 			fmt.Fprintf(out, "[%q, %q) held by %s\n", l.Key, l.End, shortID(l.Transaction.ID.Bytes()))
 			return true
 		})
-		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(), len(r.mu.waits.reads), len(r.mu.records))
+		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(), r.mu.locks.WaitingReads(), len(r.mu.records))
 		r.mu.Unlock()
 	default:
 		return false
@@ -412,7 +418,7 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 // that wait for the clocks.
 func (m *member) ringTimers() {
 	r := m.replica
-	r.lockTick()
+	r.ReevaluateWaiters()
 	r.mu.Lock()
 	var held []*heldAnswer
 	for h := range r.mu.held.answers {

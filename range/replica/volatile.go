@@ -1,10 +1,7 @@
 package replica
 
 import (
-	"cmp"
-	"slices"
-
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -69,9 +66,9 @@ func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 		if l := r.mu.locks.Get(text(m.Key)); l != nil && !l.Applied.Volatile {
 			continue // it has a better one
 		}
-		r.mu.locks.Hold(string(m.Key), p.of, locks.State{Kind: m.Kind, Prepared: p.ts, Request: p.request(), Laid: laid})
+		r.mu.locks.AcquireVolatile(string(m.Key), p.of,
+			concurrency.State{Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid})
 	}
-	r.locksChangedLocked()
 	r.mu.Unlock()
 	response := p.response()
 	response.GetPrepare().Leadership = e.leadership()
@@ -79,11 +76,10 @@ func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 	return nil
 }
 
-// letGoLocked ends a volatile lock. Who waits for it is handed on after the write at hand.
-func (e *evaluation) letGoLocked(l *lock) {
-	e.released = append(e.released, e.r.mu.locks.RemoveLock(l)...)
-	e.r.locksChangedLocked()
-	e.tend = true
+// releaseLocked ends a volatile lock. What waits for it is handed on after the write at hand.
+func (e *evaluation) releaseLocked(l *lock) {
+	e.woken = append(e.woken, e.r.mu.locks.Release(l)...)
+	e.reevaluate = true
 }
 
 // hurried says that others may wait for the write: it lays volatile locks, or ends them. It is evaluated even if it cannot be proposed yet.
@@ -92,87 +88,53 @@ func (w *write) hurried() bool {
 }
 
 // light says that a write that has waited wants nothing but volatile locks.
-func (p *parked) light() bool { return p.pending.Request.GetPrepare().GetVolatile() }
+func (w *write) light() bool { return w.pending.Request.GetPrepare().GetVolatile() }
 
-// handOver lets go on who waited for volatile locks that were let go. The first gets its lock here and now; those behind it, who would only
-// meet that, wait for it without being evaluated.
+// handOver lets writes go on that waited for volatile locks which were released. The first gets its
+// lock here and now; those behind it, which would only meet that, wait for it without being evaluated.
 func (e *evaluation) handOver(internal *proposal.Entry) {
 	r := e.r
-	for len(e.released) > 0 {
-		released := e.released
-		e.released = nil
-		if inOrder := func(a, b *parked) int { return cmp.Compare(a.order, b.order) }; !slices.IsSortedFunc(released, inOrder) {
-			slices.SortFunc(released, inOrder)
-		}
-		if first := released[0]; first.light() && !e.over {
+	for len(e.woken) > 0 {
+		woken := e.woken
+		e.woken = nil
+		concurrency.InOrder(woken)
+		if first := writeOf(woken[0]); first.light() && !e.over {
 			r.mu.Lock()
 			if r.mu.reign == e.reign {
-				r.mu.waits.bytes -= first.size // otherwise they are of others by now
+				r.mu.locks.Leave(woken[:1]) // otherwise what waits is of another epoch
 			}
 			r.mu.Unlock()
-			r.node.Metrics.lockWaits.Observe(since(first.since))
-			e.proposal.line = max(e.proposal.line, len(released))
-			e.evaluate(&first.write, internal)
-			if released = e.waitAgain(released[1:]); len(released) > 0 {
-				e.released = append(e.released, released...)
+			e.proposal.line = max(e.proposal.line, len(woken))
+			e.evaluate(first, internal)
+			if woken = e.waitAgain(woken[1:]); len(woken) > 0 {
+				e.woken = append(e.woken, woken...)
 			}
 			continue
 		}
 		r.mu.Lock()
 		if r.mu.reign == e.reign {
-			r.requeueLocked(released)
+			r.requeueLocked(woken)
 			r.mu.Unlock()
 			continue
 		}
-		for _, p := range released {
-			r.attemptEndsLocked(&p.write)
+		for _, p := range woken {
+			r.attemptEndsLocked(writeOf(p))
 		}
 		r.mu.Unlock()
-		for _, p := range released {
-			e.refuse(&p.write, r.notLeader(p.pending.Request))
+		for _, p := range woken {
+			e.refuse(writeOf(p), r.notLeader(writeOf(p).pending.Request))
 		}
 	}
 }
 
-// waitAgain has writes wait for the lock that is on their key by now, and returns those whose key is free, or their own.
-func (e *evaluation) waitAgain(waiting []*parked) (free []*parked) {
+// waitAgain has writes wait for the lock that is on their key by now, and returns those whose key is
+// free, or their own.
+func (e *evaluation) waitAgain(woken []*concurrency.Waiter) (free []*concurrency.Waiter) {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.reign != e.reign {
-		return waiting
+		return woken
 	}
-	// They come key by key, mostly of one.
-	for len(waiting) > 0 {
-		key := waiting[0].x.conflict.Key
-		n := 1
-		for n < len(waiting) && text(waiting[n].x.conflict.Key) == text(key) {
-			n++
-		}
-		if l := r.lockAtLocked(text(key)); l != nil {
-			free = append(free, e.waitFor(l, waiting[:n])...)
-		} else {
-			free = append(free, waiting[:n]...)
-		}
-		waiting = waiting[n:]
-	}
-	return free
-}
-
-// waitFor has writes that have waited for a key, all for the same, wait for a lock, and returns
-// those that do not wait for it.
-func (e *evaluation) waitFor(l *lock, waiting []*parked) (free []*parked) {
-	conflict := &kvpb.Conflict{Key: waiting[0].x.conflict.Key, Transaction: l.Transaction.ID.Bytes()}
-	from := 0
-	flush := func(to int) { e.r.mu.locks.WaitAll(l, waiting[from:to], locks.UntilGone) }
-	for i, p := range waiting {
-		if l.Transaction.ID == p.transaction().ID || p.until != locks.UntilGone {
-			flush(i)
-			free, from = append(free, p), i+1
-			continue
-		}
-		p.x.conflict = conflict
-	}
-	flush(len(waiting))
-	return free
+	return r.mu.locks.WaitAgain(woken)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/replica/locks"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -74,7 +74,7 @@ func newWaitingWorld(t *testing.T, seed uint64) *waitingWorld {
 	w.c = newTestCluster(t, 1, Limits{MaxLockWaiters: 40})
 	w.c.now = func() int64 { return time.Now().UnixNano() }
 	w.m = w.c.members[0]
-	w.m.node.Pusher, w.m.node.hooks.lockTime, w.m.node.Random = w, nil, w.uint64
+	w.m.node.Pusher, w.m.node.hooks.lockTime, w.m.node.locking.Random = w, nil, w.uint64
 	w.c.elect(w.m)
 	w.m.catchUp(-1)
 	return w
@@ -383,34 +383,33 @@ func (w *waitingWorld) overdue() map[waitingPair]string {
 	defer r.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.mu.locks.EachBlocking(func(x *locks.Transaction[*parked]) {
+	r.mu.locks.EachWaiter(func(x *concurrency.Transaction, key string, p *concurrency.Waiter) {
 		record := w.records[x.ID]
-		heard := x.Laid
+		heard := x.Acquired
 		if record != nil {
 			heard = max(heard, record.Heard)
 		}
-		x.EachWaiter(func(key string, p *parked) {
-			of, why := p.transaction(), ""
-			switch {
-			case p.until == locks.UntilApplied:
-				why = "it waits for an entry"
-			case record.Decided():
-				why = "that is decided: " + record.State.String()
-			case time.Duration(time.Now().UnixNano()-heard) > txn.Abandoned:
-				why = "nothing was heard of that"
-			case of.OlderThan(x.Info):
-				why = "that is younger"
-			default:
-				return
-			}
-			b := r.mu.waits.blockers[x.ID]
-			found[waitingPair{p.pending.Request, x.ID}] = fmt.Sprintf("%s of %s waits for %s, which %s has: %s; known %+v, asked %+v",
-				p.pending.Request.Command, of.ID, key, x.ID, why, x.Known, b)
-		})
+		why := ""
+		switch {
+		case p.Until() == concurrency.UntilApplied:
+			why = "it waits for an entry"
+		case record.Decided():
+			why = "that is decided: " + record.State.String()
+		case time.Duration(time.Now().UnixNano()-heard) > txn.Abandoned:
+			why = "nothing was heard of that"
+		case txn.Older(p.Begun, p.Transaction, x.Begun, x.ID):
+			why = "that is younger"
+		default:
+			return
+		}
+		q := writeOf(p).pending.Request
+		found[waitingPair{q, x.ID}] = fmt.Sprintf("%s of %s waits for %s, which %s has: %s; known %+v",
+			q.Command, p.Transaction, key, x.ID, why, x.Known)
 	})
-	for l := range r.mu.waits.reads {
-		found[waitingPair{request: l.rd.pending.Request}] = fmt.Sprintf("%s waits", l.rd.pending.Request.Command)
-	}
+	r.mu.locks.EachWaitingRead(func(l *concurrency.Read) {
+		q := l.Element.(*read).pending.Request
+		found[waitingPair{request: q}] = fmt.Sprintf("%s waits", q.Command)
+	})
 	return found
 }
 
@@ -455,7 +454,7 @@ func (w *waitingWorld) run() {
 		depose()
 		leader.Wait()
 		w.questions.Wait()
-		if n := w.m.replica.locked.Load(); n != 0 && !w.t.Failed() {
+		if n := w.m.replica.mu.locks.Held(); n != 0 && !w.t.Failed() {
 			w.t.Errorf("in the end %d keys are locked", n)
 		}
 		w.c.close()

@@ -79,7 +79,7 @@ func TestTableBesideModel(t *testing.T) {
 				}
 				sequence++
 				l.flight, l.sequence = &s, sequence
-				table.Lay(k, info(x), s, sequence)
+				table.Acquire(k, info(x), s, sequence)
 			},
 			"hold": func(t *rapid.T) {
 				k, x, s := key(t), of(t), state(t)
@@ -87,7 +87,7 @@ func TestTableBesideModel(t *testing.T) {
 				if l != nil && (l.of != x || l.sequence != 0 || !l.applied.Volatile) {
 					t.Skip("not free")
 				}
-				table.Hold(k, info(x), s)
+				table.AcquireVolatile(k, info(x), s)
 				s.Volatile = true
 				m.locks[k] = &modelLock{of: x, applied: &s}
 			},
@@ -99,7 +99,7 @@ func TestTableBesideModel(t *testing.T) {
 				}
 				sequence++
 				l.sequence = sequence
-				table.MarkRemoved(table.Get(k), sequence)
+				table.MarkReleased(table.Get(k), sequence)
 			},
 			"apply": func(t *rapid.T) {
 				k, x, s := key(t), of(t), state(t)
@@ -115,7 +115,7 @@ func TestTableBesideModel(t *testing.T) {
 				k := key(t)
 				want := m.release(k, UntilGone)
 				delete(m.locks, k)
-				same(t, "remove", table.Remove(k), want)
+				same(t, "remove", table.Release(k), want)
 			},
 			"wait": func(t *rapid.T) {
 				k := key(t)
@@ -185,11 +185,11 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 		return fmt.Sprint(of, applied, flight, sequence)
 	}
 	var got []string
-	flights := 0
+	changing := 0
 	table.Ascend("", "", func(l *Lock[int]) bool {
 		got = append(got, l.Key)
 		want := m.locks[l.Key]
-		if describe(l.Transaction.ID[0], l.Applied, l.Flight, l.Sequence) != describe(want.of, want.applied, want.flight, want.sequence) {
+		if describe(l.Transaction.ID[0], l.Applied, l.Proposed, l.Sequence) != describe(want.of, want.applied, want.flight, want.sequence) {
 			t.Fatalf("key %s: %+v, the model has %+v", l.Key, l, want)
 		}
 		for wall := range int64(10) {
@@ -200,12 +200,12 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 			}
 		}
 		if l.InFlight() {
-			flights++
+			changing++
 		}
 		return true
 	})
-	if strings.Join(got, "") != strings.Join(order, "") || table.InFlight() != flights {
-		t.Fatalf("keys %v, %d in flight; the model has %v, %d", got, table.InFlight(), order, flights)
+	if strings.Join(got, "") != strings.Join(order, "") || table.InFlight() != changing {
+		t.Fatalf("keys %v, %d in flight; the model has %v, %d", got, table.InFlight(), order, changing)
 	}
 	transactions := 0
 	for x := range byte(4) {
@@ -243,7 +243,7 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 		t.Fatalf("%d transactions, the model has %d", table.Transactions(), transactions)
 	}
 	blocking := 0
-	table.EachBlocking(func(x *Transaction[int]) {
+	table.EachAwaited(func(x *Transaction[int]) {
 		if blocking++; x.Waiting() == 0 {
 			t.Fatalf("nobody waits for transaction %d", x.ID[0])
 		}

@@ -13,8 +13,9 @@ type Transaction[W any] struct {
 	txn.Info
 	// Known is what its coordinator has said of it.
 	Known Known
-	// Laid is when the latest of its locks was laid, in nanoseconds since the epoch by the leader's physical clock.
-	Laid int64
+	// Acquired is when the latest of its locks was acquired, in nanoseconds since the epoch by the
+	// leader's physical clock.
+	Acquired int64
 
 	locks   []*Lock[W]
 	waiters []waiter[W]
@@ -26,17 +27,19 @@ type Transaction[W any] struct {
 type Known struct {
 	// State is COMMITTED or ABORTED if that was decided, and will be so for ever.
 	State kvpb.TransactionState
-	// Reason is why an ABORTED one is, Wounder for whom, and Wanted over which key, if that is known.
+	// Reason is why an ABORTED one is, Wounder for which transaction, and Wanted over which key, if
+	// that is known.
 	Reason  kvpb.AbortReason
 	Wounder txn.ID
 	Wanted  txn.Wanted
-	// Limit is which one an ABORTED one was beyond, if that is why.
+	// Limit is the limit that an ABORTED one was beyond, if that is why.
 	Limit time.Duration
 	// Commit is the commit timestamp of a COMMITTED one.
 	Commit hlc.Timestamp
-	// Above is what a PENDING one can only commit above; zero if nothing is known.
+	// Above is the timestamp above which a PENDING one commits, if it does; zero if nothing is known.
 	Above hlc.Timestamp
-	// Gone is since when it is known that its coordinator is gone for good; zero if it is there, for all that is known.
+	// Gone is since when it is known that its coordinator is gone for good; zero if it is there, for
+	// all that is known.
 	Gone time.Time
 	// Mark numbers the push that said so, by when it was sent: the transaction was not committed then.
 	Mark uint64
@@ -45,7 +48,8 @@ type Known struct {
 // Locks is the number of its locks, of keys and of spans.
 func (x *Transaction[W]) Locks() int { return len(x.locks) }
 
-// Each calls visit for its locks, in no certain order, until it returns false. visit must not change the table.
+// Each calls visit for its locks, in no certain order, until it returns false. visit must not change
+// the table.
 func (x *Transaction[W]) Each(visit func(*Lock[W]) bool) {
 	for _, l := range x.locks {
 		if !visit(l) {
@@ -54,13 +58,13 @@ func (x *Transaction[W]) Each(visit func(*Lock[W]) bool) {
 	}
 }
 
-// Waiting is the number of those who wait for it.
+// Waiting is the number of its waiters.
 func (x *Transaction[W]) Waiting() int { return len(x.waiters) }
 
-// EachWaiter calls visit for those who wait for one of its locks, in the order in which they came.
+// EachWaiter calls visit for what waits for one of its locks, in the order in which it came.
 func (x *Transaction[W]) EachWaiter(visit func(key string, w W)) {
 	for _, w := range x.waiters {
-		visit(w.lock.Key, w.who)
+		visit(w.lock.Key, w.waits)
 	}
 }
 
@@ -70,8 +74,8 @@ func (t *Table[W]) Transaction(id txn.ID) *Transaction[W] { return t.byID[id] }
 // Transactions is their number.
 func (t *Table[W]) Transactions() int { return len(t.byID) }
 
-// EachTransaction calls visit for the transactions that have locks here, in no certain order, until it returns false. visit must not
-// change the table.
+// EachTransaction calls visit for the transactions that have locks here, in no certain order, until
+// it returns false. visit must not change the table.
 func (t *Table[W]) EachTransaction(visit func(*Transaction[W]) bool) {
 	for _, x := range t.byID {
 		if !visit(x) {

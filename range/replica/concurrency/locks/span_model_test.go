@@ -78,7 +78,7 @@ func TestSpansBesideModel(t *testing.T) {
 				}
 				count, bytes := table.SpanNeed(start, end)
 				before, size := table.Spans(), table.SpanBytes()
-				table.HoldSpan(start, end, info(x), state)
+				table.AcquireSpan(start, end, info(x), state)
 				if table.Spans() != before+count || table.SpanBytes() != size+bytes {
 					t.Fatalf("%d spans of %d bytes, %d of %d more than before were announced", table.Spans(), table.SpanBytes(), count, bytes)
 				}
@@ -94,12 +94,12 @@ func TestSpansBesideModel(t *testing.T) {
 				if m.locked[k] != 0 && m.locked[k] != x {
 					t.Skip("locked")
 				}
-				table.Hold(k, info(x), state)
+				table.AcquireVolatile(k, info(x), state)
 				m.locked[k] = x
 			},
 			"unlock a key": func(t *rapid.T) {
 				k := rapid.SampledFrom(probes[1:]).Draw(t, "key")
-				if released := table.Remove(k); len(released) > 0 {
+				if released := table.Release(k); len(released) > 0 {
 					t.Fatalf("released %v with a key that has no waiters", released)
 				}
 				delete(m.locked, k)
@@ -128,7 +128,7 @@ func TestSpansBesideModel(t *testing.T) {
 					if !table.Has(l) {
 						t.Fatalf("[%q, %q) is not in the table", l.Key, l.End)
 					}
-					got = append(got, table.RemoveLock(l)...)
+					got = append(got, table.ReleaseLock(l)...)
 					if table.Has(l) {
 						t.Fatalf("[%q, %q) is in the table still", l.Key, l.End)
 					}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -73,7 +74,7 @@ func clearingsRest(t *testing.T, wanted, crowded, write bool) {
 	if crowded {
 		times = admission.Resolution.Busy
 	}
-	switch rested := l.m.node.resolutions.Paused() > 0; {
+	switch rested := l.m.node.locking.Pacer.Paused() > 0; {
 	case wanted && rested:
 		t.Error("it rested, though a read was waiting")
 	case wanted && entries > n/resolveLocks+2:
@@ -88,7 +89,7 @@ func clearingsRest(t *testing.T, wanted, crowded, write bool) {
 func TestClearingsKeepUp(t *testing.T) {
 	for name, x := range map[string]struct{ locks, size, every, transactions, most int }{
 		"middling transactions": {locks: 128, size: 1024, every: 25, transactions: 100, most: 10 * 128},
-		"large transactions":    {locks: 2 * turnLocks, size: 32, every: 200, transactions: 25, most: 8 * turnLocks},
+		"large transactions":    {locks: 2 * concurrency.LargeLocks, size: 32, every: 200, transactions: 25, most: 8 * concurrency.LargeLocks},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { clearingsKeepUp(t, x.locks, x.size, x.every, x.transactions, x.most) })
@@ -157,7 +158,7 @@ func clearingsKeepUp(t *testing.T, locks, size, every, transactions, most int) {
 		}
 	}
 	synctest.Wait()
-	if n := l.m.node.resolving.Len(); l.m.replica.Locked() || n > 0 {
+	if n := l.m.node.locking.Paced.Len(); l.m.replica.Locked() || n > 0 {
 		t.Errorf("locked: %t; %d transactions pause", l.m.replica.Locked(), n)
 	}
 }

@@ -2,7 +2,7 @@ package locks
 
 import "slices"
 
-// Until says what is waited for.
+// Until says what a waiter waits for.
 type Until uint8
 
 const (
@@ -15,81 +15,82 @@ const (
 // waiter waits for a lock.
 type waiter[W any] struct {
 	lock  *Lock[W]
-	who   W
+	waits W
 	until Until
 }
 
-// Wait has somebody wait for a lock, behind those who do already.
-func (t *Table[W]) Wait(l *Lock[W], who W, until Until) {
+// Wait has w wait for a lock, behind what does already.
+func (t *Table[W]) Wait(l *Lock[W], w W, until Until) {
 	of := l.Transaction
-	of.waiters = append(of.waiters, waiter[W]{l, who, until})
+	of.waiters = append(of.waiters, waiter[W]{l, w, until})
 	l.waiting++
 	t.waiters++
-	t.blocking[of] = struct{}{}
+	t.awaited[of] = struct{}{}
 }
 
-// WaitAll has several wait for a lock, in their order, behind those who do already.
+// WaitAll has several wait for a lock, in their order, behind what does already.
 func (t *Table[W]) WaitAll(l *Lock[W], all []W, until Until) {
 	l.Transaction.waiters = slices.Grow(l.Transaction.waiters, len(all))
-	for _, who := range all {
-		t.Wait(l, who, until)
+	for _, w := range all {
+		t.Wait(l, w, until)
 	}
 }
 
-// Waiters is the number of all who wait.
+// Waiters is the number of all that wait.
 func (t *Table[W]) Waiters() int { return t.waiters }
 
-// EachBlocking calls visit for the transactions that somebody waits for, in no certain order. visit must not change the table.
-func (t *Table[W]) EachBlocking(visit func(*Transaction[W])) {
-	for x := range t.blocking {
+// EachAwaited calls visit for the transactions that have waiters, in no certain order. visit must
+// not change the table.
+func (t *Table[W]) EachAwaited(visit func(*Transaction[W])) {
+	for x := range t.awaited {
 		visit(x)
 	}
 }
 
-// TakeWaiters takes out those who wait and of whom gone says so.
+// TakeWaiters takes out the waiters of which gone says so.
 func (t *Table[W]) TakeWaiters(gone func(w W) bool) (taken []W) {
-	for x := range t.blocking {
-		taken = append(taken, t.take(x, func(w *waiter[W]) bool { return gone(w.who) })...)
+	for x := range t.awaited {
+		taken = append(taken, t.take(x, func(w *waiter[W]) bool { return gone(w.waits) })...)
 	}
 	return taken
 }
 
-// Drain takes out all who wait.
+// Drain takes out all that wait.
 func (t *Table[W]) Drain() []W { return t.TakeWaiters(func(W) bool { return true }) }
 
-// release takes out those who wait for a lock until what has happened: UntilGone is the end of all waiting.
-func (t *Table[W]) release(l *Lock[W], happened Until) []W {
+// wake takes out what waits for a lock until what has happened: UntilGone is the end of all waiting.
+func (t *Table[W]) wake(l *Lock[W], happened Until) []W {
 	if l.waiting == 0 {
 		return nil
 	}
 	if of := l.Transaction; happened == UntilGone && l.waiting == len(of.waiters) {
-		// The usual case, and of many waiters a dear one.
+		// The usual case, and with many waiters an expensive one.
 		taken := make([]W, l.waiting)
 		for i := range of.waiters {
-			taken[i] = of.waiters[i].who
+			taken[i] = of.waiters[i].waits
 		}
 		t.waiters -= l.waiting
 		l.waiting, of.waiters = 0, nil
-		delete(t.blocking, of)
+		delete(t.awaited, of)
 		return taken
 	}
 	return t.take(l.Transaction, func(w *waiter[W]) bool { return w.lock == l && w.until <= happened })
 }
 
-// take takes out those of a transaction's waiters of whom gone says so, and keeps the order.
+// take takes out those of a transaction's waiters of which gone says so, and keeps the order.
 func (t *Table[W]) take(x *Transaction[W], gone func(*waiter[W]) bool) (taken []W) {
 	x.waiters = slices.DeleteFunc(x.waiters, func(w waiter[W]) bool {
 		if !gone(&w) {
 			return false
 		}
-		taken = append(taken, w.who)
+		taken = append(taken, w.waits)
 		w.lock.waiting--
 		t.waiters--
 		return true
 	})
 	if len(x.waiters) == 0 {
 		x.waiters = nil
-		delete(t.blocking, x)
+		delete(t.awaited, x)
 	}
 	return taken
 }

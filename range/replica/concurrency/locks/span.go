@@ -68,7 +68,7 @@ func (t *Table[W]) gaps(start, end string) (out []gap) {
 	return out
 }
 
-// SpanNeed is how many span locks HoldSpan would add, and how many bytes their bounds have.
+// SpanNeed is how many span locks AcquireSpan would add, and how many bytes their bounds have.
 func (t *Table[W]) SpanNeed(start, end string) (count, bytes int) {
 	for _, g := range t.gaps(start, end) {
 		count++
@@ -77,9 +77,9 @@ func (t *Table[W]) SpanNeed(start, end string) (count, bytes int) {
 	return count, bytes
 }
 
-// HoldSpan lays a volatile lock on what no transaction holds of [start, end), which must not be
+// AcquireSpan makes volatile locks of what no transaction holds of [start, end), which must not be
 // empty.
-func (t *Table[W]) HoldSpan(start, end string, of txn.Info, s State) {
+func (t *Table[W]) AcquireSpan(start, end string, of txn.Info, s State) {
 	s.Volatile = true
 	for _, g := range t.gaps(start, end) {
 		t.make()
@@ -91,7 +91,7 @@ func (t *Table[W]) HoldSpan(start, end string, of txn.Info, s State) {
 		t.volatile[l] = struct{}{}
 	}
 	if x := t.byID[of.ID]; x != nil {
-		x.Laid = max(x.Laid, s.Laid)
+		x.Acquired = max(x.Acquired, s.Acquired)
 	}
 }
 

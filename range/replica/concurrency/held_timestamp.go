@@ -1,4 +1,4 @@
-package replica
+package concurrency
 
 import (
 	"maps"
@@ -25,25 +25,30 @@ const (
 	maxHeldTimestamps = 1024
 )
 
-// hold has a transaction's timestamp held.
-func (w *waits) hold(id txn.ID, now time.Time) {
-	if _, again := w.held[id]; !again && len(w.held) >= maxHeldTimestamps {
-		maps.DeleteFunc(w.held, func(_ txn.ID, until time.Time) bool { return !now.Before(until) })
-		if len(w.held) >= maxHeldTimestamps {
+// HoldTimestamp has a transaction's timestamp held.
+func (m *Manager) HoldTimestamp(id txn.ID, now time.Time) {
+	c := m.coordinator()
+	if _, again := c.held[id]; !again && len(c.held) >= maxHeldTimestamps {
+		maps.DeleteFunc(c.held, func(_ txn.ID, until time.Time) bool { return !now.Before(until) })
+		if len(c.held) >= maxHeldTimestamps {
 			return
 		}
 	}
-	if w.held == nil {
-		w.held = make(map[txn.ID]time.Time)
+	if c.held == nil {
+		c.held = make(map[txn.ID]time.Time)
 	}
-	w.held[id] = now.Add(holdTimestamp)
+	c.held[id] = now.Add(holdTimestamp)
 }
 
-// holds says whether a transaction's timestamp is held.
-func (w *waits) holds(id txn.ID, now time.Time) bool {
-	until, held := w.held[id]
+// TimestampHeld says whether a transaction's timestamp is held.
+func (m *Manager) TimestampHeld(id txn.ID, now time.Time) bool {
+	c := m.coordinated
+	if c == nil {
+		return false
+	}
+	until, held := c.held[id]
 	if held && !now.Before(until) {
-		delete(w.held, id)
+		delete(c.held, id)
 		return false
 	}
 	return held

@@ -1,0 +1,108 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// What becomes of requests that are not to wait for locks any longer.
+
+// disconnected says that a request which is to acquire locks has waited for one, and that its client
+// is not connected any more.
+func (e *evaluation) disconnected(w *write) bool {
+	if w.conflict() == nil || !e.r.mu.locks.Disconnected(w.waitKind(), w.pending.Client) {
+		return false
+	}
+	e.r.node.Metrics.disconnected.Inc()
+	return true
+}
+
+// disconnectedError is the answer to a request that no client waits for.
+func (r *Replica) disconnectedError(q *kvpb.Request) *kvpb.Response {
+	return newError(q, kvpb.ErrorCode_LOCKED,
+		"partition %s: the request waited for a lock, and its client is not connected any more; it did not run", r.id)
+}
+
+// wakeAborted has requests of a transaction that was just aborted here wait for locks no longer. They
+// find the record.
+func (e *evaluation) wakeAborted(of txn.ID) {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.reign == e.reign {
+		r.requeueLocked(r.mu.locks.Aborted(of))
+	}
+}
+
+// refusedAborted answers a Prepare that waited when its transaction was aborted here. It returns false
+// if there is nothing to answer.
+func (e *evaluation) refusedAborted(w *write) (bool, error) {
+	if !w.x.history.Aborted {
+		return false, nil
+	}
+	record, sequence, err := e.record(w.transaction())
+	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
+		return false, err
+	}
+	refusal := &kvpb.Response{Id: w.pending.Request.Id, Error: e.r.abortedError(w.transaction(), record)}
+	e.answerRead(w, refusal, sequence)
+	return true, nil
+}
+
+// cancelCommitted has requests of a transaction that has just committed here in one phase wait for
+// locks no longer. Its client does not wait for them any more: it has cancelled them, which this
+// partition was not told. The transaction leaves no record, so a lock that one of them got would stand
+// until the transaction is taken for abandoned.
+func (e *evaluation) cancelCommitted(of txn.ID) {
+	for _, p := range e.cancel(func(id txn.ID) bool { return id == of }) {
+		w := writeOf(p)
+		e.refuse(w, command.Invalid("transaction %s commits without this request, which waits for a lock; it did not run", of).
+			Response(w.pending.Request))
+	}
+}
+
+// cancelAborted answers requests of transactions that wait for locks and of which it was said that
+// they are aborted.
+func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
+	if !e.anyWaits() {
+		return
+	}
+	aborted := make(map[txn.ID]*kvpb.TransactionStatus)
+	for _, x := range all {
+		if x.GetStatus().GetState() == kvpb.TransactionState_ABORTED {
+			aborted[txn.ID(x.Transaction)] = x.Status
+		}
+	}
+	if len(aborted) == 0 {
+		return
+	}
+	for _, p := range e.cancel(func(id txn.ID) bool { return aborted[id] != nil }) {
+		w, status := writeOf(p), aborted[p.Transaction]
+		record := &txn.Record{State: status.State, Reason: status.Reason}
+		record.Wounder, record.Wanted = txn.WoundOf(status)
+		record.Limit = txn.LimitOf(status)
+		e.refuse(w, &kvpb.Response{Id: w.pending.Request.Id, Error: e.r.abortedError(w.transaction(), record)})
+	}
+}
+
+// anyWaits says that writes wait for locks.
+func (e *evaluation) anyWaits() bool {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	return e.r.mu.locks.Waiters() > 0
+}
+
+// cancel takes out what waits to acquire locks for transactions that are over.
+func (e *evaluation) cancel(over func(txn.ID) bool) []*concurrency.Waiter {
+	r := e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.reign != e.reign {
+		return nil
+	}
+	cancelled := r.mu.locks.Cancel(over)
+	e.reevaluate = e.reevaluate || len(cancelled) > 0
+	return cancelled
+}

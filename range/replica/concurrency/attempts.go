@@ -1,0 +1,56 @@
+package concurrency
+
+import "github.com/tidemarkdb/tidemark/range/mvcc"
+
+// Attempts of one request are evaluated in the order in which they came, but one that meets a lock
+// waits, and comes back after whatever was evaluated meanwhile: a later attempt too. If that one
+// wrote, its version tells. If it was answered that nothing was done, there is no version, and the
+// answer has to stay true: the one that waited must not take effect any more, however the state has
+// changed since. So those that wait are known by their request, and the next attempt that is
+// evaluated supersedes them, when it is given such an answer, or waits itself.
+//
+// This concerns the commands that do nothing if the state is such, and commits in one phase: a
+// conflict may be with what is in flight, and that is lost with the leadership epoch, while what is
+// in the queue stays there. A Put and a batch always write. Other requests of transactions wait too,
+// but what ends all attempts of one does not pass, or what a late one does comes to nothing: what is
+// told of a record waits until that is applied, and locks that are acquired for a transaction that is
+// over commit nothing.
+//
+// INVARIANT: of the attempts of a request that have waited and are not finished, be they waiting or
+// in the queue, at most one is not superseded, and it is the one in Manager.writes.attempts. A
+// leadership epoch may end in between: what is in the queue stays there.
+
+// attemptWaits notes that a write waits, and supersedes an earlier attempt.
+func (m *Manager) attemptWaits(w *Waiter) {
+	if !w.MayDoNothing {
+		return
+	}
+	m.Supersede(w.Request)
+	if m.writes.attempts == nil {
+		m.writes.attempts = make(map[mvcc.RequestID]*History)
+	}
+	m.writes.attempts[w.Request] = w.History
+}
+
+// EndAttempt notes that a write that has waited waits no longer, and is not in the queue. A write that
+// has not waited may be named too.
+func (m *Manager) EndAttempt(id mvcc.RequestID, h *History) {
+	if m.writes.attempts[id] == h && h != nil {
+		delete(m.writes.attempts, id)
+	}
+}
+
+// Supersede ends the attempt of a request that waits, or is in the queue after that, if there is one.
+// It is answered when its turn comes.
+func (m *Manager) Supersede(id mvcc.RequestID) {
+	if len(m.writes.attempts) == 0 {
+		return
+	}
+	if earlier := m.writes.attempts[id]; earlier != nil {
+		earlier.Superseded = true
+		delete(m.writes.attempts, id)
+	}
+}
+
+// Attempts is how many requests have an attempt that has waited and is not finished.
+func (m *Manager) Attempts() int { return len(m.writes.attempts) }

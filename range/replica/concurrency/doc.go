@@ -1,0 +1,50 @@
+// Package concurrency has the transactions of one partition take turns: which keys and spans they
+// have locked, what waits for these locks, whose transaction gives way, and how the locks of decided
+// transactions become versions.
+//
+// # States
+//
+// A write that meets a lock of another transaction becomes a Waiter: it stands in the wait queue of
+// that transaction (Wait). A read becomes a waiter of all transactions in its way at once
+// (WaitForAll). For each transaction that anything waits for, its coordinator is asked (push.go):
+// for a write, whether the transaction can be aborted, because the write's transaction is older
+// (wound-wait); for a read, whether it can be kept from committing at or below the read's timestamp.
+// What the coordinator says is kept with the transaction (Learn).
+//
+//	write ── Wait ──▶ waits ── lock released ──▶ woken: evaluated again, before all that is queued
+//	                    │ ── deadline ─────────▶ expired: answered LOCKED
+//	                    │ ── aborted ──────────▶ cancelled: answered
+//	read ─ WaitForAll ▶ waits ── pushes answered, or the transactions gone ──▶ it looks again
+//
+//	lock:  free ─ Acquire ─▶ proposed ─ Apply ─▶ applied ─ MarkReleased ─▶ releasing ─ Apply ─▶ free
+//	       free ─ AcquireVolatile, AcquireSpans ─▶ volatile ─ Release ─▶ free
+//
+// When the outcome of a transaction is known, its locks are released entry by entry
+// (resolution.go).
+//
+// # Who does what
+//
+// A Manager is a set of state transitions. It does no I/O, starts no goroutine, and sends nothing:
+// what a transition leaves to be done is in the Work that it is given, and its owner, a replica,
+// does that when it has released its lock. Timers call the Owner, which takes its lock and calls
+// back. The manager knows no request types: what waits describes itself (Waiter, Read) and brings
+// along an element that means nothing here.
+//
+// # Invariants
+//
+//   - What waits is in memory of the leader only, and belongs to its leadership epoch: GiveUp, at
+//     the end of an epoch, takes out all of it, and forgets what is in flight and volatile. The locks
+//     that are applied stay: every replica has them.
+//   - What waits for one lock goes on in the order in which it came.
+//   - For each transaction there is at most one push of each kind on its way.
+//   - A read passes a lock only if its transaction cannot commit at or below what matters to the
+//     read, by what its coordinator has said since the read came (read.go).
+//   - Of the attempts of a request that have waited and are not finished, at most one is not
+//     superseded (attempts.go).
+//
+// # Locks
+//
+// The package has no lock of its own. All methods of a Manager are called with its owner's lock
+// held, but Held and Disconnected. What the managers of a node share (Config) is safe for concurrent
+// use.
+package concurrency

@@ -1,0 +1,73 @@
+package concurrency
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// EachTransaction calls visit for the transactions that have locks here, in no certain order, until it
+// returns false.
+func (m *Manager) EachTransaction(visit func(*Transaction) bool) { m.table.EachTransaction(visit) }
+
+// Intents is how many keys are locked by transactions that write them, by what this replica has
+// applied: what is on its way does not count.
+func (m *Manager) Intents() (n int) {
+	m.table.EachTransaction(func(x *Transaction) bool {
+		x.Each(func(l *Lock) bool {
+			if l.Applied != nil && !l.Applied.Volatile && l.Applied.Writes() {
+				n++
+			}
+			return true
+		})
+		return true
+	})
+	return n
+}
+
+// Holds says that a transaction has a lock here that is not about to go.
+func (m *Manager) Holds(id txn.ID) (holds bool) {
+	if x := m.table.Transaction(id); x != nil {
+		x.Each(func(l *Lock) bool {
+			holds = !l.Releasing()
+			return !holds
+		})
+	}
+	return holds
+}
+
+// Describe is what is known here of a transaction with locks, and what waits for it. physical is the
+// physical clock, in nanoseconds since the epoch.
+func (m *Manager) Describe(x *Transaction, now time.Time, physical int64) *kvpb.LiveTransaction {
+	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks()), Spans: uint64(x.Spans())}
+	var oldest int64
+	var latest uint64
+	x.Each(func(l *Lock) bool {
+		s := l.Newest()
+		if live.Key == nil || s.Acquired < oldest {
+			live.Key, oldest = []byte(l.Key), s.Acquired
+		}
+		if s.Request.Sequence >= latest {
+			live.Client, latest = s.Request.Client, s.Request.Sequence
+		}
+		return true
+	})
+	live.AgeMicros = uint64(max(0, physical-x.Started.Wall) / 1000)
+	live.OldestMicros = uint64(max(0, physical-oldest) / 1000)
+	waited := func(since time.Time) uint64 { return uint64(max(0, now.Sub(since)).Microseconds()) }
+	x.EachWaiter(func(key string, w *Waiter) {
+		live.Waiters = append(live.Waiters, &kvpb.Waiter{
+			Transaction: w.Transaction.Bytes(), Key: []byte(key), WaitedMicros: waited(w.since), Write: true})
+	})
+	if q := m.queues[x.ID]; q != nil {
+		for _, l := range slices.Concat(q.reads, q.asked) {
+			if !l.over {
+				live.Waiters = append(live.Waiters, &kvpb.Waiter{Transaction: l.read.Transaction.Bytes(),
+					Key: l.read.Conflict.Key, WaitedMicros: waited(l.since)})
+			}
+		}
+	}
+	return live
+}

@@ -1,0 +1,197 @@
+package concurrency
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency/locks"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// A write that meets a lock which is not its own, of its key or of the span that this lies in, waits
+// for that lock. When the lock is gone, the write goes back to the front of its owner's queue and is
+// evaluated again, as if it had just come: nothing of it has happened. It may then meet another lock.
+
+// Kind is what a write that waits is, as far as that matters here.
+type Kind uint8
+
+const (
+	// Plain: it is of no transaction.
+	Plain Kind = iota
+	// Acquire: it acquires locks for its transaction, and does nothing else.
+	Acquire
+	// Commit: it commits its transaction, in one phase.
+	Commit
+	// Resolve: it releases the locks of decided transactions. Nothing hurries for it.
+	Resolve
+)
+
+// Until says what a write waits for.
+type Until = locks.Until
+
+const (
+	// UntilApplied: nothing of the lock is in flight any more. (Or it is gone.)
+	UntilApplied = locks.UntilApplied
+	// UntilGone: the lock is gone.
+	UntilGone = locks.UntilGone
+)
+
+// Waiter is a write that waits for a lock.
+type Waiter struct {
+	// Element is the write. It belongs to the owner.
+	Element any
+	// Request is the id of its request.
+	Request mvcc.RequestID
+	Kind    Kind
+	// LowPriority: locks are not released any faster for it.
+	LowPriority bool
+	// MayDoNothing: it can be answered, for good, without having written anything (attempts.go).
+	MayDoNothing bool
+	// Transaction is the write's, zero if it has none; Begun is its age.
+	Transaction txn.ID
+	Begun       hlc.Timestamp
+	// Deadline is when its caller stops waiting; zero: never.
+	Deadline time.Time
+	// Size is about how large it is, in bytes.
+	Size int
+	// History is what is known of the write for as long as it lives. The manager writes it.
+	History *History
+
+	until locks.Until
+	// order numbers the waiters as they come.
+	order uint64
+	since time.Time
+}
+
+// History is what a write has met that waits, or has waited. The zero History is of one that has not.
+type History struct {
+	// Conflict is what it waited for last; nil: it has not waited.
+	Conflict *kvpb.Conflict
+	// Superseded: a later attempt of the request was evaluated while it waited.
+	Superseded bool
+	// Aborted: its transaction was aborted here while it waited.
+	Aborted bool
+}
+
+// Until is what it waits for.
+func (w *Waiter) Until() Until { return w.until }
+
+// Since is since when it waits.
+func (w *Waiter) Since() time.Time { return w.since }
+
+func (w *Waiter) age() age { return age{w.Begun, w.Transaction} }
+
+// hurries says that locks are to be released at once for it.
+func (w *Waiter) hurries() bool { return w.Kind != Resolve && !w.LowPriority }
+
+// Disconnected says that a write of a kind is to acquire locks for a client that is not connected any
+// more. If it has waited for one, it would get a lock that nothing releases: a client that died with
+// many requests that wait for one key would hold up others with one after the other, each for as long
+// as it takes until nothing has been heard of it for too long. A client that comes back sends again
+// what it still wants, and then waits at the end of the queue. The owner's lock need not be held.
+func (m *Manager) Disconnected(k Kind, client uint64) bool {
+	return k == Acquire && m.config.Disconnected != nil && m.config.Disconnected(client)
+}
+
+func (m *Manager) disconnected(w *Waiter) bool { return m.Disconnected(w.Kind, w.Request.Client) }
+
+// MayWait says whether one more write, of a size, may wait.
+func (m *Manager) MayWait(size int) bool {
+	waiting := m.table.Waiters()
+	return waiting < m.config.MaxWaiters &&
+		(waiting == 0 || m.writes.bytes+size <= m.config.MaxWaiterBytes)
+}
+
+// Wait has a write wait for a lock that is in its way at a key, behind all that wait for the lock
+// already. Reevaluate is to follow.
+func (m *Manager) Wait(w *Waiter, l *Lock, key string, until Until, now time.Time) {
+	w.History.Conflict = &kvpb.Conflict{Key: []byte(key), Transaction: l.Transaction.ID.Bytes()}
+	m.writes.order++
+	m.writes.bytes += w.Size
+	w.until, w.order, w.since = until, m.writes.order, now
+	m.attemptWaits(w)
+	m.table.Wait(l, w, until)
+	m.config.Metrics.writesWaited.Inc()
+	if l.Span {
+		m.config.Metrics.spanWaits.Inc()
+	}
+}
+
+// InOrder puts writes that were woken into the order in which they came.
+func InOrder(woken []*Waiter) {
+	order := func(a, b *Waiter) int { return cmp.Compare(a.order, b.order) }
+	if !slices.IsSortedFunc(woken, order) {
+		slices.SortFunc(woken, order)
+	}
+}
+
+// Leave notes that writes which were woken, in the present leadership epoch, wait no longer, and puts
+// them into the order in which they came.
+func (m *Manager) Leave(woken []*Waiter) {
+	InOrder(woken)
+	for _, w := range woken {
+		m.LeaveOne(w)
+	}
+}
+
+// LeaveOne is Leave of one write.
+func (m *Manager) LeaveOne(w *Waiter) {
+	m.writes.bytes -= w.Size
+	m.config.Metrics.lockWaits.Observe(since(w.since))
+}
+
+// WaitAgain has writes that were woken, and that are in order, wait for the lock that their key is
+// under by now. It returns those whose key is free, or their own.
+func (m *Manager) WaitAgain(woken []*Waiter) (free []*Waiter) {
+	// They come key by key, mostly of one.
+	for len(woken) > 0 {
+		key := woken[0].History.Conflict.Key
+		n := 1
+		for n < len(woken) && text(woken[n].History.Conflict.Key) == text(key) {
+			n++
+		}
+		if l := m.OnKey(key); l != nil {
+			free = append(free, m.waitTogether(l, woken[:n])...)
+		} else {
+			free = append(free, woken[:n]...)
+		}
+		woken = woken[n:]
+	}
+	return free
+}
+
+// waitTogether has writes that have waited for a key, all for the same, wait for a lock, and returns
+// those that do not wait for it.
+func (m *Manager) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
+	conflict := &kvpb.Conflict{Key: waiting[0].History.Conflict.Key, Transaction: l.Transaction.ID.Bytes()}
+	from := 0
+	flush := func(to int) { m.table.WaitAll(l, waiting[from:to], UntilGone) }
+	for i, w := range waiting {
+		if l.Transaction.ID == w.Transaction || w.until != UntilGone {
+			flush(i)
+			free, from = append(free, w), i+1
+			continue
+		}
+		w.History.Conflict = conflict
+	}
+	flush(len(waiting))
+	return free
+}
+
+// Waiting says that anything waits, or did until a moment ago: there is something to reevaluate.
+func (m *Manager) Waiting() bool { return len(m.queues) > 0 || m.table.Waiters() > 0 }
+
+// Waiters is how many writes wait.
+func (m *Manager) Waiters() int { return m.table.Waiters() }
+
+// EachWaiter calls visit for each write that waits, the transaction for which it does, and the key,
+// transaction by transaction.
+func (m *Manager) EachWaiter(visit func(x *Transaction, key string, w *Waiter)) {
+	m.table.EachAwaited(func(x *Transaction) {
+		x.EachWaiter(func(key string, w *Waiter) { visit(x, key, w) })
+	})
+}

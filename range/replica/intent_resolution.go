@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// The locks of a transaction whose outcome is known here are released entry by entry, at the pace that
+// the concurrency manager says.
+
+// resolveDecided has the locks of a transaction released whose outcome is known here.
+func (r *Replica) resolveDecided(id txn.ID) {
+	r.mu.Lock()
+	x := r.mu.locks.StartResolution(id)
+	r.mu.Unlock()
+	if x != nil {
+		r.resolveNext(x)
+	}
+}
+
+// resolveNext releases what an entry holds of the transaction's locks.
+func (r *Replica) resolveNext(x *concurrency.Resolution) {
+	asked, more := time.Now(), false
+	r.enqueueInternal(&internalCommand{kind: proposal.KindTransaction, shared: true,
+		evaluate: func(e *evaluation, _ *proposal.Entry) (bool, error) {
+			b := resolution{e: e}
+			r.mu.Lock()
+			var status *kvpb.TransactionStatus
+			status, b.room = r.mu.locks.NextEntry(x, asked)
+			r.mu.Unlock()
+			if status == nil {
+				return false, errNothingToDo
+			}
+			id := x.Transaction()
+			e.cancelAborted(&kvpb.Resolution{Transaction: id[:], Status: status})
+			if err := b.transaction(id, status); err != nil {
+				e.over = true
+				return false, err
+			}
+			more = b.more != nil
+			switch {
+			case b.resolved == 0 && more:
+				return false, errAgain
+			case b.resolved == 0:
+				return false, errNothingToDo
+			}
+			return true, nil
+		},
+		done: func(err error) {
+			r.mu.Lock()
+			due := r.mu.locks.EntryDone(x, more && err == nil && !r.closed.Load(), asked, time.Now())
+			r.mu.Unlock()
+			if due {
+				r.resolveNext(x)
+			}
+		}})
+}
+
+// ContinueResolution implements concurrency.Owner.
+func (r *Replica) ContinueResolution(x *concurrency.Resolution) {
+	if !r.enter() {
+		return // closing ends the leadership epoch, and with it the resolution
+	}
+	defer r.exit()
+	r.mu.Lock()
+	due := r.mu.locks.EndPause(x)
+	r.mu.Unlock()
+	if due {
+		r.resolveNext(x)
+	}
+}
