@@ -95,7 +95,8 @@ func (c *Clock) Update(t Timestamp) error {
 	// As a difference: wall + offset might overflow, t.Wall and wall are both not negative.
 	if ahead, allowed := t.Wall-wall, 2*c.ahead; ahead > int64(allowed) {
 		return fmt.Errorf(
-			"%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server and of the sender",
+			"%w: %s is %s ahead, allowed are %s; check the time synchronisation of this server "+
+				"and of the sender",
 			ErrTooFarAhead,
 			t,
 			time.Duration(ahead),

@@ -13,7 +13,8 @@ import (
 
 var genTimestamp = rapid.Custom(func(t *rapid.T) Timestamp {
 	return Timestamp{
-		Wall: rapid.OneOf(rapid.Int64Range(0, math.MaxInt64), rapid.SampledFrom([]int64{0, 1, math.MaxInt64 - 1, math.MaxInt64})).
+		Wall: rapid.OneOf(rapid.Int64Range(0, math.MaxInt64),
+			rapid.SampledFrom([]int64{0, 1, math.MaxInt64 - 1, math.MaxInt64})).
 			Draw(t, "wall"),
 		Logical: rapid.OneOf(rapid.Uint32(), rapid.SampledFrom([]uint32{0, 1, math.MaxUint32})).
 			Draw(t, "logical"),
@@ -95,7 +96,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %v, %v, want %v", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"", ".", "1.", "1.2.", "1..2", ".1", "-1", "+1", "1.-2", "x", "1.0000000001", "1.0.4294967296",
+	for _, s := range []string{"", ".", "1.", "1.2.", "1..2", ".1", "-1", "+1", "1.-2", "x",
+		"1.0000000001", "1.0.4294967296",
 		"9223372037", "9223372036.854775808", "99999999999999999999", "1.2.3.4", " 1", "1e9", "0x1", "1_0"} {
 		if got, err := Parse(s); err == nil {
 			t.Errorf("%q is taken for %s", s, got)
@@ -178,7 +180,8 @@ func TestClockBesideModel(t *testing.T) {
 						0,
 						manual.Now()+rapid.Int64Range(-3*offset, 3*offset).Draw(t, "ahead"),
 					),
-					Logical: rapid.OneOf(rapid.Uint32Range(0, 3), rapid.Just(uint32(math.MaxUint32))).
+					Logical: rapid.OneOf(rapid.Uint32Range(0, 3),
+						rapid.Just(uint32(math.MaxUint32))).
 						Draw(t, "logical"),
 				}
 				err := c.Update(in)

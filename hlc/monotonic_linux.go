@@ -140,7 +140,8 @@ const unix1885 = -2682288000
 
 func readClock(id uintptr) (ns int64, ok bool) {
 	var t syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&t)), 0); errno != 0 {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&t)),
+		0); errno != 0 {
 		return 0, false
 	}
 	return t.Nano(), true

@@ -182,7 +182,8 @@ func TestMonotonicNeverGoesBack(t *testing.T) {
 					t.Errorf("it shows %d, the boot time is %d", now, boot)
 					return
 				}
-				for old := before; old < now && !highest.CompareAndSwap(old, now); old = highest.Load() {
+				for old := before; old < now &&
+					!highest.CompareAndSwap(old, now); old = highest.Load() {
 				}
 			}
 		})
@@ -209,7 +210,8 @@ func TestMonotonicNeverGoesBack(t *testing.T) {
 func TestMonotonicInAFarYear(t *testing.T) {
 	epoch := time.Now()
 	for _, year := range []int{1800, 1884, 2158, 2200} {
-		if _, monotonic := pairOf(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC), epoch); monotonic < 0 ||
+		if _, monotonic := pairOf(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC),
+			epoch); monotonic < 0 ||
 			monotonic > int64(time.Since(epoch)) {
 			t.Errorf("in %d it shows %v", year, time.Duration(monotonic))
 		}

@@ -26,7 +26,8 @@ func TestSteadyFollowsItsClock(t *testing.T) {
 	if s.Now() != wall.Now() {
 		t.Errorf("an hour later it shows %d, its clock %d", s.Now(), wall.Now())
 	}
-	for _, gained := range []time.Duration{time.Millisecond, -time.Millisecond, 250 * time.Millisecond, -250 * time.Millisecond} {
+	for _, gained := range []time.Duration{time.Millisecond, -time.Millisecond,
+		250 * time.Millisecond, -250 * time.Millisecond} {
 		pass(100*time.Millisecond, gained)
 		if off := wall.Now() - s.Now(); off != int64(gained) {
 			t.Errorf("before a look it is %d behind, want %d", off, gained)
@@ -50,7 +51,8 @@ func TestSteadyFollowsItsClock(t *testing.T) {
 }
 
 func TestSteadyLeavesJumpsOut(t *testing.T) {
-	for _, by := range []time.Duration{251 * time.Millisecond, time.Hour, -251 * time.Millisecond, -time.Hour} {
+	for _, by := range []time.Duration{251 * time.Millisecond, time.Hour, -251 * time.Millisecond,
+		-time.Hour} {
 		wall := NewManual(1e18)
 		var elapsed atomic.Int64
 		s := NewSteady(wall, elapsed.Load, 250*time.Millisecond)
@@ -91,10 +93,11 @@ func TestSteadyLeavesJumpsOut(t *testing.T) {
 	}
 }
 
-// What the owner does not take is a jump, however short, and nobody sees it before Trust. While
+// What the owner does not take is a jump, however short, and no caller sees it before Trust. While
 // that is waited for nothing is asked.
 func TestSteadyLeavesOutWhatIsNotTaken(t *testing.T) {
-	for _, by := range []time.Duration{time.Millisecond, -time.Millisecond, 250 * time.Millisecond, -250 * time.Millisecond} {
+	for _, by := range []time.Duration{time.Millisecond, -time.Millisecond, 250 * time.Millisecond,
+		-250 * time.Millisecond} {
 		wall := NewManual(1e18)
 		var elapsed atomic.Int64
 		s := NewSteady(wall, elapsed.Load, 250*time.Millisecond)
@@ -148,7 +151,10 @@ func TestSteadyLeavesOutWhatIsNotTaken(t *testing.T) {
 func TestSteadyLooksSlowly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var now, gained int64
-		standStill := func() { now += rapid.SampledFrom([]int64{0, 1e3, 1e6, 1e9, 1e12}).Draw(t, "still") }
+		standStill := func() {
+			now += rapid.SampledFrom([]int64{0, 1e3, 1e6, 1e9, 1e12}).Draw(t,
+				"still")
+		}
 		slow := false
 		monotonic := func() int64 {
 			if slow {
@@ -178,8 +184,8 @@ func TestSteadyLooksSlowly(t *testing.T) {
 	})
 }
 
-// A machine that stood still together with its monotonic clock: nobody has to wait for a look to be
-// untrusted, until that or, after a jump, until the clock is trusted.
+// A machine that stood still together with its monotonic clock: no caller has to wait for a look to
+// be untrusted, until that or, after a jump, until the clock is trusted.
 func TestSteadyIsUnsure(t *testing.T) {
 	const limit, step = 80 * time.Millisecond, 10 * time.Millisecond
 	wall := NewManual(1e18)
@@ -200,7 +206,7 @@ func TestSteadyIsUnsure(t *testing.T) {
 	}
 	expect("at the beginning", false)
 	wall.Advance(time.Hour)
-	expect("nobody has looked", true)
+	expect("not looked at", true)
 	s.Look(nil)
 	s.Trust()
 	expect("trusted", false)
@@ -243,7 +249,7 @@ func TestSteadyIsUnsure(t *testing.T) {
 }
 
 // A time that is told is one of before the step, of a clock that had not made it yet, or of after
-// the look that took it over, whoever looks meanwhile.
+// the look that took it over, whatever looks meanwhile.
 func TestSteadyTellsNoTimeInBetween(t *testing.T) {
 	const limit = 250 * time.Millisecond
 	wall := NewManual(1e18)

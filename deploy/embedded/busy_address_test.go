@@ -42,7 +42,8 @@ func TestABusyHTTPAddress(t *testing.T) {
 	_, err := startHTTP("127.0.0.1:80", nil, func(string) (net.Listener, error) {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}
 	})
-	const want = "the HTTP address: cannot listen on 127.0.0.1:80: another process listens there already"
+	const want = "the HTTP address: cannot listen on 127.0.0.1:80: another process listens there " +
+		"already"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

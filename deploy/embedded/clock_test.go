@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// The clock of a node is compared with one that stands still with the machine, so that it is not believed when the machine has been suspended; a clock
-// that is given is used for both.
+// The clock of a node is compared with one that stands still with the machine, so that it is not
+// believed when the machine has been suspended; a clock that is given is used for both.
 func TestClocksOfANode(t *testing.T) {
 	c := ServerConfig{Dir: "d", Listen: "a:1", Core: []string{"a:1"}}
 	if err := c.ensureDefaults(); err != nil {
@@ -25,7 +25,8 @@ func TestClocksOfANode(t *testing.T) {
 	}
 
 	var given int64
-	c = ServerConfig{Dir: "d", Listen: "a:1", Core: []string{"a:1"}, Physical: wall, Monotonic: func() int64 { return given }}
+	c = ServerConfig{Dir: "d", Listen: "a:1", Core: []string{"a:1"}, Physical: wall,
+		Monotonic: func() int64 { return given }}
 	if err := c.ensureDefaults(); err != nil {
 		t.Fatal(err)
 	}

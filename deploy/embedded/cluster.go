@@ -15,12 +15,15 @@ import (
 
 // ClusterConfig configures a Cluster.
 type ClusterConfig struct {
-	// Dir holds a directory for each server. The same directory with the same numbers goes on with the same cluster.
+	// Dir holds a directory for each server. The same directory with the same numbers goes on with
+	// the same cluster.
 	Dir string
-	// Nodes is the number of data nodes, Cores that of core members: 1, 3 or 5. The first Cores servers are members of the
-	// core, the first Nodes servers are data nodes; there are as many servers as the larger of the two.
+	// Nodes is the number of data nodes, Cores that of core members: 1, 3 or 5. The first Cores
+	// servers are members of the core, the first Nodes servers are data nodes; there are as many
+	// servers as the larger of the two.
 	Nodes, Cores int
-	// Listen is the address of the first server; the others take the ports after it. Port 0 takes free ports.
+	// Listen is the address of the first server; the others take the ports after it. Port 0 takes
+	// free ports.
 	Listen string
 	// HTTP is the address for metrics, health and profiles of the whole process; empty: none.
 	HTTP string
@@ -31,7 +34,8 @@ type ClusterConfig struct {
 	Configure func(server int, c *ServerConfig)
 }
 
-// Cluster is a whole cluster in this process. Its servers talk to each other as they would on machines of their own.
+// Cluster is a whole cluster in this process. Its servers talk to each other as they would on
+// machines of their own.
 type Cluster struct {
 	servers []*Server
 	configs []ServerConfig
@@ -41,7 +45,8 @@ type Cluster struct {
 // StartCluster starts all servers. They form a core and join it by themselves: see WaitReady.
 func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err error) {
 	if config.Dir == "" || config.Nodes < 1 || config.Cores < 1 {
-		return nil, errors.New("a cluster needs a directory, at least one data node and at least one core member")
+		return nil, errors.New("a cluster needs a directory, at least one data node and at least " +
+			"one core member")
 	}
 	count := max(config.Nodes, config.Cores)
 	listeners, addresses, err := listenAll(config.Listen, count)
@@ -60,7 +65,8 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 	var gatherers prometheus.Gatherers
 	for i := range count {
 		s := ServerConfig{
-			Dir: filepath.Join(config.Dir, "server-"+strconv.Itoa(i+1)), Listen: addresses[i], Core: addresses[:config.Cores],
+			Dir: filepath.Join(config.Dir, "server-"+strconv.Itoa(i+1)), Listen: addresses[i],
+			Core:     addresses[:config.Cores],
 			Registry: prometheus.NewRegistry(), Logger: config.Logger, Version: config.Version,
 			// The servers share one machine's memory.
 			CacheBytes: 256 << 20 / int64(count), MemTableBytes: 32 << 20,
@@ -91,14 +97,20 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		if config.Version == "" {
 			config.Version = version()
 		}
-		if c.http, err = startHTTP(config.HTTP, serveHTTP(withProcess(gatherers, config.Version), c.Ready, nil, false), func(a string) (net.Listener, error) { return net.Listen("tcp", a) }); err != nil {
+		if c.http, err = startHTTP(config.HTTP,
+			serveHTTP(withProcess(gatherers, config.Version), c.Ready, nil,
+				false), func(a string) (net.Listener, error) {
+				return net.Listen("tcp",
+					a)
+			}); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// listenAll takes the addresses first, so that all servers know each other's before any of them starts.
+// listenAll takes the addresses first, so that all servers know each other's before any of them
+// starts.
 func listenAll(first string, count int) (listeners []net.Listener, addresses []string, err error) {
 	host, port, err := net.SplitHostPort(first)
 	if err != nil {
@@ -106,7 +118,8 @@ func listenAll(first string, count int) (listeners []net.Listener, addresses []s
 	}
 	base, err := strconv.Atoi(port)
 	if err != nil || base < 0 || base+count > 1<<16 {
-		return nil, nil, fmt.Errorf("the address %q: %d servers need that many ports from a number below 65536 on", first, count)
+		return nil, nil, fmt.Errorf("the address %q: %d servers need that many ports from a "+
+			"number below 65536 on", first, count)
 	}
 	for i := range count {
 		p := 0
@@ -118,7 +131,8 @@ func listenAll(first string, count int) (listeners []net.Listener, addresses []s
 			for _, l := range listeners {
 				_ = l.Close()
 			}
-			return nil, nil, fmt.Errorf("server %d of %d: %w; choose another address for the first one", i+1, count, err)
+			return nil, nil, fmt.Errorf("server %d of %d: %w; choose another address for the "+
+				"first one", i+1, count, err)
 		}
 		listeners = append(listeners, l)
 		addresses = append(addresses, l.Addr().String())
@@ -148,7 +162,8 @@ func (c *Cluster) Ready() (bool, string) {
 	return true, ""
 }
 
-// WaitReady waits until all servers are ready, one has failed, or the context ends; the error then says what it was waiting for.
+// WaitReady waits until all servers are ready, one has failed, or the context ends; the error then
+// says what it was waiting for.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	for i, s := range c.servers {
 		if err := s.WaitReady(ctx); err != nil {

@@ -6,9 +6,10 @@ import (
 	"runtime/metrics"
 )
 
-// A server's heap holds its block cache and memtables, some hundred MiB that hardly change, and what requests leave behind,
-// which is small and short-lived. Go's default lets garbage grow to the size of all that is live: too little for a server with nothing
-// in its caches, which would collect all the time, and needlessly much for a full one. So the garbage may have gcHeadroom, whatever is
+// A server's heap holds its block cache and memtables, some hundred MiB that hardly change, and
+// what requests leave behind, which is small and short-lived. Go's default lets garbage grow to the
+// size of all that is live: too little for a server with nothing in its caches, which would collect
+// all the time, and needlessly much for a full one. So the garbage may have gcHeadroom, whatever is
 // live, as far as the percentage stays within its bounds.
 const (
 	gcHeadroom                      = 384 << 20
@@ -17,13 +18,15 @@ const (
 	smallestChangeOfPercent    uint = 10
 )
 
-// TuneCollector sets the garbage collector up for a process that does little else than run servers. gogc is what its environment says
-// (GOGC: see the documentation of Go), and decides if it says anything. Call it once.
+// TuneCollector sets the garbage collector up for a process that does little else than run servers.
+// gogc is what its environment says (GOGC: see the documentation of Go), and decides if it says
+// anything. Call it once.
 func TuneCollector(gogc string) {
 	if gogc != "" {
 		return
 	}
-	t := &collectorTuner{percent: maxGCPercent, set: func(percent int) { debug.SetGCPercent(percent) }}
+	t := &collectorTuner{percent: maxGCPercent,
+		set: func(percent int) { debug.SetGCPercent(percent) }}
 	debug.SetGCPercent(t.percent)
 	t.watch()
 }
@@ -34,7 +37,8 @@ type collectorTuner struct {
 	set     func(percent int)
 }
 
-// watch has adjust called after the next collection, by a finalizer: the runtime's own goroutine runs it.
+// watch has adjust called after the next collection, by a finalizer: the runtime's own goroutine
+// runs it.
 func (t *collectorTuner) watch() {
 	// Not a tiny object: those share their finalizer with neighbours.
 	mark := new([64]byte)
@@ -51,7 +55,8 @@ func (t *collectorTuner) watch() {
 // adjust sets the percentage for so many live bytes, if it is not much the same.
 func (t *collectorTuner) adjust(live uint64) {
 	percent := percentFor(live)
-	if diff := percent - t.percent; max(diff, -diff) >= int(smallestChangeOfPercent) || (diff != 0 && (percent == minGCPercent || percent == maxGCPercent)) {
+	if diff := percent - t.percent; max(diff, -diff) >= int(smallestChangeOfPercent) ||
+		(diff != 0 && (percent == minGCPercent || percent == maxGCPercent)) {
 		t.percent = percent
 		t.set(percent)
 	}

@@ -23,15 +23,18 @@ const (
 	RoleNode = "node"
 )
 
-// ServerConfig configures a Server. Dir, Listen and Core are required; everything else has a default.
+// ServerConfig configures a Server. Dir, Listen and Core are required; everything else has a
+// default.
 type ServerConfig struct {
 	// Dir is the data directory. It belongs to one server; it is made if it is not there.
 	Dir string
 	// Listen is the address for gRPC. Advertise is how the others reach it; default: Listen.
 	Listen, Advertise string
-	// Core lists the addresses of the consistent core's members: 1, 3 or 5, the same list for every server of a cluster.
+	// Core lists the addresses of the consistent core's members: 1, 3 or 5, the same list for every
+	// server of a cluster.
 	Core []string
-	// Roles are RoleCore and RoleNode. By default a server whose address is in Core is both, any other a data node.
+	// Roles are RoleCore and RoleNode. By default a server whose address is in Core is both, any
+	// other a data node.
 	Roles []string
 	// Region and Zone say where the server is; replicas of a partition are spread over them.
 	Region, Zone string
@@ -52,18 +55,22 @@ type ServerConfig struct {
 
 	// MaxOffset bounds how far the clocks of the cluster may be apart. Default 250 ms.
 	MaxOffset time.Duration
-	// KernelBound takes the clock's bound from the kernel while that says it is synchronised. The same on all servers.
+	// KernelBound takes the clock's bound from the kernel while that says it is synchronised. The
+	// same on all servers.
 	KernelBound bool
-	// Tick is the interval of heartbeats, ElectionTicks the shortest election timeout in ticks. Defaults 100 ms and 10.
+	// Tick is the interval of heartbeats, ElectionTicks the shortest election timeout in ticks.
+	// Defaults 100 ms and 10.
 	Tick          time.Duration
 	ElectionTicks int
 	// SleepAfter is how long a partition is idle before it sleeps; negative: never. Default 1 s.
 	SleepAfter time.Duration
 	// CacheBytes is the block cache of the data. Default 256 MiB.
 	CacheBytes int64
-	// MemTableBytes is the size of one table of recent writes in memory; there are at most a few. Default 64 MiB.
+	// MemTableBytes is the size of one table of recent writes in memory; there are at most a few.
+	// Default 64 MiB.
 	MemTableBytes uint64
-	// LogMemTableBytes is the same for the Raft logs, and about the size of one of their files. Default 16 MiB.
+	// LogMemTableBytes is the same for the Raft logs, and about the size of one of their files.
+	// Default 16 MiB.
 	LogMemTableBytes uint64
 	// MinFreeBytes is the free disk space below which writes are refused. Default 64 MiB; negative
 	// values are not possible.
@@ -79,22 +86,26 @@ type ServerConfig struct {
 	FS        vfs.FS
 	Physical  hlc.Physical
 	Monotonic hlc.Monotonic
-	// AfterFunc calls functions when a time has passed, for what waits for clocks. Default: timers as exact as the system's are (package
-	// alarm) for a server on the system's network, whose Dial is nil; else time.AfterFunc, which knows virtual time too.
+	// AfterFunc calls functions when a time has passed, for what waits for clocks. Default: timers
+	// as exact as the system's are (package alarm) for a server on the system's network, whose Dial
+	// is nil; else time.AfterFunc, which knows virtual time too.
 	AfterFunc   func(d time.Duration, f func()) alarm.Timer
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
-	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it. Default: none.
+	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it.
+	// Default: none.
 	PeerFilter PeerFilter
 
-	// awake is the monotonic clock that the physical one is compared with. It may stand still with the machine.
+	// awake is the monotonic clock that the physical one is compared with. It may stand still with
+	// the machine.
 	awake hlc.Monotonic
 }
 
 func (c *ServerConfig) ensureDefaults() error {
 	if c.Dir == "" || c.Listen == "" || len(c.Core) == 0 {
-		return errors.New("a server needs a directory, an address to listen on, and the list of the core's addresses")
+		return errors.New("a server needs a directory, an address to listen on, and the list of " +
+			"the core's addresses")
 	}
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
@@ -122,9 +133,11 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.has(RoleCore) != listed {
 		if listed {
-			return fmt.Errorf("%s is in the core's list, so it needs the role %s", c.Advertise, RoleCore)
+			return fmt.Errorf("%s is in the core's list, so it needs the role %s", c.Advertise,
+				RoleCore)
 		}
-		return fmt.Errorf("the role %s is only for addresses in the core's list; %s is not in %v", RoleCore, c.Advertise, c.Core)
+		return fmt.Errorf("the role %s is only for addresses in the core's list; %s is not in %v",
+			RoleCore, c.Advertise, c.Core)
 	}
 	if c.Version == "" {
 		c.Version = version()
@@ -175,8 +188,9 @@ func (c *ServerConfig) ensureDefaults() error {
 
 func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-// clock makes a hybrid clock that leaves the jumps of the physical one out: that of the data node, or of the core's member. On the time that the latter shows nothing
-// depends, but it has no lease if it has jumped, since then the machine may have been suspended.
+// clock makes a hybrid clock that leaves the jumps of the physical one out: that of the data node,
+// or of the core's member. On the time that the latter shows nothing depends, but it has no lease
+// if it has jumped, since then the machine may have been suspended.
 func (c *ServerConfig) clock() *hlc.Clock {
 	return hlc.NewClock(hlc.NewSteady(c.Physical, c.awake, c.MaxOffset), c.bound())
 }

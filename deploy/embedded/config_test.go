@@ -16,13 +16,20 @@ func TestWhoHasTimersOfTheKernel(t *testing.T) {
 		config ServerConfig
 		kernel bool
 	}{
-		"system's network":       {ServerConfig{}, true},
-		"another network":        {ServerConfig{Dial: elsewhere}, false},
-		"another, exact timers":  {ServerConfig{Dial: elsewhere, AfterFunc: panicking}, false},
-		"timers from outside":    {ServerConfig{AfterFunc: panicking}, false},
-		"a listener made before": {ServerConfig{NewListener: func(string) (net.Listener, error) { return nil, net.ErrClosed }}, true},
+		"system's network":      {ServerConfig{}, true},
+		"another network":       {ServerConfig{Dial: elsewhere}, false},
+		"another, exact timers": {ServerConfig{Dial: elsewhere, AfterFunc: panicking}, false},
+		"timers from outside":   {ServerConfig{AfterFunc: panicking}, false},
+		"a listener made before": {ServerConfig{NewListener: func(string) (net.Listener,
+			error) {
+			return nil, net.ErrClosed
+		}}, true},
 	} {
-		c.config.Dir, c.config.Listen, c.config.Advertise, c.config.Roles, c.config.Core = "d", "a:1", "a:1", []string{RoleNode}, []string{"b:1"}
+		c.config.Dir, c.config.Listen, c.config.Advertise, c.config.Roles, c.config.Core = "d", "a:1", "a:1", []string{
+			RoleNode,
+		}, []string{
+			"b:1",
+		}
 		if err := c.config.ensureDefaults(); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -38,7 +38,11 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if err := s.directory.join(founding.GetCluster()); err != nil {
 		return nil, err
 	}
-	self, identity, hosts, addresses := keys.ReplicaID(0), raftlog.Identity{Group: coreGroup}, map[keys.ReplicaID]uint64{}, map[uint64]string{}
+	self, identity, hosts, addresses := keys.ReplicaID(
+		0,
+	), raftlog.Identity{
+		Group: coreGroup,
+	}, map[keys.ReplicaID]uint64{}, map[uint64]string{}
 	for _, m := range founding.GetMembers() {
 		id := keys.ReplicaID(m.GetReplica())
 		identity.Voters = append(identity.Voters, id)
@@ -48,7 +52,8 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		}
 	}
 	if self == 0 {
-		return nil, fmt.Errorf("the core of this cluster was founded without %s", s.config.Advertise)
+		return nil, fmt.Errorf("the core of this cluster was founded without %s",
+			s.config.Advertise)
 	}
 	identity.Replica = self
 	s.cluster.Store(founding.GetCluster())
@@ -59,22 +64,27 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 			err = damaged(&s.config, s.directory, "core", errors.Join(err, p.close()))
 		}
 	}()
-	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"}, s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil, registerer, s.diskFailed, s.ctx.Done()); err != nil {
+	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "core"},
+		s.config.Registry)
+	if p.databases, err = openDatabases(&s.config, s.directory, "core", coreMemTableBytes, nil,
+		registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		return nil, err
 	}
 	if err := s.directory.becomeCore(); err != nil {
 		return nil, err
 	}
 	p.store, err = store.New(store.Config{
-		State: p.databases.state, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic, Logger: s.config.Logger, Registerer: registerer,
+		State: p.databases.state, Random: randomReader(s.config.Random),
+		Monotonic: s.config.Monotonic, Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.host, err = host.New(host.Config{
-		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), BelievesClock: true, Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
-		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
+		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), BelievesClock: true,
+		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
+		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer,
+		Random:    s.config.Random,
 		Monotonic: s.config.Monotonic,
 		OnFailed: func(_ keys.PartitionID, err error) {
 			if s.ctx.Err() == nil { // on a full disk it ends like this when the server is closed
@@ -87,8 +97,10 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	}
 	resolve := func(h uint64) (string, bool) { a, ok := addresses[h]; return a, ok }
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
-		Realm: realmCore, Self: uint64(self), Cluster: func() uint64 { return founding.GetCluster() },
-		Resolve: resolve, Dialer: s.dialer, Lanes: s.lanes, Handler: p.host, Logger: s.config.Logger, Registerer: registerer,
+		Realm: realmCore, Self: uint64(self),
+		Cluster: func() uint64 { return founding.GetCluster() },
+		Resolve: resolve, Dialer: s.dialer, Lanes: s.lanes, Handler: p.host,
+		Logger: s.config.Logger, Registerer: registerer,
 	})
 	known, err := p.host.Log().Identities()
 	if err != nil {
@@ -108,7 +120,8 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	p.host.Start(s.config.filtered(realmCore, p.transport, resolve))
 	g.Wake()
 	p.server, err = server.New(server.Config{
-		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(), Silent: p.host.PeerDown,
+		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(),
+		Silent: p.host.PeerDown,
 		Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {
@@ -160,7 +173,8 @@ func (s *Server) formCore(ctx context.Context) error {
 	p, err := s.startCore(founding)
 	if errors.Is(err, group.ErrImplausible) {
 		// To start again would not change it, and the server may hold a node that serves.
-		s.config.Logger.Error("THE CONSISTENT CORE'S MEMBER DOES NOT OPEN and is left alone", "error", err)
+		s.config.Logger.Error("THE CONSISTENT CORE'S MEMBER DOES NOT OPEN and is left alone",
+			"error", err)
 		s.coreBroken.Store(&err)
 		return nil
 	}
@@ -172,7 +186,8 @@ func (s *Server) formCore(ctx context.Context) error {
 	s.parts.Unlock()
 	s.services.setCore(p.server)
 	if again {
-		s.config.Logger.Info("takes part in the core again", "cluster", hexID(founding.GetCluster()), "members", s.config.Core)
+		s.config.Logger.Info("takes part in the core again", "cluster",
+			hexID(founding.GetCluster()), "members", s.config.Core)
 	}
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
-// A database that does not open because a file is damaged says which, what goes on without this server, and what to do, once.
+// A database that does not open because a file is damaged says which, what goes on without this
+// server, and what to do, once.
 func TestADamagedDatabaseSaysWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		roles  []string
@@ -27,7 +28,8 @@ func TestADamagedDatabaseSaysWhatToDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := engine.OpenState(engine.Options{FS: fs, Dir: d.sub(c.part, "state"), CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+		state, err := engine.OpenState(engine.Options{FS: fs, Dir: d.sub(c.part, "state"),
+			CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,12 +45,15 @@ func TestADamagedDatabaseSaysWhatToDo(t *testing.T) {
 				write(t, fs, d.sub(c.part, "state", name), strings.Repeat("nonsense", 100))
 			}
 		}
-		_, err = engine.OpenState(engine.Options{FS: fs, Dir: d.sub(c.part, "state"), CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+		_, err = engine.OpenState(engine.Options{FS: fs, Dir: d.sub(c.part, "state"),
+			CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 		if !engine.IsCorruption(err) {
 			t.Fatalf("the damage is not noticed: %v", err)
 		}
 		text := damaged(&config, d, c.part, damaged(&config, d, c.part, err)).Error()
-		if !strings.Contains(text, "MANIFEST") || strings.Count(text, "cannot start from dir") != 1 || !strings.Contains(text, c.advice) || strings.Contains(text, "\n") {
+		if !strings.Contains(text, "MANIFEST") ||
+			strings.Count(text, "cannot start from dir") != 1 ||
+			!strings.Contains(text, c.advice) || strings.Contains(text, "\n") {
 			t.Errorf("%v, %s: %s", c.roles, c.part, text)
 		}
 		if other := errors.New("another"); damaged(&config, d, c.part, other) != other {

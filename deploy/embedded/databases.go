@@ -16,11 +16,22 @@ type databases struct {
 	state *engine.State
 }
 
-// openDatabases opens the stores below a directory of the server. onFailure is told when a disk fails. Once leaving is closed nothing
-// waits for room on a full disk, so that all who use the stores can be stopped.
-func openDatabases(c *ServerConfig, d *directory, part string, memTable uint64, cache *pebble.Cache, registerer prometheus.Registerer, onFailure func(error), leaving <-chan struct{}) (*databases, error) {
+// openDatabases opens the stores below a directory of the server. onFailure is told when a disk
+// fails. Once leaving is closed nothing waits for room on a full disk, so that all that use the
+// stores can be stopped.
+func openDatabases(
+	c *ServerConfig,
+	d *directory,
+	part string,
+	memTable uint64,
+	cache *pebble.Cache,
+	registerer prometheus.Registerer,
+	onFailure func(error),
+	leaving <-chan struct{},
+) (*databases, error) {
 	dbs := &databases{}
-	options := engine.Options{FS: c.FS, Logger: c.Logger.With("part", part), Registerer: registerer, OnFailure: onFailure, MinFreeBytes: c.MinFreeBytes,
+	options := engine.Options{FS: c.FS, Logger: c.Logger.With("part", part), Registerer: registerer,
+		OnFailure: onFailure, MinFreeBytes: c.MinFreeBytes,
 		Leaving: leaving}
 	options.Dir, options.MemTableBytes = d.sub(part, "log"), c.LogMemTableBytes
 	var err error
@@ -42,11 +53,13 @@ func damaged(c *ServerConfig, d *directory, part string, err error) error {
 	if !engine.IsCorruption(err) || errors.Is(err, errDamaged) {
 		return err
 	}
-	text := "its partitions go on where other servers hold a majority of their replicas; what had its only replica here has to come from a dump"
+	text := "its partitions go on where other servers hold a majority of their replicas; what " +
+		"had its only replica here has to come from a dump"
 	if part == "core" {
 		text = "the core goes on with a majority of its other members"
 	}
-	next := "put the directory aside and start with an empty one: the server joins as a new node, and serves keyspaces that are created from then on"
+	next := "put the directory aside and start with an empty one: the server joins as a new " +
+		"node, and serves keyspaces that are created from then on"
 	if c.has(RoleCore) {
 		next = "keep the directory as it is: a member of the core cannot be replaced yet"
 	}

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// DebugReplicas is the page /debug/replicas, in JSON: what a server says of its own part in the cluster. It is for tests and
-// for people who look for a fault; its fields may change.
+// DebugReplicas is the page /debug/replicas, in JSON: what a server says of its own part in the
+// cluster. It is for tests and for people that look for a fault; its fields may change.
 type DebugReplicas struct {
 	// Node is the data node's id, 0 if there is none.
 	Node uint64 `json:"node"`
@@ -27,8 +27,9 @@ type DebugReplica struct {
 	Peers     []uint64 `json:"peers"`
 	// Failed is why the replica does nothing any more; empty if it works.
 	Failed string `json:"failed,omitempty"`
-	// Checksum is over all that is replicated of the partition, at the applied index ChecksumAt. They are there if the page
-	// was asked for with ?checksums=true, which reads all data; ChecksumError says why not.
+	// Checksum is over all that is replicated of the partition, at the applied index ChecksumAt.
+	// They are there if the page was asked for with ?checksums=true, which reads all data;
+	// ChecksumError says why not.
 	Checksum      uint64 `json:"checksum,omitempty"`
 	ChecksumAt    uint64 `json:"checksum_at,omitempty"`
 	ChecksumError string `json:"checksum_error,omitempty"`
@@ -40,7 +41,8 @@ type DebugReplica struct {
 //	/debug/replicas?checksums=true   the same with checksums
 func (s *Server) debugPages(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/replicas", func(w http.ResponseWriter, r *http.Request) {
-		text, err := json.MarshalIndent(s.debugReplicas(r.FormValue("checksums") == "true"), "", "  ")
+		text, err := json.MarshalIndent(s.debugReplicas(r.FormValue("checksums") == "true"), "",
+			"  ")
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -54,7 +56,8 @@ func (s *Server) debugReplicas(checksums bool) DebugReplicas {
 	page := DebugReplicas{Node: s.NodeID(), LeadsCore: s.LeadsCore(), Replicas: []DebugReplica{}}
 	for _, r := range s.Replicas() {
 		d := DebugReplica{
-			Partition: r.Partition, Replica: r.Replica, Leader: r.Leader, Leads: r.Leads, Term: r.Term, Applied: r.Applied, Peers: r.Peers,
+			Partition: r.Partition, Replica: r.Replica, Leader: r.Leader, Leads: r.Leads,
+			Term: r.Term, Applied: r.Applied, Peers: r.Peers,
 		}
 		if r.Failed != nil {
 			d.Failed = r.Failed.Error()

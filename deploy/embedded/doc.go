@@ -1,15 +1,18 @@
-// Package embedded runs Tidemark servers inside this process: one server (Server), or a whole cluster (Cluster). It is the
-// one place that wires the parts together. The command line uses it for start and demo, kv/kvtest for tests, and
-// applications that want their database inside themselves.
+// Package embedded runs Tidemark servers inside this process: one server (Server), or a whole
+// cluster (Cluster). It is the one place that wires the parts together. The command line uses it
+// for start and demo, kv/kvtest for tests, and applications that want their database inside
+// themselves.
 //
-// A server has one listener for everything that speaks gRPC (clients, nodes, the core), and one for HTTP if asked. What
-// it is depends on its roles: a member of the consistent core, a data node, or both. The two share nothing but the
-// listener: each has its own directory, its own pair of databases, and its own hosts of Raft groups, in a realm of its own.
+// A server has one listener for everything that speaks gRPC (clients, nodes, the core), and one for
+// HTTP if asked. What it is depends on its roles: a member of the consistent core, a data node, or
+// both. The two share nothing but the listener: each has its own directory, its own pair of
+// databases, and its own hosts of Raft groups, in a realm of its own.
 //
 //	DIR/server.json   who this server is: written when the directory is made, and never changed but by joining
 //	DIR/core/         log and state of the core member
 //	DIR/node/         log and state of the data node
 //
-// Everything from outside the process (filesystem, clock, listener, dialer, logger, metrics, random numbers) comes in
-// through ServerConfig, so that a whole cluster can run in a test with time and disks of its own.
+// Everything from outside the process (filesystem, clock, listener, dialer, logger, metrics, random
+// numbers) comes in through ServerConfig, so that a whole cluster can run in a test with time and
+// disks of its own.
 package embedded

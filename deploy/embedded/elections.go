@@ -18,7 +18,7 @@ const (
 // offset; zero values are the defaults. A new leader's first timestamps lie ahead of its physical
 // clock by that offset, and a read there needs a lease that lasts until the clock has come so far.
 // With shorter leases such reads are refused for as long as the difference, after each election.
-// Nothing is wrong with what is served, and clients repeat those reads; so it is the operator who
+// Nothing is wrong with what is served, and clients repeat those reads; so it is the operator that
 // has to hear of it.
 func CheckElections(tick time.Duration, electionTicks int, maxOffset time.Duration) error {
 	if tick <= 0 {

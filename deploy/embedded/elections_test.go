@@ -34,21 +34,23 @@ func TestElectionTimeoutBesideOffset(t *testing.T) {
 		{time.Hour, 1 << 62, 0, "longer than can be counted"},
 	} {
 		err := CheckElections(c.tick, c.ticks, c.maxOffset)
-		if (err == nil) != (c.enough == "") || err != nil && !strings.Contains(err.Error(), c.enough) {
+		if (err == nil) != (c.enough == "") ||
+			err != nil && !strings.Contains(err.Error(), c.enough) {
 			t.Errorf("%s * %d, offset %s: %v; want %q", c.tick, c.ticks, c.maxOffset, err, c.enough)
 		}
 	}
 }
 
-// TestShortElectionTimeoutIsLogged: a server that runs with such values all the same says so when it
-// starts.
+// TestShortElectionTimeoutIsLogged: a server that runs with such values all the same says so when
+// it starts.
 func TestShortElectionTimeoutIsLogged(t *testing.T) {
 	for ticks, told := range map[int]bool{3: true, 10: false} {
 		var log bytes.Buffer
 		s, err := StartServer(t.Context(), ServerConfig{
 			Dir: "/data", FS: vfs.NewMem(), Listen: "127.0.0.1:0",
 			Advertise: "127.0.0.1:1", Core: []string{"127.0.0.1:1"},
-			Logger:        slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Logger: slog.New(slog.NewTextHandler(&log,
+				&slog.HandlerOptions{Level: slog.LevelWarn})),
 			Tick:          20 * time.Millisecond * time.Duration(ticks),
 			ElectionTicks: ticks, MaxOffset: 150 * time.Millisecond,
 		})

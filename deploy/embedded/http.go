@@ -27,7 +27,8 @@ import (
 // too.
 //
 // debugForAll opens the debug pages to every client that reaches the address.
-func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux), debugForAll bool) *http.Server {
+func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
+	debugForAll bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -63,7 +64,8 @@ func forOperators(pages http.Handler) http.Handler {
 		known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if !known && (err != nil || !from.Addr().Unmap().IsLoopback()) {
-			http.Error(w, "debug pages are for this machine, or for clients with a certificate that --tls-ca has signed (see --http-debug)", http.StatusForbidden)
+			http.Error(w, "debug pages are for this machine, or for clients with a certificate "+
+				"that --tls-ca has signed (see --http-debug)", http.StatusForbidden)
 			return
 		}
 		pages.ServeHTTP(w, r)
@@ -85,7 +87,8 @@ type httpServer struct {
 	done    chan error
 }
 
-func startHTTP(addr string, handler *http.Server, listen func(string) (net.Listener, error)) (*httpServer, error) {
+func startHTTP(addr string, handler *http.Server,
+	listen func(string) (net.Listener, error)) (*httpServer, error) {
 	l, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("the HTTP address: %w", cannotListen(addr, err))
@@ -100,7 +103,8 @@ func (h *httpServer) close() error {
 	return errors.Join(err, ignoreClosed(<-h.done))
 }
 
-// labelledGatherer adds labels to all that a registry has, so that the servers of a process can be told apart.
+// labelledGatherer adds labels to all that a registry has, so that the servers of a process can be
+// told apart.
 type labelledGatherer struct {
 	prometheus.Gatherer
 	labels prometheus.Labels
@@ -114,7 +118,10 @@ func (g labelledGatherer) Gather() ([]*dto.MetricFamily, error) {
 			for name, value := range g.labels {
 				m.Label = append(m.Label, &dto.LabelPair{Name: &name, Value: &value})
 			}
-			slices.SortFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+			slices.SortFunc(m.Label, func(a,
+				b *dto.LabelPair) int {
+				return strings.Compare(a.GetName(), b.GetName())
+			})
 		}
 	}
 	return families, err

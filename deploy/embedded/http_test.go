@@ -13,10 +13,12 @@ import (
 // Metrics and health are for every client that reaches the address; debug pages for this machine
 // and for known certificates.
 func TestDebugPagesAreForOperators(t *testing.T) {
-	server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, func(mux *http.ServeMux) {
-		mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})
-	}, false)
-	open := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, nil, true)
+	server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" },
+		func(mux *http.ServeMux) {
+			mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})
+		}, false)
+	open := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, nil,
+		true)
 	r := httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", nil)
 	r.RemoteAddr = "10.0.0.9:1234"
 	w := httptest.NewRecorder()

@@ -20,19 +20,21 @@ const directoryFormat = 1
 
 const identityFile = "server.json"
 
-// identity is who the server with this data directory is.
+// identity is which server has this data directory.
 type identity struct {
 	Format int `json:"format"`
-	// Server is random, chosen when the directory was made: a wiped or copied directory is another server.
+	// Server is random, chosen when the directory was made: a wiped or copied directory is another
+	// server.
 	Server hexID `json:"server"`
 	// Cluster is 0 until the server knows which one it belongs to.
 	Cluster hexID `json:"cluster,omitempty"`
 	// Node is the data node's id, 0 until the core has given it one and its databases are there.
 	Node uint64 `json:"node,omitempty"`
-	// Address is where the core last registered that node. A directory that turns up at another address may be a copy of one
-	// that is in use: it has to ask the core before it does anything.
+	// Address is where the core last registered that node. A directory that turns up at another
+	// address may be a copy of one that is in use: it has to ask the core before it does anything.
 	Address string `json:"address,omitempty"`
-	// Core is set once the databases of the core's member are there, before it has promised anything. Earlier versions did not.
+	// Core is set once the databases of the core's member are there, before it has promised
+	// anything. Earlier versions did not.
 	Core bool `json:"core,omitempty"`
 }
 
@@ -55,20 +57,21 @@ type directory struct {
 	path string
 	lock io.Closer
 
-	// mu is held while the identity is written: the core's member and the data node of one server learn of their cluster at the
-	// same time.
+	// mu is held while the identity is written: the core's member and the data node of one server
+	// learn of their cluster at the same time.
 	mu sync.Mutex
 	id identity // guarded by mu
 }
 
-// identity is who the server is at this moment.
+// identity is which server it is at this moment.
 func (d *directory) identity() identity {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.id
 }
 
-// openDirectory locks a data directory, which it makes if it is not there, and reads who it belongs to.
+// openDirectory locks a data directory, which it makes if it is not there, and reads what server it
+// belongs to.
 func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, err error) {
 	d := &directory{fs: fs, path: path}
 	if err := makeDir(fs, path); err != nil {
@@ -77,9 +80,11 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 	d.lock, err = fs.Lock(fs.PathJoin(path, "LOCK"))
 	if err != nil {
 		if opening := new(os.PathError); errors.As(err, &opening) {
-			return nil, fmt.Errorf("%w: the file LOCK in %s cannot be written: %w", ErrDirectory, path, opening.Err)
+			return nil, fmt.Errorf("%w: the file LOCK in %s cannot be written: %w", ErrDirectory,
+				path, opening.Err)
 		}
-		return nil, fmt.Errorf("%w: %s is in use by another process; a directory belongs to one server, stop that process or choose another directory", ErrDirectory, path)
+		return nil, fmt.Errorf("%w: %s is in use by another process; a directory belongs to one "+
+			"server, stop that process or choose another directory", ErrDirectory, path)
 	}
 	defer func() {
 		if err != nil {
@@ -101,16 +106,19 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 		err = errors.New("no server id")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data this is: restore the file, or move the directory away and start with an empty one", ErrDirectory, identityFile, path, err)
+		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data "+
+			"this is: restore the file, or move the directory away and start with an empty one", ErrDirectory, identityFile, path, err)
 	}
 	if d.id.Format > directoryFormat {
-		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program knows up to %d); start the newer program again", ErrDirectory, path, d.id.Format, directoryFormat)
+		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program "+
+			"knows up to %d); start the newer program again", ErrDirectory, path, d.id.Format, directoryFormat)
 	}
 	return d, nil
 }
 
-// makeDir makes a directory, and those above it, if they are not there, so that they outlive a power failure: otherwise a
-// server could promise something in its directory, and find the directory gone.
+// makeDir makes a directory, and those above it, if they are not there, so that they outlive a
+// power failure: otherwise a server could promise something in its directory, and find the
+// directory gone.
 func makeDir(fs vfs.FS, path string) error {
 	var above []string
 	for dir := path; ; {
@@ -167,7 +175,8 @@ func (d *directory) mustBeEmpty() error {
 		case "LOCK", identityFile + ".new", "lost+found":
 			continue
 		}
-		return fmt.Errorf("%w: %s is not empty and has no %s; it is not a data directory of Tidemark", ErrDirectory, d.path, identityFile)
+		return fmt.Errorf("%w: %s is not empty and has no %s; it is not a data directory of "+
+			"Tidemark", ErrDirectory, d.path, identityFile)
 	}
 	return nil
 }
@@ -208,7 +217,8 @@ func (d *directory) join(cluster uint64) error {
 		d.id.Cluster = hexID(cluster)
 		return d.save()
 	}
-	return fmt.Errorf("%w: %s belongs to cluster %s, but the core that was named with --core is of cluster %s; name the right core, or choose another directory",
+	return fmt.Errorf("%w: %s belongs to cluster %s, but the core that was named with --core is "+
+		"of cluster %s; name the right core, or choose another directory",
 		ErrDirectory, d.path, d.id.Cluster, hexID(cluster))
 }
 
@@ -223,7 +233,8 @@ func (d *directory) becomeCore() error {
 	return d.save()
 }
 
-// becomeNode notes the id that the core gave to the data node, and where. The node's databases are there, and have to be from now on.
+// becomeNode notes the id that the core gave to the data node, and where. The node's databases are
+// there, and have to be from now on.
 func (d *directory) becomeNode(node uint64, address string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,7 +242,8 @@ func (d *directory) becomeNode(node uint64, address string) error {
 		return nil
 	}
 	if d.id.Node != 0 && d.id.Node != node {
-		return fmt.Errorf("%w: %s belongs to node %d, but the core calls it node %d", ErrDirectory, d.path, d.id.Node, node)
+		return fmt.Errorf("%w: %s belongs to node %d, but the core calls it node %d", ErrDirectory,
+			d.path, d.id.Node, node)
 	}
 	d.id.Node, d.id.Address = node, address
 	return d.save()

@@ -37,7 +37,8 @@ func openTwice(t *testing.T, change func(fs vfs.FS)) error {
 	if err != nil {
 		return err
 	}
-	if d.id != (identity{Format: directoryFormat, Server: 7, Cluster: 42, Node: 3, Address: "a:1"}) {
+	if d.id != (identity{Format: directoryFormat, Server: 7, Cluster: 42, Node: 3,
+		Address: "a:1"}) {
 		t.Fatalf("%+v", d.id)
 	}
 	err = d.join(43)
@@ -46,7 +47,8 @@ func openTwice(t *testing.T, change func(fs vfs.FS)) error {
 
 func TestDirectoryKeepsItsIdentity(t *testing.T) {
 	err := openTwice(t, func(vfs.FS) {})
-	if !errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), "belongs to cluster 000000000000002a") {
+	if !errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), "belongs to cluster "+
+		"000000000000002a") {
 		t.Fatalf("another cluster: %v", err)
 	}
 }
@@ -59,9 +61,15 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 		"newer": {func(fs vfs.FS) {
 			write(t, fs, "d/server.json", `{"format":2,"server":"0000000000000007","shape":"new"}`)
 		}, "newer version"},
-		"damaged":    {func(fs vfs.FS) { write(t, fs, "d/server.json", `{"format":1,"ser`) }, "damaged"},
-		"no name":    {func(fs vfs.FS) { write(t, fs, "d/server.json", `{"format":1}`) }, "damaged"},
-		"somebody's": {func(fs vfs.FS) { _ = fs.Remove("d/server.json"); write(t, fs, "d/letter.txt", "dear") }, "not a data directory"},
+		"damaged": {func(fs vfs.FS) { write(t, fs, "d/server.json", `{"format":1,"ser`) },
+			"damaged"},
+		"no name": {func(fs vfs.FS) { write(t, fs, "d/server.json", `{"format":1}`) },
+			"damaged"},
+		"somebody's": {func(fs vfs.FS) {
+			_ = fs.Remove("d/server.json")
+			write(t, fs,
+				"d/letter.txt", "dear")
+		}, "not a data directory"},
 		"in use": {func(fs vfs.FS) {
 			if _, err := fs.Lock("d/LOCK"); err != nil {
 				t.Fatal(err)
@@ -69,7 +77,8 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 		}, "another process"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := openTwice(t, c.change); !errors.Is(err, ErrDirectory) || !strings.Contains(err.Error(), c.want) {
+			if err := openTwice(t, c.change); !errors.Is(err, ErrDirectory) ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
 			}
 		})
@@ -83,11 +92,16 @@ func TestIdentitySurvivesACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []func() error{func() error { return nil }, func() error { return d.join(42) }, d.becomeCore, func() error { return d.becomeNode(3, "a:1") }} {
+	for _, step := range []func() error{func() error { return nil },
+		func() error { return d.join(42) }, d.becomeCore, func() error {
+			return d.becomeNode(3,
+				"a:1")
+		}} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openDirectory(fs.CrashClone(vfs.CrashCloneCfg{}), "d", func() uint64 { return 8 })
+		again, err := openDirectory(fs.CrashClone(vfs.CrashCloneCfg{}), "d",
+			func() uint64 { return 8 })
 		if err != nil || again.id != d.id {
 			t.Fatalf("%v: %+v, want %+v", err, again.id, d.id)
 		}

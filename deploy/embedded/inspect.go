@@ -10,19 +10,22 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
-// What tests and debugging look at, and push, inside a server; nothing of the server itself uses it.
+// What tests and debugging look at, and push, inside a server; nothing of the server itself uses
+// it.
 
 // ReplicaState is one replica of a partition, as it is on this server at the moment.
 type ReplicaState struct {
 	Partition, Replica, Node uint64
-	// Leader is the replica that leads as far as this one knows, 0 if it knows none; Leads says that it is this one.
+	// Leader is the replica that leads as far as this one knows, 0 if it knows none; Leads says
+	// that it is this one.
 	Leader, Term uint64
 	Leads        bool
 	// Leased says that its leader lease, of the term LeaseTerm, stands at this moment.
 	Leased    bool
 	LeaseTerm uint64
 	Applied   uint64
-	// Intents is how many keys are locked by transactions that write them, by what this replica has applied.
+	// Intents is how many keys are locked by transactions that write them, by what this replica has
+	// applied.
 	Intents int
 	// Failed is why the replica does nothing any more.
 	Failed error
@@ -55,8 +58,10 @@ func (s *Server) Replicas() []ReplicaState {
 	n.Inspect(func(id keys.PartitionID, x *replica.Replica, g *host.Group) {
 		leader, term := g.Leader()
 		r := ReplicaState{
-			Partition: uint64(id), Replica: uint64(g.Self()), Node: uint64(n.ID()), Leader: uint64(leader), Term: term,
-			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(), Intents: x.Intents(),
+			Partition: uint64(id), Replica: uint64(g.Self()), Node: uint64(n.ID()),
+			Leader: uint64(leader), Term: term,
+			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(),
+			Intents: x.Intents(),
 		}
 		r.LeaseTerm, r.Leased = g.Lease()
 		for _, v := range g.Identity().Voters {
@@ -80,7 +85,8 @@ func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 	return index, sum, err
 }
 
-// TransferLeader makes a replica that leads hand over to another one; nothing happens if it does not lead.
+// TransferLeader makes a replica that leads hand over to another one; nothing happens if it does
+// not lead.
 func (s *Server) TransferLeader(partition, to uint64) {
 	if n := s.dataNode(); n != nil {
 		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
@@ -91,8 +97,9 @@ func (s *Server) TransferLeader(partition, to uint64) {
 	}
 }
 
-// FlushState begins to write what was applied to all partitions here to tables, as happens by itself when a memtable is full. It does not wait
-// for the end of that. Nobody may close the server meanwhile.
+// FlushState begins to write what was applied to all partitions here to tables, as happens by
+// itself when a memtable is full. It does not wait for the end of that. The server must not be
+// closed meanwhile.
 func (s *Server) FlushState() error {
 	s.parts.Lock()
 	data := s.parts.node

@@ -8,38 +8,47 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// mustHaveLogs refuses a directory from which a log has gone that was there: its volume is not mounted, or its disk was replaced. Opening it
-// would make an empty one, and a replica without its votes and entries would vote again as the one that it was: with others that were
-// down, a majority that has never heard of what was acknowledged. It is asked before anything is written, and before anybody is told that
-// the server is there.
+// mustHaveLogs refuses a directory from which a log has gone that was there: its volume is not
+// mounted, or its disk was replaced. Opening it would make an empty one, and a replica without its
+// votes and entries would vote again as the one that it was: with others that were down, a majority
+// that has never heard of what was acknowledged. It is asked before anything is written, and before
+// any client hears that the server is there.
 //
-// A state that is gone is another matter: the log has all that it had, or its replicas do not open (raftlog.Log.OpenGroup).
+// A state that is gone is another matter: the log has all that it had, or its replicas do not open
+// (raftlog.Log.OpenGroup).
 func (d *directory) mustHaveLogs(c *ServerConfig) error {
 	for _, part := range []string{RoleCore, RoleNode} {
 		if !c.has(part) || !d.promised(part) || d.hasDatabase(part, "log") {
 			continue
 		}
-		next := "put the directory aside and start with an empty one: the server joins as a new node, and serves keyspaces that are created from then on"
+		next := "put the directory aside and start with an empty one: the server joins as a new " +
+			"node, and serves keyspaces that are created from then on"
 		switch {
 		case part == RoleCore:
-			next = "keep the directory as it is: a member of the core cannot be replaced yet, and the core goes on while a majority of its members is left"
+			next = "keep the directory as it is: a member of the core cannot be replaced yet, " +
+				"and the core goes on while a majority of its members is left"
 		case c.has(RoleCore):
-			next = "start with --roles core: the server goes on as a member of the core, without its node"
+			next = "start with --roles core: the server goes on as a member of the core, without " +
+				"its node"
 		}
-		return fmt.Errorf("%w: there is no database in %s: the log of acknowledged writes is missing, and a server that has forgotten what it promised must not take "+
+		return fmt.Errorf("%w: there is no database in %s: the log of acknowledged writes is "+
+			"missing, and a server that has forgotten what it promised must not take "+
 			"part; mount the volume that holds it, and start again; if it is lost for good, %s", ErrDirectory, d.sub(part, "log"), next)
 	}
 	return nil
 }
 
-// promised says whether a part may have promised something with its log. A state proves it as well, for a member of the core whose directory
-// an earlier version has made: it was always made after the log.
+// promised says whether a part may have promised something with its log. A state proves it as well,
+// for a member of the core whose directory an earlier version has made: it was always made after
+// the log.
 func (d *directory) promised(part string) bool {
 	id := d.identity()
-	return part == RoleNode && id.Node != 0 || part == RoleCore && id.Core || d.hasDatabase(part, "state")
+	return part == RoleNode && id.Node != 0 || part == RoleCore && id.Core ||
+		d.hasDatabase(part, "state")
 }
 
-// hasDatabase says whether a database was made below the directory. One that cannot be looked at counts: opening it tells what is wrong.
+// hasDatabase says whether a database was made below the directory. One that cannot be looked at
+// counts: opening it tells what is wrong.
 func (d *directory) hasDatabase(part, name string) bool {
 	found, err := pebble.Peek(d.sub(part, name), d.fs)
 	if err != nil {

@@ -22,7 +22,8 @@ const onlyAddress = "127.0.0.1:7400"
 func onlyServer(fs vfs.FS) ServerConfig {
 	network := memnet.New()
 	return ServerConfig{
-		FS: fs, Dir: "dir", Listen: onlyAddress, Core: []string{onlyAddress}, Roles: []string{RoleCore, RoleNode}, CacheBytes: 1 << 20, MemTableBytes: 1 << 20,
+		FS: fs, Dir: "dir", Listen: onlyAddress, Core: []string{onlyAddress},
+		Roles: []string{RoleCore, RoleNode}, CacheBytes: 1 << 20, MemTableBytes: 1 << 20,
 		NewListener: network.Listen, Dial: network.Dialer("127.0.0.1"),
 	}
 }
@@ -102,20 +103,40 @@ func TestALogThatIsGoneSaysWhatToDo(t *testing.T) {
 		// Empty: the directory is taken.
 		log, advice string
 	}{
-		"nothing":                              {both, nil, "", ""},
-		"a node's log":                         {node, []func(*testing.T, *vfs.MemFS){gone("dir/node/log")}, "dir/node/log", "start with an empty one"},
-		"all of a node":                        {node, []func(*testing.T, *vfs.MemFS){gone("dir/node")}, "dir/node/log", "start with an empty one"},
-		"what a node's log holds":              {node, []func(*testing.T, *vfs.MemFS){emptied}, "dir/node/log", "start with an empty one"},
-		"a node's log, beside the core":        {both, []func(*testing.T, *vfs.MemFS){gone("dir/node/log")}, "dir/node/log", "--roles core"},
-		"a node's log, for the core alone":     {core, []func(*testing.T, *vfs.MemFS){gone("dir/node/log")}, "", ""},
-		"the core's log":                       {core, []func(*testing.T, *vfs.MemFS){gone("dir/core/log")}, "dir/core/log", "keep the directory"},
-		"all of the core":                      {both, []func(*testing.T, *vfs.MemFS){gone("dir/core")}, "dir/core/log", "keep the directory"},
-		"everything":                           {both, []func(*testing.T, *vfs.MemFS){gone("dir/core", "dir/node")}, "dir/core/log", "keep the directory"},
-		"the states":                           {both, []func(*testing.T, *vfs.MemFS){gone("dir/core/state", "dir/node/state")}, "", ""},
-		"an earlier version's core's log":      {both, []func(*testing.T, *vfs.MemFS){earlier, gone("dir/core/log")}, "dir/core/log", "keep the directory"},
-		"all of an earlier version's node":     {both, []func(*testing.T, *vfs.MemFS){earlier, gone("dir/node")}, "dir/node/log", "--roles core"},
-		"nothing of an earlier version":        {both, []func(*testing.T, *vfs.MemFS){earlier}, "", ""},
-		"a core's directory that is made anew": {both, []func(*testing.T, *vfs.MemFS){gone("dir/core", "dir/node", "dir/server.json")}, "", ""},
+		"nothing": {both, nil, "", ""},
+		"a node's log": {node,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/node/log")}, "dir/node/log",
+			"start with an empty one"},
+		"all of a node": {node,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/node")}, "dir/node/log",
+			"start with an empty one"},
+		"what a node's log holds": {node, []func(*testing.T, *vfs.MemFS){emptied},
+			"dir/node/log", "start with an empty one"},
+		"a node's log, beside the core": {both,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/node/log")}, "dir/node/log", "--roles core"},
+		"a node's log, for the core alone": {core,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/node/log")}, "", ""},
+		"the core's log": {core,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/core/log")}, "dir/core/log",
+			"keep the directory"},
+		"all of the core": {both,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/core")}, "dir/core/log", "keep the directory"},
+		"everything": {both,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/core", "dir/node")}, "dir/core/log",
+			"keep the directory"},
+		"the states": {both,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/core/state", "dir/node/state")}, "", ""},
+		"an earlier version's core's log": {both,
+			[]func(*testing.T, *vfs.MemFS){earlier, gone("dir/core/log")}, "dir/core/log",
+			"keep the directory"},
+		"all of an earlier version's node": {both,
+			[]func(*testing.T, *vfs.MemFS){earlier, gone("dir/node")}, "dir/node/log",
+			"--roles core"},
+		"nothing of an earlier version": {both, []func(*testing.T, *vfs.MemFS){earlier}, "",
+			""},
+		"a core's directory that is made anew": {both,
+			[]func(*testing.T, *vfs.MemFS){gone("dir/core", "dir/node", "dir/server.json")}, "",
+			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := onlyServer(whole.CrashClone(vfs.CrashCloneCfg{}))
@@ -129,7 +150,8 @@ func TestALogThatIsGoneSaysWhatToDo(t *testing.T) {
 				t.Errorf("%v", err)
 			default:
 				text := err.Error()
-				if !errors.Is(err, ErrDirectory) || !strings.Contains(text, c.log) || !strings.Contains(text, c.advice) || strings.Contains(text, "\n") {
+				if !errors.Is(err, ErrDirectory) || !strings.Contains(text, c.log) ||
+					!strings.Contains(text, c.advice) || strings.Contains(text, "\n") {
 					t.Error(text)
 				}
 			}
@@ -149,7 +171,8 @@ func TestAFirstStartThatIsCutShort(t *testing.T) {
 			}
 			step := steps.Add(1)
 			for _, percent := range []int{0, 50, 100} {
-				left := vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(step), 1))}
+				left := vfs.CrashCloneCfg{UnsyncedDataPercent: percent,
+					RNG: rand.New(rand.NewPCG(uint64(step), 1))}
 				config := onlyServer(disk.CrashClone(left))
 				if err := logsOf(t, config); err != nil {
 					t.Errorf("step %d, a change of %s: %v", step, op.Path, err)

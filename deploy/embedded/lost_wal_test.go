@@ -27,7 +27,8 @@ func TestALogFileThatIsGoneAfterAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".log") })
+	names = slices.DeleteFunc(names,
+		func(name string) bool { return !strings.HasSuffix(name, ".log") })
 	newest := path.Join(dir, slices.Max(names))
 	for _, empty := range []bool{false, true} {
 		fs := killed.CrashClone(vfs.CrashCloneCfg{})
@@ -45,7 +46,8 @@ func TestALogFileThatIsGoneAfterAKill(t *testing.T) {
 			switch err := s.WaitReady(t.Context()); {
 			case err == nil:
 				t.Errorf("%s, empty %t: the server is ready", newest, empty)
-			case !strings.Contains(err.Error(), newest) || !strings.Contains(err.Error(), "keep the directory"):
+			case !strings.Contains(err.Error(), newest) ||
+				!strings.Contains(err.Error(), "keep the directory"):
 				t.Errorf("%s, empty %t: %v", newest, empty, err)
 			default:
 				t.Log(err)

@@ -16,7 +16,9 @@ import (
 // The metrics of a running server are named and described as Prometheus wants it, and those of the
 // process are among them.
 func TestMetricsPassPromtool(t *testing.T) {
-	cluster, err := StartCluster(t.Context(), ClusterConfig{Dir: t.TempDir(), Nodes: 1, Cores: 1, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Version: "v-test"})
+	cluster, err := StartCluster(t.Context(),
+		ClusterConfig{Dir: t.TempDir(), Nodes: 1, Cores: 1, Listen: "127.0.0.1:0",
+			HTTP: "127.0.0.1:0", Version: "v-test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +42,8 @@ func TestMetricsPassPromtool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Update(ctx, func(tx *kv.Txn) error { return tx.Put(keyspace, []byte("a"), nil) }); err != nil {
+	if _, err := client.Update(ctx,
+		func(tx *kv.Txn) error { return tx.Put(keyspace, []byte("a"), nil) }); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.Get("http://" + cluster.http.address + "/metrics")
@@ -59,7 +62,8 @@ func TestMetricsPassPromtool(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", "process_open_fds", `tidemark_build_info{goversion="`, `version="v-test"`} {
+	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes",
+		"process_open_fds", `tidemark_build_info{goversion="`, `version="v-test"`} {
 		if !strings.Contains(string(text), name) {
 			t.Errorf("there is no %s", name)
 		}

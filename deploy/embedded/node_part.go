@@ -42,9 +42,10 @@ func (s *Server) known() bool {
 	return id.Node != 0 && id.Address == s.config.Advertise
 }
 
-// startNode joins the cluster if this directory has not, and starts the data node. A node that has joined starts from
-// its disk: it serves whether the core can be reached or not. One whose address is new asks the core first, which lets nobody
-// take the place of a node that lives: two processes with one node's directory would vote with one voice twice.
+// startNode joins the cluster if this directory has not, and starts the data node. A node that has
+// joined starts from its disk: it serves whether the core can be reached or not. One whose address
+// is new asks the core first, which lets no server take the place of a node that lives: two
+// processes with one node's directory would vote with one voice twice.
 func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	// The databases come before the id: a directory with an id and without its log has lost it.
 	id, known := s.directory.identity().Node, s.known()
@@ -60,8 +61,10 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	}
 	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
 	var err error
-	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"}, s.config.Registry)
-	if p.databases, err = openDatabases(&s.config, s.directory, "node", s.config.MemTableBytes, p.cache, registerer, s.diskFailed, s.ctx.Done()); err != nil {
+	registerer := prometheus.WrapRegistererWith(prometheus.Labels{"part": "node"},
+		s.config.Registry)
+	if p.databases, err = openDatabases(&s.config, s.directory, "node", s.config.MemTableBytes,
+		p.cache, registerer, s.diskFailed, s.ctx.Done()); err != nil {
 		p.cache.Unref()
 		return nil, err
 	}
@@ -84,10 +87,13 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	}
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
-		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core, Pusher: p.pusher, Resolver: p.pusher,
-		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random, Monotonic: s.config.Monotonic, AfterFunc: after, Gone: s.clients.Gone,
+		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core,
+		Pusher: p.pusher, Resolver: p.pusher,
+		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
+		Monotonic: s.config.Monotonic, AfterFunc: after, Gone: s.clients.Gone,
 		ClientAddress: s.clients.ClientAddress,
-		Tick:          s.config.Tick, ElectionTicks: s.config.ElectionTicks, SleepAfter: s.config.SleepAfter,
+		Tick:          s.config.Tick, ElectionTicks: s.config.ElectionTicks,
+		SleepAfter:     s.config.SleepAfter,
 		RetainLogBytes: s.config.RetainLogBytes, GCInterval: s.config.GCInterval,
 	})
 	if err != nil {
@@ -97,7 +103,8 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.databases.close()))
 	}
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
-		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster }, Resolve: p.node.Resolve, Dialer: s.dialer, Lanes: s.lanes,
+		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
+		Resolve: p.node.Resolve, Dialer: s.dialer, Lanes: s.lanes,
 		Handler: p.node.Handler(), Logger: s.config.Logger, Registerer: registerer,
 		SnapshotBytesPerSecond: s.config.SnapshotBytesPerSecond,
 	})
@@ -125,8 +132,9 @@ func (p *nodePart) closeAlarms() {
 	}
 }
 
-// openPushes makes the way from this node to the coordinators of transactions: a client's of its own cluster. It has a connection to
-// each node that is apart from Raft's, and follows the partition table of any server that answers, itself first.
+// openPushes makes the way from this node to the coordinators of transactions: a client's of its
+// own cluster. It has a connection to each node that is apart from Raft's, and follows the
+// partition table of any server that answers, itself first.
 func (s *Server) openPushes() (txn.Sender, error) {
 	endpoints := []string{s.config.Advertise}
 	for _, address := range s.config.Core {
@@ -134,7 +142,8 @@ func (s *Server) openPushes() (txn.Sender, error) {
 			endpoints = append(endpoints, address)
 		}
 	}
-	config := route.Config{Endpoints: endpoints, Dial: s.config.Dial, Random: s.config.Random, Logger: s.config.Logger}
+	config := route.Config{Endpoints: endpoints, Dial: s.config.Dial, Random: s.config.Random,
+		Logger: s.config.Logger}
 	if s.tls != nil {
 		config.TLSNow = s.tls.Client
 	}
@@ -145,8 +154,8 @@ func (s *Server) openPushes() (txn.Sender, error) {
 	return sender, nil
 }
 
-// register has the core give this directory a node id, or confirm the one it has. It tries until the context ends or the
-// core refuses for good.
+// register has the core give this directory a node id, or confirm the one it has. It tries until
+// the context ends or the core refuses for good.
 func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse, error) {
 	self := s.directory.identity()
 	r, err := s.core.Register(ctx, &clusterpb.RegisterNodeRequest{

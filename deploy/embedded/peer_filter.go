@@ -6,17 +6,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// PeerFilter is given each batch of Raft messages before it goes to another server's host, in the order of sending. What it
-// wants to be sent it gives to send: at once or later, all or some, in another order, twice; send may be called from any goroutine, until
-// the server is closed and after. That is how tests lose, delay and repeat messages, which a gRPC stream never does. The messages are the
-// sender's: what is kept after the filter has returned is a clone, and nothing is changed.
+// PeerFilter is given each batch of Raft messages before it goes to another server's host, in the
+// order of sending. What it wants to be sent it gives to send: at once or later, all or some, in
+// another order, twice; send may be called from any goroutine, until the server is closed and
+// after. That is how tests lose, delay and repeat messages, which a gRPC stream never does. The
+// messages are the sender's: what is kept after the filter has returned is a clone, and nothing is
+// changed.
 //
-// It is called from the workers that step the groups, and must not block. Snapshots and pings do not come by.
+// It is called from the workers that step the groups, and must not block. Snapshots and pings do
+// not come by.
 type PeerFilter func(to PeerLink, messages []*peerpb.RaftMessage, send func([]*peerpb.RaftMessage))
 
 // PeerLink is whereto messages go.
 type PeerLink struct {
-	// Realm is "data" or "core". Host is the receiver's id in it, Address that of its server; empty if it is not known at the moment.
+	// Realm is "data" or "core". Host is the receiver's id in it, Address that of its server; empty
+	// if it is not known at the moment.
 	Realm   string
 	Host    uint64
 	Address string
@@ -24,11 +28,13 @@ type PeerLink struct {
 }
 
 // filtered puts the filter before a transport. Without one nothing is put anywhere.
-func (c *ServerConfig) filtered(realm string, t *rpc.PeerTransport, resolve func(uint64) (string, bool)) host.Transport {
+func (c *ServerConfig) filtered(realm string, t *rpc.PeerTransport,
+	resolve func(uint64) (string, bool)) host.Transport {
 	if c.PeerFilter == nil {
 		return t
 	}
-	return &filteredTransport{PeerTransport: t, realm: realm, resolve: resolve, filter: c.PeerFilter}
+	return &filteredTransport{PeerTransport: t, realm: realm, resolve: resolve,
+		filter: c.PeerFilter}
 }
 
 type filteredTransport struct {
@@ -41,7 +47,8 @@ type filteredTransport struct {
 // Send implements host.Transport.
 func (f *filteredTransport) Send(to uint64, class rpc.Class, messages []*peerpb.RaftMessage) {
 	address, _ := f.resolve(to)
-	f.filter(PeerLink{Realm: f.realm, Host: to, Address: address, Class: class}, messages, func(m []*peerpb.RaftMessage) {
-		f.PeerTransport.Send(to, class, m)
-	})
+	f.filter(PeerLink{Realm: f.realm, Host: to, Address: address, Class: class}, messages,
+		func(m []*peerpb.RaftMessage) {
+			f.PeerTransport.Send(to, class, m)
+		})
 }

@@ -22,7 +22,8 @@ func poison(t *testing.T, fs vfs.FS, term uint64) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	log, err := raftlog.Open(db, raftlog.Options{OnAppended: func(_ []*raftlog.Append, err error) { done <- err }})
+	log, err := raftlog.Open(db,
+		raftlog.Options{OnAppended: func(_ []*raftlog.Append, err error) { done <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func TestAPoisonedMemberOfTheCore(t *testing.T) {
 		}
 		synctest.Wait()
 		ready, reason := s.Ready()
-		if ready || !strings.Contains(reason, "does not open") || !strings.Contains(reason, "18446744073709551614") {
+		if ready || !strings.Contains(reason, "does not open") ||
+			!strings.Contains(reason, "18446744073709551614") {
 			t.Errorf("ready %t: %s", ready, reason)
 		}
 		if err := s.Err(); err != nil {

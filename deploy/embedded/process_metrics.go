@@ -13,10 +13,12 @@ import (
 func withProcess(servers prometheus.Gatherer, version string) prometheus.Gatherer {
 	process := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "tidemark_build_info", Help: "Always 1; its labels say which version runs, and what it was built with.",
+		Name: "tidemark_build_info", Help: "Always 1; its labels say which version runs, and " +
+			"what it was built with.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	process.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return prometheus.Gatherers{process, servers}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A node finds its way to coordinators with the server's own addresses and certificates, and gives it up when the server closes:
-// the bubble ends only when no goroutine is left in it.
+// A node finds its way to coordinators with the server's own addresses and certificates, and gives
+// it up when the server closes: the bubble ends only when no goroutine is left in it.
 func TestPushesTravelAsTheServerDoes(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "tls": true} {
 		t.Run(name, func(t *testing.T) {
@@ -35,12 +35,14 @@ func TestPushesTravelAsTheServerDoes(t *testing.T) {
 				network := memnet.New()
 				const address = "127.0.0.1:7400"
 				config := ServerConfig{
-					FS: vfs.NewMem(), Dir: "dir", Listen: address, Core: []string{address}, CacheBytes: 1 << 20, MemTableBytes: 1 << 20,
+					FS: vfs.NewMem(), Dir: "dir", Listen: address, Core: []string{address},
+					CacheBytes: 1 << 20, MemTableBytes: 1 << 20,
 					NewListener: network.Listen, Dial: network.Dialer("127.0.0.1"),
 				}
 				if secure {
 					dir := t.TempDir()
-					config.TLSCert, config.TLSKey, config.TLSCA = filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "cert")
+					config.TLSCert, config.TLSKey, config.TLSCA = filepath.Join(dir,
+						"cert"), filepath.Join(dir, "key"), filepath.Join(dir, "cert")
 					writeCertificate(t, config.TLSCert, config.TLSKey)
 				}
 				s, err := StartServer(ctx, config)
@@ -62,7 +64,8 @@ func TestPushesTravelAsTheServerDoes(t *testing.T) {
 				pusher := s.parts.node.pusher
 				s.parts.Unlock()
 				pusher.Push(&kvpb.PushRequest{
-					Pushee: &kvpb.Transaction{Id: []byte("sixteen bytes id"), Begun: now, Started: now, Keyspace: 12345, Anchor: []byte("a")}, Seen: now,
+					Pushee: &kvpb.Transaction{Id: []byte("sixteen bytes id"), Begun: now,
+						Started: now, Keyspace: 12345, Anchor: []byte("a")}, Seen: now,
 				}, func(_ *kvpb.TransactionStatus, err error) { told <- err })
 				if err := <-told; !errors.Is(err, route.ErrNoKeyspace) {
 					t.Errorf("%v, want that there is no such keyspace", err)
@@ -79,12 +82,16 @@ func writeCertificate(t *testing.T, cert, key string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey,
+		private)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +99,8 @@ func writeCertificate(t *testing.T, cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "EC PRIVATE KEY", Bytes: encoded}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed},
+		key: {Type: "EC PRIVATE KEY", Bytes: encoded}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

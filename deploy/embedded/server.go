@@ -69,8 +69,9 @@ type Server struct {
 	closed   error
 }
 
-// StartServer starts a server and returns when its address answers. Joining or forming the cluster goes on behind it, as
-// Ready and WaitReady tell; what goes wrong with that for good ends the server: see Done and Err.
+// StartServer starts a server and returns when its address answers. Joining or forming the cluster
+// goes on behind it, as Ready and WaitReady tell; what goes wrong with that for good ends the
+// server: see Done and Err.
 func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
@@ -88,7 +89,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	var serverTLS *tls.Config
 	var clientTLS func() *tls.Config
 	if config.TLSCert != "" {
-		if s.tls, err = rpc.LoadTLSFiles(config.TLSCert, config.TLSKey, config.TLSCA, config.Logger); err != nil {
+		if s.tls, err = rpc.LoadTLSFiles(config.TLSCert, config.TLSKey, config.TLSCA,
+			config.Logger); err != nil {
 			return nil, err
 		}
 		serverTLS, clientTLS = s.tls.Server(true, "h2"), s.tls.Client
@@ -101,12 +103,14 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
 	s.clock = config.clock()
-	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS, Logger: config.Logger})
+	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
+		Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
-		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random, Logger: config.Logger,
+		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
+		Logger: config.Logger,
 	})
-	// Before the member of the core has its address in the directory: a start that fails because the
-	// address is taken binds nothing.
+	// Before the member of the core has its address in the directory: a start that fails because
+	// the address is taken binds nothing.
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
 		return nil, cannotListen(config.Listen, err)
 	}
@@ -115,18 +119,22 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 		s.bootstrap, err = bootstrap.Open(bootstrap.Config{
-			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")}, Self: config.Advertise, Core: config.Core,
+			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")},
+			Self: config.Advertise, Core: config.Core,
 			Server: uint64(s.directory.identity().Server),
-			Peers:  bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random), Logger: config.Logger,
+			Peers:  bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random),
+			Logger: config.Logger,
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	s.serve(serverTLS)
-	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise, "roles", config.Roles)
+	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise,
+		"roles", config.Roles)
 	if config.HTTP != "" {
-		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages, config.HTTPDebugForAll)
+		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
+			config.HTTPDebugForAll)
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
@@ -184,7 +192,8 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 	}
 	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig, Lanes: s.lanes})...)
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Cluster: s.cluster.Load, Lanes: s.lanes, Logger: s.config.Logger, Registerer: s.config.Registry,
+		Take: s.services.take, Cluster: s.cluster.Load, Lanes: s.lanes, Logger: s.config.Logger,
+		Registerer: s.config.Registry,
 	})
 	kvpb.RegisterKVServer(s.grpc, s.clients)
 	peerpb.RegisterPeerServer(s.grpc, &s.peers)
@@ -200,8 +209,8 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 	})
 }
 
-// joinAsNode starts the data node. One that knows its id starts at once from its disk, and tells the core that it is there as
-// soon as that answers.
+// joinAsNode starts the data node. One that knows its id starts at once from its disk, and tells
+// the core that it is there as soon as that answers.
 func (s *Server) joinAsNode(ctx context.Context) error {
 	known := s.known()
 	p, err := s.startNode(ctx)
@@ -213,13 +222,15 @@ func (s *Server) joinAsNode(ctx context.Context) error {
 	s.parts.Unlock()
 	s.services.node.Store(p.node)
 	if !known {
-		s.config.Logger.Info("joined the cluster", "node", p.node.ID(), "cluster", s.directory.identity().Cluster)
+		s.config.Logger.Info("joined the cluster", "node", p.node.ID(), "cluster",
+			s.directory.identity().Cluster)
 		return nil
 	}
 	if _, err = s.register(ctx); err != nil {
 		return err
 	}
-	s.config.Logger.Info("the core knows this node again", "node", p.node.ID(), "cluster", s.directory.identity().Cluster)
+	s.config.Logger.Info("the core knows this node again", "node", p.node.ID(), "cluster",
+		s.directory.identity().Cluster)
 	return nil
 }
 
@@ -239,7 +250,8 @@ func (s *Server) WaitReady(ctx context.Context) error {
 			}
 			return errors.New("the server was closed")
 		case <-ctx.Done():
-			return fmt.Errorf("%w while waiting for the server at %s: %s", context.Cause(ctx), s.config.Advertise, reason)
+			return fmt.Errorf("%w while waiting for the server at %s: %s", context.Cause(ctx),
+				s.config.Advertise, reason)
 		case <-ticker.C:
 		}
 	}
@@ -256,7 +268,7 @@ func (s *Server) Err() error {
 	return nil
 }
 
-// failed ends the server for good; the owner, who sees Done, closes it.
+// failed ends the server for good; the owner, which sees Done, closes it.
 func (s *Server) failed(err error) {
 	if s.failure.CompareAndSwap(nil, &err) {
 		s.config.Logger.Error("server failed", "error", err)
@@ -264,9 +276,11 @@ func (s *Server) failed(err error) {
 	s.doneOnce.Do(func() { close(s.done) })
 }
 
-// diskFailed is told by the databases when a disk returns errors: nothing that it says can be trusted any more.
+// diskFailed is told by the databases when a disk returns errors: nothing that it says can be
+// trusted any more.
 func (s *Server) diskFailed(err error) {
-	s.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty directory", s.config.Dir, err))
+	s.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty "+
+		"directory", s.config.Dir, err))
 }
 
 // Close ends the server at once: what it leads is left to elections, as after a crash. Stop hands

@@ -18,10 +18,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// gRPC wants its services before it serves, but a server has to answer (that a core is forming, that a node is registering)
-// before all of its parts exist. The types here are registered at once and pass on to what is there by then.
+// gRPC wants its services before it serves, but a server has to answer (that a core is forming,
+// that a node is registering) before all of its parts exist. The types here are registered at once
+// and pass on to what is there by then.
 
-var errStarting = status.Error(codes.Unavailable, "this server is starting: it has not joined its cluster yet")
+var errStarting = status.Error(codes.Unavailable, "this server is starting: it has not joined "+
+	"its cluster yet")
 
 // peerSwitch passes the Peer service on to the transports of the realms that exist.
 type peerSwitch struct {
@@ -84,7 +86,8 @@ func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 		text = "this server holds no data: it is a member of the consistent core only"
 	}
 	for _, r := range batch {
-		reply(&kvpb.Response{Id: r.GetId(), Error: &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: text}})
+		reply(&kvpb.Response{Id: r.GetId(),
+			Error: &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: text}})
 	}
 	return nil
 }
@@ -95,21 +98,24 @@ type coreSwitch struct {
 	server atomic.Pointer[server.Server]
 }
 
-func (c *coreSwitch) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
+func (c *coreSwitch) RegisterNode(ctx context.Context,
+	r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
 	if s := c.server.Load(); s != nil {
 		return s.RegisterNode(ctx, r)
 	}
 	return nil, errStarting
 }
 
-func (c *coreSwitch) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
+func (c *coreSwitch) Heartbeat(ctx context.Context,
+	r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
 	if s := c.server.Load(); s != nil {
 		return s.Heartbeat(ctx, r)
 	}
 	return nil, errStarting
 }
 
-func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest, stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
+func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,
+	stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
 	if s := c.server.Load(); s != nil {
 		return s.WatchMetadata(r, stream)
 	}

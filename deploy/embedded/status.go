@@ -8,7 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// clusterService makes the Cluster service, which answers from the parts that are there at the moment.
+// clusterService makes the Cluster service, which answers from the parts that are there at the
+// moment.
 func (s *Server) clusterService() *server.ClusterService {
 	return server.NewClusterService(server.ClusterConfig{
 		MaxClockOffset: s.config.clock().MaxAhead(),
@@ -39,8 +40,9 @@ func (s *Server) clusterService() *server.ClusterService {
 func (s *Server) Status() *clusterpb.StatusResponse {
 	ready, reason, trouble := s.readiness()
 	r := &clusterpb.StatusResponse{
-		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready, WaitingFor: strings.ReplaceAll(reason, "\n", "; "),
-		Version: s.config.Version, CoreTrouble: trouble,
+		Cluster: s.cluster.Load(), Node: s.node.Load(), Ready: ready,
+		WaitingFor: strings.ReplaceAll(reason, "\n", "; "),
+		Version:    s.config.Version, CoreTrouble: trouble,
 	}
 	if reason != "" {
 		r.Reasons = strings.Split(reason, "\n")
@@ -63,7 +65,8 @@ func (s *Server) lackOfRoom() string {
 	if err != nil || usage.AvailBytes >= s.config.MinFreeBytes/4 {
 		return ""
 	}
-	return fmt.Sprintf("; the disk of %s is full, %d bytes are left: free disk space", s.config.Dir, usage.AvailBytes)
+	return fmt.Sprintf("; the disk of %s is full, %d bytes are left: free disk space", s.config.Dir,
+		usage.AvailBytes)
 }
 
 // Ready says whether the server is of use, or why not: one reason a line.
@@ -72,7 +75,8 @@ func (s *Server) Ready() (bool, string) {
 	return ready, reason
 }
 
-// readiness says whether the server is of use, or why not; and what is wrong with the core, if it is that.
+// readiness says whether the server is of use, or why not; and what is wrong with the core, if it
+// is that.
 func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.CoreTrouble) {
 	if err := s.Err(); err != nil {
 		return false, err.Error(), nil
@@ -92,7 +96,10 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 			if why == "" {
 				return false, "the consistent core's member is starting" + s.lackOfRoom(), nil
 			}
-			return false, "the consistent core is forming: " + why, &clusterpb.CoreTrouble{NoQuorum: true, Silent: s.bootstrap.Silent()}
+			return false, "the consistent core is forming: " + why, &clusterpb.CoreTrouble{
+				NoQuorum: true,
+				Silent:   s.bootstrap.Silent(),
+			}
 		}
 		if core.server.LeaderAddress() == "" {
 			if e := core.server.Trouble(); e != nil {

@@ -46,7 +46,8 @@ func (s *Server) drain(ctx context.Context) {
 	}
 	if core != nil {
 		draining.Go(func() {
-			coreLeft = core.host.Drain(ctx, func(g *host.Group, term uint64, to keys.ReplicaID) { g.TransferLeader(term, to) })
+			coreLeft = core.host.Drain(ctx,
+				func(g *host.Group, term uint64, to keys.ReplicaID) { g.TransferLeader(term, to) })
 		})
 	}
 	draining.Wait()
@@ -55,7 +56,8 @@ func (s *Server) drain(ctx context.Context) {
 	case left+coreLeft == 0:
 		s.config.Logger.Debug("leaderships handed over", "after", after)
 	case ctx.Err() != nil:
-		s.config.Logger.Warn("stopping with leaderships that no other server has taken in time; elections will follow",
+		s.config.Logger.Warn("stopping with leaderships that no other server has taken in time; "+
+			"elections will follow",
 			"partitions", left, "core", coreLeft > 0, "after", after)
 	default: // all servers stop, or there is one only
 		s.config.Logger.Info("stopping with leaderships, as no server is left that could take them",

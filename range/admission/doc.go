@@ -16,7 +16,7 @@
 // of what the piece took, so that the work leaves a known part of a processor to others, on fast
 // machines and slow ones. Its Class has the figures, the work's Priority bends them:
 //
-//	class             pause, in pieces   longest   who paces
+//	class             pause, in pieces   longest   paced by
 //	                  idle    busy
 //	Resolution        2       8          50 ms     range/replica: ends of locks of large transactions
 //	LargeTransaction  none    6          50 ms     txn/committer: requests that take their locks

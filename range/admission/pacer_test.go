@@ -40,7 +40,8 @@ func TestScenarios(t *testing.T) {
 				c := Class{InTurn: d.HasArg("in-turn")}
 				d.ScanArgs(t, "idle", &c.Idle)
 				d.ScanArgs(t, "busy", &c.Busy)
-				for key, to := range map[string]*time.Duration{"longest": &c.Longest, "burst": &c.Burst} {
+				for key, to := range map[string]*time.Duration{"longest": &c.Longest,
+					"burst": &c.Burst} {
 					var s string
 					if d.MaybeScanArgs(t, key, &s) {
 						*to = duration(s)

@@ -6,23 +6,27 @@ import (
 	"time"
 )
 
-// Timer is a function that is to be called later, as time.AfterFunc makes it: its Stop and Reset mean the same.
+// Timer is a function that is to be called later, as time.AfterFunc makes it: its Stop and Reset
+// mean the same.
 type Timer interface {
 	// Stop reports whether the function was still to be called; now it is not.
 	Stop() bool
-	// Reset has it called when d has passed from now on, once more if it was. It reports what Stop would have.
+	// Reset has it called when d has passed from now on, once more if it was. It reports what Stop
+	// would have.
 	Reset(d time.Duration) bool
 }
 
 // Plain is time.AfterFunc.
 func Plain(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 
-// Alarms are timers that share a bell. Make them with New, and end them with Close. Safe for concurrent use.
+// Alarms are timers that share a bell. Make them with New, and end them with Close. Safe for
+// concurrent use.
 type Alarms struct {
 	bell bell
-	// beside rings at the same times: a process that never runs out of work looks at its timers often, and at the network seldom.
+	// beside rings at the same times: a process that never runs out of work looks at its timers
+	// often, and at the network seldom.
 	beside *time.Timer
-	// done is closed when nobody listens to the bell any more.
+	// done is closed when the goroutine that listens to the bell has ended.
 	done chan struct{}
 
 	mu struct {
@@ -45,8 +49,8 @@ func start(b bell) *Alarms {
 	return a
 }
 
-// AfterFunc has f called, in a goroutine of its own, when d has passed. How many wait is for the callers to bound. After Close it is
-// time.AfterFunc.
+// AfterFunc has f called, in a goroutine of its own, when d has passed. How many wait is for the
+// callers to bound. After Close it is time.AfterFunc.
 func (a *Alarms) AfterFunc(d time.Duration, f func()) Timer {
 	t := &timer{alarms: a, f: f, place: nowhere}
 	a.mu.Lock()
@@ -129,7 +133,7 @@ type timer struct {
 	// Guarded by the lock of the alarms.
 	at    time.Time
 	place int // in the queue
-	// plain is who has it since the alarms were closed.
+	// plain is the timer that has it since the alarms were closed.
 	plain *time.Timer
 }
 

@@ -15,7 +15,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bells are both kinds, by name.
-var bells = map[string]func() bell{"system": newBell, "plain": func() bell { return newPlainBell() }}
+var bells = map[string]func() bell{"system": newBell,
+	"plain": func() bell { return newPlainBell() }}
 
 // onEachBell runs a test with alarms of both kinds.
 func onEachBell(t *testing.T, test func(t *testing.T, a *Alarms)) {
@@ -48,7 +49,10 @@ func TestAlarmsRing(t *testing.T) {
 
 func TestAStoppedAlarmIsSilent(t *testing.T) {
 	onEachBell(t, func(t *testing.T, a *Alarms) {
-		stopped := a.AfterFunc(time.Millisecond, func() { t.Error("was called although it was stopped") })
+		stopped := a.AfterFunc(time.Millisecond, func() {
+			t.Error("was called although it was " +
+				"stopped")
+		})
 		if !stopped.Stop() {
 			t.Error("it was over before it was stopped")
 		}
@@ -79,7 +83,7 @@ func TestAnAlarmIsSetAgain(t *testing.T) {
 	})
 }
 
-// A timer that its own function sets again, as who finds that the time has not come does.
+// A timer that its own function sets again, as a caller does that finds that the time has not come.
 func TestAnAlarmSetsItselfAgain(t *testing.T) {
 	onEachBell(t, func(t *testing.T, a *Alarms) {
 		done := make(chan struct{})
@@ -125,7 +129,8 @@ func TestWhatWaitsWhenAlarmsAreClosedIsCalled(t *testing.T) {
 	})
 }
 
-// Many goroutines set, stop and reset: each function is called as often as it is due, no more and no less.
+// Many goroutines set, stop and reset: each function is called as often as it is due, no more and
+// no less.
 func TestAlarmsBesideEachOther(t *testing.T) {
 	onEachBell(t, func(t *testing.T, a *Alarms) {
 		var workers, calls sync.WaitGroup
@@ -134,7 +139,8 @@ func TestAlarmsBesideEachOther(t *testing.T) {
 			workers.Go(func() {
 				for range 300 {
 					calls.Add(1)
-					timer := a.AfterFunc(time.Duration(rand.Int64N(int64(time.Millisecond))), func() { called.Add(1); calls.Done() })
+					timer := a.AfterFunc(time.Duration(rand.Int64N(int64(time.Millisecond))),
+						func() { called.Add(1); calls.Done() })
 					switch rand.IntN(3) {
 					case 0:
 						if timer.Stop() {
@@ -162,7 +168,8 @@ func TestAlarmsBesideEachOther(t *testing.T) {
 	})
 }
 
-// Beside the runtime's timers in virtual time, where both are exact: the same functions are called, in the same order.
+// Beside the runtime's timers in virtual time, where both are exact: the same functions are called,
+// in the same order.
 func TestAlarmsAreLikeTheRuntimesTimers(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -175,7 +182,8 @@ func TestAlarmsAreLikeTheRuntimesTimers(t *testing.T) {
 			for i := range acts {
 				// All times differ, so that the order is certain.
 				ms := func(n int) time.Duration { return time.Duration(rand.IntN(n)) * time.Millisecond }
-				acts[i] = act{ms(4), ms(30) + time.Duration(3*i+1)*time.Microsecond, ms(30) + time.Duration(3*i+2)*time.Microsecond, rand.IntN(3)}
+				acts[i] = act{ms(4), ms(30) + time.Duration(3*i+1)*time.Microsecond,
+					ms(30) + time.Duration(3*i+2)*time.Microsecond, rand.IntN(3)}
 			}
 			run := func(after func(time.Duration, func()) Timer) (order []int) {
 				var mu sync.Mutex
@@ -210,7 +218,8 @@ func TestAlarmsAreLikeTheRuntimesTimers(t *testing.T) {
 	}
 }
 
-// How late a function is called that waits for a fraction of a millisecond, in a process that has nothing else to do.
+// How late a function is called that waits for a fraction of a millisecond, in a process that has
+// nothing else to do.
 func BenchmarkLateness(b *testing.B) {
 	measure := func(b *testing.B, after func(time.Duration, func()) Timer) {
 		const wait = 300 * time.Microsecond

@@ -15,7 +15,8 @@ type kernelBell struct {
 }
 
 func newBell() bell {
-	// Too many open files, or a kernel that does not allow it: then the runtime's timers have to do.
+	// Too many open files, or a kernel that does not allow it: then the runtime's timers have to
+	// do.
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return newPlainBell()
@@ -29,11 +30,13 @@ func newBell() bell {
 	return &kernelBell{file, raw}
 }
 
-// set implements bell. A timer that cannot be set is closed, so that those who wait do not wait for it.
+// set implements bell. A timer that cannot be set is closed, so that what waits does not wait for
+// it.
 func (b *kernelBell) set(d time.Duration) {
 	var set error
 	err := b.raw.Control(func(fd uintptr) {
-		set = unix.TimerfdSettime(int(fd), 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
+		set = unix.TimerfdSettime(int(fd), 0,
+			&unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
 	})
 	if err == nil && set != nil {
 		b.close()

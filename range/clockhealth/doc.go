@@ -28,7 +28,7 @@
 // a physical clock that was wrong and is right again: Ahead says so, and Rewind mends it once the
 // process leads nothing.
 //
-// # Who asks what
+// # Which part asks what
 //
 //	range/host        Heard, for each ping; LeaseFloor, for each read by a lease and each lease's end
 //	range/host        Believe, with each tick, for a member of the consistent core: nothing but leases

@@ -35,7 +35,8 @@ func newFixture() *fixture {
 			hlc.NewSteady(f.wall, now, testLimit),
 			hlc.FixedBound(testLimit),
 		), Now: now,
-		LeaseDuration: 810 * time.Millisecond, LeaseSlack: Slack(testLimit, 900*time.Millisecond, 810*time.Millisecond),
+		LeaseDuration:   810 * time.Millisecond,
+		LeaseSlack:      Slack(testLimit, 900*time.Millisecond, 810*time.Millisecond),
 		ElectionTimeout: time.Second,
 		Peers:           func() (int, int) { return f.all, f.silent },
 	})
@@ -80,22 +81,40 @@ func TestOffsetIsNotDelay(t *testing.T) {
 		delay  map[uint64]time.Duration
 		bad    bool
 	}{
-		{"all agree", map[uint64]time.Duration{2: time.Millisecond, 3: -time.Millisecond}, nil, false},
+		{"all agree", map[uint64]time.Duration{2: time.Millisecond, 3: -time.Millisecond}, nil,
+			false},
 		{"one of two peers is off", map[uint64]time.Duration{2: time.Second, 3: 0}, nil, false},
 		{"both are ahead", map[uint64]time.Duration{2: time.Second, 3: time.Second}, nil, true},
 		{"both are behind", map[uint64]time.Duration{2: -time.Second, 3: -time.Second}, nil, true},
-		{"two of four", map[uint64]time.Duration{2: time.Second, 3: time.Second, 4: 0, 5: 0}, nil, false},
-		{"three of four", map[uint64]time.Duration{2: time.Second, 3: time.Second, 4: -time.Second, 5: 0}, nil, true},
-		{"within the limit", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond}, nil, false},
-		{"behind one of two", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 400 * time.Millisecond}, nil, true},
-		{"ahead of one of two", map[uint64]time.Duration{2: -200 * time.Millisecond, 3: -400 * time.Millisecond}, nil, false},
-		{"slow ways to two that are behind", map[uint64]time.Duration{2: -100 * time.Millisecond, 3: -240 * time.Millisecond}, map[uint64]time.Duration{2: 50 * time.Millisecond, 3: 50 * time.Millisecond}, false},
-		{"between two that disagree", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond}, nil, false},
-		{"behind one of four", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 400 * time.Millisecond}, nil, true},
-		{"behind one that is alone", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 200 * time.Millisecond, 5: 500 * time.Millisecond}, nil, false},
-		{"between others", map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond, 4: time.Second}, nil, false},
-		{"slow ways to four, two of them slower", map[uint64]time.Duration{2: 0, 3: 0, 4: 0, 5: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond, 4: 300 * time.Millisecond, 5: 300 * time.Millisecond}, false},
-		{"a little delay", map[uint64]time.Duration{2: 0, 3: 0}, map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond}, false},
+		{"two of four", map[uint64]time.Duration{2: time.Second, 3: time.Second, 4: 0, 5: 0}, nil,
+			false},
+		{"three of four", map[uint64]time.Duration{2: time.Second, 3: time.Second, 4: -time.Second,
+			5: 0}, nil, true},
+		{"within the limit", map[uint64]time.Duration{2: 200 * time.Millisecond,
+			3: -200 * time.Millisecond}, nil, false},
+		{"behind one of two", map[uint64]time.Duration{2: 200 * time.Millisecond,
+			3: 400 * time.Millisecond}, nil, true},
+		{"ahead of one of two", map[uint64]time.Duration{2: -200 * time.Millisecond,
+			3: -400 * time.Millisecond}, nil, false},
+		{"slow ways to two that are behind",
+			map[uint64]time.Duration{2: -100 * time.Millisecond, 3: -240 * time.Millisecond},
+			map[uint64]time.Duration{2: 50 * time.Millisecond, 3: 50 * time.Millisecond}, false},
+		{"between two that disagree",
+			map[uint64]time.Duration{2: 200 * time.Millisecond, 3: -200 * time.Millisecond}, nil,
+			false},
+		{"behind one of four", map[uint64]time.Duration{2: 200 * time.Millisecond,
+			3: 200 * time.Millisecond, 4: 200 * time.Millisecond,
+			5: 400 * time.Millisecond}, nil, true},
+		{"behind one that is alone",
+			map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond,
+				4: 200 * time.Millisecond, 5: 500 * time.Millisecond}, nil, false},
+		{"between others", map[uint64]time.Duration{2: 200 * time.Millisecond,
+			3: -200 * time.Millisecond, 4: time.Second}, nil, false},
+		{"slow ways to four, two of them slower", map[uint64]time.Duration{2: 0, 3: 0, 4: 0, 5: 0},
+			map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond,
+				4: 300 * time.Millisecond, 5: 300 * time.Millisecond}, false},
+		{"a little delay", map[uint64]time.Duration{2: 0, 3: 0},
+			map[uint64]time.Duration{2: 200 * time.Millisecond, 3: 200 * time.Millisecond}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newFixture()
@@ -108,13 +127,14 @@ func TestOffsetIsNotDelay(t *testing.T) {
 }
 
 // Whatever the clocks show: of two that are further apart than the limit not both go with the
-// others, somebody does if anybody is near a majority, and all are undisputed if all are within the
+// others, one does if any is near a majority, and all are undisputed if all are within the
 // limit of each other, as is a majority that is if no other is near any of it. Delays, by which
-// others look slow, do not stop anybody who is near a majority all the same.
+// others look slow, do not stop a clock that is near a majority all the same.
 func TestConsensus(t *testing.T) {
 	const limit = 250
 	rapid.Check(t, func(t *rapid.T) {
-		clocks := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(-400, 400), rapid.Int64Range(-mostOffset/2, mostOffset/2)), 1, 9).
+		clocks := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(-400, 400),
+			rapid.Int64Range(-mostOffset/2, mostOffset/2)), 1, 9).
 			Draw(t, "clocks")
 		found, late := make([]consensus, len(clocks)), make([]consensus, len(clocks))
 		nearMost := make([]bool, len(clocks)) // also by what is measured late
@@ -135,7 +155,7 @@ func TestConsensus(t *testing.T) {
 			found[i], late[i] = consensusOf(seen, limit), consensusOf(delayed, limit)
 		}
 		near := func(a, b int64) bool { return a-b <= limit && b-a <= limit }
-		all, anybody, goesOn := true, false, false
+		all, anyNear, goesOn := true, false, false
 		for i, a := range clocks {
 			goesOn = goesOn || found[i] != against
 			size, apart, behind := 0, true, false
@@ -153,7 +173,7 @@ func TestConsensus(t *testing.T) {
 					apart = apart && near(b, c) == near(a, c)
 				}
 			}
-			anybody = anybody || size > len(clocks)/2
+			anyNear = anyNear || size > len(clocks)/2
 			want := against
 			if size > len(clocks)/2 {
 				want = undisputed
@@ -163,14 +183,15 @@ func TestConsensus(t *testing.T) {
 			}
 			if nearMost[i] && !behind && late[i] == against {
 				t.Fatalf(
-					"%d of %v is behind nobody, near a majority in spite of delays, and does not go on",
+					"%d of %v is behind none, near a majority in spite of delays, and does not "+
+						"go on",
 					a,
 					clocks,
 				)
 			}
 		}
-		if anybody != goesOn {
-			t.Fatalf("of %v somebody is near a majority: %v; goes on: %v", clocks, anybody, goesOn)
+		if anyNear != goesOn {
+			t.Fatalf("of %v one is near a majority: %v; goes on: %v", clocks, anyNear, goesOn)
 		}
 		for i := range clocks {
 			if all && found[i] != undisputed {
@@ -187,11 +208,16 @@ func TestConsensusOfSome(t *testing.T) {
 	}{
 		{[]int64{-200, 0, 200}, []consensus{against, undisputed, disputed}},
 		{[]int64{-339, -120, 80}, []consensus{against, undisputed, disputed}},
-		{[]int64{-200, 0, 0, 0, 200}, []consensus{against, undisputed, undisputed, undisputed, disputed}},
-		{[]int64{-200, 0, 100, 200, 200}, []consensus{against, undisputed, undisputed, undisputed, undisputed}},
-		{[]int64{-200, -200, -200, 0, 200}, []consensus{undisputed, undisputed, undisputed, undisputed, against}},
-		{[]int64{-60, -60, -40, -40, 200}, []consensus{against, against, undisputed, undisputed, disputed}},
-		{[]int64{-60, -60, -40, -40, 220}, []consensus{undisputed, undisputed, undisputed, undisputed, against}},
+		{[]int64{-200, 0, 0, 0, 200},
+			[]consensus{against, undisputed, undisputed, undisputed, disputed}},
+		{[]int64{-200, 0, 100, 200, 200},
+			[]consensus{against, undisputed, undisputed, undisputed, undisputed}},
+		{[]int64{-200, -200, -200, 0, 200},
+			[]consensus{undisputed, undisputed, undisputed, undisputed, against}},
+		{[]int64{-60, -60, -40, -40, 200},
+			[]consensus{against, against, undisputed, undisputed, disputed}},
+		{[]int64{-60, -60, -40, -40, 220},
+			[]consensus{undisputed, undisputed, undisputed, undisputed, against}},
 		{[]int64{0, 300}, []consensus{against, against}},
 		{[]int64{-300, 0, 300}, []consensus{against, against, against}},
 		{[]int64{7}, []consensus{undisputed}},
@@ -217,12 +243,18 @@ func TestOffsetsAfterAStep(t *testing.T) {
 		others map[uint64]time.Duration
 		taken  bool
 	}{
-		{"back, and away from one", -219 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 200 * time.Millisecond}, false},
-		{"forward, and away from one", 219 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: -200 * time.Millisecond}, false},
-		{"back, and still near", -219 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 20 * time.Millisecond}, true},
-		{"forward, and nearer", 219 * time.Millisecond, map[uint64]time.Duration{2: 100 * time.Millisecond, 3: 240 * time.Millisecond}, true},
-		{"less than a step at the end", -31 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 250 * time.Millisecond}, true},
-		{"a step at the end", -32 * time.Millisecond, map[uint64]time.Duration{2: 0, 3: 250 * time.Millisecond}, false},
+		{"back, and away from one", -219 * time.Millisecond,
+			map[uint64]time.Duration{2: 0, 3: 200 * time.Millisecond}, false},
+		{"forward, and away from one", 219 * time.Millisecond,
+			map[uint64]time.Duration{2: 0, 3: -200 * time.Millisecond}, false},
+		{"back, and still near", -219 * time.Millisecond,
+			map[uint64]time.Duration{2: 0, 3: 20 * time.Millisecond}, true},
+		{"forward, and nearer", 219 * time.Millisecond,
+			map[uint64]time.Duration{2: 100 * time.Millisecond, 3: 240 * time.Millisecond}, true},
+		{"less than a step at the end", -31 * time.Millisecond,
+			map[uint64]time.Duration{2: 0, 3: 250 * time.Millisecond}, true},
+		{"a step at the end", -32 * time.Millisecond,
+			map[uint64]time.Duration{2: 0, 3: 250 * time.Millisecond}, false},
 		{"alone", -219 * time.Millisecond, nil, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -267,13 +299,15 @@ func TestOffsetsAfterAStep(t *testing.T) {
 	}
 }
 
-// Who comes back within the bound, ahead of somebody, waits until that one has forgotten what it
-// measured before, and stopped. Who is behind nobody and ahead of nobody does not wait.
+// A clock that comes back within the bound, ahead of another, waits until that one has forgotten
+// what it measured before, and stopped. A clock that is behind none and ahead of none does not
+// wait.
 func TestOffsetsIsOverLaterWhileDisputed(t *testing.T) {
 	for name, test := range map[string]struct {
 		third   time.Duration
 		seconds int
-	}{"disputed": {-300 * time.Millisecond, int(disputedFor / CheckPeriod)}, "undisputed": {-200 * time.Millisecond, checks}} {
+	}{"disputed": {-300 * time.Millisecond,
+		int(disputedFor / CheckPeriod)}, "undisputed": {-200 * time.Millisecond, checks}} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture()
 			s.pings(10, map[uint64]time.Duration{2: -time.Second, 3: -time.Second}, nil)
@@ -293,7 +327,7 @@ func TestOffsetsIsOverLaterWhileDisputed(t *testing.T) {
 	}
 }
 
-// A disputed clock ends a doubt when it has been disputed for long enough without a break.
+// A disputed clock ends a quarantine when it has been disputed for long enough without a break.
 func TestQuarantineIsSettled(t *testing.T) {
 	d := quarantine{patience: disputedFor, since: math.MaxInt64}
 	at := func(seconds int64, a consensus, want bool) {

@@ -19,7 +19,8 @@ const (
 
 // roomForCompaction says whether a compaction may begin.
 func (g *guard) roomForCompaction() bool {
-	return g.minFree == 0 || g.free.Load() == 0 && !g.low.Load() || g.free.Load() >= g.minFree/compactionBegins
+	return g.minFree == 0 || g.free.Load() == 0 && !g.low.Load() ||
+		g.free.Load() >= g.minFree/compactionBegins
 }
 
 // allowance is how much may still be written to a table before the free space is looked at again.
@@ -40,7 +41,8 @@ func (a *allowance) take(g *guard, n int) error {
 	}
 	g.free.Store(usage.AvailBytes)
 	if usage.AvailBytes < g.minFree/compactionEnds {
-		return fmt.Errorf("%w for a compaction in %s: %d bytes are free, and %d are kept", ErrNoRoom, g.dir, usage.AvailBytes, g.minFree/compactionEnds)
+		return fmt.Errorf("%w for a compaction in %s: %d bytes are free, and %d are kept",
+			ErrNoRoom, g.dir, usage.AvailBytes, g.minFree/compactionEnds)
 	}
 	return nil
 }

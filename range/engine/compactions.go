@@ -9,12 +9,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// grantPeriod is how often compactions are offered to a database whose limit may have risen meanwhile.
+// grantPeriod is how often compactions are offered to a database whose limit may have risen
+// meanwhile.
 const grantPeriod = 100 * time.Millisecond
 
-// compactions decides when a database may run another compaction: as many at a time as it allows itself. It differs from Pebble's own
-// scheduler in one thing: after a compaction that failed comes a pause. Pebble repeats it at once and for ever, and would do
-// nothing else on a disk that cannot be read.
+// compactions decides when a database may run another compaction: as many at a time as it allows
+// itself. It differs from Pebble's own scheduler in one thing: after a compaction that failed comes
+// a pause. Pebble repeats it at once and for ever, and would do nothing else on a disk that cannot
+// be read.
 //
 // Lock order: Pebble's own lock, then mu. Calls into the database are made without mu.
 type compactions struct {
@@ -29,7 +31,7 @@ type compactions struct {
 		// granting: a goroutine is offering compactions. over: the database closes.
 		granting, over bool
 		pressed        pressed
-		// idle wakes who waits for granting to become false.
+		// idle wakes what waits for granting to become false.
 		idle sync.Cond
 	}
 	stop    chan struct{}
@@ -110,7 +112,8 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	return true, c
 }
 
-// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. The next tick sees to it.
+// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. The next tick sees to
+// it.
 func (c *compactions) UpdateGetAllowedWithoutPermission() {}
 
 // Started implements pebble.CompactionGrantHandle.
@@ -122,7 +125,8 @@ func (c *compactions) MeasureCPU(pebble.CompactionGoroutineKind) {}
 // CumulativeStats implements pebble.CompactionGrantHandle.
 func (c *compactions) CumulativeStats(pebble.CompactionGrantHandleStats) {}
 
-// Done implements pebble.CompactionGrantHandle. Pebble calls it at the end of a compaction, with no lock held.
+// Done implements pebble.CompactionGrantHandle. Pebble calls it at the end of a compaction, with no
+// lock held.
 func (c *compactions) Done() {
 	if c.failed.CompareAndSwap(true, false) {
 		c.g.pause(retryDelay)

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A disk that cannot be read makes compactions fail. They are tried again with pauses, so that time passes, and succeed when the disk
-// can be read again.
+// A disk that cannot be read makes compactions fail. They are tried again with pauses, so that time
+// passes, and succeed when the disk can be read again.
 func TestCompactionsThatFailPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, _ *vfs.MemFS) {
 		s := openTestState(t, Options{FS: fs})

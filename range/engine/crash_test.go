@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// TestCrashKeepsSyncedLog: whatever a synced commit returned is there after a crash that loses what was not synced, and a
-// commit is never there in part.
+// TestCrashKeepsSyncedLog: whatever a synced commit returned is there after a crash that loses what
+// was not synced, and a commit is never there in part.
 func TestCrashKeepsSyncedLog(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -32,7 +32,8 @@ func TestCrashKeepsSyncedLog(t *testing.T) {
 				synced = i
 			}
 			if rng.IntN(60) == 0 {
-				crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(100), RNG: rng})
+				crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(100),
+					RNG: rng})
 				_ = l.Close()
 				fs = crashed
 				l = openTestLog(t, Options{FS: fs, MemTableBytes: 256 << 10})
@@ -64,8 +65,8 @@ func has(t *testing.T, l *Log, key string) bool {
 	return i.SeekGE([]byte(key)) && string(i.Key()) == key
 }
 
-// TestCrashKeepsPrefixOfState: after a crash the state is exactly the first n commits, for some n that is at least what
-// was durable before.
+// TestCrashKeepsPrefixOfState: after a crash the state is exactly the first n commits, for some n
+// that is at least what was durable before.
 func TestCrashKeepsPrefixOfState(t *testing.T) {
 	const commits = 300
 	applied := keys.LocalKey(100, keys.SuffixApplied)
@@ -74,7 +75,8 @@ func TestCrashKeepsPrefixOfState(t *testing.T) {
 		fs := vfs.NewCrashableMem()
 		s := openTestState(t, Options{FS: fs, MemTableBytes: 256 << 10})
 		for i := 1; i <= commits; i++ {
-			// Every commit writes its number in a key of its own, in one that is common to all, and in many that it shares.
+			// Every commit writes its number in a key of its own, in one that is common to all, and
+			// in many that it shares.
 			n := []byte(strconv.Itoa(i))
 			if err := apply(s,
 				version("own"+string(n), int64(i)), n,
@@ -98,17 +100,21 @@ func TestCrashKeepsPrefixOfState(t *testing.T) {
 					t.Fatal(err)
 				}
 				durable, _ := strconv.Atoi(string(value))
-				crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(100), RNG: rng})
+				crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(100),
+					RNG: rng})
 				_ = s.Close()
 				fs = crashed
 				s = openTestState(t, Options{FS: fs, MemTableBytes: 256 << 10})
 				last, _ := strconv.Atoi(get(t, s, applied))
 				if last < durable || last > i {
-					t.Fatalf("seed %d: applied %d after the crash, durable before was %d, committed %d", seed, last, durable, i)
+					t.Fatalf("seed %d: applied %d after the crash, durable before was %d, "+
+						"committed %d", seed, last, durable, i)
 				}
 				for j := 1; j <= i; j++ {
-					if there := get(t, s, version("own"+strconv.Itoa(j), int64(j))) != ""; there != (j <= last) {
-						t.Fatalf("seed %d: applied %d, but commit %d is there: %v", seed, last, j, there)
+					if there := get(t, s, version("own"+strconv.Itoa(j),
+						int64(j))) != ""; there != (j <= last) {
+						t.Fatalf("seed %d: applied %d, but commit %d is there: %v", seed, last, j,
+							there)
 					}
 				}
 				for k := range 7 {
@@ -119,7 +125,8 @@ func TestCrashKeepsPrefixOfState(t *testing.T) {
 						}
 					}
 					if got := get(t, s, version("shared"+strconv.Itoa(k), 1)); got != want {
-						t.Fatalf("seed %d: applied %d, shared%d is %q, want %q", seed, last, k, got, want)
+						t.Fatalf("seed %d: applied %d, shared%d is %q, want %q", seed, last, k, got,
+							want)
 					}
 				}
 				i = last
@@ -137,7 +144,8 @@ func TestCrashKeepsPrefixOfState(t *testing.T) {
 	}
 }
 
-// TestRunsInABubble: both engines work under virtual time, and everything they start ends with Close.
+// TestRunsInABubble: both engines work under virtual time, and everything they start ends with
+// Close.
 func TestRunsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewCrashableMem()
@@ -157,7 +165,8 @@ func TestRunsInABubble(t *testing.T) {
 					if err := put(l, true, fmt.Sprintf("%d/%d", w, i), "x"); err != nil {
 						t.Error(err)
 					}
-					if err := apply(s, version(fmt.Sprintf("%d/%d", w, i), 1), []byte("x")); err != nil {
+					if err := apply(s, version(fmt.Sprintf("%d/%d", w, i), 1),
+						[]byte("x")); err != nil {
 						t.Error(err)
 					}
 				}

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskSync has the kernel sync a file's data and tell when it is done, so that the goroutine that waits for it sleeps. In a call of
-// fdatasync it would keep one of Go's few processors until the runtime notices, which takes up to 10 ms: on a machine with two
-// of them the sync of a log and that of a flush would make everybody wait for the disk.
+// diskSync has the kernel sync a file's data and tell when it is done, so that the goroutine that
+// waits for it sleeps. In a call of fdatasync it would keep one of Go's few processors until the
+// runtime notices, which takes up to 10 ms: on a machine with two of them the sync of a log and
+// that of a flush would make everybody wait for the disk.
 //
-// It is asynchronous I/O of the kernel's own (io_submit), which knows IOCB_CMD_FDSYNC since Linux 4.18.
+// It is asynchronous I/O of the kernel's own (io_submit), which knows IOCB_CMD_FDSYNC since Linux
+// 4.18.
 type diskSync struct {
 	mu sync.Mutex
 	// context is the kernel's handle, done the eventfd that it writes to.
@@ -55,7 +57,8 @@ const (
 	mostInFlight = 1
 )
 
-// newDiskSync makes one for the files of a filesystem; nil if there is nothing to be had but fdatasync.
+// newDiskSync makes one for the files of a filesystem; nil if there is nothing to be had but
+// fdatasync.
 func newDiskSync(fs vfs.FS) *diskSync {
 	if fs != vfs.Default {
 		return nil // SyncData of its files may be more than it seems
@@ -65,7 +68,8 @@ func newDiskSync(fs vfs.FS) *diskSync {
 		return nil
 	}
 	d := &diskSync{}
-	if _, _, errno := unix.Syscall(unix.SYS_IO_SETUP, mostInFlight, uintptr(unsafe.Pointer(&d.context)), 0); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IO_SETUP, mostInFlight,
+		uintptr(unsafe.Pointer(&d.context)), 0); errno != 0 {
 		_ = unix.Close(fd)
 		return nil
 	}
@@ -85,7 +89,8 @@ func (d *diskSync) sync(f vfs.File) error {
 		return f.SyncData()
 	}
 	block := &iocb{opcode: dataSync, file: uint32(fd), flags: tellByEvent, eventFile: d.doneFD}
-	if _, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, d.context, 1, uintptr(unsafe.Pointer(&block))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, d.context, 1,
+		uintptr(unsafe.Pointer(&block))); errno != 0 {
 		d.broken = true // nothing was submitted
 		return f.SyncData()
 	}
@@ -96,7 +101,8 @@ func (d *diskSync) sync(f vfs.File) error {
 	}
 	var event ioEvent
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, d.context, 1, 1, uintptr(unsafe.Pointer(&event)), 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, d.context, 1, 1,
+			uintptr(unsafe.Pointer(&event)), 0, 0)
 		switch {
 		case errno == unix.EINTR:
 			continue

@@ -63,7 +63,8 @@ func (p *pipeFile) SyncData() error {
 	return errPipe
 }
 
-// What the kernel does not sync asynchronously is synced in the usual way, and with the usual outcome.
+// What the kernel does not sync asynchronously is synced in the usual way, and with the usual
+// outcome.
 func TestDiskSyncFallsBack(t *testing.T) {
 	d := openDiskSync(t)
 	reader, writer, err := os.Pipe()
@@ -80,7 +81,7 @@ func TestDiskSyncFallsBack(t *testing.T) {
 	}
 }
 
-// A log on a disk uses it, and a filesystem that is somebody else's is asked itself.
+// A log on a disk uses it, and a filesystem that is not the system's is asked itself.
 func TestLogsSyncAsynchronously(t *testing.T) {
 	openDiskSync(t)
 	l, err := OpenLog(Options{FS: vfs.Default, Dir: filepath.Join(t.TempDir(), "log")})

@@ -135,7 +135,8 @@ func TestLogReadsWhatWasWritten(t *testing.T) {
 func TestStateReadersSeeTheirMoment(t *testing.T) {
 	s := openTestState(t, Options{FS: vfs.NewMem()})
 	k := version("k", 5)
-	if err := apply(s, k, []byte("one"), keys.LocalKey(100, keys.SuffixApplied), []byte("1")); err != nil {
+	if err := apply(s, k, []byte("one"), keys.LocalKey(100, keys.SuffixApplied),
+		[]byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	snapshot, err := s.NewSnapshot()

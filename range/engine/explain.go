@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Explain is an error of the engine in words for people: what is damaged is named by its file, and what Pebble adds for programs
-// is left out. It is one line.
+// Explain is an error of the engine in words for people: what is damaged is named by its file, and
+// what Pebble adds for programs is left out. It is one line.
 func Explain(err error) string {
 	if err == nil {
 		return ""
@@ -25,7 +25,8 @@ func Explain(err error) string {
 		lines = append(lines, line)
 	}
 	text := strings.Join(lines, "; ")
-	if info := pebble.ExtractDataCorruptionInfo(err); info != nil && !strings.Contains(text, info.Path) {
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil &&
+		!strings.Contains(text, info.Path) {
 		text += " (the damaged file is " + info.Path + ")"
 	}
 	return text

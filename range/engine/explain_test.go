@@ -9,7 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// An error that a damaged table gives is one line, which names the file and what is wrong with it once.
+// An error that a damaged table gives is one line, which names the file and what is wrong with it
+// once.
 func TestExplain(t *testing.T) {
 	fs := vfs.NewMem()
 	options := Options{FS: fs, Dir: "state", CacheBytes: 1 << 20, MemTableBytes: 1 << 20}
@@ -19,7 +20,8 @@ func TestExplain(t *testing.T) {
 	}
 	b := s.NewBatch()
 	key := []byte("some key that is not a version\x00")
-	if err := errors.Join(b.Set(key, []byte("value"), nil), s.Commit(b), b.Close(), s.Flush(), s.Close()); err != nil {
+	if err := errors.Join(b.Set(key, []byte("value"), nil), s.Commit(b), b.Close(), s.Flush(),
+		s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	names, err := fs.List("state")
@@ -43,7 +45,8 @@ func TestExplain(t *testing.T) {
 	}
 	for _, err := range []error{err, fmt.Errorf("reading: %w", err), errors.Join(err, err)} {
 		text := Explain(err)
-		if strings.Contains(text, "\n") || strings.Contains(text, "carrier") || strings.Count(text, "checksum") != 1 || !strings.Contains(text, "state/") {
+		if strings.Contains(text, "\n") || strings.Contains(text, "carrier") ||
+			strings.Count(text, "checksum") != 1 || !strings.Contains(text, "state/") {
 			t.Errorf("%q", text)
 		}
 	}
@@ -55,7 +58,10 @@ func TestExplain(t *testing.T) {
 // A table that is cut off, or gone, is damage too.
 func TestATableThatIsShortOrGoneIsDamage(t *testing.T) {
 	for name, hurt := range map[string]func(t *testing.T, fs vfs.FS, path string){
-		"short": func(t *testing.T, fs vfs.FS, path string) { writeFile(t, fs, path, readFile(t, fs, path)[:50]) },
+		"short": func(t *testing.T, fs vfs.FS,
+			path string) {
+			writeFile(t, fs, path, readFile(t, fs, path)[:50])
+		},
 		"gone": func(t *testing.T, fs vfs.FS, path string) {
 			if err := fs.Remove(path); err != nil {
 				t.Fatal(err)
@@ -70,7 +76,8 @@ func TestATableThatIsShortOrGoneIsDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := s.NewBatch()
-			if err := errors.Join(b.Set([]byte("key\x00"), []byte("value"), nil), s.Commit(b), b.Close(), s.Flush(), s.Close()); err != nil {
+			if err := errors.Join(b.Set([]byte("key\x00"), []byte("value"), nil), s.Commit(b),
+				b.Close(), s.Flush(), s.Close()); err != nil {
 				t.Fatal(err)
 			}
 			names, err := fs.List("state")
@@ -86,7 +93,8 @@ func TestATableThatIsShortOrGoneIsDamage(t *testing.T) {
 			if err == nil {
 				t.Fatal("it opens", s.Close())
 			}
-			if !IsCorruption(err) || !strings.Contains(err.Error(), ".sst") && !strings.Contains(err.Error(), "0000") {
+			if !IsCorruption(err) ||
+				!strings.Contains(err.Error(), ".sst") && !strings.Contains(err.Error(), "0000") {
 				t.Errorf("%v", err)
 			}
 			t.Log(Explain(err))

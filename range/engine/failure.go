@@ -19,7 +19,8 @@ const (
 	freeSpacePeriod = time.Second
 	// roomPeriod is how often a write that found the disk full is tried again.
 	roomPeriod = 250 * time.Millisecond
-	// retryDelay holds up each background write of a failed engine. Pebble repeats a failed flush at once, for ever.
+	// retryDelay holds up each background write of a failed engine. Pebble repeats a failed flush
+	// at once, for ever.
 	retryDelay = 100 * time.Millisecond
 	// walCategory is how Pebble names the WAL when it creates a file.
 	walCategory vfs.DiskWriteCategory = "pebble-wal"
@@ -27,7 +28,8 @@ const (
 	spareCategory vfs.DiskWriteCategory = "tidemark-spare"
 )
 
-// guard is what an engine knows about the health of its disk. Its filesystem (guardFS) reports to it.
+// guard is what an engine knows about the health of its disk. Its filesystem (guardFS) reports to
+// it.
 type guard struct {
 	inner  vfs.FS
 	dir    string
@@ -36,15 +38,18 @@ type guard struct {
 	hideWAL bool
 	// disk syncs the WAL; nil does it as the filesystem does.
 	disk *diskSync
-	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no use.
+	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no
+	// use.
 	fillWAL int64
 	// names is the list of the WAL files that must be there; nil for a State.
 	names   *walNames
 	minFree uint64
 
-	// opening: Pebble opens the database. It flushes what it finds in the WAL, repeats that for ever if it fails, and hears of nothing meanwhile; and if
-	// something fails after that, it forgets what it has set going in the background. So a file or name that cannot be made is a failure then, and
-	// after a failure everything seems to succeed, though nothing reaches the disk: the database opens, and is closed at once.
+	// opening: Pebble opens the database. It flushes what it finds in the WAL, repeats that for
+	// ever if it fails, and hears of nothing meanwhile; and if something fails after that, it
+	// forgets what it has set going in the background. So a file or name that cannot be made is a
+	// failure then, and after a failure everything seems to succeed, though nothing reaches the
+	// disk: the database opens, and is closed at once.
 	opening atomic.Bool
 
 	failure atomic.Pointer[error]
@@ -55,7 +60,8 @@ type guard struct {
 	waiting atomic.Int32
 	// refused counts files that the disk would not create, for another reason than room.
 	refused atomic.Int64
-	// behind: flushes and compactions do not keep up with what is written. awaited: how many wait for a flush.
+	// behind: flushes and compactions do not keep up with what is written. awaited: how many wait
+	// for a flush.
 	behind  atomic.Bool
 	awaited atomic.Int32
 	// free is the last free space that was seen, in bytes.
@@ -108,7 +114,8 @@ func (g *guard) fail(err error) {
 		return
 	}
 	if errors.Is(err, errNoRoomAtClose) {
-		g.logger.Warn("closed with a full disk: what waited for free disk space was neither written nor acknowledged", "dir", g.dir)
+		g.logger.Warn("closed with a full disk: what waited for free disk space was neither "+
+			"written nor acknowledged", "dir", g.dir)
 	} else {
 		g.logger.Error("disk failed", "error", err)
 	}
@@ -118,7 +125,8 @@ func (g *guard) fail(err error) {
 // full reports whether writes should be refused.
 func (g *guard) full() bool { return g.low.Load() || g.waiting.Load() > 0 }
 
-// errNoRoomAtClose is the failure of an engine that had no room when its owner began to close it. It is no failure of the disk.
+// errNoRoomAtClose is the failure of an engine that had no room when its owner began to close it.
+// It is no failure of the disk.
 var errNoRoomAtClose = errors.New("closed while the disk was full")
 
 // beginClose lets go of everything that waits.
@@ -136,8 +144,9 @@ func (g *guard) pause(d time.Duration) bool {
 	}
 }
 
-// awaitRoom is called with an error of a write. It returns true when the write should be tried again. Once the owner has begun to close,
-// the first one without room is the end of the engine, so that whoever waits for what comes after it is let go too.
+// awaitRoom is called with an error of a write. It returns true when the write should be tried
+// again. Once the owner has begun to close, the first one without room is the end of the engine, so
+// that a goroutine that waits for what comes after it goes on too.
 func (g *guard) awaitRoom(err error) bool {
 	if !isNoSpace(err) {
 		return false
@@ -203,9 +212,11 @@ func (g *guard) checkFreeSpace() bool {
 	low := usage.AvailBytes < g.reserve()
 	if g.low.Swap(low) != low {
 		if low {
-			g.logger.Warn("disk almost full: writes are refused", "dir", g.dir, "free_bytes", usage.AvailBytes, "min_free_bytes", g.minFree)
+			g.logger.Warn("disk almost full: writes are refused", "dir", g.dir, "free_bytes",
+				usage.AvailBytes, "min_free_bytes", g.minFree)
 		} else {
-			g.logger.Info("disk has free space again: writes are taken", "dir", g.dir, "free_bytes", usage.AvailBytes)
+			g.logger.Info("disk has free space again: writes are taken", "dir", g.dir, "free_bytes",
+				usage.AvailBytes)
 		}
 	}
 	return true

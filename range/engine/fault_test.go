@@ -20,7 +20,8 @@ import (
 type faultFS struct {
 	vfs.FS
 	mu sync.Mutex
-	// ask returns how many of n bytes may be written, and an error. op is "create", "write", "sync" or "read".
+	// ask returns how many of n bytes may be written, and an error. op is "create", "write", "sync"
+	// or "read".
 	ask func(op, name string, n int) (int, error)
 }
 
@@ -119,15 +120,18 @@ func inBubble(t *testing.T, f func(t *testing.T, fs *faultFS, mem *vfs.MemFS)) {
 	})
 }
 
-// passTime lets virtual time pass: it returns when everything in the bubble has come to rest, again and again, for that long.
+// passTime lets virtual time pass: it returns when everything in the bubble has come to rest, again
+// and again, for that long.
 func passTime(d time.Duration) { time.Sleep(d) }
 
-// TestDiskFullWaits: a full disk holds writes up and loses nothing, reads go on, and all goes on when there is room.
+// TestDiskFullWaits: a full disk holds writes up and loses nothing, reads go on, and all goes on
+// when there is room.
 func TestDiskFullWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
 		o := Options{FS: fs, MemTableBytes: 256 << 10, OnFailure: func(err error) { t.Error(err) }}
 		l, s := openTestLog(t, o), openTestState(t, o)
-		if err := errors.Join(put(l, true, "before", "1"), apply(s, version("before", 1), []byte("1"))); err != nil {
+		if err := errors.Join(put(l, true, "before", "1"),
+			apply(s, version("before", 1), []byte("1"))); err != nil {
 			t.Fatal(err)
 		}
 		fs.set(noSpace)
@@ -208,7 +212,8 @@ func TestCloseWhileFull(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- put(l, true, "k", "v") }()
 		passTime(time.Minute)
-		// The owner lets its writers go before it closes; one that waits for room goes with Close's beginning.
+		// The owner lets its writers go before it closes; one that waits for room goes with Close's
+		// beginning.
 		l.g.beginClose()
 		if err := <-done; !errors.Is(err, ErrFailed) {
 			t.Errorf("a write that had no room: %v", err)
@@ -239,15 +244,17 @@ func TestLowSpace(t *testing.T) {
 	})
 }
 
-// TestFailedSyncIsNeverAcknowledged: when an fsync or a write of the WAL fails under load, no commit that it covers returns nil,
-// none hangs, OnFailure is called once, and a restart finds everything that was acknowledged.
+// TestFailedSyncIsNeverAcknowledged: when an fsync or a write of the WAL fails under load, no
+// commit that it covers returns nil, none hangs, OnFailure is called once, and a restart finds
+// everything that was acknowledged.
 func TestFailedSyncIsNeverAcknowledged(t *testing.T) {
 	for _, op := range []string{"sync", "write", "create"} {
 		for failAt := 5; failAt <= 50; failAt += 15 {
 			t.Run(fmt.Sprint(op, failAt), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
 					failures := make(chan error, 10)
-					l := openTestLog(t, Options{FS: fs, MemTableBytes: 64 << 10, OnFailure: func(err error) { failures <- err }})
+					l := openTestLog(t, Options{FS: fs, MemTableBytes: 64 << 10,
+						OnFailure: func(err error) { failures <- err }})
 					calls, limit := 0, failAt
 					if op == "create" {
 						limit = failAt / 15
@@ -280,7 +287,8 @@ func TestFailedSyncIsNeverAcknowledged(t *testing.T) {
 						})
 					}
 					wg.Wait()
-					if err := <-failures; !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
+					if err := <-failures; !errors.Is(err, ErrFailed) ||
+						!errors.Is(err, syscall.EIO) {
 						t.Errorf("failure: %v", err)
 					}
 					if _, _, err := l.Get([]byte("0/0")); !errors.Is(err, ErrFailed) {
@@ -312,21 +320,25 @@ func TestFailedSyncIsNeverAcknowledged(t *testing.T) {
 	}
 }
 
-// TestFailedFlushIsNeverDurable: when a table or the manifest cannot be written, nothing that was in it counts as durable.
+// TestFailedFlushIsNeverDurable: when a table or the manifest cannot be written, nothing that was
+// in it counts as durable.
 func TestFailedFlushIsNeverDurable(t *testing.T) {
 	for _, c := range []struct{ op, file string }{
-		{"write", ".sst"}, {"sync", ".sst"}, {"write", "MANIFEST"}, {"sync", "MANIFEST"}, {"sync", "state"},
+		{"write", ".sst"}, {"sync", ".sst"}, {"write", "MANIFEST"}, {"sync", "MANIFEST"},
+		{"sync", "state"},
 	} {
 		t.Run(c.op+c.file, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
 				failures := make(chan error, 10)
-				s := openTestState(t, Options{FS: fs, OnFailure: func(err error) { failures <- err }})
+				s := openTestState(t, Options{FS: fs,
+					OnFailure: func(err error) { failures <- err }})
 				k := version("k", 1)
 				if err := errors.Join(apply(s, k, []byte("old")), s.Flush()); err != nil {
 					t.Fatal(err)
 				}
 				fs.set(func(op, name string, n int) (int, error) {
-					if op == c.op && (path.Ext(name) == c.file || strings.HasPrefix(path.Base(name), c.file)) {
+					if op == c.op && (path.Ext(name) == c.file ||
+						strings.HasPrefix(path.Base(name), c.file)) {
 						return 0, syscall.EIO
 					}
 					return n, nil
@@ -363,8 +375,8 @@ func TestFailedFlushIsNeverDurable(t *testing.T) {
 	}
 }
 
-// TestFlippedByteIsFound: one wrong byte anywhere in a table gives an error or, where it does not matter, the right data; never
-// wrong data.
+// TestFlippedByteIsFound: one wrong byte anywhere in a table gives an error or, where it does not
+// matter, the right data; never wrong data.
 func TestFlippedByteIsFound(t *testing.T) {
 	const rows = 300
 	mem := vfs.NewMem()
@@ -412,7 +424,8 @@ func TestFlippedByteIsFound(t *testing.T) {
 	}
 }
 
-// readRows opens the state and reads every row; it fails the test on a wrong one and returns the first error.
+// readRows opens the state and reads every row; it fails the test on a wrong one and returns the
+// first error.
 func readRows(t *testing.T, fs vfs.FS, want map[string]string) error {
 	t.Helper()
 	s, err := OpenState(Options{FS: fs, Dir: "/data/state", OnFailure: func(error) {}})
@@ -448,7 +461,8 @@ func readRows(t *testing.T, fs vfs.FS, want map[string]string) error {
 	return first
 }
 
-// A table that can be had again does not wait for room: it ends with ErrNoRoom, and what it had on the disk is given back. One that is needed waits.
+// A table that can be had again does not wait for room: it ends with ErrNoRoom, and what it had on
+// the disk is given back. One that is needed waits.
 func TestSpareTableDoesNotWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
 		s := openTestState(t, Options{FS: fs, OnFailure: func(err error) { t.Error(err) }})
@@ -469,7 +483,7 @@ func TestSpareTableDoesNotWait(t *testing.T) {
 		for i := 0; err == nil && i < 100; i++ {
 			err = spare.Set(version(fmt.Sprintf("%03d", i), 1), value)
 		}
-		if err == nil { // it may be written by others, who have told nobody yet
+		if err == nil { // it may be written by others, which have acknowledged it to no caller yet
 			_, err = spare.Finish()
 		}
 		if !errors.Is(err, ErrNoRoom) {

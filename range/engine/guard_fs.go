@@ -9,7 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardFS is the filesystem that Pebble sees. Reads pass; what changes the disk is watched by the guard.
+// guardFS is the filesystem that Pebble sees. Reads pass; what changes the disk is watched by the
+// guard.
 type guardFS struct {
 	vfs.FS
 	g *guard
@@ -20,8 +21,8 @@ var _ vfs.FS = guardFS{}
 // Unwrap is for vfs.Root.
 func (s guardFS) Unwrap() vfs.FS { return s.FS }
 
-// change runs one operation on names, waiting for room if there is none. It marks the engine failed only while that is opened: afterwards Pebble
-// knows what to do when a name cannot be changed.
+// change runs one operation on names, waiting for room if there is none. It marks the engine failed
+// only while that is opened: afterwards Pebble knows what to do when a name cannot be changed.
 func (s guardFS) change(op func() error) error {
 	for {
 		if err := s.g.err(); err != nil {
@@ -41,8 +42,10 @@ func (s guardFS) change(op func() error) error {
 	}
 }
 
-// create makes a file to write to. The WAL of a failed log is a file that swallows everything, and so is every file of a database that failed while it was opened.
-func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (vfs.File, error)) (vfs.File, error) {
+// create makes a file to write to. The WAL of a failed log is a file that swallows everything, and
+// so is every file of a database that failed while it was opened.
+func (s guardFS) create(name string, category vfs.DiskWriteCategory,
+	op func() (vfs.File, error)) (vfs.File, error) {
 	hide := s.g.hideWAL && category == walCategory
 	for {
 		if err := s.g.err(); err != nil {
@@ -82,22 +85,27 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory, op func() (
 func (s guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return s.create(name, category, func() (vfs.File, error) {
 		f, err := s.FS.Create(name, category)
-		if err == nil && category == walCategory && s.g.fillWAL > 0 && roomFor(s.FS, name, 8*s.g.fillWAL) {
+		if err == nil && category == walCategory && s.g.fillWAL > 0 &&
+			roomFor(s.FS, name, 8*s.g.fillWAL) {
 			fill(f, s.g.fillWAL)
 		}
 		return f, err
 	})
 }
 
-func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (s guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File,
+	error) {
 	if number, ok := walNumber(oldname); ok && s.g.names != nil {
 		_ = s.g.names.obsolete(number, false) // an error has failed the engine
 	}
-	return s.create(newname, category, func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
+	return s.create(newname, category,
+		func() (vfs.File, error) { return s.FS.ReuseForWrite(oldname, newname, category) })
 }
 
-func (s guardFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return s.create(name, category, func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
+func (s guardFS) OpenReadWrite(name string, category vfs.DiskWriteCategory,
+	opts ...vfs.OpenOption) (vfs.File, error) {
+	return s.create(name, category,
+		func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
 }
 
 func (s guardFS) OpenDir(name string) (vfs.File, error) {
@@ -105,8 +113,9 @@ func (s guardFS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Pebble syncs the directory when it rotates the WAL, and panics if it cannot after having made another manifest. To hide a failure there is
-	// safe for other files too: what makes them count is the manifest, and writes to that are not hidden.
+	// Pebble syncs the directory when it rotates the WAL, and panics if it cannot after having made
+	// another manifest. To hide a failure there is safe for other files too: what makes them count
+	// is the manifest, and writes to that are not hidden.
 	return &guardFile{File: f, g: s.g, name: name, hide: true, isDir: true}, nil
 }
 
@@ -192,8 +201,8 @@ func (f *guardFile) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	if f.start != nil {
-		// This comes first: in race builds vfs.MemFS changes what it was given. After an error nothing is
-		// named any more.
+		// This comes first: in race builds vfs.MemFS changes what it was given. After an error
+		// nothing is named any more.
 		f.start.write(p)
 	}
 	n, err := f.write(p, f.File.Write)
@@ -244,14 +253,15 @@ func (f *guardFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 	}
 }
 
-// sync does not wait for room: after a failed fsync the pages may be gone, so a second one that succeeds proves nothing.
+// sync does not wait for room: after a failed fsync the pages may be gone, so a second one that
+// succeeds proves nothing.
 func (f *guardFile) sync(op func() error) error {
 	if err := f.g.err(); err != nil {
 		return f.refused(err)
 	}
 	if err := op(); err != nil {
 		if err := noRoom(f.category, err); err != nil {
-			return err // nobody will read it
+			return err // nothing will read it
 		}
 		return f.failed("sync", err)
 	}

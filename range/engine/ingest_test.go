@@ -12,9 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// snapshotTables writes what installing a partition's snapshot ingests: one table with the data, one that replaces all that
-// the partition keeps by its id.
-func snapshotTables(t *testing.T, s *State, id keys.PartitionID, generation string, rows int) []string {
+// snapshotTables writes what installing a partition's snapshot ingests: one table with the data,
+// one that replaces all that the partition keeps by its id.
+func snapshotTables(t *testing.T, s *State, id keys.PartitionID, generation string,
+	rows int) []string {
 	t.Helper()
 	local, err := s.NewTableWriter()
 	if err != nil {
@@ -34,7 +35,8 @@ func snapshotTables(t *testing.T, s *State, id keys.PartitionID, generation stri
 	}
 	defer data.Abort()
 	for i := range rows {
-		if err := data.Set(version(fmt.Sprintf("p%d/%05d", id, i), 9), []byte(generation)); err != nil {
+		if err := data.Set(version(fmt.Sprintf("p%d/%05d", id, i), 9),
+			[]byte(generation)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +63,8 @@ func fillPartition(t *testing.T, s *State, id keys.PartitionID, generation strin
 	t.Helper()
 	for i := range rows {
 		if err := apply(s, version(fmt.Sprintf("p%d/%05d", id, i), 5), []byte(generation),
-			keys.LocalKey(id, keys.SuffixApplied), []byte(generation), keys.LocalKey(id, "old"), []byte(generation)); err != nil {
+			keys.LocalKey(id, keys.SuffixApplied), []byte(generation), keys.LocalKey(id,
+				"old"), []byte(generation)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +78,8 @@ func checkPartition(t *testing.T, s *State, id keys.PartitionID, want string, ro
 	}
 	n := 0
 	for _, row := range list(t, s) {
-		if prefix := fmt.Sprintf(`data "p%d/`, id); len(row) > len(prefix) && row[:len(prefix)] == prefix {
+		if prefix := fmt.Sprintf(`data "p%d/`, id); len(row) > len(prefix) &&
+			row[:len(prefix)] == prefix {
 			n++
 			if row[len(row)-len(want)-1:] != "="+want {
 				t.Fatalf("partition %s of %s has %s", id, want, row)
@@ -87,8 +91,9 @@ func checkPartition(t *testing.T, s *State, id keys.PartitionID, want string, ro
 	}
 }
 
-// TestIngestReplaces: one call replaces the data span and the local keys of one partition, whether the old contents are in
-// memtables or in tables, touches nothing else, and survives a crash at once.
+// TestIngestReplaces: one call replaces the data span and the local keys of one partition, whether
+// the old contents are in memtables or in tables, touches nothing else, and survives a crash at
+// once.
 func TestIngestReplaces(t *testing.T) {
 	for _, flushed := range []string{"memtable", "tables", "both"} {
 		t.Run(flushed, func(t *testing.T) {
@@ -109,7 +114,8 @@ func TestIngestReplaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			paths := snapshotTables(t, s, 100, "new", 30)
-			if err := s.IngestAndExcise(context.Background(), paths, partitionSpan(100)); err != nil {
+			if err := s.IngestAndExcise(context.Background(), paths,
+				partitionSpan(100)); err != nil {
 				t.Fatal(err)
 			}
 			check := func(s *State) {
@@ -147,8 +153,8 @@ func TestIngestReplaces(t *testing.T) {
 	}
 }
 
-// TestIngestIsAtomic: a crash at any moment while a snapshot is installed and the partition written to before leaves all of
-// the old or all of the new.
+// TestIngestIsAtomic: a crash at any moment while a snapshot is installed and the partition written
+// to before leaves all of the old or all of the new.
 func TestIngestIsAtomic(t *testing.T) {
 	for stop := 0; ; stop++ {
 		fs := vfs.NewCrashableMem()
@@ -200,11 +206,13 @@ func TestWritesAfterIngest(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	s := openTestState(t, Options{FS: fs})
 	fillPartition(t, s, 100, "old", 20)
-	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "new", 30), partitionSpan(100)); err != nil {
+	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "new", 30),
+		partitionSpan(100)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 30 {
-		if err := apply(s, version(fmt.Sprintf("p100/%05d", i), 9), []byte(strconv.Itoa(i)), keys.LocalKey(100, keys.SuffixApplied), []byte("newer")); err != nil {
+		if err := apply(s, version(fmt.Sprintf("p100/%05d", i), 9), []byte(strconv.Itoa(i)),
+			keys.LocalKey(100, keys.SuffixApplied), []byte("newer")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +250,8 @@ func TestIngestRefuses(t *testing.T) {
 		t.Error("overlapping tables went in")
 	}
 	checkPartition(t, s, 100, "old", 20)
-	if err := s.IngestAndExcise(context.Background(), []string{"/data/state/ingest/none.sst"}, partitionSpan(100)); err == nil {
+	if err := s.IngestAndExcise(context.Background(), []string{"/data/state/ingest/none.sst"},
+		partitionSpan(100)); err == nil {
 		t.Error("a table that is not there went in")
 	}
 	w, err := s.NewTableWriter()
@@ -264,7 +273,8 @@ func TestIngestRefuses(t *testing.T) {
 	checkPartition(t, s, 100, "old", 20)
 }
 
-// TestIngestOnFailedDisk: an ingest whose manifest cannot be written fails, does not hang, and has not happened.
+// TestIngestOnFailedDisk: an ingest whose manifest cannot be written fails, does not hang, and has
+// not happened.
 func TestIngestOnFailedDisk(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
 		s := openTestState(t, Options{FS: fs})
@@ -280,7 +290,8 @@ func TestIngestOnFailedDisk(t *testing.T) {
 			}
 			return n, nil
 		})
-		if err := s.IngestAndExcise(context.Background(), paths, partitionSpan(100)); !errors.Is(err, ErrFailed) {
+		if err := s.IngestAndExcise(context.Background(), paths,
+			partitionSpan(100)); !errors.Is(err, ErrFailed) {
 			t.Errorf("ingest: %v", err)
 		}
 		if err := s.Close(); err != nil {

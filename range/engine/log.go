@@ -7,12 +7,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Log is the engine of the Raft logs: a synced commit survives a crash. Keys sort bytewise. It is safe for concurrent use.
+// Log is the engine of the Raft logs: a synced commit survives a crash. Keys sort bytewise. It is
+// safe for concurrent use.
 type Log struct {
 	*store
 
-	// order is full while a batch takes its number and its place in the WAL, not while it is synced. Capacity 1. A channel and
-	// not a mutex, as the holder may wait for room on the disk: virtual time goes on while goroutines wait for a channel.
+	// order is full while a batch takes its number and its place in the WAL, not while it is
+	// synced. Capacity 1. A channel and not a mutex, as the holder may wait for room on the disk:
+	// virtual time goes on while goroutines wait for a channel.
 	order chan struct{}
 	// sequence is the number of the last batch. Guarded by order.
 	sequence uint64
@@ -20,7 +22,8 @@ type Log struct {
 	synced atomic.Uint64
 }
 
-// LogBatch is a set of changes to a Log, made in one commit. It is for one goroutine at a time. Close it after use.
+// LogBatch is a set of changes to a Log, made in one commit. It is for one goroutine at a time.
+// Close it after use.
 type LogBatch struct {
 	*pebble.Batch
 	sequence uint64
@@ -51,8 +54,9 @@ func (l *Log) NewBatch() *LogBatch {
 	return b
 }
 
-// Commit makes the changes of the batch, all or none. With sync it returns when they are durable; without, they become so
-// with the next synced commit. On an error the outcome is unknown, and the log has failed.
+// Commit makes the changes of the batch, all or none. With sync it returns when they are durable;
+// without, they become so with the next synced commit. On an error the outcome is unknown, and the
+// log has failed.
 func (l *Log) Commit(b *LogBatch, sync bool) error {
 	if sync {
 		if err := l.CommitAsync(b); err != nil {
@@ -66,8 +70,8 @@ func (l *Log) Commit(b *LogBatch, sync bool) error {
 	return l.g.err()
 }
 
-// CommitAsync is a synced Commit that does not wait: the changes show at once, and are durable when SyncWait has returned
-// nil. Commits become durable in the order in which they were made.
+// CommitAsync is a synced Commit that does not wait: the changes show at once, and are durable when
+// SyncWait has returned nil. Commits become durable in the order in which they were made.
 func (l *Log) CommitAsync(b *LogBatch) error {
 	return l.enqueue(b, func() error { return l.db.ApplyNoSyncWait(b.Batch, pebble.Sync) })
 }
@@ -92,8 +96,8 @@ func (l *Log) enqueue(b *LogBatch, apply func() error) error {
 	return nil
 }
 
-// SyncWait waits for a batch that was given to CommitAsync. It must be called, once, before the batch is closed, even if the
-// outcome does not matter any more.
+// SyncWait waits for a batch that was given to CommitAsync. It must be called, once, before the
+// batch is closed, even if the outcome does not matter any more.
 func (l *Log) SyncWait(b *LogBatch) error {
 	if err := b.SyncWait(); err != nil {
 		return fmt.Errorf("sync the log in %s: %w", l.dir, err)

@@ -28,8 +28,8 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	}
 }
 
-// Fatalf is for what Pebble cannot go on after. It expects not to come back. Ours does come back, but the engine has
-// failed by then: nothing more reaches the disk and no call succeeds.
+// Fatalf is for what Pebble cannot go on after. It expects not to come back. Ours does come back,
+// but the engine has failed by then: nothing more reaches the disk and no call succeeds.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	l.g.fail(fmt.Errorf(format, args...))
 }

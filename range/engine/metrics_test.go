@@ -9,14 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestMetrics: they are there while the engine is open, tell what it did, and can be registered again after it was closed.
+// TestMetrics: they are there while the engine is open, tell what it did, and can be registered
+// again after it was closed.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	fs := vfs.NewMem()
 	for range 2 {
 		l := openTestLog(t, Options{FS: fs, Registerer: registry})
 		s := openTestState(t, Options{FS: fs, Registerer: registry})
-		if err := errors.Join(put(l, true, "k", "v"), apply(s, version("k", 1), []byte("v")), s.Flush()); err != nil {
+		if err := errors.Join(put(l, true, "k", "v"), apply(s, version("k", 1), []byte("v")),
+			s.Flush()); err != nil {
 			t.Fatal(err)
 		}
 		families, err := registry.Gather()
@@ -53,7 +55,8 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		// The same directory elsewhere, so that only the metrics are in the way.
-		if _, err := OpenLog(Options{FS: vfs.NewMem(), Dir: "/data/log", Registerer: registry}); err == nil {
+		if _, err := OpenLog(Options{FS: vfs.NewMem(), Dir: "/data/log",
+			Registerer: registry}); err == nil {
 			t.Error("two logs under the same name were taken")
 		}
 		if err := errors.Join(l.Close(), s.Close()); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// TestOpenOnABrokenDiskEnds: a log that cannot put into tables what it finds in its WAL is not opened, says why, and is none the worse for it. Pebble
-// would try again for ever.
+// TestOpenOnABrokenDiskEnds: a log that cannot put into tables what it finds in its WAL is not
+// opened, says why, and is none the worse for it. Pebble would try again for ever.
 func TestOpenOnABrokenDiskEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, op, file string
@@ -44,7 +44,8 @@ func TestOpenOnABrokenDiskEnds(t *testing.T) {
 				met := false
 				fs.set(func(op, name string, n int) (int, error) {
 					base := path.Base(name)
-					if op == c.op && (c.file == "" || path.Ext(base) == c.file || strings.HasPrefix(base, c.file)) {
+					if op == c.op && (c.file == "" || path.Ext(base) == c.file ||
+						strings.HasPrefix(base, c.file)) {
 						met = true
 						return 0, c.err
 					}
@@ -78,7 +79,8 @@ func TestOpenOnABrokenDiskEnds(t *testing.T) {
 				fs.set(nil)
 				for _, disk := range []vfs.FS{crashed, crashed.CrashClone(vfs.CrashCloneCfg{})} {
 					l = openTestLog(t, Options{FS: disk})
-					if value, closer, err := l.Get([]byte("k")); err != nil || string(value) != "v" {
+					if value, closer, err := l.Get([]byte("k")); err != nil ||
+						string(value) != "v" {
 						t.Errorf("after the next start: %q, %v", value, err)
 					} else {
 						_ = closer.Close()
@@ -90,8 +92,9 @@ func TestOpenOnABrokenDiskEnds(t *testing.T) {
 	}
 }
 
-// TestNewManifestOnABrokenDirectory: Pebble panics if it is told that the directory cannot be synced when it has made another manifest, which it does when
-// a database is opened, and when the manifest has become long.
+// TestNewManifestOnABrokenDirectory: Pebble panics if it is told that the directory cannot be
+// synced when it has made another manifest, which it does when a database is opened, and when the
+// manifest has become long.
 func TestNewManifestOnABrokenDirectory(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, _ *vfs.MemFS) {
 		s := openTestState(t, Options{FS: fs})

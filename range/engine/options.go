@@ -21,8 +21,8 @@ var (
 	ErrLocked = errors.New("the directory is in use")
 	// ErrVersion is returned when the directory was written by a newer version.
 	ErrVersion = errors.New("the directory was written by a newer version")
-	// ErrWrongKind is returned when the directory holds something else: a log where a state was expected, or a foreign
-	// database.
+	// ErrWrongKind is returned when the directory holds something else: a log where a state was
+	// expected, or a foreign database.
 	ErrWrongKind = errors.New("the directory holds something else")
 )
 
@@ -33,34 +33,38 @@ type Options struct {
 	// Dir is created if need be.
 	Dir string
 
-	// Cache is shared between engines if set; the engine takes its own reference. Pebble counts memtables against it, so it
-	// must be larger than those of all its engines by what is to be left for blocks. Otherwise the engine makes its own,
-	// by CacheBytes.
+	// Cache is shared between engines if set; the engine takes its own reference. Pebble counts
+	// memtables against it, so it must be larger than those of all its engines by what is to be
+	// left for blocks. Otherwise the engine makes its own, by CacheBytes.
 	Cache *pebble.Cache
-	// CacheBytes is how much of the engine's own cache is left for blocks while two memtables are full. Default 64 MiB for a
-	// State, 8 MiB for a Log.
+	// CacheBytes is how much of the engine's own cache is left for blocks while two memtables are
+	// full. Default 64 MiB for a State, 8 MiB for a Log.
 	CacheBytes int64
 	// MemTableBytes is when a memtable is flushed. Default 64 MiB for a State, 16 MiB for a Log.
 	MemTableBytes uint64
 
 	// Logger gets Pebble's messages, and the engine's own. Default: nowhere.
 	Logger *slog.Logger
-	// Registerer gets the metrics, which are labelled engine="log" or "state". Nil: no metrics. An application with several
-	// engines of a kind wraps it with a label that tells them apart.
+	// Registerer gets the metrics, which are labelled engine="log" or "state". Nil: no metrics. An
+	// application with several engines of a kind wraps it with a label that tells them apart.
 	Registerer prometheus.Registerer
 
-	// OnFailure is called once if the disk fails, from the engine's event goroutine. It must not call Close from there.
+	// OnFailure is called once if the disk fails, from the engine's event goroutine. It must not
+	// call Close from there.
 	OnFailure func(error)
-	// Leaving, if not nil, is closed when the owner is about to close the engine, or to give up opening it, and has to wait for its users
-	// first: from then on nothing waits for room on the disk. As long as there is room all goes on as before. The first write that finds
-	// none fails the engine, as if the process had been killed at that moment, but OnFailure is not told: all calls return
-	// ErrFailed, and nothing is acknowledged any more.
+	// Leaving, if not nil, is closed when the owner is about to close the engine, or to give up
+	// opening it, and has to wait for its users first: from then on nothing waits for room on the
+	// disk. As long as there is room all goes on as before. The first write that finds none fails
+	// the engine, as if the process had been killed at that moment, but OnFailure is not told: all
+	// calls return ErrFailed, and nothing is acknowledged any more.
 	Leaving <-chan struct{}
-	// FlushEnd is called after a flush has made more of the engine durable, from the event goroutine: one call at a time,
-	// and several flushes may share one. It may read the engine, and must not call Close from there.
+	// FlushEnd is called after a flush has made more of the engine durable, from the event
+	// goroutine: one call at a time, and several flushes may share one. It may read the engine, and
+	// must not call Close from there.
 	FlushEnd func()
 
-	// MinFreeBytes is the free space below which Full reports true. 0: only when the disk is really full.
+	// MinFreeBytes is the free space below which Full reports true. 0: only when the disk is really
+	// full.
 	MinFreeBytes uint64
 }
 

@@ -27,11 +27,13 @@ func (f slowFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// TestFlushesPause: a flush that is not waited for leaves time to others, and one that is, or that is behind, does not.
+// TestFlushesPause: a flush that is not waited for leaves time to others, and one that is, or that
+// is behind, does not.
 func TestFlushesPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flushed := make(chan struct{}, 10)
-		s, err := OpenState(Options{FS: slowFS{vfs.NewMem()}, Dir: "/state", FlushEnd: func() { flushed <- struct{}{} }})
+		s, err := OpenState(Options{FS: slowFS{vfs.NewMem()}, Dir: "/state",
+			FlushEnd: func() { flushed <- struct{}{} }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,23 +33,27 @@ const (
 	bloomBitsPerKey     = 10
 )
 
-// logOptions: every byte is written twice (WAL, then flush) unless it is truncated before its memtable is flushed, which
-// is the common case. Memtables are small all the same: a WAL file that is overwritten costs half as much to sync as one
-// that grows, and files come back for reuse when their memtable was flushed.
+// logOptions: every byte is written twice (WAL, then flush) unless it is truncated before its
+// memtable is flushed, which is the common case. Memtables are small all the same: a WAL file that
+// is overwritten costs half as much to sync as one that grows, and files come back for reuse when
+// their memtable was flushed.
 func logOptions(o Options) *pebble.Options {
 	p := commonOptions(o)
 	p.Comparer = pebble.DefaultComparer
 	p.MaxOpenFiles = logMaxOpenFiles
-	// Nearly all entries are truncated before long, and then a compaction just drops them. Until then they are read rarely: files may gather.
+	// Nearly all entries are truncated before long, and then a compaction just drops them. Until
+	// then they are read rarely: files may gather.
 	p.L0CompactionThreshold = logCompactionThreshold
 	// Entries are read back rarely, and then soon: not worth compressing.
-	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	p.ApplyCompressionSettings(
+		func() pebble.DBCompressionSettings { return pebble.DBCompressionNone },
+	)
 	p.Experimental.ReadSamplingMultiplier = -1
 	return p
 }
 
-// stateOptions: keys are MVCC keys in Cockroach's encoding, so that columnar blocks know user key and timestamp apart,
-// and bloom filters work on the user key.
+// stateOptions: keys are MVCC keys in Cockroach's encoding, so that columnar blocks know user key
+// and timestamp apart, and bloom filters work on the user key.
 func stateOptions(o Options) *pebble.Options {
 	p := commonOptions(o)
 	p.DisableWAL = true
@@ -63,7 +67,9 @@ func stateOptions(o Options) *pebble.Options {
 		p.Levels[i].IndexBlockSize = stateIndexBlockSize
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 	}
-	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	p.ApplyCompressionSettings(
+		func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest },
+	)
 	return p
 }
 

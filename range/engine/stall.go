@@ -7,20 +7,23 @@ import (
 )
 
 const (
-	// maxMemTables is how many memtables' worth of memory may wait to be flushed, the one that takes writes included.
+	// maxMemTables is how many memtables' worth of memory may wait to be flushed, the one that
+	// takes writes included.
 	maxMemTables = 4
-	// Writes stop when a read has to look into this many sublevels of L0: better late than with unbounded reads.
+	// Writes stop when a read has to look into this many sublevels of L0: better late than with
+	// unbounded reads.
 	maxL0SublevelsLog   = 64
 	maxL0SublevelsState = 32
 	// stallCheckPeriod is how often a stalled write looks again if nothing tells it to.
 	stallCheckPeriod = time.Second
 )
 
-// stall holds writes up while flushes and compactions cannot keep up. Pebble could do it, but it would hold them up inside
-// its commit, with locks held, and never let them go if the disk fails at that moment. Here they wait at the door.
+// stall holds writes up while flushes and compactions cannot keep up. Pebble could do it, but it
+// would hold them up inside its commit, with locks held, and never let them go if the disk fails at
+// that moment. Here they wait at the door.
 //
-// What there is to look at costs Pebble's lock, so it is looked at once in a quarter of a memtable: memory is bounded by
-// maxMemTables memtables and that much again.
+// What there is to look at costs Pebble's lock, so it is looked at once in a quarter of a memtable:
+// memory is bounded by maxMemTables memtables and that much again.
 type stall struct {
 	// every is the number of bytes between two looks; since is how many came after the last one.
 	every int64
@@ -29,7 +32,7 @@ type stall struct {
 	memTableBytes, maxMemTableBytes uint64
 	maxL0Sublevels, hurrySublevels  int32
 
-	// gate is held by the one who looks, or waits. Capacity 1; the others wait for it.
+	// gate is held by the goroutine that looks, or waits. Capacity 1; the others wait for it.
 	gate chan struct{}
 	// progress says that a flush or a compaction has ended. Capacity 1.
 	progress chan struct{}
@@ -107,10 +110,14 @@ func (s *store) awaitProgress() error {
 func (s *store) overload() string {
 	m := s.db.Metrics()
 	// The one that takes writes counts as if it were full.
-	s.g.behind.Store(m.MemTable.Size > hurryMemTables*s.stall.memTableBytes+s.stall.memTableBytes/2 || m.Levels[0].Sublevels >= s.stall.hurrySublevels)
+	s.g.behind.Store(
+		m.MemTable.Size > hurryMemTables*s.stall.memTableBytes+s.stall.memTableBytes/2 ||
+			m.Levels[0].Sublevels >= s.stall.hurrySublevels,
+	)
 	switch {
 	case m.MemTable.Size > s.stall.maxMemTableBytes:
-		return fmt.Sprintf("%d bytes in %d memtables wait to be flushed", m.MemTable.Size, m.MemTable.Count)
+		return fmt.Sprintf("%d bytes in %d memtables wait to be flushed", m.MemTable.Size,
+			m.MemTable.Count)
 	case m.Levels[0].Sublevels >= s.stall.maxL0Sublevels:
 		return fmt.Sprintf("level 0 has %d sublevels", m.Levels[0].Sublevels)
 	}

@@ -11,9 +11,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Reader is what one can read from: a State, a Snapshot, or an indexed StateBatch. Keys are state keys (package keys).
+// Reader is what one can read from: a State, a Snapshot, or an indexed StateBatch. Keys are state
+// keys (package keys).
 type Reader interface {
-	// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound says that there is none.
+	// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound says
+	// that there is none.
 	Get(key []byte) ([]byte, io.Closer, error)
 	// NewIter returns an iterator. Close it.
 	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
@@ -25,14 +27,15 @@ var (
 	_ Reader = (*StateBatch)(nil)
 )
 
-// State is the engine of applied data: a commit survives a crash once it was flushed, and a crash keeps the commits up to
-// some point. Keys are state keys. It is safe for concurrent use.
+// State is the engine of applied data: a commit survives a crash once it was flushed, and a crash
+// keeps the commits up to some point. Keys are state keys. It is safe for concurrent use.
 type State struct {
 	*store
 	tables ingestDir
 }
 
-// StateBatch is a set of changes to a State, made in one commit. It is for one goroutine at a time. Close it after use.
+// StateBatch is a set of changes to a State, made in one commit. It is for one goroutine at a time.
+// Close it after use.
 type StateBatch struct {
 	*pebble.Batch
 }
@@ -58,11 +61,12 @@ func OpenState(o Options) (*State, error) {
 // NewBatch returns an empty batch.
 func (s *State) NewBatch() *StateBatch { return &StateBatch{s.db.NewBatch()} }
 
-// NewIndexedBatch returns an empty batch that is a Reader, of the state with the batch's own changes on top. It is slower to
-// fill.
+// NewIndexedBatch returns an empty batch that is a Reader, of the state with the batch's own
+// changes on top. It is slower to fill.
 func (s *State) NewIndexedBatch() *StateBatch { return &StateBatch{s.db.NewIndexedBatch()} }
 
-// Commit makes the changes of the batch, all or none; they show when it returns. On an error the state has failed.
+// Commit makes the changes of the batch, all or none; they show when it returns. On an error the
+// state has failed.
 func (s *State) Commit(b *StateBatch) error {
 	if err := s.check(); err != nil {
 		return err
@@ -76,7 +80,8 @@ func (s *State) Commit(b *StateBatch) error {
 	return s.g.err()
 }
 
-// NewDurableIter returns an iterator over what would be left after a crash now. Nothing in it can be lost any more.
+// NewDurableIter returns an iterator over what would be left after a crash now. Nothing in it can
+// be lost any more.
 func (s *State) NewDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	var durable pebble.IterOptions
 	if o != nil {
@@ -87,7 +92,8 @@ func (s *State) NewDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) 
 	if err != nil {
 		return nil, err
 	}
-	// INVARIANT: looked at after the iterator was made: what it sees was durable before any failure.
+	// INVARIANT: looked at after the iterator was made: what it sees was durable before any
+	// failure.
 	if err := s.g.err(); err != nil {
 		_ = i.Close()
 		return nil, err
@@ -121,7 +127,8 @@ func getByIter(i *pebble.Iterator, key []byte) (value []byte, found bool, err er
 	return value, err == nil, err
 }
 
-// EstimateSize is about how many bytes on disk a state span takes. What was not flushed yet does not count.
+// EstimateSize is about how many bytes on disk a state span takes. What was not flushed yet does
+// not count.
 func (s *State) EstimateSize(span keys.Span) (uint64, error) {
 	if err := s.check(); err != nil {
 		return 0, err
@@ -129,9 +136,10 @@ func (s *State) EstimateSize(span keys.Span) (uint64, error) {
 	return s.db.EstimateDiskUsage(span.Start, span.End)
 }
 
-// IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in the span is gone, and what
-// stands in the tables, which NewTableWriter made, is there, in the span or outside it. Tables must not overlap. It takes
-// the files, also on an error. When it returns nil the change is visible and durable, and so is all that was committed before.
+// IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in
+// the span is gone, and what stands in the tables, which NewTableWriter made, is there, in the span
+// or outside it. Tables must not overlap. It takes the files, also on an error. When it returns nil
+// the change is visible and durable, and so is all that was committed before.
 func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.Span) error {
 	defer s.tables.remove(paths)
 	if err := s.check(); err != nil {
@@ -145,12 +153,12 @@ func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.S
 	return s.Flush()
 }
 
-// Close flushes what can be flushed, so that the next start has little to replay, and ends the state. Nothing else may run
-// or come after. It may be called again.
+// Close flushes what can be flushed, so that the next start has little to replay, and ends the
+// state. Nothing else may run or come after. It may be called again.
 func (s *State) Close() error { return s.close(s.flushToClose) }
 
-// flushToClose flushes, unless the disk is full or broken: then the flush would wait for room, or be tried again for ever, and a
-// crash is as good.
+// flushToClose flushes, unless the disk is full or broken: then the flush would wait for room, or
+// be tried again for ever, and a crash is as good.
 func (s *State) flushToClose() {
 	s.g.awaited.Add(1)
 	defer s.g.awaited.Add(-1)

@@ -32,7 +32,8 @@ type store struct {
 
 	stall stall
 
-	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet are one event.
+	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet
+	// are one event.
 	flushed chan struct{}
 	// stop ends the event goroutine.
 	stop        chan struct{}
@@ -70,7 +71,8 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	}
 	if s.lock, err = pebble.LockDirectory(o.Dir, s.fs); err != nil {
 		if isLocked(err) {
-			return nil, fmt.Errorf("%w: %s is open in another process, or twice in this one (%v)", ErrLocked, o.Dir, err)
+			return nil, fmt.Errorf("%w: %s is open in another process, or twice in this one (%v)",
+				ErrLocked, o.Dir, err)
 		}
 		return nil, fmt.Errorf("lock directory %s: %w", o.Dir, err)
 	}
@@ -126,7 +128,8 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 // openError explains what Pebble says.
 func openError(dir string, k kind, err error) error {
 	// Pebble has no name for a table that is shorter than the manifest says, or is not there.
-	if !IsCorruption(err) && (strings.Contains(err.Error(), "object size mismatch") || isNotExist(err)) {
+	if !IsCorruption(err) && (strings.Contains(err.Error(), "object size mismatch") ||
+		isNotExist(err)) {
 		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if IsCorruption(err) && !errors.Is(err, errDamaged) {
@@ -216,7 +219,8 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): whoever takes new writes should refuse them.
+// Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): what takes new writes
+// should refuse them.
 func (s *store) Full() bool { return s.g.full() }
 
 // MinFreeBytes is Options.MinFreeBytes.
@@ -237,7 +241,8 @@ func (s *store) UsedBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 // Metrics is Pebble's own view of itself.
 func (s *store) Metrics() *pebble.Metrics { return s.db.Metrics() }
 
-// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound comes as it is.
+// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound comes as it
+// is.
 func (s *store) Get(key []byte) ([]byte, io.Closer, error) {
 	if err := s.check(); err != nil {
 		return nil, nil, err

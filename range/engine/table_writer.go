@@ -37,14 +37,16 @@ func (d *ingestDir) clean() error {
 	return nil
 }
 
-// remove removes files as far as they are still there. What cannot be removed goes at the next start.
+// remove removes files as far as they are still there. What cannot be removed goes at the next
+// start.
 func (d *ingestDir) remove(paths []string) {
 	for _, path := range paths {
 		_ = d.fs.Remove(path)
 	}
 }
 
-// TableWriter writes one sorted table for IngestAndExcise. It is for one goroutine. End it with Finish or Abort.
+// TableWriter writes one sorted table for IngestAndExcise. It is for one goroutine. End it with
+// Finish or Abort.
 type TableWriter struct {
 	s    *State
 	path string
@@ -53,14 +55,18 @@ type TableWriter struct {
 	ended bool
 }
 
-// NewTableWriter starts a table. Where the disk is full, it waits for room, as everything else does.
+// NewTableWriter starts a table. Where the disk is full, it waits for room, as everything else
+// does.
 func (s *State) NewTableWriter() (*TableWriter, error) {
 	return s.newTableWriter(vfs.WriteCategoryUnspecified)
 }
 
-// NewSpareTableWriter starts a table that is written only if there is room: where the disk is full, its methods return ErrNoRoom. A table that waited for
-// room would keep what it has already, and others may have to wait for just that.
-func (s *State) NewSpareTableWriter() (*TableWriter, error) { return s.newTableWriter(spareCategory) }
+// NewSpareTableWriter starts a table that is written only if there is room: where the disk is full,
+// its methods return ErrNoRoom. A table that waited for room would keep what it has already, and
+// others may have to wait for just that.
+func (s *State) NewSpareTableWriter() (*TableWriter, error) {
+	return s.newTableWriter(spareCategory)
+}
 
 func (s *State) newTableWriter(category vfs.DiskWriteCategory) (*TableWriter, error) {
 	if err := s.check(); err != nil {
@@ -72,10 +78,12 @@ func (s *State) newTableWriter(category vfs.DiskWriteCategory) (*TableWriter, er
 		return nil, fmt.Errorf("create table %s: %w", path, err)
 	}
 	o := s.pebbleOptions.MakeWriterOptions(0, s.db.TableFormat())
-	return &TableWriter{s: s, path: path, w: sstable.NewWriter(objstorageprovider.NewFileWritable(f), o)}, nil
+	return &TableWriter{s: s, path: path,
+		w: sstable.NewWriter(objstorageprovider.NewFileWritable(f), o)}, nil
 }
 
-// Set adds a key. Keys are state keys and must come in ascending order, each once. The arguments are copied.
+// Set adds a key. Keys are state keys and must come in ascending order, each once. The arguments
+// are copied.
 func (t *TableWriter) Set(key, value []byte) error {
 	if err := t.w.Set(key, value); err != nil {
 		return fmt.Errorf("write table %s: %w", t.path, err)
@@ -83,9 +91,9 @@ func (t *TableWriter) Set(key, value []byte) error {
 	return nil
 }
 
-// DeleteRange makes the ingest delete the state keys in [start, end) that were there before. Keys of this table are not
-// deleted by it, before or after. Ranges must come in ascending order and must not overlap; their order relative to keys
-// does not matter.
+// DeleteRange makes the ingest delete the state keys in [start, end) that were there before. Keys
+// of this table are not deleted by it, before or after. Ranges must come in ascending order and
+// must not overlap; their order relative to keys does not matter.
 func (t *TableWriter) DeleteRange(start, end []byte) error {
 	if err := t.w.DeleteRange(start, end); err != nil {
 		return fmt.Errorf("write table %s: %w", t.path, err)
@@ -96,8 +104,8 @@ func (t *TableWriter) DeleteRange(start, end []byte) error {
 // Size is about how large the table is so far, in bytes.
 func (t *TableWriter) Size() uint64 { return t.w.Raw().EstimatedSize() }
 
-// Finish makes the table durable and returns its path, for IngestAndExcise, or for DiscardTables. On an error there is no
-// table.
+// Finish makes the table durable and returns its path, for IngestAndExcise, or for DiscardTables.
+// On an error there is no table.
 func (t *TableWriter) Finish() (path string, err error) {
 	t.ended = true
 	if err := t.w.Close(); err != nil {

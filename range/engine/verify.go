@@ -15,15 +15,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Pebble takes a damaged record in the newest WAL, and in the manifest, for the end of the file: it cannot tell it from a
-// write that a crash cut short, and goes on without all that follows. For the Log that would mean to forget acknowledged
-// entries, silently. So both files are looked through before Pebble opens them, for something valid after the place where
-// Pebble would stop, that proves that everything before had been synced:
+// Pebble takes a damaged record in the newest WAL, and in the manifest, for the end of the file: it
+// cannot tell it from a write that a crash cut short, and goes on without all that follows. For the
+// Log that would mean to forget acknowledged entries, silently. So both files are looked through
+// before Pebble opens them, for something valid after the place where Pebble would stop, that
+// proves that everything before had been synced:
 //
 //   - in a manifest, any record: each is synced before the next is written;
 //   - in a WAL, a batch whose mark (see walMark) says that a batch which cannot be read was synced.
 //
-// What is left is damage to the last record, or to a batch after which no other was committed. Log.Close commits a mark.
+// What is left is damage to the last record, or to a batch after which no other was committed.
+// Log.Close commits a mark.
 //
 // A WAL file that is not there at all, or has nothing in it, walNames tells from one that never
 // was.
@@ -54,7 +56,8 @@ func verify(fs vfs.FS, dir string, k kind) error {
 	return verifyFile(fs, wal, number, checkWAL)
 }
 
-// newestWAL is the one whose end may be ragged. All others were closed, and Pebble is strict with them.
+// newestWAL is the one whose end may be ragged. All others were closed, and Pebble is strict with
+// them.
 func newestWAL(fs vfs.FS, dir string) (path string, number uint32, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -71,7 +74,8 @@ func newestWAL(fs vfs.FS, dir string) (path string, number uint32, err error) {
 	return path, uint32(newest), nil
 }
 
-func verifyFile(fs vfs.FS, path string, number uint32, check func(content []byte, number uint32) error) error {
+func verifyFile(fs vfs.FS, path string, number uint32,
+	check func(content []byte, number uint32) error) error {
 	f, err := fs.Open(path, vfs.SequentialReadsOption)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
@@ -89,7 +93,8 @@ func verifyFile(fs vfs.FS, path string, number uint32, check func(content []byte
 	return nil
 }
 
-// readable calls visit for each record that Pebble would read, and returns where the last of them ends.
+// readable calls visit for each record that Pebble would read, and returns where the last of them
+// ends.
 func readable(content []byte, number uint32, visit func(payload []byte)) (end int) {
 	r := newRecordReader(record.NewReader, content, number)
 	var payload bytes.Buffer
@@ -107,15 +112,18 @@ func readable(content []byte, number uint32, visit func(payload []byte)) (end in
 	}
 }
 
-// newRecordReader calls record.NewReader, whose second parameter is of a type that only Pebble can name.
-func newRecordReader[N ~uint64](newReader func(io.Reader, N) *record.Reader, content []byte, number uint32) *record.Reader {
+// newRecordReader calls record.NewReader, whose second parameter is of a type that only Pebble can
+// name.
+func newRecordReader[N ~uint64](newReader func(io.Reader, N) *record.Reader, content []byte,
+	number uint32) *record.Reader {
 	return newReader(bytes.NewReader(content), N(number))
 }
 
 func checkManifest(content []byte, _ uint32) error {
 	end := readable(content, 0, func([]byte) {})
 	return laterChunks(content, end, 0, func(at int, _ []byte) error {
-		return fmt.Errorf("the record at offset %d is broken, those from offset %d are not", end, at)
+		return fmt.Errorf("the record at offset %d is broken, those from offset %d are not", end,
+			at)
 	})
 }
 
@@ -137,17 +145,19 @@ func checkWAL(content []byte, number uint32) error {
 		if first.sequence == 0 {
 			first = m
 		}
-		// Either the batch after the last readable one was synced, or, if none is readable and it is unknown which is missing,
-		// the first one after the break was, and with it all before.
+		// Either the batch after the last readable one was synced, or, if none is readable and it
+		// is unknown which is missing, the first one after the break was, and with it all before.
 		if (last.sequence > 0 && m.synced > last.sequence) || m.synced >= first.sequence {
-			return fmt.Errorf("the batch at offset %d is broken, and the one at offset %d says that it was synced", end, at)
+			return fmt.Errorf("the batch at offset %d is broken, and the one at offset %d says "+
+				"that it was synced", end, at)
 		}
 		return nil
 	})
 }
 
-// Pebble's record format: blocks of 32 KiB with chunks in them. A chunk is a checksum (4 bytes), a length (2) and a type (1);
-// in a WAL a file number (4) and in newer ones the synced offset (8); then the payload. A record of one chunk is "full".
+// Pebble's record format: blocks of 32 KiB with chunks in them. A chunk is a checksum (4 bytes), a
+// length (2) and a type (1); in a WAL a file number (4) and in newer ones the synced offset (8);
+// then the payload. A record of one chunk is "full".
 const (
 	blockSize        = 32 << 10
 	legacyHeader     = 7
@@ -155,7 +165,8 @@ const (
 	walSyncHeader    = 19
 )
 
-// chunkHeader is the header size of the chunk types that begin a record, in a manifest (number 0) and in a WAL.
+// chunkHeader is the header size of the chunk types that begin a record, in a manifest (number 0)
+// and in a WAL.
 func chunkHeader(chunkType byte, number uint32) int {
 	switch {
 	case number == 0 && (chunkType == 1 || chunkType == 2):
@@ -168,9 +179,10 @@ func chunkHeader(chunkType byte, number uint32) int {
 	return 0
 }
 
-// laterChunks calls visit for each intact chunk that begins a record at or after an offset. The chain of chunks is broken
-// there, so every offset is tried.
-func laterChunks(content []byte, from int, number uint32, visit func(at int, payload []byte) error) error {
+// laterChunks calls visit for each intact chunk that begins a record at or after an offset. The
+// chain of chunks is broken there, so every offset is tried.
+func laterChunks(content []byte, from int, number uint32,
+	visit func(at int, payload []byte) error) error {
 	for at := from; at+legacyHeader <= len(content); at++ {
 		header := chunkHeader(content[at+6], number)
 		blockEnd := min(len(content), (at/blockSize+1)*blockSize)
@@ -181,7 +193,8 @@ func laterChunks(content []byte, from int, number uint32, visit func(at int, pay
 			continue
 		}
 		end := at + header + int(binary.LittleEndian.Uint16(content[at+4:]))
-		if end > blockEnd || binary.LittleEndian.Uint32(content[at:]) != maskedCRC(content[at+6:end]) {
+		if end > blockEnd ||
+			binary.LittleEndian.Uint32(content[at:]) != maskedCRC(content[at+6:end]) {
 			continue
 		}
 		if err := visit(at, content[at+header:end]); err != nil {

@@ -33,8 +33,8 @@ func findFile(t *testing.T, fs vfs.FS, dir, part string) (string, []byte) {
 	return found, content
 }
 
-// TestDamagedWAL: a wrong byte, or many, in the log's WAL make the open fail; if the open does not fail, nothing is missing
-// but what came after the last commit that a later one vouches for.
+// TestDamagedWAL: a wrong byte, or many, in the log's WAL make the open fail; if the open does not
+// fail, nothing is missing but what came after the last commit that a later one vouches for.
 func TestDamagedWAL(t *testing.T) {
 	const commits = 60
 	for _, c := range []struct {
@@ -47,7 +47,8 @@ func TestDamagedWAL(t *testing.T) {
 		{"first", false, false, 1000, 100},
 		{"second", true, false, 1000, 100},
 		{"closed", true, true, 1000, 100},
-		{"large", true, false, 40 << 10, 4}, // batches of several chunks; Pebble takes a second to look for the wrong bit
+		// batches of several chunks; Pebble takes a second to look for the wrong bit
+		{"large", true, false, 40 << 10, 4},
 		{"small", true, true, 10, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,7 +60,8 @@ func TestDamagedWAL(t *testing.T) {
 				}
 			}
 			for i := range commits {
-				if err := put(l, i%3 != 1, fmt.Sprintf("%03d", i), fmt.Sprintf("%0*d", c.size, i)); err != nil {
+				if err := put(l, i%3 != 1, fmt.Sprintf("%03d", i),
+					fmt.Sprintf("%0*d", c.size, i)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,12 +73,14 @@ func TestDamagedWAL(t *testing.T) {
 			crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 			_ = l.Close()
 			wal, content := findFile(t, crashed, "/data/log", ".log")
-			// What may be lost without notice: the last two commits, one not synced and one not vouched for; none if closed.
+			// What may be lost without notice: the last two commits, one not synced and one not
+			// vouched for; none if closed.
 			keep := commits - 3
 			if c.clean {
 				keep = commits
 			}
-			// count opens the log with other contents of the WAL and returns how many commits are there, or -1.
+			// count opens the log with other contents of the WAL and returns how many commits are
+			// there, or -1.
 			count := func(content []byte) int {
 				fs := crashed.CrashClone(vfs.CrashCloneCfg{})
 				writeFile(t, fs, wal, content)
@@ -101,7 +105,8 @@ func TestDamagedWAL(t *testing.T) {
 			noticed := 0
 			for range c.rounds {
 				damaged := append([]byte(nil), content...)
-				// The last batch and the end mark are spared: without them nothing is left that could vouch.
+				// The last batch and the end mark are spared: without them nothing is left that
+				// could vouch.
 				at := rng.IntN(len(damaged) - 100)
 				sector := damaged[at:min(at+512, len(damaged)-100)]
 				switch rng.IntN(4) {
@@ -118,7 +123,8 @@ func TestDamagedWAL(t *testing.T) {
 				case n == -1:
 					noticed++
 				case n < keep:
-					t.Fatalf("damage at %d of %d: opened with %d of %d commits", at, len(content), n, commits)
+					t.Fatalf("damage at %d of %d: opened with %d of %d commits", at, len(content),
+						n, commits)
 				}
 			}
 			if noticed < c.rounds/2 {
@@ -128,14 +134,16 @@ func TestDamagedWAL(t *testing.T) {
 	}
 }
 
-// TestTornWALIsNotDamage: whatever a crash leaves of what was not synced is taken for the end, and not for damage.
+// TestTornWALIsNotDamage: whatever a crash leaves of what was not synced is taken for the end, and
+// not for damage.
 func TestTornWALIsNotDamage(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		mem := vfs.NewCrashableMem()
 		l := openTestLog(t, Options{FS: mem, MemTableBytes: 256 << 10})
 		for i := range 100 + rng.IntN(100) {
-			if err := put(l, rng.IntN(8) == 0, fmt.Sprintf("%03d", i), string(make([]byte, rng.IntN(4<<10)))); err != nil {
+			if err := put(l, rng.IntN(8) == 0, fmt.Sprintf("%03d", i),
+				string(make([]byte, rng.IntN(4<<10)))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,15 +171,18 @@ func TestCutWAL(t *testing.T) {
 	_ = l.Close()
 	wal, content := findFile(t, crashed, "/data/log", ".log")
 	_, list, err := readWALNames(crashed, "/data/log")
-	if err != nil || len(list.files) != 1 || list.files[0].length < 500 || list.files[0].length > 1000 {
+	if err != nil || len(list.files) != 1 || list.files[0].length < 500 ||
+		list.files[0].length > 1000 {
 		t.Fatal(list, err)
 	}
 	for n := 0; n < len(content); n += 97 {
 		for _, zeros := range []int{0, 100, 40 << 10} {
 			fs := crashed.CrashClone(vfs.CrashCloneCfg{})
-			writeFile(t, fs, wal, append(append([]byte(nil), content[:n]...), make([]byte, zeros)...))
+			writeFile(t, fs, wal, append(append([]byte(nil), content[:n]...),
+				make([]byte, zeros)...))
 			l, err := OpenLog(Options{FS: fs, Dir: "/data/log"})
-			if known := uint64(n) < list.files[0].length; known != IsCorruption(err) || !known && err != nil {
+			if known := uint64(n) < list.files[0].length; known != IsCorruption(err) ||
+				!known && err != nil {
 				t.Fatalf("cut at %d, %d zeros: %v", n, zeros, err)
 			}
 			if err == nil {
@@ -186,7 +197,8 @@ func TestDamagedManifest(t *testing.T) {
 	mem := vfs.NewMem()
 	s := openTestState(t, Options{FS: mem})
 	for i := range 10 {
-		if err := errors.Join(apply(s, version(fmt.Sprint(i), 1), []byte("v")), s.Flush()); err != nil {
+		if err := errors.Join(apply(s, version(fmt.Sprint(i), 1), []byte("v")),
+			s.Flush()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +207,8 @@ func TestDamagedManifest(t *testing.T) {
 	}
 	manifest, content := findFile(t, mem, "/data/state", "MANIFEST")
 	last := 0
-	if err := laterChunks(content, 0, 0, func(at int, _ []byte) error { last = at; return nil }); err != nil || last == 0 {
+	if err := laterChunks(content, 0, 0,
+		func(at int, _ []byte) error { last = at; return nil }); err != nil || last == 0 {
 		t.Fatal(last, err)
 	}
 	for at := range content {

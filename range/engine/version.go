@@ -13,12 +13,13 @@ const (
 	// versionFile says what the directory holds, in one line: "tidemark state 1".
 	versionFile     = "TIDEMARK"
 	versionFileTemp = "TIDEMARK.tmp"
-	// formatVersion grows when what we keep in the engine changes such that older programs must not open it. Pebble
-	// watches over its own format.
+	// formatVersion grows when what we keep in the engine changes such that older programs must not
+	// open it. Pebble watches over its own format.
 	formatVersion = 1
 )
 
-// checkVersion refuses a directory that is not ours to open, and marks a new one. The directory must be locked.
+// checkVersion refuses a directory that is not ours to open, and marks a new one. The directory
+// must be locked.
 func checkVersion(fs vfs.FS, dir string, k kind) error {
 	name := fs.PathJoin(dir, versionFile)
 	f, err := fs.Open(name)
@@ -36,23 +37,27 @@ func checkVersion(fs vfs.FS, dir string, k kind) error {
 	line, complete := strings.CutSuffix(string(content), "\n")
 	words := strings.Fields(line)
 	if !complete || len(words) != 3 || words[0] != "tidemark" {
-		return fmt.Errorf("%w: %s reads %q, want \"tidemark %s %d\"", ErrWrongKind, name, content, k, formatVersion)
+		return fmt.Errorf("%w: %s reads %q, want \"tidemark %s %d\"", ErrWrongKind, name, content,
+			k, formatVersion)
 	}
 	version, err := strconv.Atoi(words[2])
 	switch {
 	case err != nil || version < 1:
-		return fmt.Errorf("%w: %s reads %q, want \"tidemark %s %d\"", ErrWrongKind, name, content, k, formatVersion)
+		return fmt.Errorf("%w: %s reads %q, want \"tidemark %s %d\"", ErrWrongKind, name, content,
+			k, formatVersion)
 	case words[1] != string(k):
-		return fmt.Errorf("%w: %s is a %s directory, not a %s directory", ErrWrongKind, dir, words[1], k)
+		return fmt.Errorf("%w: %s is a %s directory, not a %s directory", ErrWrongKind, dir,
+			words[1], k)
 	case version > formatVersion:
-		return fmt.Errorf("%w: %s has format %d, this program knows formats up to %d; start a newer program",
+		return fmt.Errorf("%w: %s has format %d, this program knows formats up to %d; start a "+
+			"newer program",
 			ErrVersion, dir, version, formatVersion)
 	}
 	return nil
 }
 
-// writeVersion marks a new directory. It must be there before anything else, so a directory with files and without it is
-// not ours.
+// writeVersion marks a new directory. It must be there before anything else, so a directory with
+// files and without it is not ours.
 func writeVersion(fs vfs.FS, dir string, k kind) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -60,7 +65,8 @@ func writeVersion(fs vfs.FS, dir string, k kind) error {
 	}
 	for _, name := range names {
 		if name != versionFileTemp && name != "LOCK" && name != "lost+found" {
-			return fmt.Errorf("%w: %s has a file %q, but no file %q; choose an empty directory", ErrWrongKind, dir, name, versionFile)
+			return fmt.Errorf("%w: %s has a file %q, but no file %q; choose an empty directory",
+				ErrWrongKind, dir, name, versionFile)
 		}
 	}
 	temp := fs.PathJoin(dir, versionFileTemp)

@@ -4,16 +4,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A new WAL file of the Log is filled with zeros before its first record. A sync of bytes that overwrite allocated and
-// written blocks touches the data alone; a sync of an append also commits the filesystem's journal for the new size and the
-// new blocks, which takes twice as long. Pebble recycles WAL files, so a log pays for this with its first two or three files
-// only. A tail of zeros is what Pebble finds at the end of a preallocated WAL too: it ends the replay.
+// A new WAL file of the Log is filled with zeros before its first record. A sync of bytes that
+// overwrite allocated and written blocks touches the data alone; a sync of an append also commits
+// the filesystem's journal for the new size and the new blocks, which takes twice as long. Pebble
+// recycles WAL files, so a log pays for this with its first two or three files only. A tail of
+// zeros is what Pebble finds at the end of a preallocated WAL too: it ends the replay.
 
-// fillZeros is written again and again; nobody changes it.
+// fillZeros is written again and again; nothing changes it.
 var fillZeros [256 << 10]byte
 
-// fill writes size zeros at the beginning of an empty file, without moving the place of the next write. It is an
-// optimisation: a file that could not be filled is used as it is.
+// fill writes size zeros at the beginning of an empty file, without moving the place of the next
+// write. It is an optimisation: a file that could not be filled is used as it is.
 func fill(f vfs.File, size int64) {
 	for at := int64(0); at < size; at += int64(len(fillZeros)) {
 		if _, err := f.WriteAt(fillZeros[:min(size-at, int64(len(fillZeros)))], at); err != nil {
@@ -23,7 +24,8 @@ func fill(f vfs.File, size int64) {
 	_ = f.Sync()
 }
 
-// fillSize is how far a WAL is written before it is replaced: a memtable holds about as much as its WAL.
+// fillSize is how far a WAL is written before it is replaced: a memtable holds about as much as its
+// WAL.
 func fillSize(o Options, k kind) int64 {
 	if k != kindLog || vfs.Root(o.FS) != vfs.Default {
 		return 0

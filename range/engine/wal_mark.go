@@ -6,19 +6,21 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// walMark is what every batch of the Log carries at its beginning, in the WAL only (Pebble calls it log data): its number among
-// the batches since the log was opened, and the highest number known to be synced when it was committed. It is how verify
-// tells a damaged WAL from one that a crash cut short.
+// walMark is what every batch of the Log carries at its beginning, in the WAL only (Pebble calls it
+// log data): its number among the batches since the log was opened, and the highest number known to
+// be synced when it was committed. It is how verify tells a damaged WAL from one that a crash cut
+// short.
 //
-// INVARIANT: batches stand in the WAL in the order of their numbers (Log.order), so that one synced batch means that all
-// with lower numbers are.
+// INVARIANT: batches stand in the WAL in the order of their numbers (Log.order), so that one synced
+// batch means that all with lower numbers are.
 type walMark struct {
 	sequence, synced uint64
 }
 
 const (
 	markSize = 16
-	// A batch starts with Pebble's header of 12 bytes; the mark's entry with its kind and its length follows.
+	// A batch starts with Pebble's header of 12 bytes; the mark's entry with its kind and its
+	// length follows.
 	markKindOffset   = 12
 	markLengthOffset = markKindOffset + 1
 	markOffset       = markKindOffset + 2
@@ -34,7 +36,8 @@ func addMark(b *pebble.Batch) {
 // hasMark reports whether an encoded batch has room for a mark.
 func hasMark(batch []byte) bool {
 	return len(batch) >= markOffset+markSize &&
-		batch[markKindOffset] == byte(pebble.InternalKeyKindLogData) && batch[markLengthOffset] == markSize
+		batch[markKindOffset] == byte(pebble.InternalKeyKindLogData) &&
+		batch[markLengthOffset] == markSize
 }
 
 func readMark(batch []byte) (walMark, bool) {

@@ -111,12 +111,14 @@ func decodeSlot(b []byte) (slot uint64, l walList) {
 		return 0, l
 	}
 	end := header + namedSize*int(count)
-	if len(b) < end+4 || binary.LittleEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+	if len(b) < end+4 ||
+		binary.LittleEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return 0, l
 	}
 	l.options = [2]uint64{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}
 	for at := header; at < end; at += namedSize {
-		l.files = append(l.files, namedWAL{binary.LittleEndian.Uint64(b[at:]), binary.LittleEndian.Uint64(b[at+8:]), binary.LittleEndian.Uint32(b[at+16:])})
+		l.files = append(l.files, namedWAL{binary.LittleEndian.Uint64(b[at:]),
+			binary.LittleEndian.Uint64(b[at+8:]), binary.LittleEndian.Uint32(b[at+16:])})
 	}
 	return binary.LittleEndian.Uint64(b), l
 }
@@ -161,7 +163,8 @@ func checkWALNames(fs vfs.FS, dir, optionsFile string) error {
 	if err != nil || len(l.files) == 0 {
 		return err
 	}
-	if options, ok := fileNumber(optionsFile, "OPTIONS-", ""); !ok || !slices.Contains(l.options[:], options) {
+	if options, ok := fileNumber(optionsFile, "OPTIONS-", ""); !ok ||
+		!slices.Contains(l.options[:], options) {
 		return nil // opened since by a version that does not know of the list
 	}
 	names, err := fs.List(dir)
@@ -206,7 +209,8 @@ func (w namedWAL) check(fs vfs.FS, name string) error {
 	case len(content) == 0:
 		return errors.New("the file is empty")
 	case uint64(len(content)) < w.length:
-		return fmt.Errorf("the file has %d bytes; its first sync covered %d", len(content), w.length)
+		return fmt.Errorf("the file has %d bytes; its first sync covered %d", len(content),
+			w.length)
 	case crc32.Checksum(content, castagnoli) != w.checksum:
 		return fmt.Errorf("its first %d bytes are not those that were synced", w.length)
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// TestListOnABadDisk: what cannot be named is not acknowledged. Where there is no room, it waits for
-// it; after a failure the log has failed. Either way a restart finds what was acknowledged before.
+// TestListOnABadDisk: what cannot be named is not acknowledged. Where there is no room, it waits
+// for it; after a failure the log has failed. Either way a restart finds what was acknowledged
+// before.
 func TestListOnABadDisk(t *testing.T) {
 	for _, c := range []struct {
 		name  string

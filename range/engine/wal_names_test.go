@@ -74,7 +74,8 @@ func TestMissingWAL(t *testing.T) {
 				for n < 20 && has(t, l, fmt.Sprintf("%03d", n)) {
 					n++
 				}
-				t.Errorf("%d rotations, %s: the log opened with %d of 20 acknowledged commits", rotations, name, n)
+				t.Errorf("%d rotations, %s: the log opened with %d of 20 acknowledged commits",
+					rotations, name, n)
 				_ = l.Close()
 				continue
 			}
@@ -115,10 +116,18 @@ func TestCrashAroundNaming(t *testing.T) {
 			defer mu.Unlock()
 			n, kept := acked.Load(), 100*rng.IntN(2)
 			if strings.HasSuffix(op.Path, walNamesFile) {
-				// At another length it would keep a name in a directory, and lose one that is older.
+				// At another length it would keep a name in a directory, and lose one that is
+				// older.
 				kept = 50 * rng.IntN(3)
 			}
-			crashes = append(crashes, crash{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng}), n, fmt.Sprint(op.Kind, " ", op.Path)})
+			crashes = append(
+				crashes,
+				crash{
+					mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rng}),
+					n,
+					fmt.Sprint(op.Kind, " ", op.Path),
+				},
+			)
 			return nil
 		}))
 		total := int64(0)
@@ -134,7 +143,8 @@ func TestCrashAroundNaming(t *testing.T) {
 				total++
 				acked.Store(total)
 				if i%4 == 3 {
-					if err := errors.Join(put(l, false, "unsynced", "v"), l.Flush(), l.Flush()); err != nil {
+					if err := errors.Join(put(l, false, "unsynced", "v"), l.Flush(),
+						l.Flush()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -151,7 +161,8 @@ func TestCrashAroundNaming(t *testing.T) {
 			}
 			for n := range c.acked {
 				if !has(t, l, fmt.Sprintf("%03d", n)) {
-					t.Fatalf("seed %d, crash %d before %s: commit %d of %d is lost", seed, i, c.op, n, c.acked)
+					t.Fatalf("seed %d, crash %d before %s: commit %d of %d is lost", seed, i, c.op,
+						n, c.acked)
 				}
 			}
 			if err := l.Close(); err != nil {
@@ -213,7 +224,8 @@ func TestOlderVersionBetween(t *testing.T) {
 	old := readFile(t, mem, "/data/log/"+walNamesFile)
 	for range 2 { // as by that version: the list stays
 		l = openTestLog(t, Options{FS: mem})
-		if err := errors.Join(put(l, true, "b", "v"), l.Flush(), put(l, true, "c", "v"), l.Close()); err != nil {
+		if err := errors.Join(put(l, true, "b", "v"), l.Flush(), put(l, true, "c", "v"),
+			l.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

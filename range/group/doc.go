@@ -38,8 +38,8 @@
 // so that the first read after waking costs a heartbeat round. Any message or proposal wakes a replica; the death of
 // the host on which the leader sleeps is noticed by the hosts' own pings, and wakes its followers.
 //
-// # Reluctance
+// # Leader aversion
 //
-// A replica that would lead badly leaves campaigns to the others for a while (reluctance.go). That costs no safety, and liveness only
+// A replica that would lead badly leaves campaigns to the others for a while (leader_aversion.go). That costs no safety, and liveness only
 // until the while is over.
 package group

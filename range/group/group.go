@@ -54,7 +54,7 @@ type Group struct {
 	sleep   sleeper
 
 	withholdVotes bool
-	reluctance    reluctance
+	aversion      aversion
 	tie           tie
 	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
 	abdicated bool
@@ -253,7 +253,7 @@ func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 	if g.sleep.asleep || g.maybeLeadToSleep(sleepAfter, away) {
 		return
 	}
-	g.reluctance.tick(g.leader)
+	g.aversion.tick(g.leader)
 	g.tickPlausible()
 	g.tie.tick(&g.promise)
 	g.node.Tick()

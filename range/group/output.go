@@ -127,7 +127,7 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	case raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
 		return // of a leader that was deposed in this moment; the host has its reads fail
 	}
-	if g.onlyCommit(m) || g.reluctance.holdsBack(m, g.config.ElectionTicks) || g.promise.holdsBack(m, now) {
+	if g.onlyCommit(m) || g.aversion.holdsBack(m, g.config.ElectionTicks) || g.promise.holdsBack(m, now) {
 		return
 	}
 	g.tie.begun(m)

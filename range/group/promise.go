@@ -48,7 +48,7 @@ func (g *Group) considerVotes(now int64) {
 
 // considerVote lets Raft see a request for a vote.
 func (g *Group) considerVote(m *raftpb.Message) {
-	g.reluctance.asked(m, g.config.Storage, g.config.ElectionTicks)
+	g.aversion.asked(m, g.config.Storage, g.config.ElectionTicks)
 	if !g.defers(m) {
 		g.step(m)
 	}

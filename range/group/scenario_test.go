@@ -107,9 +107,9 @@ func (s *scenario) command(d *datadriven.TestData) {
 	case "release-votes":
 		_, r := replica()
 		r.group.WithholdVotes(false)
-	case "reluctant", "willing":
+	case "averse", "willing":
 		_, r := replica()
-		r.group.SetReluctant(d.Cmd == "reluctant")
+		r.group.SetLeaderAverse(d.Cmd == "averse")
 	case "advance": // the clock alone
 		ms, _ := strconv.Atoi(d.CmdArgs[0].Key)
 		s.now += int64(ms) * int64(time.Millisecond)

@@ -24,11 +24,13 @@ type task struct {
 type taskQueue struct {
 	mu    sync.Mutex
 	tasks []task
-	// running: a worker has the group, or it is in one of the pool's queues. Otherwise the tasks, if there are any, are for later.
+	// running: a worker has the group, or it is in one of the pool's queues. Otherwise the tasks,
+	// if there are any, are for later.
 	running bool
-	// lazy: it is in that for which nobody waits.
+	// lazy: it is in the queue that no request waits for.
 	lazy bool
-	// urgent: there is a task that is not for later. later is how many bytes are. listed: the pool's timer will look at the group.
+	// urgent: there is a task that is not for later. later is how many bytes are. listed: the
+	// pool's timer will look at the group.
 	urgent bool
 	later  int
 	listed bool
@@ -49,7 +51,7 @@ func (g *Group) enqueueTask(t task) {
 	}
 }
 
-// startLocked says that the group is to be put into the queue of those for which somebody waits.
+// startLocked says that the group is to be put into the queue that requests may wait for.
 func (q *taskQueue) startLocked() bool {
 	start := !q.running || q.lazy
 	q.running, q.lazy = true, false
@@ -65,7 +67,8 @@ type applyPool struct {
 	wake    *sync.Cond
 	queue   []*Group
 	stopped bool
-	// later are groups with tasks that nobody waits for, until the timer goes off; lazy those for which it has. taken counts groups.
+	// later are groups with tasks that no request waits for, until the timer goes off; lazy those
+	// for which it has. taken counts groups.
 	later, lazy []*Group
 	timer       *time.Timer
 	taken       int
@@ -131,8 +134,8 @@ func (p *applyPool) run() {
 	}
 }
 
-// runTasks runs what is queued now; what comes meanwhile goes to the end of the pool's queue, so that a busy group does
-// not keep a worker from the others.
+// runTasks runs what is queued now; what comes meanwhile goes to the end of the pool's queue, so
+// that a busy group does not keep a worker from the others.
 func (g *Group) runTasks(scratch []group.Entry) []group.Entry {
 	g.tasks.mu.Lock()
 	tasks := g.tasks.tasks
@@ -174,8 +177,9 @@ func (g *Group) dropTasks() {
 	}
 }
 
-// together is how many of the first tasks are run as one: those that apply entries, until it is enough for one batch. On a leader that is
-// what has come while the workers were busy: one batch of it is ready earlier than the last of several, and hardly later than the first.
+// together is how many of the first tasks are run as one: those that apply entries, until it is
+// enough for one batch. On a leader that is what has come while the workers were busy: one batch of
+// it is ready earlier than the last of several, and hardly later than the first.
 func together(tasks []task) int {
 	n, bytes := 0, 0
 	for n < len(tasks) && tasks[n].apply != nil && bytes < maxTogether {
@@ -210,8 +214,8 @@ func (g *Group) runTasksTogether(tasks []task, scratch []group.Entry) []group.En
 	return scratch
 }
 
-// failTask marks the group failed on the apply worker: what is queued behind the failed task is not run, even before the shard worker
-// hears of it.
+// failTask marks the group failed on the apply worker: what is queued behind the failed task is not
+// run, even before the shard worker hears of it.
 func (g *Group) failTask(err error) {
 	g.tasks.broken = true
 	g.failFrom(err)
@@ -231,7 +235,8 @@ func (g *Group) applyEntries(tasks []task, scratch []group.Entry) []group.Entry 
 	}
 	start := time.Now()
 	if err := g.machine.Apply(scratch); err != nil {
-		g.failTask(fmt.Errorf("applying entries %d to %d: %w", scratch[0].Index, scratch[len(scratch)-1].Index, err))
+		g.failTask(fmt.Errorf("applying entries %d to %d: %w", scratch[0].Index,
+			scratch[len(scratch)-1].Index, err))
 		clear(scratch)
 		return scratch
 	}
@@ -255,8 +260,8 @@ type appended struct {
 	responses []*raftpb.Message
 }
 
-// onAppended runs on the log's append worker after each synced batch: peers are answered at once, with one message per
-// host for the whole batch, and the shards are woken once each.
+// onAppended runs on the log's append worker after each synced batch: peers are answered at once,
+// with one message per host for the whole batch, and the shards are woken once each.
 func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 	var out sends
 	out.init()

@@ -19,13 +19,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
-// BenchmarkReplicate measures what a replicated entry costs the three hosts together, over gRPC on loopback and with
-// synced logs. Each group has a bounded number of proposals in flight, as the replicas above have.
+// BenchmarkReplicate measures what a replicated entry costs the three hosts together, over gRPC on
+// loopback and with synced logs. Each group has a bounded number of proposals in flight, as the
+// replicas above have.
 func BenchmarkReplicate(b *testing.B) {
-	for _, c := range []struct{ groups, inflight, bytes int }{{1, 1, 300}, {1, 2, 10_000}, {8, 2, 5_000}, {64, 2, 1_000}} {
-		b.Run(fmt.Sprintf("groups=%d/inflight=%d/bytes=%d", c.groups, c.inflight, c.bytes), func(b *testing.B) {
-			benchmarkReplicate(b, c.groups, c.inflight, c.bytes)
-		})
+	for _, c := range []struct{ groups, inflight, bytes int }{{1, 1, 300}, {1, 2, 10_000},
+		{8, 2, 5_000}, {64, 2, 1_000}} {
+		b.Run(fmt.Sprintf("groups=%d/inflight=%d/bytes=%d", c.groups, c.inflight, c.bytes),
+			func(b *testing.B) {
+				benchmarkReplicate(b, c.groups, c.inflight, c.bytes)
+			})
 	}
 }
 
@@ -41,7 +44,7 @@ func (s *slots) Apply(entries []group.Entry) error {
 		if len(e.Data) > 0 {
 			select {
 			case s.free <- struct{}{}:
-			default: // a follower: nobody waits
+			default: // a follower: no request waits
 			}
 		}
 	}
@@ -65,14 +68,19 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		h, err := New(Config{Self: id, Log: db, Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond))})
+		h, err := New(Config{Self: id, Log: db,
+			Clock: hlc.NewClock(hlc.System(), hlc.FixedBound(250*time.Millisecond))})
 		if err != nil {
 			b.Fatal(err)
 		}
 		hosts[id] = h
 		dialer := rpc.NewDialer(rpc.DialerConfig{})
-		t := rpc.NewPeerTransport(rpc.PeerConfig{Realm: "bench", Self: id, Cluster: func() uint64 { return 1 },
-			Resolve: func(h uint64) (string, bool) { return addrs[h], true }, Dialer: dialer, Handler: h})
+		t := rpc.NewPeerTransport(rpc.PeerConfig{Realm: "bench", Self: id,
+			Cluster: func() uint64 { return 1 },
+			Resolve: func(h uint64) (string, bool) {
+				return addrs[h],
+					true
+			}, Dialer: dialer, Handler: h})
 		server := grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
 		rpc.RegisterPeerServer(server, map[string]*rpc.PeerTransport{"bench": t})
 		go server.Serve(listeners[id]) //nolint:errcheck // ends with Stop
@@ -85,7 +93,8 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 			db.Close()
 		})
 		for i := range groups {
-			identity := raftlog.Identity{Group: keys.PartitionID(100 + i), Replica: keys.ReplicaID(id), Voters: []keys.ReplicaID{1, 2, 3}}
+			identity := raftlog.Identity{Group: keys.PartitionID(100 + i),
+				Replica: keys.ReplicaID(id), Voters: []keys.ReplicaID{1, 2, 3}}
 			if err := h.Log().Create(identity); err != nil {
 				b.Fatal(err)
 			}
@@ -93,8 +102,10 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 			if id == uint64(i%3)+1 {
 				machines[identity.Group] = m
 			}
-			if _, err := h.Open(GroupConfig{Identity: identity, New: true, Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
-				Open: func(*Group) (group.StateMachine, error) { return m, nil }}); err != nil {
+			if _,
+				err := h.Open(GroupConfig{Identity: identity, New: true,
+				Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
+				Open:  func(*Group) (group.StateMachine, error) { return m, nil }}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -139,6 +150,8 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 	}
 	wg.Wait()
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	cpu := time.Duration(
+		after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano(),
+	)
 	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/op")
 }

@@ -34,12 +34,18 @@ func idleHost(t *testing.T, groups int, change func(*Config)) *Host {
 		}
 	})
 	for i := range groups {
-		identity := raftlog.Identity{Group: keys.PartitionID(100 + i), Replica: 1, Voters: []keys.ReplicaID{1, 2, 3}}
+		identity := raftlog.Identity{Group: keys.PartitionID(100 + i), Replica: 1,
+			Voters: []keys.ReplicaID{1, 2, 3}}
 		if err := h.Log().Create(identity); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Open(GroupConfig{Identity: identity, New: true, Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
-			Open: func(*Group) (group.StateMachine, error) { return &machine{}, nil }}); err != nil {
+		if _,
+			err := h.Open(GroupConfig{Identity: identity, New: true,
+			Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
+			Open: func(*Group) (group.StateMachine, error) {
+				return &machine{},
+					nil
+			}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,7 +53,8 @@ func idleHost(t *testing.T, groups int, change func(*Config)) *Host {
 }
 
 func entriesFor(id keys.PartitionID, size int) *peerpb.RaftMessage {
-	return &peerpb.RaftMessage{Group: uint64(id), Type: uint32(raftpb.MsgApp), From: 2, To: 1, Term: 5, Entries: []*peerpb.Entry{{Index: 1, Term: 5, Data: make([]byte, size)}}}
+	return &peerpb.RaftMessage{Group: uint64(id), Type: uint32(raftpb.MsgApp), From: 2, To: 1,
+		Term: 5, Entries: []*peerpb.Entry{{Index: 1, Term: 5, Data: make([]byte, size)}}}
 }
 
 // TestInboxesTogetherAreBounded: what peers queue is bounded for all groups together, and what
@@ -69,7 +76,12 @@ func TestInboxesTogetherAreBounded(t *testing.T) {
 	}
 	for range 3 {
 		for i := range 100 {
-			h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{entriesFor(keys.PartitionID(100+i), 100<<10)}})
+			h.HandleMessages(
+				2,
+				&peerpb.MessageBatch{
+					Messages: []*peerpb.RaftMessage{entriesFor(keys.PartitionID(100+i), 100<<10)},
+				},
+			)
 		}
 	}
 	if n := held(); n > limit || n < limit/2 {
@@ -78,7 +90,8 @@ func TestInboxesTogetherAreBounded(t *testing.T) {
 	for i := range 100 {
 		id := keys.PartitionID(100 + i)
 		before := len(h.Group(id).inbox.messages)
-		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Group: uint64(id), Type: uint32(raftpb.MsgHeartbeat), From: 2, To: 1, Term: 5}}})
+		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Group: uint64(id),
+			Type: uint32(raftpb.MsgHeartbeat), From: 2, To: 1, Term: 5}}})
 		if len(h.Group(id).inbox.messages) != before+1 {
 			t.Fatalf("the heartbeat of group %s found no room", id)
 		}
@@ -98,12 +111,14 @@ func TestEntriesWaitForTheLog(t *testing.T) {
 		slow.inbox.mu.Lock() // holds the log's worker up when it reports
 		index, term := uint64(1), uint64(1)
 		slow.work.Add(1)
-		h.log.Submit([]*raftlog.Append{{Group: slow.storage, Entries: []*raftpb.Entry{{Index: &index, Term: &term, Data: make([]byte, 2<<20)}},
+		h.log.Submit([]*raftlog.Append{{Group: slow.storage,
+			Entries: []*raftpb.Entry{{Index: &index, Term: &term, Data: make([]byte, 2<<20)}},
 			Context: &appended{group: slow, responses: []*raftpb.Message{{To: &term}}}}})
 		if !h.LogBehind() {
 			t.Error("the log is not behind")
 		}
-		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{entriesFor(101, 10),
+		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{entriesFor(101,
+			10),
 			{Group: 101, Type: uint32(raftpb.MsgHeartbeat), From: 2, To: 1, Term: 5}}})
 		if n := len(other.inbox.messages); n != 1 || len(other.inbox.messages[0].Entries) > 0 {
 			t.Errorf("%d messages were taken", n)
@@ -113,7 +128,8 @@ func TestEntriesWaitForTheLog(t *testing.T) {
 		if h.LogBehind() || h.log.Pending() != 0 {
 			t.Errorf("%d bytes are still pending", h.log.Pending())
 		}
-		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{entriesFor(101, 10)}})
+		h.HandleMessages(2, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{entriesFor(101,
+			10)}})
 		if n := len(other.inbox.messages); n != 2 {
 			t.Errorf("%d messages were taken", n)
 		}

@@ -58,7 +58,8 @@ type machine struct {
 	wasLeader  []uint64
 	// applies counts calls of Apply.
 	applies int
-	// staged, installs and discarded count the snapshots that were received, whose installation began, and that nobody wanted.
+	// staged, installs and discarded count the snapshots that were received, whose installation
+	// began, and that no caller wanted.
 	staged, installs, discarded int
 	// onInstall, when set, is called before the nth snapshot (from 1) is installed.
 	onInstall func(n int) error
@@ -129,7 +130,8 @@ func (s *machineSnapshot) Term() uint64  { return s.term }
 func (s *machineSnapshot) Close() error  { return nil }
 func (s *machineSnapshot) Write(_ context.Context, w io.Writer) error {
 	for _, v := range s.values {
-		if _, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(v))), v...)); err != nil {
+		if _, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(v))),
+			v...)); err != nil {
 			return err
 		}
 	}
@@ -142,7 +144,8 @@ type stagedMachine struct {
 	values      []string
 }
 
-func (m *machine) StageSnapshot(_ context.Context, index, term uint64, r io.Reader) (group.Staged, error) {
+func (m *machine) StageSnapshot(_ context.Context, index, term uint64, r io.Reader) (group.Staged,
+	error) {
 	s := &stagedMachine{machine: m, index: index, term: term}
 	for {
 		var size [4]byte
@@ -253,7 +256,9 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 			n.onMessage(m)
 		}
 	}
-	if n.batches != nil && slices.ContainsFunc(b.Messages, func(m *peerpb.RaftMessage) bool { return len(m.Entries) > 0 }) {
+	if n.batches != nil &&
+		slices.ContainsFunc(b.Messages,
+			func(m *peerpb.RaftMessage) bool { return len(m.Entries) > 0 }) {
 		n.batches[key] = append(n.batches[key], b)
 	}
 	link := n.links[key]
@@ -300,7 +305,8 @@ func (p port) Ping(to uint64, ping *peerpb.HostPing) {
 	p.net.send(p.self, to, &peerpb.MessageBatch{Ping: ping})
 }
 
-func (p port) SendSnapshot(ctx context.Context, to uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error {
+func (p port) SendSnapshot(ctx context.Context, to uint64, header *peerpb.SnapshotHeader,
+	write func(io.Writer) error) error {
 	p.net.mu.Lock()
 	p.net.streams++
 	n, on := p.net.streams, p.net.onStream
@@ -341,7 +347,8 @@ const applyAfter = 5 * time.Millisecond
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, net: newNetwork(), hosts: map[uint64]*node{}}
 	for id := uint64(1); id <= 3; id++ {
-		c.hosts[id] = &node{id: id, fs: vfs.NewCrashableMem(), machines: map[keys.PartitionID]*machine{}}
+		c.hosts[id] = &node{id: id, fs: vfs.NewCrashableMem(),
+			machines: map[keys.PartitionID]*machine{}}
 		c.start(id)
 	}
 	return c
@@ -362,7 +369,10 @@ func (c *cluster) start(id uint64) {
 		c.t.Fatal(err)
 	}
 	steady := hlc.NewSteady(&n.wall, hlc.SystemMonotonic(), 250*time.Millisecond)
-	n.host, err = New(Config{Self: id, Log: n.db, Clock: hlc.NewClock(steady, hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000, Shards: 3,
+	n.host,
+		err = New(Config{Self: id, Log: n.db,
+		Clock: hlc.NewClock(steady, hlc.FixedBound(250*time.Millisecond)), RetainLogBytes: 20_000,
+		Shards:              3,
 		FollowersApplyAfter: applyAfter})
 	if err != nil {
 		c.t.Fatal(err)
@@ -407,8 +417,10 @@ func (c *cluster) open(n *node, identity raftlog.Identity, fresh bool) *Group {
 		m = &machine{}
 		n.machines[identity.Group] = m
 	}
-	g, err := n.host.Open(GroupConfig{Identity: identity, New: fresh, Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
-		Open: func(*Group) (group.StateMachine, error) { return m, nil }})
+	g,
+		err := n.host.Open(GroupConfig{Identity: identity, New: fresh,
+		Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
+		Open:  func(*Group) (group.StateMachine, error) { return m, nil }})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -419,7 +431,8 @@ func (c *cluster) open(n *node, identity raftlog.Identity, fresh bool) *Group {
 func (c *cluster) create(groups ...keys.PartitionID) {
 	for _, n := range c.hosts {
 		for _, id := range groups {
-			identity := raftlog.Identity{Group: id, Replica: keys.ReplicaID(n.id), Voters: []keys.ReplicaID{1, 2, 3}}
+			identity := raftlog.Identity{Group: id, Replica: keys.ReplicaID(n.id),
+				Voters: []keys.ReplicaID{1, 2, 3}}
 			if err := n.host.Log().Create(identity); err != nil {
 				c.t.Fatal(err)
 			}
@@ -439,7 +452,8 @@ func (c *cluster) await(what string, ok func() bool) {
 		if ok() {
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // virtual: the condition is asked again when the cluster has moved
+		// virtual: the condition is asked again when the cluster has moved
+		time.Sleep(50 * time.Millisecond)
 	}
 	c.t.Fatalf("still waiting for %s", what)
 }
@@ -466,7 +480,8 @@ func (c *cluster) awaitLeader(id keys.PartitionID) (*node, uint64) {
 	c.t.Helper()
 	var n *node
 	var term uint64
-	c.await(fmt.Sprintf("a leader of %s", id), func() bool { n, term = c.leader(id); return n != nil })
+	c.await(fmt.Sprintf("a leader of %s", id),
+		func() bool { n, term = c.leader(id); return n != nil })
 	return n, term
 }
 

@@ -7,15 +7,15 @@ import (
 
 // condition is what a host says of itself in its pings, besides the time.
 type condition struct {
-	// reluctant: it does not want to lead. recovering: it would lead all the same if no better one
+	// averse: it does not want to lead. recovering: it would lead all the same if no better one
 	// can. leaving: it is about to end. noRoom: its disk is below its reserve, and it stores no
 	// entries with data.
-	reluctant, recovering, leaving, noRoom bool
+	averse, recovering, leaving, noRoom bool
 }
 
 func conditionOf(p *peerpb.HostPing) condition {
 	return condition{
-		reluctant: p.GetReluctant(), recovering: p.GetRecovering(), leaving: p.GetLeaving(),
+		averse: p.GetReluctant(), recovering: p.GetRecovering(), leaving: p.GetLeaving(),
 		noRoom: p.GetNoRoom(),
 	}
 }
@@ -54,20 +54,20 @@ func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, host := range among {
-		if x := p.hosts[host]; x != nil && !x.down && !x.condition.reluctant {
+		if x := p.hosts[host]; x != nil && !x.down && !x.condition.averse {
 			return true
 		}
 	}
 	return false
 }
 
-// SetReluctant tells the peers in pings that this host does not want to lead, and has each of its
-// groups leave campaigns to other replicas, as long as one of them is on a host that is not
-// reluctant, and not for ever (group.SetReluctant). A host that is recovering is able to lead, and
+// SetLeaderAverse tells the peers in pings that this host does not want to lead, and has each of
+// its groups leave campaigns to other replicas, as long as one of them is on a host that is not
+// averse, and not for ever (group.SetLeaderAverse). A host that is recovering is able to lead, and
 // only waits whether that lasts.
-func (h *Host) SetReluctant(reluctant, recovering bool) {
-	h.recovering.Store(reluctant && recovering)
-	h.reluctant.Store(reluctant)
+func (h *Host) SetLeaderAverse(averse, recovering bool) {
+	h.recovering.Store(averse && recovering)
+	h.averse.Store(averse)
 }
 
 // PeerDown says whether a host that shares a group with this one has been silent for an election
@@ -77,13 +77,13 @@ func (h *Host) PeerDown(host uint64) bool {
 	return down
 }
 
-// PeerReluctant says whether a host does not want to lead: see SetReluctant.
-func (h *Host) PeerReluctant(host uint64) bool {
+// PeerLeaderAverse says whether a host does not want to lead: see SetLeaderAverse.
+func (h *Host) PeerLeaderAverse(host uint64) bool {
 	_, _, c := h.peers.about(host)
-	return c.reluctant
+	return c.averse
 }
 
-// PeerRecovering says whether a host that does not want to lead is able to: see SetReluctant.
+// PeerRecovering says whether a host that does not want to lead is able to: see SetLeaderAverse.
 func (h *Host) PeerRecovering(host uint64) bool {
 	_, _, c := h.peers.about(host)
 	return c.recovering && !c.leaving
@@ -107,8 +107,9 @@ func (h *Host) ping(hosts []uint64) {
 	wall, _ := h.config.Clock.Machine()
 	for _, host := range hosts {
 		h.transport.Ping(host, &peerpb.HostPing{
-			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical, Physical: uint64(wall),
-			Reluctant: h.reluctant.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
+			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical,
+			Physical:  uint64(wall),
+			Reluctant: h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
 			Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
 		})
 	}

@@ -8,30 +8,35 @@
 //	raftlog: batch is durable ──► answers to peers (at once, one message per host) and to the inboxes
 //	apply workers: applied ──► the state machine's waiters, the inbox
 //
-// Groups are spread over a few shards; one worker steps all groups of its shard that have something to do, and hands
-// out what all of them want in one go: what is shared across groups (a message per pair of hosts, a sync, a wake-up) is
-// why many small groups are not much dearer than one big one. There is no goroutine per group. A sleeping group is in no
-// list but the registry.
+// Groups are spread over a few shards; one worker steps all groups of its shard that have something
+// to do, and hands out what all of them want in one go: what is shared across groups (a message per
+// pair of hosts, a sync, a wake-up) is why many small groups are not much dearer than one big one.
+// There is no goroutine per group. A sleeping group is in no list but the registry.
 //
-// # Who owns what
+// # What owns what
 //
-// A group's RawNode (group.Group) is touched only within a pass over its shard. Passes are made one at a time: by the shard's
-// worker, or, when that is at rest, by the goroutine that brought messages or proposals, over several shards if need be (step.go). Its inbox is under the inbox's lock, which is held
-// for a few instructions. Applying, installing a snapshot and truncating the log are tasks in the group's apply queue,
-// which at most one apply worker runs at a time, in order; a follower's entries wait there for a few milliseconds (later.go).
+// A group's RawNode (group.Group) is touched only within a pass over its shard. Passes are made one
+// at a time: by the shard's worker, or, when that is at rest, by the goroutine that brought
+// messages or proposals, over several shards if need be (step.go). Its inbox is under the inbox's
+// lock, which is held for a few instructions. Applying, installing a snapshot and truncating the
+// log are tasks in the group's apply queue, which at most one apply worker runs at a time, in
+// order; a follower's entries wait there for a few milliseconds (later.go).
 //
-// Lock order: Host.mu, then Group.inbox.mu, then shard.mu, then applyPool.mu, then taskQueue.mu. No lock is held over I/O, a callback or a send.
+// Lock order: Host.mu, then Group.inbox.mu, then shard.mu, then applyPool.mu, then taskQueue.mu. No
+// lock is held over I/O, a callback or a send.
 //
 // # Failure
 //
-// A group whose state machine fails, whose log cannot be read, or in which Raft finds an invariant broken is marked
-// failed: it does nothing more, says so in Group.Failed, the log and a metric, and the other replicas go on without it.
-// A raft log that cannot be written fails all groups of the process.
+// A group whose state machine fails, whose log cannot be read, or in which Raft finds an invariant
+// broken is marked failed: it does nothing more, says so in Group.Failed, the log and a metric, and
+// the other replicas go on without it. A raft log that cannot be written fails all groups of the
+// process.
 //
 // # Time
 //
-// One ticker ticks the awake groups. INVARIANT: two ticks of a group are never closer than the tick interval (but for
-// the timer's own resolution): followers count ticks, and the leader's lease relies on their not counting fast.
+// One ticker ticks the awake groups. INVARIANT: two ticks of a group are never closer than the tick
+// interval (but for the timer's own resolution): followers count ticks, and the leader's lease
+// relies on their not counting fast.
 //
 // What is believed of the clocks is in package clockhealth. Pings bring it the peers' clocks, and a
 // lease counts only if it says so: a virtual machine may stand still together with its monotonic

@@ -24,7 +24,8 @@ const (
 // A leadership counts as handed over when the successor is known here: until then a request that
 // comes here cannot be told where to go, and the successor may still need this host to bring its
 // log up to date.
-func (h *Host) Drain(ctx context.Context, hand func(g *Group, term uint64, to keys.ReplicaID)) (left int) {
+func (h *Host) Drain(ctx context.Context,
+	hand func(g *Group, term uint64, to keys.ReplicaID)) (left int) {
 	h.leaving.Store(true)
 	h.PingNow()
 	d := draining{host: h, hand: hand, groups: make(map[*Group]*handingOver)}
@@ -124,8 +125,8 @@ func (d *draining) anyHost(g *Group) bool {
 	return false
 }
 
-// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if none
-// does.
+// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if
+// none does.
 func (d *draining) begin(g *Group, o *handingOver) {
 	if !g.Awake() {
 		g.Wake() // its followers' progress is as old as its sleep
@@ -134,7 +135,7 @@ func (d *draining) begin(g *Group, o *handingOver) {
 		switch _, _, c := d.host.peers.about(at); {
 		case c.leaving:
 			return 0
-		case !c.reluctant:
+		case !c.averse:
 			return 3
 		case c.recovering:
 			return 2

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// drain drains a host within 10 s, and says how long that took. on, if not nil, is called instead of
-// each hand-over, on a goroutine of its own.
+// drain drains a host within 10 s, and says how long that took. on, if not nil, is called instead
+// of each hand-over, on a goroutine of its own.
 func (c *cluster) drain(n *node, on func(*Group)) (left int, took time.Duration) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
@@ -32,13 +32,16 @@ func TestDrainEnds(t *testing.T) {
 		"others are there": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
 			return c.drain(leader, nil)
 		},
-		"the replica is removed meanwhile": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"the replica is removed meanwhile": func(t *testing.T, c *cluster, leader *node) (int,
+			time.Duration) {
 			return c.drain(leader, func(g *Group) { leader.host.Remove(g) })
 		},
-		"the replica fails meanwhile": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"the replica fails meanwhile": func(t *testing.T, c *cluster, leader *node) (int,
+			time.Duration) {
 			return c.drain(leader, func(g *Group) { g.failFrom(context.Canceled) })
 		},
-		"a peer is down and it is not known yet": func(t *testing.T, c *cluster, leader *node) (int, time.Duration) {
+		"a peer is down and it is not known yet": func(t *testing.T, c *cluster, leader *node) (int,
+			time.Duration) {
 			c.stop(leader.id%3 + 1)
 			return c.drain(leader, nil)
 		},
@@ -50,7 +53,7 @@ func TestDrainEnds(t *testing.T) {
 			}
 			left, took := c.drain(leader, nil)
 			if left == 0 {
-				t.Error("handed over to nobody")
+				t.Error("handed over to no replica")
 			}
 			return 0, took
 		},

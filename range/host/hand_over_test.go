@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A leader proposes its last entry, and then hands over: the successor has the entry, also if the shard is at work meanwhile and finds both at once.
+// A leader proposes its last entry, and then hands over: the successor has the entry, also if the
+// shard is at work meanwhile and finds both at once.
 func TestWhatIsProposedBeforeAHandOverIsInTheLog(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		simulate(t, func(t *testing.T, c *cluster) {
@@ -26,11 +27,16 @@ func TestWhatIsProposedBeforeAHandOverIsInTheLog(t *testing.T) {
 			}
 			g.TransferLeader(term, keys.ReplicaID(to))
 			close(release)
-			c.await("the transfer", func() bool { l, now := c.leader(100); return l != nil && now > term })
+			c.await("the transfer", func() bool {
+				l, now := c.leader(100)
+				return l != nil &&
+					now > term
+			})
 			c.propose(100, "b")
 			_, values, _ := c.hosts[to].machines[100].state()
 			if !slices.Contains(values, "closed") {
-				t.Errorf("the shard is busy: %t; the successor has applied %q, without what was proposed before the hand-over", busy, values)
+				t.Errorf("the shard is busy: %t; the successor has applied %q, without what was "+
+					"proposed before the hand-over", busy, values)
 			}
 		})
 	}

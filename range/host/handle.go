@@ -17,13 +17,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// maxInboxBytes bounds what peers can queue for one group. What comes beyond is dropped, and sent again by Raft.
+// maxInboxBytes bounds what peers can queue for one group. What comes beyond is dropped, and sent
+// again by Raft.
 const maxInboxBytes = 16 << 20
 
 // maxInboxReads bounds the read-index requests that wait in one inbox.
 const maxInboxReads = 100_000
 
-// Group is the handle of one group on this host. Its exported methods may be called from any goroutine.
+// Group is the handle of one group on this host. Its exported methods may be called from any
+// goroutine.
 type Group struct {
 	host      *Host
 	shard     *shard
@@ -41,8 +43,8 @@ type Group struct {
 	applied    atomic.Uint64
 	lastEntry  lastEntry
 	failure    atomic.Pointer[error]
-	// replacing counts the snapshots that are installed and that the log does not follow yet: their appends, which delete all
-	// entries, are on their way.
+	// replacing counts the snapshots that are installed and that the log does not follow yet: their
+	// appends, which delete all entries, are on their way.
 	replacing atomic.Int32
 	// stirring is what awake is, for other goroutines.
 	stirring atomic.Bool
@@ -51,8 +53,8 @@ type Group struct {
 	core  *group.Group
 	awake bool
 	steps struct {
-		// installations are the snapshots that Raft accepted and that are not installed yet, oldest first. All appends since
-		// then wait with them.
+		// installations are the snapshots that Raft accepted and that are not installed yet, oldest
+		// first. All appends since then wait with them.
 		installations []*installation
 		// kept is what the log keeps for followers that were sent a snapshot.
 		kept    map[keys.ReplicaID]keptFor
@@ -63,8 +65,8 @@ type Group struct {
 	inbox   inbox
 	tasks   taskQueue
 	waiting readWaiters
-	// work counts appends and tasks in flight. An append that waits for an installation is given back by whoever ends that: installed
-	// submits it, shutDown drops it.
+	// work counts appends and tasks in flight. An append that waits for an installation is given
+	// back by what ends that: installed submits it, shutDown drops it.
 	work sync.WaitGroup
 	// stopped is closed at the end of shutDown.
 	stopped chan struct{}
@@ -87,8 +89,8 @@ type inbox struct {
 	proposals []proposal
 	reads     []func(error)
 	ops       []func(*Group)
-	// staged are the snapshots whose messages are among messages, or in the pass under way; installing is how many more there are that
-	// Raft accepted and that are not installed yet.
+	// staged are the snapshots whose messages are among messages, or in the pass under way;
+	// installing is how many more there are that Raft accepted and that are not installed yet.
 	staged     []stagedWith
 	installing int
 	queued     bool
@@ -107,7 +109,7 @@ func (g *Group) Identity() raftlog.Identity { return g.identity }
 // HostOf returns the host of a replica, 0 if there is none.
 func (g *Group) HostOf(id keys.ReplicaID) uint64 { return g.hosts[id] }
 
-// Leader returns who leads, as far as this replica knows (0: nobody known), and the term.
+// Leader returns the leader, as far as this replica knows (0: none is known), and the term.
 func (g *Group) Leader() (keys.ReplicaID, uint64) {
 	l := g.leadership.Load()
 	return l.Leader, l.Term
@@ -190,9 +192,10 @@ func (g *Group) put(change func(*inbox)) bool {
 	return true
 }
 
-// Propose queues data to be appended to the log, in the order of the calls, if this replica still leads at term by
-// then; otherwise it is dropped, and LeadershipChanged tells of it. The data belongs to the group from here on. The caller may
-// find itself stepping the group and others, with their callbacks, and must hold no lock that those want.
+// Propose queues data to be appended to the log, in the order of the calls, if this replica still
+// leads at term by then; otherwise it is dropped, and LeadershipChanged tells of it. The data
+// belongs to the group from here on. The caller may find itself stepping the group and others, with
+// their callbacks, and must hold no lock that those want.
 func (g *Group) Propose(term uint64, data []byte) error {
 	g.inbox.mu.Lock()
 	if g.inbox.stopped {
@@ -236,9 +239,9 @@ func (g *Group) stir() bool {
 	return true
 }
 
-// ReadIndex calls done(nil) once the local state has applied everything that was committed anywhere when ReadIndex was
-// called, or with an error if that cannot be shown. done runs on an apply worker (or, with an error, on any goroutine,
-// the caller's included) and must not block for long.
+// ReadIndex calls done(nil) once the local state has applied everything that was committed anywhere
+// when ReadIndex was called, or with an error if that cannot be shown. done runs on an apply worker
+// (or, with an error, on any goroutine, the caller's included) and must not block for long.
 func (g *Group) ReadIndex(done func(error)) {
 	full := false
 	ok := g.put(func(in *inbox) {
@@ -253,20 +256,22 @@ func (g *Group) ReadIndex(done func(error)) {
 	}
 }
 
-// Wake wakes a sleeping group because there is something to do. A replica without a leader campaigns.
+// Wake wakes a sleeping group because there is something to do. A replica without a leader
+// campaigns.
 func (g *Group) Wake() { g.do(func(g *Group) { g.core.Wake() }) }
 
 // Campaign makes this replica try to lead.
 func (g *Group) Campaign() { g.do(func(g *Group) { g.core.Campaign() }) }
 
-// TransferLeader gives up the lease and the leadership of a term, if that is the present one, and asks another replica to lead. What was proposed before is in the log
-// before; what comes later is refused until it is decided who leads.
+// TransferLeader gives up the lease and the leadership of a term, if that is the present one, and
+// asks another replica to lead. What was proposed before is in the log before; what comes later is
+// refused until it is decided which replica leads.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	g.do(func(g *Group) { g.core.TransferLeader(term, to) })
 }
 
-// Resign gives up the lease and the leadership of a term, if that is the present one, and asks another replica to lead when the lease
-// would have ended.
+// Resign gives up the lease and the leadership of a term, if that is the present one, and asks
+// another replica to lead when the lease would have ended.
 func (g *Group) Resign(term uint64, to keys.ReplicaID) {
 	g.do(func(g *Group) { g.core.Resign(term, to) })
 }
@@ -292,7 +297,8 @@ func (g *Group) Followers(report func(map[keys.ReplicaID]group.Progress)) {
 	}
 }
 
-// stopAndWait lets nothing more in and waits for what is in flight. Its op may be dropped by a failure that stops the group before it.
+// stopAndWait lets nothing more in and waits for what is in flight. Its op may be dropped by a
+// failure that stops the group before it.
 func (g *Group) stopAndWait() {
 	g.do((*Group).shutDown)
 	<-g.stopped
@@ -300,8 +306,9 @@ func (g *Group) stopAndWait() {
 	g.work.Wait()
 }
 
-// shutDown empties the inbox for good, and gives back the appends that wait for an installation: nobody submits them any more. It
-// runs on the shard worker, or after that has stopped; nothing is added to the group's work after it.
+// shutDown empties the inbox for good, and gives back the appends that wait for an installation:
+// nothing submits them any more. It runs on the shard worker, or after that has stopped; nothing is
+// added to the group's work after it.
 func (g *Group) shutDown() {
 	g.inbox.mu.Lock()
 	already := g.inbox.stopped

@@ -36,11 +36,13 @@ var (
 	ErrOverloaded = errors.New("the group is overloaded")
 )
 
-// Transport carries messages to other hosts. Send and Ping never block and may lose what they are given.
+// Transport carries messages to other hosts. Send and Ping never block and may lose what they are
+// given.
 type Transport interface {
 	Send(host uint64, class rpc.Class, messages []*peerpb.RaftMessage)
 	Ping(host uint64, ping *peerpb.HostPing)
-	SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error
+	SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader,
+		write func(io.Writer) error) error
 }
 
 // Config configures a Host. Fields without a default are required.
@@ -51,24 +53,29 @@ type Config struct {
 	Log *engine.Log
 	// Tick is the interval of ticks and heartbeats. Default 100 ms.
 	Tick time.Duration
-	// ElectionTicks: a follower campaigns after this many to twice this many ticks without its leader. Default 10.
+	// ElectionTicks: a follower campaigns after this many to twice this many ticks without its
+	// leader. Default 10.
 	ElectionTicks int
 	// DriftMargin is the part of the election timeout by which a lease ends early. Default 0.1.
 	DriftMargin float64
-	// SleepAfter is how long a group is idle before it sleeps; negative: never. When very many are awake they sleep
-	// earlier. Default 1 s.
+	// SleepAfter is how long a group is idle before it sleeps; negative: never. When very many are
+	// awake they sleep earlier. Default 1 s.
 	SleepAfter time.Duration
-	// Shards is the number of workers that step groups. Default: the number of processors, at most 8.
+	// Shards is the number of workers that step groups. Default: the number of processors, at most
+	// 8.
 	Shards int
-	// ApplyWorkers is the number of workers that apply. Default: the number of processors, at least 2, at most 8.
+	// ApplyWorkers is the number of workers that apply. Default: the number of processors, at least
+	// 2, at most 8.
 	ApplyWorkers int
-	// FollowersApplyAfter is how long followers wait before they apply what is committed, for more of it to come (later.go). Default 0: not at all, as
-	// is right where somebody waits for what a follower applies.
+	// FollowersApplyAfter is how long followers wait before they apply what is committed, for more
+	// of it to come (later.go). Default 0: not at all, as is right where callers wait for what a
+	// follower applies.
 	FollowersApplyAfter time.Duration
-	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that needs more gets a
-	// snapshot. Default 8 MiB.
+	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that
+	// needs more gets a snapshot. Default 8 MiB.
 	RetainLogBytes int64
-	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps less. Default 2 GiB.
+	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps
+	// less. Default 2 GiB.
 	TotalLogBytes int64
 	// MaxPendingLogBytes is how much of all groups together may wait for the log before entries of
 	// peers are dropped, and LogBehind says so. Default 256 MiB.
@@ -78,8 +85,8 @@ type Config struct {
 	MaxInboxBytes int64
 	// Clock's readings travel with pings. What is believed of it is in Host.Clocks.
 	Clock *hlc.Clock
-	// BelievesClock: nothing but leases depends on the clock, so the host looks at it and believes it
-	// whatever it does. Otherwise the owner looks (clockhealth.Health.Look).
+	// BelievesClock: nothing but leases depends on the clock, so the host looks at it and believes
+	// it whatever it does. Otherwise the owner looks (clockhealth.Health.Look).
 	BelievesClock bool
 	// OnFailed is told of a group that failed, from a worker's goroutine; optional.
 	OnFailed   func(id keys.PartitionID, err error)
@@ -102,7 +109,8 @@ func (c *Config) ensureDefaults() error {
 		c.ElectionTicks = 10
 	}
 	if c.ElectionTicks < 3 {
-		return fmt.Errorf("host: an election timeout of %d ticks leaves no time for a lease; at least 3 are needed", c.ElectionTicks)
+		return fmt.Errorf("host: an election timeout of %d ticks leaves no time for a lease; at "+
+			"least 3 are needed", c.ElectionTicks)
 	}
 	if c.DriftMargin <= 0 || c.DriftMargin >= 1 {
 		c.DriftMargin = defaultDriftMargin
@@ -143,7 +151,8 @@ func (c *Config) ensureDefaults() error {
 // defaultDriftMargin is Config.DriftMargin if none is given.
 const defaultDriftMargin = 0.1
 
-// LeaseDuration is how long leases last that go with an election timeout, with the default DriftMargin.
+// LeaseDuration is how long leases last that go with an election timeout, with the default
+// DriftMargin.
 func LeaseDuration(tick time.Duration, electionTicks int) time.Duration {
 	c := Config{Tick: tick, ElectionTicks: electionTicks, DriftMargin: defaultDriftMargin}
 	return c.leaseDuration()
@@ -158,8 +167,11 @@ func ElectionTicksFor(tick, lease time.Duration) int {
 	return ticks
 }
 
-// promiseDuration is the election timeout less one tick: a follower's first tick may come right after the heartbeat.
-func (c *Config) promiseDuration() time.Duration { return time.Duration(c.ElectionTicks-1) * c.Tick }
+// promiseDuration is the election timeout less one tick: a follower's first tick may come right
+// after the heartbeat.
+func (c *Config) promiseDuration() time.Duration {
+	return time.Duration(c.ElectionTicks-1) * c.Tick
+}
 
 // leaseDuration is what followers promise, less the margin for clocks that run at different speeds.
 func (c *Config) leaseDuration() time.Duration {
@@ -184,9 +196,9 @@ type Host struct {
 	epoch   int64
 	started atomic.Bool
 	awake   atomic.Int64
-	// reluctant, recovering: see SetReluctant. leaving: see Drain.
-	reluctant, recovering, leaving atomic.Bool
-	room                           room
+	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
+	averse, recovering, leaving atomic.Bool
+	room                        room
 	// clocks is what this process believes of its clock and of its peers'.
 	clocks *clockhealth.Health
 
@@ -217,11 +229,13 @@ func New(c Config) (*Host, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(), snapshotSlots: make(chan struct{}, maxSnapshots)}
-	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) }, func() float64 {
-		all, _ := h.Peers()
-		return float64(all)
-	})
+	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(),
+		snapshotSlots: make(chan struct{}, maxSnapshots)}
+	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
+		func() float64 {
+			all, _ := h.Peers()
+			return float64(all)
+		})
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.peers.init()
 	promise, lease := c.promiseDuration(), c.leaseDuration()
@@ -233,7 +247,8 @@ func New(c Config) (*Host, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	var err error
 	h.log, err = raftlog.Open(c.Log, raftlog.Options{
-		OnAppended: h.onAppended, Monotonic: c.Monotonic, Logger: c.Logger, Registerer: c.Registerer,
+		OnAppended: h.onAppended, Monotonic: c.Monotonic, Logger: c.Logger,
+		Registerer: c.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -251,7 +266,8 @@ func (h *Host) Clocks() *clockhealth.Health { return h.clocks }
 // Log gives access to the identities on disk.
 func (h *Host) Log() *raftlog.Log { return h.log }
 
-// Start starts the workers. Groups opened before make a burst of work less than groups opened after.
+// Start starts the workers. Groups opened before make a burst of work less than groups opened
+// after.
 func (h *Host) Start(t Transport) {
 	h.transport = t
 	h.started.Store(true)
@@ -264,8 +280,8 @@ func (h *Host) Start(t Transport) {
 	go h.tickLoop()
 }
 
-// Close stops all work. What is in flight ends as unknown; whoever waits for a read index gets ErrStopped. The
-// transport must deliver nothing more once Close has been called.
+// Close stops all work. What is in flight ends as unknown; a caller that waits for a read index
+// gets ErrStopped. The transport must deliver nothing more once Close has been called.
 func (h *Host) Close() {
 	h.mu.Lock()
 	if h.mu.closed {
@@ -293,7 +309,8 @@ func (h *Host) Close() {
 // now is the monotonic clock in nanoseconds.
 func (h *Host) now() int64 { return h.config.reading() - h.epoch }
 
-// votesWithheld says whether this process is so young that its restarted groups may owe a promise to a leader.
+// votesWithheld says whether this process is so young that its restarted groups may owe a promise
+// to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
 
 // Awake returns how many groups are awake.
@@ -324,7 +341,8 @@ type GroupConfig struct {
 	Identity raftlog.Identity
 	// Hosts says on which host each replica is, this one included.
 	Hosts map[keys.ReplicaID]uint64
-	// New says that the replica was created by this process and has never voted. It may do so at once.
+	// New says that the replica was created by this process and has never voted. It may do so at
+	// once.
 	New bool
 	// Open makes the state machine; the handle may be kept, but not used before Open has returned.
 	Open func(*Group) (group.StateMachine, error)
@@ -333,7 +351,8 @@ type GroupConfig struct {
 // Open opens a group whose identity Log().Create has written. It starts asleep.
 func (h *Host) Open(c GroupConfig) (*Group, error) {
 	id := c.Identity.Group
-	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity, hosts: c.Hosts, stopped: make(chan struct{})}
+	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity, hosts: c.Hosts,
+		stopped: make(chan struct{})}
 	g.restarted = !c.New && len(c.Identity.Voters) > 1
 	for _, v := range c.Identity.Voters {
 		if c.Hosts[v] == 0 {
@@ -352,8 +371,9 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	}
 	g.core, err = group.New(group.Config{
 		ID: id, Self: g.self, Storage: g.storage, Applied: index,
-		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(), PromiseDuration: h.config.promiseDuration(),
-		Logger: h.config.Logger,
+		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),
+		PromiseDuration: h.config.promiseDuration(),
+		Logger:          h.config.Logger,
 	})
 	if err != nil {
 		h.log.CloseGroup(g.storage)
@@ -385,9 +405,9 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	return g, nil
 }
 
-// Remove stops a group and waits until nothing of it is in flight. Its log and state are still there: the caller
-// destroys the state and then calls Log().Remove, in this order, so that a crash between the two leaves a replica that
-// is opened and removed again.
+// Remove stops a group and waits until nothing of it is in flight. Its log and state are still
+// there: the caller destroys the state and then calls Log().Remove, in this order, so that a crash
+// between the two leaves a replica that is opened and removed again.
 func (h *Host) Remove(g *Group) {
 	h.mu.Lock()
 	if h.mu.groups[g.id] == g {

@@ -28,7 +28,8 @@ import (
 // forge hands a message to a host as if it came from another one's replica of group 100.
 func (c *cluster) forge(to uint64, m *peerpb.RaftMessage) {
 	m.Group, m.To = 100, to
-	c.hosts[to].host.HandleMessages(m.From, &peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{m}})
+	c.hosts[to].host.HandleMessages(m.From,
+		&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{m}})
 }
 
 // restart crashes all hosts and starts them again, with all groups awake.
@@ -48,16 +49,25 @@ func (c *cluster) restart() {
 // a restart of all.
 func TestOneForgedMessage(t *testing.T) {
 	for name, forged := range map[string]*peerpb.RaftMessage{
-		"heartbeat of a term that no election reached": {Type: uint32(raftpb.MsgHeartbeat), Term: math.MaxUint64 - 1},
-		"vote of the last term":                        {Type: uint32(raftpb.MsgVote), Term: math.MaxUint64, Index: 1 << 40, LogTerm: 1 << 40},
-		"no pre-vote, in the last term":                {Type: uint32(raftpb.MsgPreVoteResp), Term: math.MaxUint64, Reject: true},
-		"heartbeat that commits what is not there":     {Type: uint32(raftpb.MsgHeartbeat), Commit: math.MaxInt64},
-		"heartbeat that commits one entry too many":    {Type: uint32(raftpb.MsgHeartbeat), Commit: 5},
-		"request for a vote without a term":            {Type: uint32(raftpb.MsgVote), Index: 100, LogTerm: 100},
-		"entries behind the end of all":                {Type: uint32(raftpb.MsgApp), Index: math.MaxUint64, Entries: []*peerpb.Entry{{}}},
-		"acknowledgement of what was never sent":       {Type: uint32(raftpb.MsgAppResp), Index: math.MaxUint64 - 7},
-		"answer to reads that were not asked for":      {Type: uint32(raftpb.MsgHeartbeatResp), Context: []byte("\xff\xff\xff\xff\xff\xff\xff\x7f")},
-		"read of a follower, without its number":       {Type: uint32(raftpb.MsgReadIndex)},
+		"heartbeat of a term that no election reached": {Type: uint32(raftpb.MsgHeartbeat),
+			Term: math.MaxUint64 - 1},
+		"vote of the last term": {Type: uint32(raftpb.MsgVote),
+			Term: math.MaxUint64, Index: 1 << 40, LogTerm: 1 << 40},
+		"no pre-vote, in the last term": {Type: uint32(raftpb.MsgPreVoteResp),
+			Term: math.MaxUint64, Reject: true},
+		"heartbeat that commits what is not there": {Type: uint32(raftpb.MsgHeartbeat),
+			Commit: math.MaxInt64},
+		"heartbeat that commits one entry too many": {Type: uint32(raftpb.MsgHeartbeat),
+			Commit: 5},
+		"request for a vote without a term": {Type: uint32(raftpb.MsgVote), Index: 100,
+			LogTerm: 100},
+		"entries behind the end of all": {Type: uint32(raftpb.MsgApp),
+			Index: math.MaxUint64, Entries: []*peerpb.Entry{{}}},
+		"acknowledgement of what was never sent": {Type: uint32(raftpb.MsgAppResp),
+			Index: math.MaxUint64 - 7},
+		"answer to reads that were not asked for": {Type: uint32(raftpb.MsgHeartbeatResp),
+			Context: []byte("\xff\xff\xff\xff\xff\xff\xff\x7f")},
+		"read of a follower, without its number": {Type: uint32(raftpb.MsgReadIndex)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, c *cluster) {
@@ -84,7 +94,8 @@ func TestOneForgedMessage(t *testing.T) {
 					}
 				}
 				if now, newTerm := c.awaitLeader(100); now != leader || newTerm != term {
-					t.Errorf("host %d leads in term %d; it was host %d in term %d", now.id, newTerm, leader.id, term)
+					t.Errorf("host %d leads in term %d; it was host %d in term %d", now.id, newTerm,
+						leader.id, term)
 				}
 				c.restart()
 				c.propose(100, "c")
@@ -107,12 +118,14 @@ type hostile struct {
 func (h *hostile) pick(list []uint64) uint64 { return list[h.rng.IntN(len(list))] }
 
 // huge are numbers that nothing reaches.
-var huge = []uint64{math.MaxUint64, math.MaxUint64 - 1, math.MaxInt64, math.MaxInt64 + 1, 1 << 60, 1<<57 + 3}
+var huge = []uint64{math.MaxUint64, math.MaxUint64 - 1, math.MaxInt64, math.MaxInt64 + 1, 1 << 60,
+	1<<57 + 3}
 
 // impossible changes a message that travelled, or makes one, so that it cannot be, in a way that
 // can be seen.
 func (h *hostile) impossible(from, to, term uint64) *peerpb.RaftMessage {
-	m := &peerpb.RaftMessage{Type: uint32(h.rng.IntN(24)), Term: term, Index: h.rng.Uint64N(100), LogTerm: h.rng.Uint64N(term + 1)}
+	m := &peerpb.RaftMessage{Type: uint32(h.rng.IntN(24)), Term: term, Index: h.rng.Uint64N(100),
+		LogTerm: h.rng.Uint64N(term + 1)}
 	if n := len(h.seen); n > 0 && h.rng.IntN(4) > 0 {
 		m = proto.Clone(h.seen[h.rng.IntN(n)]).(*peerpb.RaftMessage)
 		m.Wake = false
@@ -120,7 +133,8 @@ func (h *hostile) impossible(from, to, term uint64) *peerpb.RaftMessage {
 	m.From, m.To, m.Group = from, to, 100
 	entry := func() *peerpb.Entry {
 		if len(m.Entries) == 0 {
-			m.Type, m.Entries = uint32(raftpb.MsgApp), []*peerpb.Entry{{Index: m.Index + 1, Term: max(1, m.Term)}}
+			m.Type, m.Entries = uint32(raftpb.MsgApp), []*peerpb.Entry{{Index: m.Index + 1,
+				Term: max(1, m.Term)}}
 		}
 		return m.Entries[h.rng.IntN(len(m.Entries))]
 	}
@@ -150,9 +164,25 @@ func (h *hostile) impossible(from, to, term uint64) *peerpb.RaftMessage {
 	case 11:
 		entry().Type = 1 + h.rng.Uint32N(5)
 	case 12:
-		m.Type = h.pickType(raftpb.MsgHup, raftpb.MsgBeat, raftpb.MsgProp, raftpb.MsgUnreachable, raftpb.MsgSnapStatus, raftpb.MsgCheckQuorum,
-			raftpb.MsgTransferLeader, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp, raftpb.MsgStorageAppend, raftpb.MsgStorageAppendResp,
-			raftpb.MsgStorageApply, raftpb.MsgStorageApplyResp, raftpb.MsgForgetLeader, raftpb.MessageType(200), raftpb.MessageType(math.MaxInt32), -1)
+		m.Type = h.pickType(
+			raftpb.MsgHup,
+			raftpb.MsgBeat,
+			raftpb.MsgProp,
+			raftpb.MsgUnreachable,
+			raftpb.MsgSnapStatus,
+			raftpb.MsgCheckQuorum,
+			raftpb.MsgTransferLeader,
+			raftpb.MsgReadIndex,
+			raftpb.MsgReadIndexResp,
+			raftpb.MsgStorageAppend,
+			raftpb.MsgStorageAppendResp,
+			raftpb.MsgStorageApply,
+			raftpb.MsgStorageApplyResp,
+			raftpb.MsgForgetLeader,
+			raftpb.MessageType(200),
+			raftpb.MessageType(math.MaxInt32),
+			-1,
+		)
 	default:
 		m.Snapshot = &peerpb.SnapshotMeta{Index: h.rng.Uint64N(1000), Term: term}
 	}
@@ -206,7 +236,8 @@ func TestImpossibleMessages(t *testing.T) {
 			c.propose(100, "last")
 			want = append(want, "last")
 			if n, now := c.awaitLeader(100); n != leader || now != term {
-				t.Errorf("seed %d: host %d leads in term %d, before it was host %d in term %d", seed, n.id, now, leader.id, term)
+				t.Errorf("seed %d: host %d leads in term %d, before it was host %d in term %d",
+					seed, n.id, now, leader.id, term)
 			}
 			check := func() {
 				t.Helper()
@@ -237,15 +268,20 @@ func TestAnyMessages(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 3))
 			var seen []*peerpb.RaftMessage
 			c.net.mu.Lock()
-			c.net.onMessage = func(m *peerpb.RaftMessage) { seen = append(seen, proto.Clone(m).(*peerpb.RaftMessage)) }
+			c.net.onMessage = func(m *peerpb.RaftMessage) {
+				seen = append(seen,
+					proto.Clone(m).(*peerpb.RaftMessage))
+			}
 			c.net.mu.Unlock()
 			c.create(100)
 			c.propose(100, "first")
 			for range 500 {
 				c.net.mu.Lock()
-				m := proto.Clone(seen[len(seen)-1-rng.IntN(min(len(seen), 100))]).(*peerpb.RaftMessage)
+				m := proto.Clone(seen[len(seen)-1-rng.IntN(min(len(seen),
+					100))]).(*peerpb.RaftMessage)
 				c.net.mu.Unlock()
-				for _, field := range []*uint64{&m.Term, &m.LogTerm, &m.Index, &m.Commit, &m.RejectHint, &m.Sent, &m.From} {
+				for _, field := range []*uint64{&m.Term, &m.LogTerm, &m.Index, &m.Commit,
+					&m.RejectHint, &m.Sent, &m.From} {
 					if rng.IntN(5) == 0 {
 						*field += rng.Uint64N(7) - 3
 					}
@@ -267,7 +303,9 @@ func TestAnyMessages(t *testing.T) {
 			check := func() {
 				t.Helper()
 				for id, n := range c.hosts {
-					if err := n.host.Group(100).Failed(); err != nil && !strings.Contains(err.Error(), "entries that this replica has acknowledged are gone") {
+					if err := n.host.Group(100).Failed(); err != nil &&
+						!strings.Contains(err.Error(),
+							"entries that this replica has acknowledged are gone") {
 						t.Fatalf("seed %d: host %d: %.600v", seed, id, err)
 					}
 				}
@@ -295,7 +333,8 @@ type nowhere struct{}
 
 func (nowhere) Send(uint64, rpc.Class, []*peerpb.RaftMessage) {}
 func (nowhere) Ping(uint64, *peerpb.HostPing)                 {}
-func (nowhere) SendSnapshot(context.Context, uint64, *peerpb.SnapshotHeader, func(io.Writer) error) error {
+func (nowhere) SendSnapshot(context.Context, uint64, *peerpb.SnapshotHeader,
+	func(io.Writer) error) error {
 	return io.ErrClosedPipe
 }
 
@@ -310,11 +349,15 @@ func FuzzHandleMessages(f *testing.F) {
 		f.Add(raw)
 	}
 	for kind := range raftpb.MessageType_name {
-		add(&peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 7, Wall: math.MaxUint64, Physical: 1 << 63, Logical: math.MaxUint32, Reluctant: true},
+		add(&peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 7, Wall: math.MaxUint64,
+			Physical: 1 << 63, Logical: math.MaxUint32, Reluctant: true},
 			Messages: []*peerpb.RaftMessage{
-				{Group: 100, Type: uint32(kind), From: 2, To: 1, Term: 5, Index: 0, Commit: 1, Context: []byte("12345678"), Sent: math.MaxUint64},
-				{Group: 100, Type: uint32(raftpb.MsgApp), From: 2, To: 1, Term: 5, Commit: 9, Entries: []*peerpb.Entry{{Term: 5, Index: 1}}},
-				{Group: 100, Type: uint32(kind), From: 2, To: 1, Term: 6, Index: 1, LogTerm: 5, Commit: 1, Sleep: true},
+				{Group: 100, Type: uint32(kind), From: 2, To: 1, Term: 5, Index: 0, Commit: 1,
+					Context: []byte("12345678"), Sent: math.MaxUint64},
+				{Group: 100, Type: uint32(raftpb.MsgApp), From: 2, To: 1, Term: 5, Commit: 9,
+					Entries: []*peerpb.Entry{{Term: 5, Index: 1}}},
+				{Group: 100, Type: uint32(kind), From: 2, To: 1, Term: 6, Index: 1, LogTerm: 5,
+					Commit: 1, Sleep: true},
 				{Group: 101, Wake: true, From: 2, To: 1},
 			}})
 	}
@@ -337,24 +380,38 @@ func FuzzHandleMessages(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := New(Config{Self: 1, Log: db, Clock: clock, Shards: 1, ApplyWorkers: 1, Tick: time.Hour})
+			h, err := New(Config{Self: 1, Log: db, Clock: clock, Shards: 1, ApplyWorkers: 1,
+				Tick: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for id, m := range machines {
-				identity := raftlog.Identity{Group: id, Replica: 1, Voters: []keys.ReplicaID{1, 2, 3}}
+				identity := raftlog.Identity{Group: id, Replica: 1,
+					Voters: []keys.ReplicaID{1, 2, 3}}
 				if err := h.Log().Create(identity); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := h.Open(GroupConfig{Identity: identity, New: true, Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
-					Open: func(*Group) (group.StateMachine, error) { return m, nil }}); err != nil {
+				if _,
+					err := h.Open(GroupConfig{Identity: identity, New: true,
+					Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
+					Open: func(*Group) (group.StateMachine, error) {
+						return m,
+							nil
+					}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			h.Start(nowhere{})
 			if round == 0 {
 				for _, m := range batch.Messages {
-					_ = h.HandleSnapshot(t.Context(), m.From, &peerpb.SnapshotHeader{Message: proto.Clone(m).(*peerpb.RaftMessage)}, strings.NewReader(""))
+					_ = h.HandleSnapshot(
+						t.Context(),
+						m.From,
+						&peerpb.SnapshotHeader{
+							Message: proto.Clone(m).(*peerpb.RaftMessage),
+						},
+						strings.NewReader(""),
+					)
 				}
 				for _, from := range []uint64{2, 3, 4} {
 					h.HandleMessages(from, proto.Clone(batch).(*peerpb.MessageBatch))

@@ -26,7 +26,8 @@ type laggard struct {
 	term                uint64
 }
 
-// newLaggard makes the log of group 100 begin behind what one follower has. That one is not running.
+// newLaggard makes the log of group 100 begin behind what one follower has. That one is not
+// running.
 func newLaggard(c *cluster) *laggard {
 	c.create(100)
 	c.propose(100, "a")
@@ -56,7 +57,8 @@ func (l *laggard) load() {
 		l.propose(fmt.Sprint(i, big))
 		time.Sleep(10 * time.Millisecond)
 	}
-	l.await("the log to be truncated", func() bool { first, _, _ := g.storage.Extent(); return first > before+1 })
+	l.await("the log to be truncated",
+		func() bool { first, _, _ := g.storage.Extent(); return first > before+1 })
 }
 
 // installing starts the follower and waits until it installs its first snapshot.
@@ -74,15 +76,17 @@ func (l *laggard) applied(n *node, value string) bool {
 	return slices.Contains(values, value)
 }
 
-// needsNothing has the leader forget that the follower needs what comes after its snapshot, as it does when that becomes too much.
+// needsNothing has the leader forget that the follower needs what comes after its snapshot, as it
+// does when that becomes too much.
 func (l *laggard) needsNothing() {
 	synctest.Wait()
 	l.leader.host.Group(100).do(func(g *Group) { clear(g.steps.kept) })
 	synctest.Wait()
 }
 
-// While a follower installs a snapshot, it accepts another one, and entries behind that. They are not in its log, and must not be
-// acknowledged, before the second one is installed too: a log that is replaced then would lose them.
+// While a follower installs a snapshot, it accepts another one, and entries behind that. They are
+// not in its log, and must not be acknowledged, before the second one is installed too: a log that
+// is replaced then would lose them.
 func TestSecondSnapshotWhileTheFirstIsInstalled(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		l := newLaggard(c)
@@ -94,7 +98,8 @@ func TestSecondSnapshotWhileTheFirstIsInstalled(t *testing.T) {
 			}
 			return nil
 		})
-		// The second one covers all that is committed: an append that begins before that is not taken.
+		// The second one covers all that is committed: an append that begins before that is not
+		// taken.
 		c.net.isolate(l.away.id, true)
 		l.load()
 		c.net.isolate(l.away.id, false)
@@ -104,17 +109,20 @@ func TestSecondSnapshotWhileTheFirstIsInstalled(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if l.applied(l.leader, "acknowledged") {
-			t.Error("an entry was acknowledged while the first of two snapshots before it is being installed")
+			t.Error("an entry was acknowledged while the first of two snapshots before it is " +
+				"being installed")
 		}
 		close(gates[0])
 		l.await("the second installation", func() bool { _, n := m.snapshots(); return n == 2 })
 		time.Sleep(300 * time.Millisecond) // the leader is told of the first one
 		synctest.Wait()
 		if l.applied(l.leader, "acknowledged") {
-			t.Error("an entry was acknowledged while the second of two snapshots before it is being installed")
+			t.Error("an entry was acknowledged while the second of two snapshots before it is " +
+				"being installed")
 		}
 		close(gates[1])
-		l.await("the entry to be applied", func() bool { return l.applied(l.leader, "acknowledged") })
+		l.await("the entry to be applied",
+			func() bool { return l.applied(l.leader, "acknowledged") })
 		if err := g.Failed(); err != nil {
 			t.Fatal(err)
 		}
@@ -153,8 +161,8 @@ func (l *laggard) removed(g *Group, meanwhile func()) {
 	}
 }
 
-// A replica can be removed at any moment of an installation, with appends that wait for it: nothing of it is in flight afterwards, and
-// whoever waits for that does not wait for ever.
+// A replica can be removed at any moment of an installation, with appends that wait for it: nothing
+// of it is in flight afterwards, and a caller that waits for that does not wait for ever.
 func TestRemoveWhileASnapshotIsInstalled(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		l := newLaggard(c)
@@ -208,7 +216,8 @@ func TestRemoveAfterASnapshotCouldNotBeInstalled(t *testing.T) {
 	}
 }
 
-// The replica fails while it is asked to stop, and while a snapshot is reported as installed: both are dropped.
+// The replica fails while it is asked to stop, and while a snapshot is reported as installed: both
+// are dropped.
 func TestRemoveOfAReplicaThatFailsAtTheSameMoment(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		l := newLaggard(c)
@@ -237,12 +246,15 @@ func (l *laggard) stream(index uint64) error {
 	if err != nil {
 		return err
 	}
-	m := &peerpb.RaftMessage{Group: 100, Type: uint32(raftpb.MsgSnap), To: l.away.id, From: l.leader.id, Term: l.term,
+	m := &peerpb.RaftMessage{Group: 100, Type: uint32(raftpb.MsgSnap), To: l.away.id,
+		From: l.leader.id, Term: l.term,
 		Snapshot: &peerpb.SnapshotMeta{Index: index, Term: snap.Term(), ConfState: conf}}
-	return l.away.host.HandleSnapshot(l.t.Context(), l.leader.id, &peerpb.SnapshotHeader{Message: m}, &content)
+	return l.away.host.HandleSnapshot(l.t.Context(), l.leader.id,
+		&peerpb.SnapshotHeader{Message: m}, &content)
 }
 
-// inOnePass streams snapshots so that the follower steps their messages in the same pass. It returns how many it did not refuse.
+// inOnePass streams snapshots so that the follower steps their messages in the same pass. It
+// returns how many it did not refuse.
 func (l *laggard) inOnePass(g *Group, indexes ...uint64) (taken int) {
 	done := make(chan struct{})
 	g.do(func(*Group) {
@@ -260,10 +272,11 @@ func (l *laggard) inOnePass(g *Group, indexes ...uint64) (taken int) {
 	return taken
 }
 
-// A stream that was overtaken, of a former leader for one, ends just behind the one that counts: that one is still there when Raft
-// accepts it. The other order is as good.
+// A stream that was overtaken, of a former leader for one, ends just behind the one that counts:
+// that one is still there when Raft accepts it. The other order is as good.
 func TestSnapshotsAtTheSameMoment(t *testing.T) {
-	for name, older := range map[string][2]uint64{"older last": {0, 5}, "older first": {5, 0}, "equal": {0, 0}} {
+	for name, older := range map[string][2]uint64{"older last": {0, 5}, "older first": {5, 0},
+		"equal": {0, 0}} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, c *cluster) {
 				l := newLaggard(c)
@@ -306,16 +319,20 @@ func TestSnapshotsThatWaitAreBounded(t *testing.T) {
 			indexes = append(indexes, index+1+i)
 		}
 		if n := l.inOnePass(g, indexes...); n != maxStaged-1 {
-			t.Errorf("%d snapshots were taken beside the one that is installed, want %d", n, maxStaged-1)
+			t.Errorf("%d snapshots were taken beside the one that is installed, want %d", n,
+				maxStaged-1)
 		}
 		// All but the newest are gone with that pass.
 		if n := l.inOnePass(g, index-1, index-2); n != maxStaged-2 {
-			t.Errorf("%d snapshots were taken beside the two that are to be installed, want %d", n, maxStaged-2)
+			t.Errorf("%d snapshots were taken beside the two that are to be installed, want %d", n,
+				maxStaged-2)
 		}
 		close(gate)
 		synctest.Wait()
-		if staged, installs := l.away.machines[100].snapshots(); installs != 2 || staged != installs+l.away.machines[100].discards() {
-			t.Errorf("%d snapshots were staged, %d installed, %d discarded", staged, installs, l.away.machines[100].discards())
+		if staged, installs := l.away.machines[100].snapshots(); installs != 2 ||
+			staged != installs+l.away.machines[100].discards() {
+			t.Errorf("%d snapshots were staged, %d installed, %d discarded", staged, installs,
+				l.away.machines[100].discards())
 		}
 		if n := l.inOnePass(g, index-1, index-2, index-3, index-4); n != maxStaged {
 			t.Errorf("%d snapshots were taken after all were installed, want %d", n, maxStaged)
@@ -346,7 +363,8 @@ func TestRemoveWhileASnapshotIsSent(t *testing.T) {
 	})
 }
 
-// A stream that gets no further is given up, so that others have its slot, and is tried again. One that is slow is not.
+// A stream that gets no further is given up, so that others have its slot, and is tried again. One
+// that is slow is not.
 func TestStalledSnapshotIsTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		l := newLaggard(c)
@@ -370,8 +388,9 @@ func TestStalledSnapshotIsTriedAgain(t *testing.T) {
 	})
 }
 
-// The append that makes the log follow a snapshot, and those that wait behind it, are submitted also when the shard is in somebody's pass over
-// several shards, which collects what all of them want in one place.
+// The append that makes the log follow a snapshot, and those that wait behind it, are submitted
+// also when the shard is in a pass over several shards, which collects what all of them
+// want in one place.
 func TestInstalledInAPassOverSeveralShards(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		l := newLaggard(c)
@@ -379,7 +398,8 @@ func TestInstalledInAPassOverSeveralShards(t *testing.T) {
 		open := sync.OnceFunc(func() { close(gate) })
 		defer open()
 		g := l.installing(func(int) error { <-gate; return nil })
-		// One in each shard of the follower's host. The first of those that come later shares none with the group.
+		// One in each shard of the follower's host. The first of those that come later shares none
+		// with the group.
 		c.create(101, 102, 103)
 		h := l.away.host
 		first, beside := h.Group(101), h.Group(103)
@@ -394,7 +414,7 @@ func TestInstalledInAPassOverSeveralShards(t *testing.T) {
 			t.Fatal("an entry was acknowledged before the snapshot before it was installed")
 		}
 
-		// The worker does not come to it, as if somebody were in a pass.
+		// The worker does not come to it, as if another goroutine were in a pass.
 		s := g.shard
 		synctest.Wait()
 		s.mu.Lock()
@@ -409,11 +429,14 @@ func TestInstalledInAPassOverSeveralShards(t *testing.T) {
 			t.Fatalf("the log is to follow %d snapshots, and should 1", n)
 		}
 		snapshot, _, _ := l.away.machines[100].state()
-		// Whoever brings messages for groups in two shards is in a pass over both. These change nothing.
+		// The caller that brings messages for groups in two shards is in a pass over both. These
+		// change nothing.
 		var b peerpb.MessageBatch
 		for _, to := range []*Group{first, beside} {
 			b.Messages = append(b.Messages, &peerpb.RaftMessage{
-				Group: uint64(to.id), Type: uint32(raftpb.MsgHeartbeatResp), To: l.away.id, From: l.leader.id, Term: 1})
+				Group: uint64(
+					to.id,
+				), Type: uint32(raftpb.MsgHeartbeatResp), To: l.away.id, From: l.leader.id, Term: 1})
 		}
 		h.HandleMessages(l.leader.id, &b)
 		synctest.Wait()
@@ -428,7 +451,8 @@ func TestInstalledInAPassOverSeveralShards(t *testing.T) {
 		}
 		firstIndex, last, _ := g.storage.Extent()
 		if firstIndex != snapshot+1 || last <= snapshot {
-			t.Errorf("the log has entries from %d to %d, behind a snapshot of %d", firstIndex, last, snapshot)
+			t.Errorf("the log has entries from %d to %d, behind a snapshot of %d", firstIndex, last,
+				snapshot)
 		}
 		c.net.isolate(l.third.id, false)
 	})

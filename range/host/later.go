@@ -6,11 +6,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A data node's followers apply later (Config.FollowersApplyAfter). Nobody waits for what they apply: they answer no reads from what is just
-// committed. A follower learns of a commit with the entries that come next, so if it applied at once, it would do so while somebody
-// waits for those. Applied a little later, the entries of several messages are one batch of the state database.
+// A data node's followers apply later (Config.FollowersApplyAfter). No request waits for what they
+// apply: they answer no reads from what is just committed. A follower learns of a commit with the
+// entries that come next, so if it applied at once, it would do so while a client waits for those.
+// Applied a little later, the entries of several messages are one batch of the state database.
 //
-// Leaders apply at once, and so does a replica that comes to lead: the first entry of its leadership is behind what it has left for later.
+// Leaders apply at once, and so does a replica that comes to lead: the first entry of its
+// leadership is behind what it has left for later.
 
 const (
 	// maxLater is from how many bytes on those of one group do not wait.
@@ -19,7 +21,8 @@ const (
 	maxTogether = 64 << 10
 )
 
-// enqueueLater appends a task that nobody waits for, of entries; the caller has counted it in g.work.
+// enqueueLater appends a task of entries that no request waits for; the caller has counted it in
+// g.work.
 func (g *Group) enqueueLater(t task) {
 	q := &g.tasks
 	q.mu.Lock()
@@ -96,11 +99,12 @@ func (g *Group) hurry() {
 	}
 }
 
-// lazyShare is how many groups are taken from the queue, while it is not empty, for one that nobody waits for.
+// lazyShare is how many groups are taken from the queue, while it is not empty, for one that no
+// request waits for.
 const lazyShare = 4
 
-// takeLocked takes the next group: of those for which somebody may wait, mostly, if there are any. It returns nil if it was one that has changed
-// over to those.
+// takeLocked takes the next group: of those that a request may wait for, mostly, if there are any.
+// It returns nil if it was one that has changed over to those.
 func (p *applyPool) takeLocked() *Group {
 	p.taken++
 	if len(p.queue) > 0 && (len(p.lazy) == 0 || p.taken%lazyShare != 0) {

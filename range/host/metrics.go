@@ -21,38 +21,69 @@ func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help})
 	}
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_host_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_host_" + name,
+			Help: help})
 	}
 	m := &metrics{
-		groups:       gauge("groups", "Groups with a replica here."),
-		failed:       counter("failed_groups_total", "Replicas that failed; see the log for why."),
-		elected:      counter("elections_won_total", "Elections that a replica here won."),
-		dropped:      counter("dropped_proposals_total", "Proposals dropped because the leadership they were made for was over."),
-		misaddressed: counter("misaddressed_messages_total", "Messages for a replica that is not here."),
-		inboxFull:    counter("inbox_full_total", "Messages dropped because a group's inbox, or all together, or what waits for the log, was full."),
+		groups:  gauge("groups", "Groups with a replica here."),
+		failed:  counter("failed_groups_total", "Replicas that failed; see the log for why."),
+		elected: counter("elections_won_total", "Elections that a replica here won."),
+		dropped: counter("dropped_proposals_total", "Proposals dropped because the "+
+			"leadership they were made for was over."),
+		misaddressed: counter("misaddressed_messages_total", "Messages for a replica that is not "+
+			"here."),
+		inboxFull: counter("inbox_full_total", "Messages dropped because a group's inbox, or "+
+			"all together, or what waits for the log, was full."),
 		refusedAppends: counter("refused_appends_total",
-			"Messages with entries that were not taken because the disk is below its reserve; the leader sends them again."),
-		pauses:             counter("pauses_total", "Times the process was paused for an election timeout or more."),
+			"Messages with entries that were not taken because the disk is below its reserve; "+
+				"the leader sends them again."),
+		pauses: counter("pauses_total", "Times the process was paused for an "+
+			"election timeout or more."),
 		appliedEntries:     counter("applied_entries_total", "Entries applied."),
 		snapshotsSent:      counter("snapshots_sent_total", "Snapshots sent."),
 		snapshotsFailed:    counter("snapshots_failed_total", "Snapshots that could not be sent."),
 		snapshotsReceived:  counter("snapshots_received_total", "Snapshots received and verified."),
 		snapshotsInstalled: counter("snapshots_installed_total", "Snapshots installed."),
 		applySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tidemark_host_apply_seconds", Help: "Time to apply what was committed together.", Buckets: prometheus.ExponentialBuckets(10e-6, 2, 16)}),
+			Name: "tidemark_host_apply_seconds", Help: "Time to apply what was committed together.",
+			Buckets: prometheus.ExponentialBuckets(10e-6, 2, 16)}),
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidemark_host_messages_refused_total", Help: "Messages of peers that were refused because they cannot be."}, []string{"reason"})
+		Name: "tidemark_host_messages_refused_total", Help: "Messages of peers that were refused " +
+			"because they cannot be."}, []string{"reason"})
 	m.refused = make(map[group.Refusal]prometheus.Counter, len(group.Refusals))
 	for _, why := range group.Refusals {
 		m.refused[why] = refused.WithLabelValues(string(why))
 	}
 	if r != nil {
 		r.MustRegister(refused)
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_awake_groups", Help: "Groups that are awake."}, awake))
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers", Help: "Hosts that share a group with this one, and are pinged."}, peers))
-		r.MustRegister(m.groups, m.failed, m.elected, m.dropped, m.misaddressed, m.inboxFull, m.refusedAppends, m.pauses, m.appliedEntries,
-			m.snapshotsSent, m.snapshotsFailed, m.snapshotsReceived, m.snapshotsInstalled, m.applySeconds)
+		r.MustRegister(
+			prometheus.NewGaugeFunc(
+				prometheus.GaugeOpts{
+					Name: "tidemark_host_awake_groups",
+					Help: "Groups that are awake.",
+				},
+				awake,
+			),
+		)
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers",
+			Help: "Hosts that share a group with this one, and are pinged."}, peers))
+		r.MustRegister(
+			m.groups,
+			m.failed,
+			m.elected,
+			m.dropped,
+			m.misaddressed,
+			m.inboxFull,
+			m.refusedAppends,
+			m.pauses,
+			m.appliedEntries,
+			m.snapshotsSent,
+			m.snapshotsFailed,
+			m.snapshotsReceived,
+			m.snapshotsInstalled,
+			m.applySeconds,
+		)
 	}
 	return m
 }

@@ -75,8 +75,8 @@ func (p *peers) heard(host uint64, incarnation uint64, now int64) (restarted, ba
 	return restarted, back
 }
 
-// mayReport says whether losses on the way to a host are to be told to the groups again: telling is dear, and once in a
-// while is enough.
+// mayReport says whether losses on the way to a host are to be told to the groups again: telling is
+// dear, and once in a while is enough.
 func (p *peers) mayReport(host uint64, now, interval int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,8 @@ func (p *peers) silent(now, timeout int64) (silent, all []uint64) {
 	return silent, all
 }
 
-// Peers is how many hosts share a group with this one, and how many of them have been silent for an election timeout.
+// Peers is how many hosts share a group with this one, and how many of them have been silent for an
+// election timeout.
 func (h *Host) Peers() (all, silent int) {
 	h.peers.mu.Lock()
 	defer h.peers.mu.Unlock()
@@ -163,8 +164,9 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	h.step(shards...)
 }
 
-// addressed says whether a message is for this very replica, and from the host where its sender is. A replica that was
-// removed and one that took its place have different ids: neither hears what is meant for the other.
+// addressed says whether a message is for this very replica, and from the host where its sender is.
+// A replica that was removed and one that took its place have different ids: neither hears what is
+// meant for the other.
 func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
 	return replicaID(m.GetTo()) == g.self && g.hosts[replicaID(m.GetFrom())] == from
 }
@@ -185,7 +187,8 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	if in.stopped {
 		return false
 	}
-	if in.bytes+size > maxInboxBytes && in.bytes > 0 || !g.host.hasRoomFor(size, len(m.GetEntries()) > 0) {
+	if in.bytes+size > maxInboxBytes && in.bytes > 0 ||
+		!g.host.hasRoomFor(size, len(m.GetEntries()) > 0) {
 		g.host.metrics.inboxFull.Inc()
 		return false
 	}

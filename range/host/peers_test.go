@@ -19,22 +19,22 @@ func TestWillingIsWhoHasAReplica(t *testing.T) {
 	}
 	group := map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3}
 	if !p.willing(group) {
-		t.Error("two others would lead, and it is said that nobody would")
+		t.Error("two others would lead, and it is said that none would")
 	}
-	p.said(2, condition{reluctant: true})
+	p.said(2, condition{averse: true})
 	if !p.willing(group) {
-		t.Error("one other would lead, and it is said that nobody would")
+		t.Error("one other would lead, and it is said that none would")
 	}
 	p.heard(0, 1, int64(time.Hour))
 	p.heard(4, 1, int64(time.Hour))
 	p.silent(int64(time.Hour), int64(time.Second))
 	if p.willing(group) {
-		t.Error("one other is reluctant and one is silent, and it is said that somebody would lead")
+		t.Error("one other is leader-averse and one is silent, and it is said that one would lead")
 	}
 	if p.heard(3, 1, int64(time.Hour)); !p.willing(group) {
-		t.Error("one other is back, and it is said that nobody would lead")
+		t.Error("one other is back, and it is said that none would lead")
 	}
 	if p.willing(map[keys.ReplicaID]uint64{1: 1}) {
-		t.Error("there is no other replica, and it is said that somebody else would lead")
+		t.Error("there is no other replica, and it is said that another one would lead")
 	}
 }

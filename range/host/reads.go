@@ -31,8 +31,8 @@ func (g *Group) startReads(reads []func(error)) {
 	g.core.ReadIndex(binary.BigEndian.AppendUint64(nil, g.steps.readSeq))
 }
 
-// readIndexKnown takes Raft's answer: the reads may run once that index is applied. Raft answers in order, and one
-// answer stands for all requests before it.
+// readIndexKnown takes Raft's answer: the reads may run once that index is applied. Raft answers in
+// order, and one answer stands for all requests before it.
 func (g *Group) readIndexKnown(r raft.ReadState) {
 	if len(r.RequestCtx) != 8 {
 		return
@@ -45,7 +45,8 @@ func (g *Group) readIndexKnown(r raft.ReadState) {
 	if len(g.steps.reads) == 0 {
 		g.steps.reads = nil
 	}
-	// An apply worker looks whether the index is applied already: the readers' work is not this worker's.
+	// An apply worker looks whether the index is applied already: the readers' work is not this
+	// worker's.
 	g.work.Add(1)
 	g.enqueueTask(task{run: func() { g.waiting.advance(g.applied.Load()) }})
 }

@@ -34,7 +34,30 @@ func (h *Host) refused(g *Group, m *peerpb.RaftMessage, why group.Refusal) {
 	r.told, r.since = max(now, 1), 0
 	r.mu.Unlock()
 	from := replicaID(m.GetFrom())
-	h.config.Logger.Warn("a message that cannot be was refused; it was forged or corrupted, or its sender's or this replica's log has lost something",
-		"reason", string(why), "partition", g.id, "replica", g.self, "peer", from, "host", g.hosts[from], "type", m.GetType(), "term", m.GetTerm(),
-		"index", m.GetIndex(), "commit", m.GetCommit(), "own_term", g.leadership.Load().Term, "others_since_the_last_line", since)
+	h.config.Logger.Warn(
+		"a message that cannot be was refused; it was forged or corrupted, or "+
+			"its sender's or this replica's log has lost something",
+		"reason",
+		string(why),
+		"partition",
+		g.id,
+		"replica",
+		g.self,
+		"peer",
+		from,
+		"host",
+		g.hosts[from],
+		"type",
+		m.GetType(),
+		"term",
+		m.GetTerm(),
+		"index",
+		m.GetIndex(),
+		"commit",
+		m.GetCommit(),
+		"own_term",
+		g.leadership.Load().Term,
+		"others_since_the_last_line",
+		since,
+	)
 }

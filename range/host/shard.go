@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// shard is some of the groups, and the worker that steps them. One pass is made at a time, by the worker or by somebody who has
-// brought a message or a proposal and finds the shard at rest.
+// shard is some of the groups, and the worker that steps them. One pass is made at a time, by the
+// worker or by a goroutine that has brought a message or a proposal and finds the shard idle.
 type shard struct {
 	host *Host
 
@@ -21,10 +21,10 @@ type shard struct {
 	ready []*Group
 	tick  bool
 	done  bool
-	// busy: somebody is in a pass. Whoever sets it owns what follows until he clears it.
+	// busy: a goroutine is in a pass. The one that sets it owns what follows until it clears it.
 	busy bool
 
-	// Of whoever is in a pass.
+	// Of the goroutine that is in a pass.
 	awake    map[*Group]struct{}
 	lastTick int64
 	// sleepAfter is how many idle ticks a leader stays awake at present; 0: for ever.
@@ -96,7 +96,8 @@ func (s *shard) run() {
 	}
 }
 
-// pass is the worker's: it steps all groups that have something to do, and then hands out what they want.
+// pass is the worker's: it steps all groups that have something to do, and then hands out what they
+// want.
 func (s *shard) pass(batch []*Group, tick bool) {
 	if tick {
 		s.tickAwake()
@@ -107,7 +108,8 @@ func (s *shard) pass(batch []*Group, tick bool) {
 	s.own.flush(s.host)
 }
 
-// tickAwake ticks all awake groups, unless the last time is less than an interval ago (the ticker was late then).
+// tickAwake ticks all awake groups, unless the last time is less than an interval ago (the ticker
+// was late then).
 func (s *shard) tickAwake() {
 	now, tick := s.host.now(), int64(s.host.config.Tick)
 	if s.lastTick != 0 && now-s.lastTick < tick-tick/20 {
@@ -120,21 +122,22 @@ func (s *shard) tickAwake() {
 	}
 }
 
-// sleepAfter is how many ticks a leader with nothing to do stays awake. Heartbeats of very many awake groups could keep
-// each other from arriving in time, so the more there are, the earlier they sleep.
+// sleepAfter is how many ticks a leader with nothing to do stays awake. Heartbeats of very many
+// awake groups could keep each other from arriving in time, so the more there are, the earlier they
+// sleep.
 func (h *Host) sleepAfter() int {
 	if h.config.SleepAfter < 0 {
 		return 0
 	}
 	ticks := max(1, int(h.config.SleepAfter/h.config.Tick))
-	if crowd := int(h.awake.Load()) / crowdedGroups; crowd > 1 {
-		ticks = max(min(ticks, 2), ticks/crowd)
+	if times := int(h.awake.Load()) / manyAwake; times > 1 {
+		ticks = max(min(ticks, 2), ticks/times)
 	}
 	return ticks
 }
 
-// crowdedGroups is how many awake groups are no crowd yet.
-const crowdedGroups = 500
+// manyAwake is from how many awake groups on they sleep earlier.
+const manyAwake = 500
 
 // isAway says whether the host of a replica is silent.
 func (g *Group) isAway(id keys.ReplicaID) bool { return g.host.PeerDown(g.hosts[id]) }
@@ -159,8 +162,8 @@ func (s *shard) setAwake(g *Group, awake bool) {
 func (s *shard) process(g *Group, tick bool) {
 	var reads []func(error) // not begun yet
 	defer func() {
-		// Raft panics when an invariant is broken or its storage returns an error. That is the end of this replica, not
-		// of the process with its thousand others.
+		// Raft panics when an invariant is broken or its storage returns an error. That is the end
+		// of this replica, not of the process with its thousand others.
 		if p := recover(); p != nil {
 			g.fail(panicked("raft", p))
 		}
@@ -188,8 +191,9 @@ func (s *shard) process(g *Group, tick bool) {
 		g.core.WithholdVotes(withheld)
 		g.restarted = withheld
 	}
-	// To leave a lead to others makes sense only where there is somebody else.
-	g.core.SetReluctant((s.host.reluctant.Load() || s.host.leaving.Load()) && s.host.peers.willing(g.hosts))
+	// To leave a lead to others makes sense only where there is another one.
+	g.core.SetLeaderAverse((s.host.averse.Load() ||
+		s.host.leaving.Load()) && s.host.peers.willing(g.hosts))
 	for _, m := range local {
 		if err := g.core.StepLocal(m); err != nil {
 			g.fail(fmt.Errorf("raft refused the answer of its own storage: %w", err))
@@ -205,7 +209,8 @@ func (s *shard) process(g *Group, tick bool) {
 		g.fail(err)
 		return
 	}
-	// INVARIANT: what was proposed before a hand-over was asked for is in the log before it: a leader's last entry closes what it has served.
+	// INVARIANT: what was proposed before a hand-over was asked for is in the log before it: a
+	// leader's last entry closes what it has served.
 	g.propose(proposals)
 	for _, op := range ops {
 		op(g)
@@ -237,8 +242,8 @@ func (g *Group) isStopped() bool {
 	return g.inbox.stopped
 }
 
-// propose appends runs of proposals of the same term with one step each. What is dropped stays dropped: the leadership
-// it was made for is over, and the state machine hears of that.
+// propose appends runs of proposals of the same term with one step each. What is dropped stays
+// dropped: the leadership it was made for is over, and the state machine hears of that.
 func (g *Group) propose(proposals []proposal) {
 	for len(proposals) > 0 {
 		n := 1
@@ -283,7 +288,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	if m := out.Apply; m != nil {
 		g.work.Add(1)
 		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader {
-			g.enqueueTask(task{apply: m}) // somebody waits
+			g.enqueueTask(task{apply: m}) // a request may wait for it
 		} else {
 			g.enqueueLater(task{apply: m})
 		}
@@ -295,7 +300,8 @@ func (s *shard) handle(g *Group, out *group.Output) {
 
 // append turns a MsgStorageAppend into an append of the log; false if the group failed over it.
 func (s *shard) append(g *Group, m *raftpb.Message) bool {
-	a := &raftlog.Append{Group: g.storage, Entries: m.Entries, Context: &appended{group: g, responses: m.Responses}}
+	a := &raftlog.Append{Group: g.storage, Entries: m.Entries,
+		Context: &appended{group: g, responses: m.Responses}}
 	if m.Term != nil {
 		a.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 	}

@@ -16,21 +16,23 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// maxSnapshots bounds the snapshots that a host sends at a time: each keeps old data from being collected.
+// maxSnapshots bounds the snapshots that a host sends at a time: each keeps old data from being
+// collected.
 const maxSnapshots = 4
 
-// maxStaged bounds the snapshots that a group keeps until they are installed or refused: each takes the space of a partition. There
-// is one that is being installed, one that follows it, and one of a former leader.
+// maxStaged bounds the snapshots that a group keeps until they are installed or refused: each takes
+// the space of a partition. There is one that is being installed, one that follows it, and one of a
+// former leader.
 const maxStaged = 3
 
-// snapshotStall is how long the peer may take nothing of a snapshot before its stream is given up. It then is tried again; others have
-// its slot meanwhile.
+// snapshotStall is how long the peer may take nothing of a snapshot before its stream is given up.
+// It then is tried again; others have its slot meanwhile.
 const snapshotStall = time.Minute
 
 var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapshotStall)
 
-// sendSnapshot streams the state to a follower, together with the message by which Raft offers it. What Raft put into
-// the message is corrected to the index that the state really has.
+// sendSnapshot streams the state to a follower, together with the message by which Raft offers it.
+// What Raft put into the message is corrected to the index that the state really has.
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 	to := replicaID(m.GetTo())
 	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
@@ -56,7 +58,8 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 		err := h.streamSnapshot(g, target, m)
 		if err != nil && g.ctx.Err() == nil {
 			h.metrics.snapshotsFailed.Inc()
-			h.config.Logger.Warn("sending a snapshot failed; it will be tried again", "partition", g.id, "to", target, "error", err)
+			h.config.Logger.Warn("sending a snapshot failed; it will be tried again", "partition",
+				g.id, "to", target, "error", err)
 		}
 		g.do(func(g *Group) { g.sent(to, err == nil) })
 		report(err == nil)
@@ -70,16 +73,18 @@ func (h *Host) streamSnapshot(g *Group, target uint64, m *peerpb.RaftMessage) er
 	}
 	defer snap.Close()
 	if snap.Index() < m.GetSnapshot().GetIndex() {
-		return fmt.Errorf("the snapshot of partition %s is of index %d, older than %d", g.id, snap.Index(), m.GetSnapshot().GetIndex())
+		return fmt.Errorf("the snapshot of partition %s is of index %d, older than %d", g.id,
+			snap.Index(), m.GetSnapshot().GetIndex())
 	}
 	m.Snapshot.Index, m.Snapshot.Term = snap.Index(), snap.Term()
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(snapshotStall, func() { cancel(errSnapshotStalled) })
 	defer stalled.Stop()
-	err = h.transport.SendSnapshot(ctx, target, &peerpb.SnapshotHeader{Message: m}, func(w io.Writer) error {
-		return snap.Write(ctx, progressWriter{w, stalled})
-	})
+	err = h.transport.SendSnapshot(ctx, target, &peerpb.SnapshotHeader{Message: m},
+		func(w io.Writer) error {
+			return snap.Write(ctx, progressWriter{w, stalled})
+		})
 	if err != nil {
 		if context.Cause(ctx) == errSnapshotStalled {
 			return fmt.Errorf("%w: %w", errSnapshotStalled, err)
@@ -105,9 +110,11 @@ func (w progressWriter) Write(p []byte) (int, error) {
 }
 
 // HandleSnapshot receives a snapshot: it is staged, and then Raft decides whether it wants it.
-func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.SnapshotHeader, r io.Reader) error {
+func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.SnapshotHeader,
+	r io.Reader) error {
 	m := header.GetMessage()
-	if m == nil || raftpb.MessageType(m.GetType()) != raftpb.MsgSnap || m.GetSnapshot().GetIndex() == 0 {
+	if m == nil || raftpb.MessageType(m.GetType()) != raftpb.MsgSnap ||
+		m.GetSnapshot().GetIndex() == 0 {
 		return errors.New("a snapshot without its message")
 	}
 	g := h.Group(keys.PartitionID(m.GetGroup()))
@@ -115,7 +122,8 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 		return fmt.Errorf("partition %d is not on this node", m.GetGroup())
 	}
 	if !g.addressed(from, m) {
-		return fmt.Errorf("partition %s: the snapshot is not for this replica, or not from one of its peers", g.id)
+		return fmt.Errorf("partition %s: the snapshot is not for this replica, or not from one "+
+			"of its peers", g.id)
 	}
 	if why := g.core.WellFormed(m); why != "" {
 		h.refused(g, m, why)
@@ -127,14 +135,16 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 	if full {
 		return errTooManySnapshots(g.id)
 	}
-	staged, err := g.machine.StageSnapshot(ctx, m.GetSnapshot().GetIndex(), m.GetSnapshot().GetTerm(), r)
+	staged, err := g.machine.StageSnapshot(ctx, m.GetSnapshot().GetIndex(),
+		m.GetSnapshot().GetTerm(), r)
 	if err != nil {
 		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
 	}
 	// Only the end of the stream proves it whole.
 	if n, err := io.Copy(io.Discard, r); err != nil || n > 0 {
 		staged.Discard()
-		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.id, n, errors.Join(err, io.ErrUnexpectedEOF))
+		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.id,
+			n, errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	if !g.put(func(in *inbox) {
 		if full = in.fullOfSnapshots(); full {
@@ -155,14 +165,16 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 }
 
 func errTooManySnapshots(id keys.PartitionID) error {
-	return fmt.Errorf("partition %s: there are %d snapshots already that are not installed yet", id, maxStaged)
+	return fmt.Errorf("partition %s: there are %d snapshots already that are not installed yet", id,
+		maxStaged)
 }
 
 // fullOfSnapshots says whether the group can keep no further snapshot.
 func (in *inbox) fullOfSnapshots() bool { return len(in.staged)+in.installing >= maxStaged }
 
-// stagedWith remembers the message that a staged snapshot came with. It stays until Raft has had that message: another
-// stream for the same group, of a former leader for one, may end at any moment.
+// stagedWith remembers the message that a staged snapshot came with. It stays until Raft has had
+// that message: another stream for the same group, of a former leader for one, may end at any
+// moment.
 type stagedWith struct {
 	group.Staged
 	message *peerpb.RaftMessage
@@ -179,18 +191,22 @@ func (in *inbox) takeStaged(fits func(*peerpb.RaftMessage) bool) group.Staged {
 	return nil
 }
 
-// takeForInstall hands over the staged snapshot of an index, nil if it is not there. It counts until it is installed.
+// takeForInstall hands over the staged snapshot of an index, nil if it is not there. It counts
+// until it is installed.
 func (g *Group) takeForInstall(index uint64) group.Staged {
 	g.inbox.mu.Lock()
 	defer g.inbox.mu.Unlock()
-	s := g.inbox.takeStaged(func(m *peerpb.RaftMessage) bool { return m.GetSnapshot().GetIndex() == index })
+	s := g.inbox.takeStaged(
+		func(m *peerpb.RaftMessage) bool { return m.GetSnapshot().GetIndex() == index },
+	)
 	if s != nil {
 		g.inbox.installing++
 	}
 	return s
 }
 
-// discardStaged drops the staged snapshots that Raft did not want: they had their messages in this pass.
+// discardStaged drops the staged snapshots that Raft did not want: they had their messages in this
+// pass.
 func (g *Group) discardStaged(messages []*peerpb.RaftMessage) {
 	for _, m := range messages {
 		if raftpb.MessageType(m.GetType()) != raftpb.MsgSnap {
@@ -207,20 +223,24 @@ func (g *Group) discardStaged(messages []*peerpb.RaftMessage) {
 
 // installation is a snapshot that Raft accepted, and the append that makes the log follow it.
 //
-// INVARIANT: appends get to the log in the order in which Raft gave them out. An entry behind a snapshot that is not in the log yet
-// would be acknowledged, and then be deleted with all that the snapshot replaces.
+// INVARIANT: appends get to the log in the order in which Raft gave them out. An entry behind a
+// snapshot that is not in the log yet would be acknowledged, and then be deleted with all that the
+// snapshot replaces.
 type installation struct {
 	staged group.Staged
 	append *raftlog.Append
-	// held are the appends that came behind the snapshot, and before the next one. Of the shard worker alone.
+	// held are the appends that came behind the snapshot, and before the next one. Of the shard
+	// worker alone.
 	held []*raftlog.Append
 }
 
-// install queues the installation behind everything that is still being applied; false if there is nothing to install, and the group failed.
+// install queues the installation behind everything that is still being applied; false if there is
+// nothing to install, and the group failed.
 func (g *Group) install(a *raftlog.Append) bool {
 	staged := g.takeForInstall(a.Snapshot.Index)
 	if staged == nil {
-		g.fail(fmt.Errorf("raft accepted a snapshot of index %d that was never received", a.Snapshot.Index))
+		g.fail(fmt.Errorf("raft accepted a snapshot of index %d that was never received",
+			a.Snapshot.Index))
 		return false
 	}
 	in := &installation{staged: staged, append: a}
@@ -230,8 +250,9 @@ func (g *Group) install(a *raftlog.Append) bool {
 	return true
 }
 
-// runInstall runs on an apply worker. The state is durable before the log lets go of what came before it: after a crash
-// between the two, opening the log finds a state that is ahead, and follows it.
+// runInstall runs on an apply worker. The state is durable before the log lets go of what came
+// before it: after a crash between the two, opening the log finds a state that is ahead, and
+// follows it.
 func (g *Group) runInstall(in *installation) {
 	a := in.append
 	if err := in.staged.Install(); err != nil {
@@ -242,18 +263,20 @@ func (g *Group) runInstall(in *installation) {
 	g.inbox.installing--
 	g.inbox.mu.Unlock()
 	g.host.metrics.snapshotsInstalled.Inc()
-	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index", a.Snapshot.Index)
+	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index",
+		a.Snapshot.Index)
 	g.replacing.Add(1)
 	g.setApplied(a.Snapshot.Index, a.Snapshot.Term)
 	g.do(func(g *Group) { g.installed(in) })
 }
 
-// installed lets the log follow the oldest snapshot, and have what came behind that, up to the next one. It runs on the shard worker.
-// Snapshots are installed in the order in which they were accepted; where one could not be, the group has stopped before it
-// comes to the next.
+// installed lets the log follow the oldest snapshot, and have what came behind that, up to the next
+// one. It runs on the shard worker. Snapshots are installed in the order in which they were
+// accepted; where one could not be, the group has stopped before it comes to the next.
 func (g *Group) installed(in *installation) {
 	if len(g.steps.installations) == 0 || g.steps.installations[0] != in {
-		g.fail(fmt.Errorf("the snapshot of index %d was installed out of its turn", in.append.Snapshot.Index))
+		g.fail(fmt.Errorf("the snapshot of index %d was installed out of its turn",
+			in.append.Snapshot.Index))
 		return
 	}
 	g.steps.installations = slices.Delete(g.steps.installations, 0, 1)

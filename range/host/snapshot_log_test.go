@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// TestSnapshotWhileWritten: a follower that needs a snapshot catches up although the group is written to, and the log is truncated, while that is on
-// its way.
+// TestSnapshotWhileWritten: a follower that needs a snapshot catches up although the group is
+// written to, and the log is truncated, while that is on its way.
 func TestSnapshotWhileWritten(t *testing.T) {
-	for _, load := range []int{0, 1, 4} { // entries of 1 kB for each tick; the log that is kept is of 20 to 30 kB
+	// entries of 1 kB for each tick; the log that is kept is of 20 to 30 kB
+	for _, load := range []int{0, 1, 4} {
 		t.Run(fmt.Sprint(load), func(t *testing.T) {
 			simulate(t, func(t *testing.T, c *cluster) {
 				l := newLaggard(c)
@@ -35,7 +36,8 @@ func TestSnapshotWhileWritten(t *testing.T) {
 					for range load {
 						if n != nil {
 							written++
-							_ = n.host.Group(100).Propose(term, []byte(fmt.Sprintf("%d-", written)+strings.Repeat("x", 1000)))
+							_ = n.host.Group(100).Propose(term,
+								[]byte(fmt.Sprintf("%d-", written)+strings.Repeat("x", 1000)))
 						}
 					}
 					if time.Since(began) > 5*time.Second && !behind() {
@@ -53,7 +55,8 @@ func TestSnapshotWhileWritten(t *testing.T) {
 						return false
 					}
 					written++
-					_ = n.host.Group(100).Propose(term, []byte(fmt.Sprintf("%d-", written)+strings.Repeat("x", 1000)))
+					_ = n.host.Group(100).Propose(term,
+						[]byte(fmt.Sprintf("%d-", written)+strings.Repeat("x", 1000)))
 					_, _, bytes := n.host.Group(100).storage.Extent()
 					return bytes <= keep
 				})

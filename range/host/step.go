@@ -13,9 +13,9 @@ import (
 // each peer instead of one for each group, and one append, which the log syncs at once instead of
 // one after the other; and so it goes on at the peers.
 
-// step makes a pass over those of the shards that have something ready and where nobody is in one,
-// on the caller's goroutine. What becomes ready meanwhile is left to the workers, so a caller is
-// held up for one pass at most. What one shard wants waits for the others, which takes
+// step makes a pass over those of the shards that have something ready and in which no goroutine is
+// in one, on the caller's goroutine. What becomes ready meanwhile is left to the workers, so a
+// caller is held up for one pass at most. What one shard wants waits for the others, which takes
 // microseconds, unless Raft has to read old entries from the disk for a follower that lags. The
 // caller holds no lock, and bears the callbacks of the groups.
 func (h *Host) step(shards ...*shard) {
@@ -27,7 +27,8 @@ func (h *Host) step(shards ...*shard) {
 			continue
 		}
 		held = append(held, s)
-		s.out = held[0].own // nobody else is in a pass over that one either, until this one is over
+		// no other goroutine is in a pass over that one either, until this one is over
+		s.out = held[0].own
 		for _, g := range batch {
 			s.process(g, false)
 		}
@@ -93,10 +94,12 @@ func (s *shard) end() {
 	}
 }
 
-// submit has appends submitted at the end of the pass. It is for whoever is in a pass.
-func (s *shard) submit(appends ...*raftlog.Append) { s.out.appends = append(s.out.appends, appends...) }
+// submit has appends submitted at the end of the pass. It is for the goroutine that is in a pass.
+func (s *shard) submit(appends ...*raftlog.Append) {
+	s.out.appends = append(s.out.appends, appends...)
+}
 
-// leave adds groups to what is ready, and wakes nobody.
+// leave adds groups to what is ready, and wakes no worker.
 func (s *shard) leave(groups ...*Group) {
 	s.mu.Lock()
 	s.ready = append(s.ready, groups...)

@@ -16,7 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// What is proposed to several groups, of several shards, leaves in one message for each peer, and is one append of the log, here and there.
+// What is proposed to several groups, of several shards, leaves in one message for each peer, and
+// is one append of the log, here and there.
 func TestProposalsLeaveTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, c *cluster) {
 		groups := make([]keys.PartitionID, 12)
@@ -60,18 +61,21 @@ func TestProposalsLeaveTogether(t *testing.T) {
 		synctest.Wait()
 		for _, peer := range []uint64{2, 3} {
 			if got := c.net.carried(1, peer); !slices.Equal(got, []int{4}) {
-				t.Errorf("host %d was sent messages with the entries of %v groups, want one with those of 4", peer, got)
+				t.Errorf("host %d was sent messages with the entries of %v groups, want one with "+
+					"those of 4", peer, got)
 			}
 		}
 		for _, id := range led {
-			if _, values, _ := c.hosts[1].machines[id].state(); !slices.Equal(values, []string{"x"}) {
+			if _, values, _ := c.hosts[1].machines[id].state(); !slices.Equal(values,
+				[]string{"x"}) {
 				t.Errorf("the leader of %s has applied %q", id, values)
 			}
 		}
 	})
 }
 
-// What is left for Step keeps nobody else waiting: who has something for the group takes it along.
+// What is left for Step keeps no other caller waiting: one that has something for the group takes
+// it along.
 func TestProposalLeftForLaterHoldsUpNobody(t *testing.T) {
 	for name, other := range map[string]func(g *Group, term uint64) error{
 		"proposal": func(g *Group, term uint64) error { return g.Propose(term, []byte("b")) },
@@ -83,11 +87,13 @@ func TestProposalLeftForLaterHoldsUpNobody(t *testing.T) {
 				c.create(100)
 				leader, term := c.awaitLeader(100)
 				g := leader.host.Group(100)
-				if err := errors.Join(g.ProposeInPass(term, []byte("a")), other(g, term)); err != nil {
+				if err := errors.Join(g.ProposeInPass(term, []byte("a")),
+					other(g, term)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
-				if _, values, _ := leader.machines[100].state(); len(values) == 0 || values[0] != "a" {
+				if _, values, _ := leader.machines[100].state(); len(values) == 0 ||
+					values[0] != "a" {
 					t.Errorf("the leader has applied %q, and no time has passed", values)
 				}
 			})
@@ -116,7 +122,8 @@ func TestQueueOfThePool(t *testing.T) {
 	}
 }
 
-// A group that comes to lead while it is among those for which nobody waits changes over to the others.
+// A group that comes to lead while it is among those that no request waits for changes over to the
+// others.
 func TestGroupLeavesLazyQueue(t *testing.T) {
 	p := &applyPool{}
 	p.wake = sync.NewCond(&p.mu)
@@ -160,8 +167,8 @@ func (n *network) carried(from, to uint64) []int {
 	return out
 }
 
-// lag proposes entries one after the other, while no time passes, and returns the leader and another host, which knows of all but the
-// last one that they are committed.
+// lag proposes entries one after the other, while no time passes, and returns the leader and
+// another host, which knows of all but the last one that they are committed.
 func (c *cluster) lag(id keys.PartitionID, values ...string) (leader, follower *node) {
 	c.t.Helper()
 	leader, term := c.awaitLeader(id)
@@ -228,7 +235,8 @@ func TestLeaderAppliesWhatItLeft(t *testing.T) {
 		_, term := leader.host.Group(100).Leader()
 		leader.host.Group(100).TransferLeader(term, keys.ReplicaID(follower.id))
 		c.await("the follower to lead", func() bool { n, _ := c.leader(100); return n == follower })
-		if _, got, _ := follower.machines[100].state(); !slices.Equal(got, []string{"first", "a", "b", "c"}) {
+		if _, got, _ := follower.machines[100].state(); !slices.Equal(got,
+			[]string{"first", "a", "b", "c"}) {
 			t.Errorf("the new leader has applied %q", got)
 		}
 		c.propose(100, "d")

@@ -5,12 +5,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Successor looks for the replica that is best suited to lead a group that is led here: of those that
-// are there, on the hosts that rank highest, the one that has most. rank says how well a host is
-// suited; 0 is not at all. Successor calls report with the replica and with the term of the
-// leadership, or with 0 if there is none (or the group is not led here any more), on the shard worker
-// or on the caller's goroutine.
-func (g *Group) Successor(rank func(host uint64) int, report func(best keys.ReplicaID, term uint64)) {
+// Successor looks for the replica that is best suited to lead a group that is led here: of those
+// that are there, on the hosts that rank highest, the one that has most. rank says how well a host
+// is suited; 0 is not at all. Successor calls report with the replica and with the term of the
+// leadership, or with 0 if there is none (or the group is not led here any more), on the shard
+// worker or on the caller's goroutine.
+func (g *Group) Successor(rank func(host uint64) int,
+	report func(best keys.ReplicaID, term uint64)) {
 	found := func(g *Group) {
 		l := g.core.Leadership()
 		var best keys.ReplicaID

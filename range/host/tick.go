@@ -22,7 +22,8 @@ func (h *Host) tickLoop() {
 		now := h.now()
 		if gap := time.Duration(now - last); gap >= h.config.electionTimeout() {
 			h.metrics.pauses.Inc()
-			h.config.Logger.Warn("this process was paused; its leases have run out", "for", gap.Round(time.Millisecond))
+			h.config.Logger.Warn("this process was paused; its leases have run out", "for",
+				gap.Round(time.Millisecond))
 		}
 		last = now
 		if h.config.BelievesClock {
@@ -36,7 +37,8 @@ func (h *Host) tickLoop() {
 		if n%truncateEvery == truncateEvery-1 {
 			h.truncateLogs()
 		}
-		// Counted from now and not from when the tick was due: two ticks are never closer than the interval.
+		// Counted from now and not from when the tick was due: two ticks are never closer than the
+		// interval.
 		timer.Reset(h.config.Tick)
 	}
 }
@@ -58,7 +60,8 @@ func (h *Host) retainLogBytes() int64 {
 	h.mu.RLock()
 	groups := int64(len(h.mu.groups))
 	h.mu.RUnlock()
-	return max(minRetainLogBytes, min(h.config.RetainLogBytes, h.config.TotalLogBytes/max(1, groups)))
+	return max(minRetainLogBytes,
+		min(h.config.RetainLogBytes, h.config.TotalLogBytes/max(1, groups)))
 }
 
 // minRetainLogBytes is kept however many groups there are.
@@ -83,9 +86,11 @@ func (h *Host) truncateLogs() {
 	})
 }
 
-// truncate runs on an apply worker, so that no snapshot is installed at the same time. It does nothing while the append of one that
-// was installed is on its way: that deletes the entries of which a truncation reads one, and the order of the two on disk
-// would be open. told is what Raft knows to be applied, since before a campaign it reads what is not; and no more than what followers need.
+// truncate runs on an apply worker, so that no snapshot is installed at the same time. It does
+// nothing while the append of one that was installed is on its way: that deletes the entries of
+// which a truncation reads one, and the order of the two on disk would be open. told is what Raft
+// knows to be applied, since before a campaign it reads what is not; and no more than what
+// followers need.
 func (g *Group) truncate(told uint64) {
 	if g.replacing.Load() != 0 {
 		return

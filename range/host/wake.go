@@ -90,7 +90,8 @@ func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 	var found []waking
 	h.Groups(func(g *Group) {
 		l := g.leadership.Load()
-		if _, member := g.onHost(host); member && !l.IsLeader && (l.Leader == 0 || g.hosts[l.Leader] == host) {
+		if _, member := g.onHost(host); member && !l.IsLeader && (l.Leader == 0 ||
+			g.hosts[l.Leader] == host) {
 			found = append(found, waking{wakeKey{group: g, host: host}, wakeState{*l, restarted}})
 		}
 	})

@@ -24,8 +24,14 @@ func TestWakeQueueIsBounded(t *testing.T) {
 		c.await("all groups to sleep", asleep)
 		h := c.hosts[1].host
 		for incarnation := range uint64(1000) {
-			h.HandleMessages(2, &peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1 + incarnation}})
-			h.HandleMessages(3, &peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1 + incarnation}})
+			h.HandleMessages(
+				2,
+				&peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1 + incarnation}},
+			)
+			h.HandleMessages(
+				3,
+				&peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 1 + incarnation}},
+			)
 		}
 		// Of two hosts, for each group at most: that it is gone, and that it is back.
 		if n := h.wakes.length(); n == 0 || n > 4*len(ids) {

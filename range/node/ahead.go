@@ -14,15 +14,19 @@ import (
 
 // Requests from the future.
 //
-// A request names timestamps: the session's, the one that it reads at, those of a transaction. Whoever serves it brings the clock up to
-// those. That must not carry clocks, and with them what is written next, further ahead than the limits of uncertain reads and the first
-// timestamps of new leaders allow for (see package hlc). A caller is free to name any, and even one that a new leader has given may be more than
-// hlc.Clock.MaxAhead ahead of this node's physical clock, if that is behind the leader's. So such a request is put aside until it is not.
+// A request names timestamps: the session's, the one that it reads at, those of a transaction.
+// The node that serves it brings its clock up to those. That must not carry clocks, and with them what is
+// written next, further ahead than the limits of uncertain reads and the first timestamps of new
+// leaders allow for (see package hlc). A caller is free to name any, and even one that a new leader
+// has given may be more than hlc.Clock.MaxAhead ahead of this node's physical clock, if that is
+// behind the leader's. So such a request is put aside until it is not.
 //
-// Writes are not: an attempt that waited here could run after its retry was answered that nothing was done, and undo what others have
-// written since (see range/replica/concurrency/attempts.go). They are refused, did not run, and clients send them again.
+// Writes are not: an attempt that waited here could run after its retry was answered that nothing
+// was done, and undo what others have written since (see range/replica/concurrency/attempts.go).
+// They are refused, did not run, and clients send them again.
 //
-// Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of the clock of whoever gave it.
+// Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of
+// the clock that gave it.
 
 // aheadMost is how many requests wait at most; more are refused.
 const aheadMost = 4096
@@ -44,8 +48,10 @@ type aheadRequest struct {
 	timer   alarm.Timer
 }
 
-// putAside takes the requests out of a batch that have to wait, and returns the others. The batch is not changed.
-func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response), arrived time.Time) []*kvpb.Request {
+// putAside takes the requests out of a batch that have to wait, and returns the others. The batch
+// is not changed.
+func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response),
+	arrived time.Time) []*kvpb.Request {
 	clock := n.config.Clock
 	horizon := clock.Physical() + int64(clock.MaxAhead())
 	for i, q := range batch {
@@ -58,11 +64,13 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 			switch wait := clock.Delay(at); {
 			case wait > 0 && !command.Of(q).ReadOnly():
 				n.metrics.ahead.Inc()
-				n.tooEarly(q, fmt.Sprintf("node %s: a write names a timestamp that is ahead of this node's clock by more than clocks may differ; "+
+				n.tooEarly(q, fmt.Sprintf("node %s: a write names a timestamp that is ahead of "+
+					"this node's clock by more than clocks may differ; "+
 					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
 				continue
 			case wait > 0:
-				n.ahead.hold(n, &aheadRequest{request: replica.Pending{Client: client, Request: q, Reply: reply, Arrived: arrived}, at: at}, wait)
+				n.ahead.hold(n, &aheadRequest{request: replica.Pending{Client: client, Request: q,
+					Reply: reply, Arrived: arrived}, at: at}, wait)
 				continue
 			}
 			rest = append(rest, q)
@@ -82,7 +90,8 @@ func (a *ahead) hold(n *Node, h *aheadRequest, wait time.Duration) {
 			n.refuseAhead(h)
 			return
 		}
-		n.tooEarly(h.request.Request, fmt.Sprintf("node %s: too many requests name timestamps that are ahead of its clock; "+
+		n.tooEarly(h.request.Request, fmt.Sprintf("node %s: too many requests name timestamps "+
+			"that are ahead of its clock; "+
 			"check the time synchronisation of the servers", n.config.ID), h.request.Reply)
 		return
 	}
@@ -120,7 +129,8 @@ func (a *ahead) resume(n *Node, h *aheadRequest) {
 // minAheadWait comes before another look at the clock.
 const minAheadWait = 100 * time.Microsecond
 
-// close refuses what waits, and from now on all that would. It returns when what was being handed on has been.
+// close refuses what waits, and from now on all that would. It returns when what was being handed
+// on has been.
 func (a *ahead) close(n *Node) {
 	a.mu.Lock()
 	a.mu.closed = true
@@ -139,10 +149,12 @@ func (a *ahead) close(n *Node) {
 // tooEarly refuses a request because of a clock. For the sender it is as if the node had no room:
 // it waits, and sends it here again.
 func (n *Node) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Response)) {
-	n.refuseFor(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message, Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)
+	n.refuseFor(q, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: message,
+		Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)
 }
 
 // refuseAhead answers a request that does not run because the node is closing.
 func (n *Node) refuseAhead(h *aheadRequest) {
-	n.refuse(h.request.Request, kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is closing", n.config.ID), h.request.Reply)
+	n.refuse(h.request.Request, kvpb.ErrorCode_NODE_UNHEALTHY,
+		fmt.Sprintf("node %s is closing", n.config.ID), h.request.Reply)
 }

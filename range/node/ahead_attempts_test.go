@@ -10,8 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Two attempts of one Delete: the first names a timestamp of the future, the second, by a newer stream, comes when the hybrid clock has got there, and is
-// answered that there is nothing. What somebody else writes then has to stay.
+// Two attempts of one Delete: the first names a timestamp of the future, the second, by a newer
+// stream, comes when the hybrid clock has got there, and is answered that there is nothing. What
+// another client writes then has to stay.
 func TestAttemptFromTheFutureAfterItsRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)
@@ -22,20 +23,24 @@ func TestAttemptFromTheFutureAfterItsRetry(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, term := c.believedLeader(p.Id)
 		clock := m.config.Clock
-		session := hlc.Timestamp{Wall: clock.Physical() + int64(clock.MaxAhead()) + int64(clock.MaxAhead()/2)}
+		session := hlc.Timestamp{
+			Wall: clock.Physical() + int64(clock.MaxAhead()) + int64(clock.MaxAhead()/2),
+		}
 		answers := make(chan *kvpb.Response, 8)
 		send := func(client, id, sequence uint64, q *kvpb.Request) {
 			q.Id, q.Sequence, q.Partition, q.Generation, q.Term = id, sequence, p.Id, p.Generation, term
 			handle(m.Node, client, []*kvpb.Request{q}, func(r *kvpb.Response) { answers <- r })
 		}
 		del := func() *kvpb.Request {
-			return &kvpb.Request{Session: rpc.ToTimestamp(session), Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: []byte("k")}}}
+			return &kvpb.Request{Session: rpc.ToTimestamp(session),
+				Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: []byte("k")}}}
 		}
 		send(77, 1, 100, del()) // first attempt
 		if r := <-answers; r.GetError().GetCode() != kvpb.ErrorCode_OVERLOADED {
 			t.Fatalf("a write from the future was answered %v", r)
 		}
-		// A follower's replica of the partition that gave the session's timestamp applies it: Replica.observe.
+		// A follower's replica of the partition that gave the session's timestamp applies it:
+		// Replica.observe.
 		if err := clock.Update(session.Next()); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +48,17 @@ func TestAttemptFromTheFutureAfterItsRetry(t *testing.T) {
 		if r := <-answers; r.GetDelete() == nil || r.GetDelete().Existed {
 			t.Fatalf("the retry was answered %v", r)
 		}
-		send(78, 3, 5, &kvpb.Request{Session: rpc.ToTimestamp(hlc.Timestamp{Wall: clock.Physical()}), Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("k"), Value: []byte("v")}}})
+		send(
+			78,
+			3,
+			5,
+			&kvpb.Request{
+				Session: rpc.ToTimestamp(hlc.Timestamp{Wall: clock.Physical()}),
+				Command: &kvpb.Request_Put{
+					Put: &kvpb.PutRequest{Key: []byte("k"), Value: []byte("v")},
+				},
+			},
+		)
 		if r := <-answers; r.GetPut() == nil {
 			t.Fatalf("the put was answered %v", r)
 		}

@@ -23,7 +23,9 @@ var namings = map[string]func(ts *kvpb.Timestamp) *kvpb.Request{
 		return &kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{At: ts}}}
 	},
 	"batch get": func(ts *kvpb.Timestamp) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{At: ts}}}
+		return &kvpb.Request{
+			Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{At: ts}},
+		}
 	},
 	"scan": func(ts *kvpb.Timestamp) *kvpb.Request {
 		return &kvpb.Request{Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{At: ts}}}
@@ -32,22 +34,38 @@ var namings = map[string]func(ts *kvpb.Timestamp) *kvpb.Request{
 		return &kvpb.Request{Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{At: ts}}}
 	},
 	"merged scan": func(ts *kvpb.Timestamp) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{At: ts}}}
+		return &kvpb.Request{
+			Command: &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{At: ts}},
+		}
 	},
 	"multi get": func(ts *kvpb.Timestamp) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{At: ts}}}
+		return &kvpb.Request{
+			Command: &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{At: ts}},
+		}
 	},
 	"refresh": func(ts *kvpb.Timestamp) *kvpb.Request {
 		return &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{To: ts}}}
 	},
 	"prepare": func(ts *kvpb.Timestamp) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{AtLeast: ts}}}
+		return &kvpb.Request{
+			Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{AtLeast: ts}},
+		}
 	},
 	"one phase": func(ts *kvpb.Timestamp) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: ts}}}}}
+		return &kvpb.Request{
+			Command: &kvpb.Request_Prepare{
+				Prepare: &kvpb.PrepareRequest{
+					OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: ts}},
+				},
+			},
+		}
 	},
 	"end": func(ts *kvpb.Timestamp) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{CommitTimestamp: ts}}}
+		return &kvpb.Request{
+			Command: &kvpb.Request_EndTransaction{
+				EndTransaction: &kvpb.EndTransactionRequest{CommitTimestamp: ts},
+			},
+		}
 	},
 	"push": func(ts *kvpb.Timestamp) *kvpb.Request {
 		return &kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{Above: ts}}}
@@ -59,8 +77,9 @@ var namings = map[string]func(ts *kvpb.Timestamp) *kvpb.Request{
 	},
 }
 
-// A read that names a timestamp more than MaxAhead ahead of the physical clock waits until it is not, unless it is so far ahead that it is
-// refused; in the same message others do not. What still waits when the node is closed is refused, and does not run.
+// A read that names a timestamp more than MaxAhead ahead of the physical clock waits until it is
+// not, unless it is so far ahead that it is refused; in the same message others do not. What still
+// waits when the node is closed is refused, and does not run.
 func TestRequestsFromTheFutureWait(t *testing.T) {
 	for name, request := range namings {
 		if !command.Of(request(nil)).ReadOnly() {
@@ -128,7 +147,12 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 				if r := <-answers; r.Id != 7 || r.Error.GetCode() != kvpb.ErrorCode_NODE_UNHEALTHY {
 					t.Errorf("when the node was closed the answer was %v", r)
 				}
-				handle(node, 1, []*kvpb.Request{request(rpc.ToTimestamp(clock.Now().Add(2*offset - 1)))}, func(r *kvpb.Response) { answers <- r })
+				handle(
+					node,
+					1,
+					[]*kvpb.Request{request(rpc.ToTimestamp(clock.Now().Add(2*offset - 1)))},
+					func(r *kvpb.Response) { answers <- r },
+				)
 				if r := <-answers; r.Error.GetCode() != kvpb.ErrorCode_NODE_UNHEALTHY {
 					t.Errorf("after the node was closed the answer was %v", r)
 				}
@@ -137,7 +161,8 @@ func TestRequestsFromTheFutureWait(t *testing.T) {
 	}
 }
 
-// A write that names such a timestamp is refused at once, and did not run; when the clock is near it is taken like others.
+// A write that names such a timestamp is refused at once, and did not run; when the clock is near
+// it is taken like others.
 func TestWritesFromTheFutureAreRefused(t *testing.T) {
 	refused := 0
 	for name, request := range namings {

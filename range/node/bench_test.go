@@ -28,10 +28,12 @@ func openSingle(b *testing.B, dir string, c *core) single {
 	if s.log, err = engine.OpenLog(engine.Options{FS: vfs.Default, Dir: dir + "/log"}); err != nil {
 		b.Fatal(err)
 	}
-	if s.state, err = engine.OpenState(engine.Options{FS: vfs.Default, Dir: dir + "/state"}); err != nil {
+	if s.state, err = engine.OpenState(engine.Options{FS: vfs.Default,
+		Dir: dir + "/state"}); err != nil {
 		b.Fatal(err)
 	}
-	if s.Node, err = New(Config{ID: 1, Cluster: testCluster, Log: s.log, State: s.state, Clock: hlc.NewClock(nil, nil), Metadata: c, Logger: testLogger()}); err != nil {
+	if s.Node, err = New(Config{ID: 1, Cluster: testCluster, Log: s.log, State: s.state,
+		Clock: hlc.NewClock(nil, nil), Metadata: c, Logger: testLogger()}); err != nil {
 		b.Fatal(err)
 	}
 	return s
@@ -44,19 +46,23 @@ func (s single) close() {
 }
 
 func manyPartitions(count, replicas int) *clusterpb.TableUpdate {
-	u := &clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 2, Name: "ks", HashPartitions: uint32(count), ReplicationFactor: uint32(replicas)}}}
+	u := &clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 2, Name: "ks",
+		HashPartitions: uint32(count), ReplicationFactor: uint32(replicas)}}}
 	for i := range count {
 		prefix := keys.HashPrefix(2, uint16(i))
-		p := &clusterpb.Partition{Id: uint64(100 + i), Keyspace: 2, Hash: uint32(i), Start: prefix, End: keys.PrefixEnd(prefix), Generation: 1, PrefixLength: 6}
+		p := &clusterpb.Partition{Id: uint64(100 + i), Keyspace: 2, Hash: uint32(i), Start: prefix,
+			End: keys.PrefixEnd(prefix), Generation: 1, PrefixLength: 6}
 		for r := range replicas {
-			p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: uint64(1 + r), Replica: uint64(1 + r)})
+			p.Replicas = append(p.Replicas,
+				&clusterpb.Replica{Node: uint64(1 + r), Replica: uint64(1 + r)})
 		}
 		u.Partitions = append(u.Partitions, p)
 	}
 	return u
 }
 
-// BenchmarkOpen measures how long a node takes to create, and to open again, ten thousand replicas, and what they hold in memory.
+// BenchmarkOpen measures how long a node takes to create, and to open again, ten thousand replicas,
+// and what they hold in memory.
 func BenchmarkOpen(b *testing.B) {
 	const count = 10_000
 	for b.Loop() {
@@ -91,7 +97,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkHandle measures the way of a batch of gets to its partitions and back, with a replica that answers at once.
+// BenchmarkHandle measures the way of a batch of gets to its partitions and back, with a replica
+// that answers at once.
 func BenchmarkHandle(b *testing.B) {
 	dir := b.TempDir()
 	c, net := newCore(), newNetwork()
@@ -106,7 +113,8 @@ func BenchmarkHandle(b *testing.B) {
 	}
 	requests := make([]*kvpb.Request, batch)
 	for i := range requests {
-		requests[i] = &kvpb.Request{Id: uint64(i), Partition: uint64(100 + i%count), Generation: 1, Term: 1,
+		requests[i] = &kvpb.Request{Id: uint64(i), Partition: uint64(100 + i%count), Generation: 1,
+			Term:    1,
 			Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("key")}}}
 	}
 	b.ReportAllocs()

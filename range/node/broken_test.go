@@ -25,7 +25,8 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := m.state.NewBatch()
-			if err := b.Set(keys.LocalKey(id, keys.SuffixApplied), []byte("nonsense"), nil); err != nil {
+			if err := b.Set(keys.LocalKey(id, keys.SuffixApplied), []byte("nonsense"),
+				nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := m.state.Commit(b); err != nil {
@@ -51,7 +52,8 @@ func TestABrokenReplicaGoesWithItsKeyspace(t *testing.T) {
 				}
 				drop()
 			}
-			c.await("the replicas are gone", 2*time.Minute, func() bool { return len(m.replicas.all()) == 0 && m.failedReplicas() == 0 })
+			c.await("the replicas are gone", 2*time.Minute,
+				func() bool { return len(m.replicas.all()) == 0 && m.failedReplicas() == 0 })
 			identities, err := m.host.Log().Identities()
 			if err != nil {
 				t.Fatal(err)

@@ -13,10 +13,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// The table as it was last known lies in the log database, beside the raft logs ('g'): 'm', a kind byte, an id (8 bytes, big
-// endian). Each update is one batch with the revision that it leads to, so that what is read at start is the table at some
-// revision. The batches are not synced: what a crash takes is the last of them, and the core tells them again. The batches of
-// one database survive a crash in their order, so a replica that was created after an update is never found without it.
+// The table as it was last known lies in the log database, beside the raft logs ('g'): 'm', a kind
+// byte, an id (8 bytes, big endian). Each update is one batch with the revision that it leads to,
+// so that what is read at start is the table at some revision. The batches are not synced: what a
+// crash takes is the last of them, and the core tells them again. The batches of one database
+// survive a crash in their order, so a replica that was created after an update is never found
+// without it.
 const (
 	cachePrefix = 'm'
 
@@ -70,7 +72,8 @@ func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool)
 	}
 	if whole {
 		for _, kind := range []byte{cacheNode, cacheKeyspace, cachePartition} {
-			if err := b.DeleteRange([]byte{cachePrefix, kind}, []byte{cachePrefix, kind + 1}, nil); err != nil {
+			if err := b.DeleteRange([]byte{cachePrefix, kind}, []byte{cachePrefix, kind + 1},
+				nil); err != nil {
 				return err
 			}
 		}
@@ -105,15 +108,18 @@ func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool)
 			return err
 		}
 	}
-	if err := set(cacheRevision, 0, &clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision}); err != nil {
+	if err := set(cacheRevision, 0,
+		&clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision}); err != nil {
 		return err
 	}
 	return db.Commit(b, false)
 }
 
-// readCache reads the cached table of a cluster; an empty table if there is none, or one of another cluster.
+// readCache reads the cached table of a cluster; an empty table if there is none, or one of another
+// cluster.
 func readCache(db *engine.Log, cluster uint64) (*Table, error) {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix}, UpperBound: []byte{cachePrefix + 1}})
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix},
+		UpperBound: []byte{cachePrefix + 1}})
 	if err != nil {
 		return nil, fmt.Errorf("reading the cached partition table: %w", err)
 	}

@@ -42,7 +42,8 @@ func (n *Node) checkClock() {
 	case !changed:
 	case outvoted:
 		n.log.Error(
-			"THE CLOCK OF THIS SERVER IS WRONG, or those of the others are: nothing is served until "+
+			"THE CLOCK OF THIS SERVER IS WRONG, or those of the others are: nothing is served "+
+				"until "+
 				"that is mended; check its time synchronisation",
 			"peers",
 			s.Peers,

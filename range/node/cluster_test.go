@@ -15,7 +15,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -45,7 +44,8 @@ type network struct {
 type link struct{ queue chan *peerpb.MessageBatch }
 
 func newNetwork() *network {
-	return &network{handlers: make(map[uint64]rpc.PeerHandler), links: make(map[[2]uint64]*link), cut: make(map[uint64]bool)}
+	return &network{handlers: make(map[uint64]rpc.PeerHandler), links: make(map[[2]uint64]*link),
+		cut: make(map[uint64]bool)}
 }
 
 func (n *network) attach(id uint64, h rpc.PeerHandler) {
@@ -133,7 +133,8 @@ func (t transport) Ping(host uint64, p *peerpb.HostPing) {
 	t.network.send(t.self, host, &peerpb.MessageBatch{Ping: p})
 }
 
-func (t transport) SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader, write func(io.Writer) error) error {
+func (t transport) SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader,
+	write func(io.Writer) error) error {
 	h := t.network.handler(t.self, host)
 	if h == nil {
 		return errors.New("no route")
@@ -151,145 +152,6 @@ func (t transport) SendSnapshot(ctx context.Context, host uint64, header *peerpb
 		err = received
 	}
 	return err
-}
-
-// core is the consistent core as far as nodes see it.
-type core struct {
-	mu       sync.Mutex
-	changed  chan struct{}
-	down     bool
-	revision uint64
-	// history are the updates by revision; those up to compacted are gone.
-	history   []*clusterpb.TableUpdate
-	compacted uint64
-	table     *Table
-	// reports are the latest, by partition.
-	reports  map[uint64]*clusterpb.PartitionReport
-	reporter map[uint64]uint64
-	stats    map[uint64]*clusterpb.NodeStats
-	wantFull map[uint64]bool
-	fulls    map[uint64]int
-	beats    int
-}
-
-func newCore() *core {
-	return &core{
-		changed: make(chan struct{}), table: newTable(), reports: make(map[uint64]*clusterpb.PartitionReport),
-		reporter: make(map[uint64]uint64), stats: make(map[uint64]*clusterpb.NodeStats), wantFull: make(map[uint64]bool), fulls: make(map[uint64]int),
-	}
-}
-
-func (c *core) signalLocked() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-func (c *core) setDown(down bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.down = down
-	c.signalLocked()
-}
-
-// update makes a change at the next revision.
-func (c *core) update(u *clusterpb.TableUpdate) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.revision++
-	u.Revision, u.Cluster = c.revision, testCluster
-	c.history = append(c.history, u)
-	c.table = c.table.with(u)
-	c.signalLocked()
-}
-
-// compact forgets the history, so that whoever is behind is sent everything anew.
-func (c *core) compact() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.compacted, c.history = c.revision, nil
-}
-
-var errDown = errors.New("the core is down")
-
-func (c *core) Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error {
-	greeted := false
-	for {
-		c.mu.Lock()
-		if c.down {
-			c.mu.Unlock()
-			return errDown
-		}
-		changed, revision := c.changed, c.revision
-		var send []*clusterpb.TableUpdate
-		if after < c.compacted || (after == 0 && !greeted) {
-			u := Diff(newTable(), c.table)
-			u.Reset_, u.Revision, u.Cluster = true, revision, testCluster
-			greeted = false
-			send = append(send, u)
-		} else {
-			for _, u := range c.history {
-				if u.Revision > after {
-					send = append(send, u)
-				}
-			}
-		}
-		c.mu.Unlock()
-		if !greeted {
-			send = append(send, &clusterpb.TableUpdate{Cluster: testCluster, Revision: revision, Complete: true})
-			greeted = true
-		}
-		for _, u := range send {
-			if err := fn(u); err != nil {
-				return err
-			}
-		}
-		after = revision
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (c *core) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.down {
-		return nil, errDown
-	}
-	if len(r.Reports) > maxReports {
-		return nil, fmt.Errorf("%d reports in one heartbeat", len(r.Reports))
-	}
-	c.beats++
-	c.stats[r.Node] = r.Stats
-	if r.Full {
-		c.fulls[r.Node]++
-		for id, node := range c.reporter {
-			if node == r.Node {
-				delete(c.reporter, id)
-				delete(c.reports, id)
-			}
-		}
-	}
-	for _, p := range r.Reports {
-		switch {
-		case p.Lost && c.reporter[p.Partition] == r.Node:
-			delete(c.reporter, p.Partition)
-			delete(c.reports, p.Partition)
-		case !p.Lost && p.Term >= c.reports[p.Partition].GetTerm():
-			c.reports[p.Partition], c.reporter[p.Partition] = p, r.Node
-		}
-	}
-	want := c.wantFull[r.Node]
-	c.wantFull[r.Node] = false
-	return &clusterpb.HeartbeatResponse{LeaseMillis: 9000, WantFull: want}, nil
-}
-
-func (c *core) report(id uint64) (*clusterpb.PartitionReport, uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.reports[id], c.reporter[id]
 }
 
 // cluster is a core and nodes in one bubble.
@@ -332,12 +194,15 @@ func (s *shifted) shift(d time.Duration) {
 }
 
 func newCluster(t *testing.T, nodes int, change func(*Config)) *cluster {
-	c := &cluster{t: t, core: newCore(), network: newNetwork(), nodes: make(map[uint64]*member), next: uint64(keys.FirstDataPartition)}
+	c := &cluster{t: t, core: newCore(), network: newNetwork(), nodes: make(map[uint64]*member),
+		next: uint64(keys.FirstDataPartition)}
 	u := &clusterpb.TableUpdate{}
 	for i := range nodes {
 		id := uint64(i + 1)
-		c.nodes[id] = &member{cluster: c, id: id, fs: vfs.NewCrashableMem(), physical: &shifted{}, change: change}
-		u.Nodes = append(u.Nodes, &clusterpb.Node{Id: id, Address: fmt.Sprintf("node-%d:1", id), Alive: true})
+		c.nodes[id] = &member{cluster: c, id: id, fs: vfs.NewCrashableMem(), physical: &shifted{},
+			change: change}
+		u.Nodes = append(u.Nodes, &clusterpb.Node{Id: id, Address: fmt.Sprintf("node-%d:1", id),
+			Alive: true})
 	}
 	c.core.update(u)
 	for id := range nodes {
@@ -368,7 +233,8 @@ func (m *member) start() {
 	}
 	config := Config{
 		ID: keys.NodeID(m.id), Cluster: testCluster, Server: 100 + m.id, Log: m.log, State: m.state,
-		Clock: hlc.NewClock(m.physical, nil), Metadata: m.cluster.core, Logger: testLogger(), Shards: 2,
+		Clock: hlc.NewClock(m.physical, nil), Metadata: m.cluster.core, Logger: testLogger(),
+		Shards: 2,
 	}
 	if m.change != nil {
 		m.change(&config)
@@ -404,7 +270,8 @@ func (m *member) stop() {
 
 // crash ends the node and takes from its disk what was not synced.
 func (m *member) crash() {
-	// Not a word leaves the node from before the moment whose disk it keeps: it would speak of what that disk never had.
+	// Not a word leaves the node from before the moment whose disk it keeps: it would speak of what
+	// that disk never had.
 	was := m.cluster.network.setCut(m.id, true)
 	left := m.fs.CrashClone(vfs.CrashCloneCfg{})
 	m.stop()
@@ -412,15 +279,18 @@ func (m *member) crash() {
 	m.cluster.network.setCut(m.id, was)
 }
 
-// createHash makes a hash keyspace and assigns its partitions to all nodes, preferred leaders in turn.
+// createHash makes a hash keyspace and assigns its partitions to all nodes, preferred leaders in
+// turn.
 func (c *cluster) createHash(id uint32, partitions int) []*clusterpb.Partition {
 	u := &clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{
-		Id: id, Name: fmt.Sprintf("ks%d", id), Partitioning: clusterpb.Partitioning_HASH, HashPartitions: uint32(partitions),
+		Id: id, Name: fmt.Sprintf("ks%d", id), Partitioning: clusterpb.Partitioning_HASH,
+		HashPartitions:    uint32(partitions),
 		ReplicationFactor: 3, GcWindowSeconds: 3600, State: clusterpb.KeyspaceState_ACTIVE}}}
 	for i := range partitions {
 		prefix := keys.HashPrefix(keys.KeyspaceID(id), uint16(i))
 		p := &clusterpb.Partition{
-			Id: c.next, Keyspace: id, Hash: uint32(i), Start: prefix, End: keys.PrefixEnd(prefix), Generation: 1, Membership: 1, PrefixLength: keys.HashPrefixLength,
+			Id: c.next, Keyspace: id, Hash: uint32(i), Start: prefix, End: keys.PrefixEnd(prefix),
+			Generation: 1, Membership: 1, PrefixLength: keys.HashPrefixLength,
 		}
 		c.next++
 		for r := range len(c.nodes) {
@@ -446,10 +316,12 @@ func (c *cluster) await(what string, limit time.Duration, holds func() bool) {
 	}
 }
 
-// awaitServing waits until a node that was started answers requests: that it has compared its clock with those of its peers.
+// awaitServing waits until a node that was started answers requests: that it has compared its clock
+// with those of its peers.
 func (c *cluster) awaitServing(m *member) {
 	c.t.Helper()
-	c.await(fmt.Sprintf("node %d has compared clocks", m.id), 10*time.Second, func() bool { return m.health.fit() })
+	c.await(fmt.Sprintf("node %d has compared clocks", m.id), 10*time.Second,
+		func() bool { return m.health.fit() })
 }
 
 // leaderOf is the node that serves a partition, and its term; 0 if there is none.
@@ -473,7 +345,8 @@ func (c *cluster) leaseLasts(node, id uint64, d time.Duration) bool {
 	return h != nil && h.group.LeaseLeft() > d
 }
 
-// believedLeader is the node that leads a partition, whether its lease stands or not: that of a sleeping group does not.
+// believedLeader is the node that leads a partition, whether its lease stands or not: that of a
+// sleeping group does not.
 func (c *cluster) believedLeader(id uint64) (node, term uint64) {
 	for _, m := range c.nodes {
 		if m.Node == nil {
@@ -521,18 +394,22 @@ var sequence uint64
 
 func put(p *clusterpb.Partition, term uint64, key, value string) *kvpb.Request {
 	sequence++
-	return &kvpb.Request{Id: sequence, Partition: p.Id, Generation: p.Generation, Term: term, Sequence: sequence,
-		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key), Value: []byte(value)}}}
+	return &kvpb.Request{Id: sequence, Partition: p.Id, Generation: p.Generation, Term: term,
+		Sequence: sequence,
+		Command:  &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key), Value: []byte(value)}}}
 }
 
 func get(p *clusterpb.Partition, term uint64, key string) *kvpb.Request {
 	sequence++
-	return &kvpb.Request{Id: sequence, Partition: p.Id, Generation: p.Generation, Term: term, Sequence: sequence,
-		Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
+	return &kvpb.Request{Id: sequence, Partition: p.Id, Generation: p.Generation, Term: term,
+		Sequence: sequence,
+		Command:  &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
 }
 
-// do sends a request to whoever leads, again and again until it is answered without an error that says to try again.
-func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64, limit time.Duration) *kvpb.Response {
+// do sends a request to the leader, again and again until it is answered without an error that
+// says to try again.
+func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64,
+	limit time.Duration) *kvpb.Response {
 	c.t.Helper()
 	deadline := time.Now().Add(limit)
 	var last *kvpb.Response
@@ -541,7 +418,11 @@ func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64, 
 			q := request(term)
 			last = c.ask(node, q)[q.Id]
 			switch last.GetError().GetCode() {
-			case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_CLOCK_SKEW:
+			case kvpb.ErrorCode_NOT_LEADER,
+				kvpb.ErrorCode_OUTCOME_UNKNOWN,
+				kvpb.ErrorCode_NODE_UNHEALTHY,
+				kvpb.ErrorCode_NO_QUORUM,
+				kvpb.ErrorCode_CLOCK_SKEW:
 			default:
 				return last
 			}
@@ -555,13 +436,14 @@ func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64, 
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	c.t.Fatalf("partition %d: nobody answered within %s; last %v", partition, limit, last)
+	c.t.Fatalf("partition %d: no node answered within %s; last %v", partition, limit, last)
 	return nil
 }
 
 func (c *cluster) mustPut(p *clusterpb.Partition, key, value string) {
 	c.t.Helper()
-	r := c.do(func(term uint64) *kvpb.Request { return put(p, term, key, value) }, p.Id, 30*time.Second)
+	r := c.do(func(term uint64) *kvpb.Request { return put(p, term, key, value) }, p.Id,
+		30*time.Second)
 	if r.Error != nil {
 		c.t.Fatalf("put %s: %v", key, r.Error)
 	}

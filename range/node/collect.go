@@ -11,15 +11,17 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// collector is the queue of garbage collection: the partitions that were written to under this node's lead and may therefore
-// have garbage, each with the time of its next turn. One worker takes those whose time has come, most garbage first.
+// collector is the queue of garbage collection: the partitions that were written to under this
+// node's lead and may therefore have garbage, each with the time of its next turn. One worker takes
+// those whose time has come, most garbage first.
 //
-// What was overwritten stays readable for the keyspace's window, so a partition has its turn a quarter of the window after it
-// was first written to, and again and again until it holds nothing but the newest versions. Then it leaves the queue.
+// What was overwritten stays readable for the keyspace's window, so a partition has its turn a
+// quarter of the window after it was first written to, and again and again until it holds nothing
+// but the newest versions. Then it leaves the queue.
 type collector struct {
 	node *Node
-	// pacer has the worker pause after each collection, so that it never takes more than a quarter of a
-	// processor.
+	// pacer has the worker pause after each collection, so that it never takes more than a quarter
+	// of a processor.
 	pacer *admission.Pacer
 
 	mu struct {
@@ -65,12 +67,13 @@ func (c *collector) waiting() int {
 // candidate is a partition whose turn has come.
 type candidate struct {
 	h *hosted
-	// garbage is about how many bytes of it are not the newest version of a key: more than can be removed, if some of them are young.
+	// garbage is about how many bytes of it are not the newest version of a key: more than can be
+	// removed, if some of them are young.
 	garbage uint64
 }
 
-// take returns those whose turn has come, most garbage first, and drops those that have none or are not led here: a write, or
-// winning the lead, brings them back.
+// take returns those whose turn has come, most garbage first, and drops those that have none or are
+// not led here: a write, or winning the lead, brings them back.
 func (c *collector) take(now time.Time) []candidate {
 	c.mu.Lock()
 	var turns []*hosted
@@ -90,7 +93,8 @@ func (c *collector) take(now time.Time) []candidate {
 			continue
 		}
 		h.garbage.Store(true)
-		found = append(found, candidate{h, s.Bytes / max(s.Versions, 1) * (s.Versions - s.LiveKeys)})
+		found = append(found, candidate{h,
+			s.Bytes / max(s.Versions, 1) * (s.Versions - s.LiveKeys)})
 	}
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(b.garbage, a.garbage) })
 	return found

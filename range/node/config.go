@@ -20,11 +20,13 @@ import (
 
 // Metadata is what a node needs of the consistent core.
 type Metadata interface {
-	// Watch calls fn with what changed after a revision, in order, until the context or the stream ends, or fn returns an
-	// error. With after 0 it begins with everything there is. It may be called again at any time.
+	// Watch calls fn with what changed after a revision, in order, until the context or the stream
+	// ends, or fn returns an error. With after 0 it begins with everything there is. It may be
+	// called again at any time.
 	Watch(ctx context.Context, after uint64, fn func(*clusterpb.TableUpdate) error) error
 	// Heartbeat renews the node's lease and carries reports.
-	Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error)
+	Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse,
+		error)
 }
 
 // Config configures a Node. Fields without a default are required.
@@ -35,7 +37,8 @@ type Config struct {
 	Cluster uint64
 	// Server is the random name of the data directory.
 	Server uint64
-	// Log and State are the node's databases. They stay the caller's, who closes them after Close.
+	// Log and State are the node's databases. They stay the caller's, which closes them after
+	// Close.
 	Log   *engine.Log
 	State *engine.State
 	Clock *hlc.Clock
@@ -46,12 +49,14 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Monotonic measures leases, ticks and timeouts of Raft. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
-	// Gone, if not nil, says that a client is not connected here any more: nobody waits for answers to what it has sent.
+	// Gone, if not nil, says that a client is not connected here any more: nothing waits for
+	// answers to what it has sent.
 	Gone func(client uint64) bool
 	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected
 	// here.
 	ClientAddress func(client uint64) string
-	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
+	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default:
+	// time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
 	// Random is used for jitter and the incarnation of this process. Default: the runtime's.
 	Random func() uint64
@@ -65,9 +70,11 @@ type Config struct {
 	ApplyWorkers   int
 	RetainLogBytes int64
 
-	// Pusher reaches the coordinators of transactions that are in the way. Default: none; they are waited for only.
+	// Pusher reaches the coordinators of transactions that are in the way. Default: none; they are
+	// waited for only.
 	Pusher txn.Pusher
-	// Resolver ends the locks of committed transactions in other partitions. Default: none; the records of such transactions are kept for ever.
+	// Resolver ends the locks of committed transactions in other partitions. Default: none; the
+	// records of such transactions are kept for ever.
 	Resolver txn.Resolver
 	// Limits bound each replica. PushDelay defaults to 10 ms.
 	Limits replica.Limits
@@ -77,18 +84,23 @@ type Config struct {
 	GCInterval time.Duration
 	// Lease is the node's lease until the core names another. Default 9 s.
 	Lease time.Duration
-	// PreferenceInterval is how often leaderships are handed to the replicas that are preferred. Default 3 s.
+	// PreferenceInterval is how often leaderships are handed to the replicas that are preferred.
+	// Default 3 s.
 	PreferenceInterval time.Duration
 	// TransfersPerSecond bounds how many of them. Default 50.
 	TransfersPerSecond int
-	// SettleTime is how long a node has been up before it hands leaderships to others. Default 10 s.
+	// SettleTime is how long a node has been up before it hands leaderships to others. Default 10
+	// s.
 	SettleTime time.Duration
-	// CampaignsPerSecond bounds the elections that are started for groups without a leader. Default 2,000.
+	// CampaignsPerSecond bounds the elections that are started for groups without a leader. Default
+	// 2,000.
 	CampaignsPerSecond int
-	// PatienceWithLeaders is how long a group that is led by nobody is left to its preferred replica. Default 5 s.
+	// PatienceWithLeaders is how long a group without a leader is left to its preferred
+	// replica. Default 5 s.
 	PatienceWithLeaders time.Duration
-	// UnflushedBytes is how much may be applied to the state before it is flushed: what is not flushed is applied again after a
-	// crash, and keeps the logs from being truncated. Default 128 MiB.
+	// UnflushedBytes is how much may be applied to the state before it is flushed: what is not
+	// flushed is applied again after a crash, and keeps the logs from being truncated. Default 128
+	// MiB.
 	UnflushedBytes int64
 }
 
@@ -96,7 +108,8 @@ type Config struct {
 const pushDelay = 10 * time.Millisecond
 
 func (c *Config) ensureDefaults() error {
-	if c.ID == 0 || c.Cluster == 0 || c.Log == nil || c.State == nil || c.Clock == nil || c.Metadata == nil {
+	if c.ID == 0 || c.Cluster == 0 || c.Log == nil || c.State == nil || c.Clock == nil ||
+		c.Metadata == nil {
 		return errors.New("node: ID, Cluster, Log, State, Clock and Metadata are required")
 	}
 	if c.Logger == nil {

@@ -24,7 +24,8 @@ func TestManyNewGroupsElectInPortions(t *testing.T) {
 		// Each node may go too far by what it starts at a time, before it sees what the others have
 		// started.
 		if limit := busyGroups + 3*500 + 500; most > limit {
-			t.Errorf("%d of %d groups were awake at a time, the limit is about %d", most, partitions, limit)
+			t.Errorf("%d of %d groups were awake at a time, the limit is about %d", most,
+				partitions, limit)
 		}
 		for _, p := range made {
 			if _, term := c.believedLeader(p.Id); term != 1 {

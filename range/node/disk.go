@@ -3,26 +3,28 @@ package node
 import "time"
 
 const (
-	// stallTicks is how many ticks in a row must find the log standing still: a process that was stopped finds one such write when it goes on.
+	// stallTicks is how many ticks in a row must find the log standing still: a process that was
+	// stopped finds one such write when it goes on.
 	stallTicks = 2
-	// reluctantFor is for how many election timeouts a node does not want to lead after its disk
+	// averseFor is for how many election timeouts a node does not want to lead after its disk
 	// was full or stalled, so that
 	// leaderships do not go to and fro with a disk that is full every other moment.
-	reluctantFor = 10
+	averseFor = 10
 	// spareRoom is the part of the reserve that a follower without room still fills with entries
 	// under way: one in so many.
 	spareRoom = 4
 )
 
-// disk is whether this node's disks are good enough to lead. A leader whose log cannot be written answers nothing, and one without room
-// refuses writes, while the followers have all it takes. So it hands over to nodes that say in their pings that they are better off. If none
-// is, it keeps what it leads: with a full disk reads go on.
+// disk is whether this node's disks are good enough to lead. A leader whose log cannot be written
+// answers nothing, and one without room refuses writes, while the followers have all it takes. So
+// it hands over to nodes that say in their pings that they are better off. If none is, it keeps
+// what it leads: with a full disk reads go on.
 type disk struct {
 	// Of the health goroutine.
 	stalledTicks int
-	// reluctantUntil is until when this node leaves the lead to others, of Node.now.
-	reluctantUntil int64
-	trouble        diskTrouble
+	// averseUntil is until when this node leaves the lead to others, of Node.now.
+	averseUntil int64
+	trouble     diskTrouble
 }
 
 type diskTrouble int
@@ -39,10 +41,10 @@ func (n *Node) considerDisk() {
 	n.host.SetNoRoom(n.diskFull(), int64(n.config.Log.MinFreeBytes()/spareRoom))
 	trouble := n.diskTrouble()
 	if trouble != diskGood {
-		d.reluctantUntil = now + reluctantFor*int64(n.config.electionTimeout())
+		d.averseUntil = now + averseFor*int64(n.config.electionTimeout())
 	}
 	fit := n.health.fit()
-	n.host.SetReluctant(now < d.reluctantUntil || !fit, trouble == diskGood && fit)
+	n.host.SetLeaderAverse(now < d.averseUntil || !fit, trouble == diskGood && fit)
 	if was := d.trouble; trouble != was {
 		d.trouble = trouble
 		if was == diskGood {
@@ -50,7 +52,8 @@ func (n *Node) considerDisk() {
 		}
 		switch {
 		case trouble == diskStandsStill:
-			n.log.Warn("the Raft log cannot be written; leaderships go to other nodes", "for", n.host.Log().Writing().Round(time.Millisecond))
+			n.log.Warn("the Raft log cannot be written; leaderships go to other nodes", "for",
+				n.host.Log().Writing().Round(time.Millisecond))
 		case was == diskStandsStill:
 			n.log.Info("the Raft log can be written again")
 		}
@@ -63,7 +66,8 @@ func (n *Node) considerDisk() {
 		if budget == 0 {
 			return
 		}
-		// What sleeps waits for no disk. What was given away and is here still waits for the transfer to end.
+		// What sleeps waits for no disk. What was given away and is here still waits for the
+		// transfer to end.
 		if (trouble == diskStandsStill && !h.group.Awake()) || now < h.yielding {
 			continue
 		}
@@ -74,12 +78,12 @@ func (n *Node) considerDisk() {
 	}
 }
 
-// leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago is
-// better than this one.
+// leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago
+// is better than this one.
 func (n *Node) leadsBetter(host uint64) int {
 	switch {
 	case !n.host.Clocks().Agrees(host):
-	case !n.host.PeerReluctant(host):
+	case !n.host.PeerLeaderAverse(host):
 		return 2
 	case n.host.PeerRecovering(host):
 		return 1

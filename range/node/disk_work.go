@@ -11,7 +11,8 @@ import (
 const diskPatience = 30 * time.Second
 
 // errLogHangs: what was begun is still under way, and may still succeed.
-var errLogHangs = errors.New("the log has not ended a write for a long time: its disk stalls, or is full")
+var errLogHangs = errors.New("the log has not ended a write for a long time: its disk stalls, or " +
+	"is full")
 
 // diskWork is what the reconciler has on a goroutine of its own: a disk may take a write and not
 // end it for hours, and the reconciler is to say so and to end when the node does.

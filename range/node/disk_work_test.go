@@ -28,11 +28,13 @@ func TestDiskWork(t *testing.T) {
 		}
 		disk, ended := make(chan struct{}), false
 		began := time.Now()
-		if err := w.do(ctx, func() error { <-disk; ended = true; return nil }); !errors.Is(err, errLogHangs) || time.Since(began) != diskPatience {
+		if err := w.do(ctx, func() error { <-disk; ended = true; return nil }); !errors.Is(err,
+			errLogHangs) || time.Since(began) != diskPatience {
 			t.Fatalf("%v after %v", err, time.Since(began))
 		}
 		ran := false
-		if err := w.do(ctx, func() error { ran = true; return nil }); !errors.Is(err, errLogHangs) || ran {
+		if err := w.do(ctx, func() error { ran = true; return nil }); !errors.Is(err,
+			errLogHangs) || ran {
 			t.Fatalf("%v, began beside the other: %t", err, ran)
 		}
 		time.AfterFunc(10*time.Second, func() { close(disk) })
@@ -41,7 +43,8 @@ func TestDiskWork(t *testing.T) {
 		}
 		disk = make(chan struct{})
 		time.AfterFunc(time.Second, cancel)
-		if err := w.do(ctx, func() error { <-disk; return nil }); !errors.Is(err, context.Canceled) {
+		if err := w.do(ctx, func() error { <-disk; return nil }); !errors.Is(err,
+			context.Canceled) {
 			t.Fatal(err)
 		}
 		close(disk)

@@ -10,8 +10,9 @@ import (
 // campaignPeriod is the time between two bursts of campaigns.
 const campaignPeriod = 50 * time.Millisecond
 
-// elections are the groups without a known leader, each with the time at which to do something about it. An awake group elects
-// by itself; what is here is for groups that sleep, all of them after a restart.
+// elections are the groups without a known leader, each with the time at which to do something
+// about it. An awake group elects by itself; what is here is for groups that sleep, all of them
+// after a restart.
 type elections struct {
 	node *Node
 	wake chan struct{} // capacity 1
@@ -118,11 +119,11 @@ func (e *elections) look(h *hosted) {
 	if leader, _ := h.group.Leader(); leader != 0 {
 		return
 	}
-	// While a crowd is awake, most of these groups will hear of a leader without being woken, and
-	// those that are to lead here would only keep the elections that are under way from ending. So
-	// a new keyspace of thousands of partitions elects its leaders as fast as the machines can, and
-	// not faster. But the crowd may be one that has no quorum and never sleeps, so a few have their
-	// turn all the same.
+	// While very many groups are awake, most of those in this queue will hear of a leader without
+	// being woken, and those that are to lead here would only keep the elections that are under way
+	// from ending. So a new keyspace of thousands of partitions elects its leaders as fast as the
+	// machines can, and not faster. But those may have no quorum, and then they never sleep, so a
+	// few have their turn all the same.
 	if n.host.Awake() > busyGroups && n.config.Random()%10 != 0 {
 		wait := time.Second
 		if h.prefersSelf() {
@@ -131,14 +132,16 @@ func (e *elections) look(h *hosted) {
 		e.add(h, n.now()+int64(wait)+n.jitter(wait))
 		return
 	}
-	// A node that must not serve leaves the lead to others. One that compares clocks after its start, or after a jump, is soon done.
+	// A node that must not serve leaves the lead to others. One that compares clocks after its
+	// start, or after a jump, is soon done.
 	if n.health.clockRefused() {
 		e.add(h, n.now()+int64(n.config.Tick)+n.jitter(n.config.Tick))
 		return
 	}
 	if n.health.fit() && !n.host.Leaving() {
 		n.metrics.campaigns.Inc()
-		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this disturbs nobody.
+		// Wake campaigns if the group sleeps and knows no leader; PreVote sees to it that this
+		// disturbs no leader.
 		h.group.Wake()
 	}
 	e.add(h, n.now()+int64(n.config.PatienceWithLeaders)+n.jitter(n.config.PatienceWithLeaders))

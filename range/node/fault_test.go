@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A node that is cut off stops serving before another one starts, which it does within three seconds.
+// A node that is cut off stops serving before another one starts, which it does within three
+// seconds.
 func TestACutOffNodeIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
@@ -23,15 +24,16 @@ func TestACutOffNodeIsReplaced(t *testing.T) {
 		c.network.setCut(1, true)
 		cut := time.Now()
 		for _, p := range partitions {
-			c.await(fmt.Sprintf("partition %d is served by another node", p.Id), 3*time.Second-time.Since(cut), func() bool {
-				// Requests are what wakes a group.
-				for _, id := range []uint64{2, 3} {
-					q := get(p, 0, "k")
-					c.ask(id, q)
-				}
-				node, _ := c.leaderOf(p.Id)
-				return node == 2 || node == 3
-			})
+			c.await(fmt.Sprintf("partition %d is served by another node", p.Id),
+				3*time.Second-time.Since(cut), func() bool {
+					// Requests are what wakes a group.
+					for _, id := range []uint64{2, 3} {
+						q := get(p, 0, "k")
+						c.ask(id, q)
+					}
+					node, _ := c.leaderOf(p.Id)
+					return node == 2 || node == 3
+				})
 		}
 		for _, p := range partitions {
 			q := get(p, 0, "k")
@@ -41,14 +43,16 @@ func TestACutOffNodeIsReplaced(t *testing.T) {
 			c.mustPut(p, "k", "after")
 		}
 		c.network.setCut(1, false)
-		c.await("leaders are spread again", 2*time.Minute, func() bool { return c.asPreferred(partitions) })
+		c.await("leaders are spread again", 2*time.Minute,
+			func() bool { return c.asPreferred(partitions) })
 		for _, p := range partitions {
 			c.mustGet(p, "k", "after")
 		}
 	})
 }
 
-// A node that missed more than the logs keep catches up by snapshots, and is then the same as the others.
+// A node that missed more than the logs keep catches up by snapshots, and is then the same as the
+// others.
 func TestCatchingUpBySnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registries := make(map[keys.NodeID]*prometheus.Registry)
@@ -77,7 +81,9 @@ func TestCatchingUpBySnapshot(t *testing.T) {
 			for _, p := range partitions {
 				var index, sum uint64
 				for i := range uint64(3) {
-					at, s, err := c.nodes[i+1].replicas.get(keys.PartitionID(p.Id)).replica.Checksum()
+					at, s, err := c.nodes[i+1].replicas.get(
+						keys.PartitionID(p.Id),
+					).replica.Checksum()
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -90,7 +96,8 @@ func TestCatchingUpBySnapshot(t *testing.T) {
 			return true
 		}
 		c.await("all replicas are the same", time.Minute, same)
-		c.await("leaders are spread", 2*time.Minute, func() bool { return c.asPreferred(partitions) })
+		c.await("leaders are spread", 2*time.Minute,
+			func() bool { return c.asPreferred(partitions) })
 		for _, p := range partitions {
 			c.mustGet(p, "k", "after")
 			c.mustGet(p, "59", large)
@@ -101,19 +108,21 @@ func TestCatchingUpBySnapshot(t *testing.T) {
 	})
 }
 
-// While a node closes, whoever asks it gets an answer.
+// While a node closes, every request gets an answer.
 func TestRequestsAreAnsweredWhileClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 3)
-		c.await("partitions are led", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("partitions are led", 10*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		m := c.nodes[1]
 		p := partitions[0]
 		_, term := c.believedLeader(p.Id)
 		const count = 100
 		answers := make(chan kvpb.ErrorCode, count)
 		for i := range count {
-			go handle(m.Node, 7, []*kvpb.Request{put(p, term, fmt.Sprint(i), "v")}, func(r *kvpb.Response) { answers <- r.GetError().GetCode() })
+			go handle(m.Node, 7, []*kvpb.Request{put(p, term, fmt.Sprint(i), "v")},
+				func(r *kvpb.Response) { answers <- r.GetError().GetCode() })
 		}
 		c.network.attach(1, nil)
 		n := m.Node

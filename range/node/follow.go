@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// watchRetry is the first pause after the metadata stream broke; it doubles up to maxWatchRetry.
+	// watchRetry is the first pause after the metadata stream broke; it doubles up to
+	// maxWatchRetry.
 	watchRetry    = 100 * time.Millisecond
 	maxWatchRetry = 5 * time.Second
 	// healthyWatch is how long a stream must have lasted for the next pause to be the first again.
@@ -49,7 +50,8 @@ func (f *follower) run(ctx context.Context) {
 		}
 		if !missing && time.Duration(n.now()-live) >= coreMissingAfter {
 			missing = true
-			n.log.Warn("the consistent core does not send metadata; what this node holds is served meanwhile", "error", err)
+			n.log.Warn("the consistent core does not send metadata; what this node holds is "+
+				"served meanwhile", "error", err)
 		} else {
 			n.log.Debug("the metadata stream ended", "error", err)
 		}
@@ -64,8 +66,10 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) take(u *clusterpb.TableUpdate) error {
 	n := f.node
 	if u.GetCluster() != 0 && u.GetCluster() != n.config.Cluster {
-		n.log.Error("metadata of another cluster is refused: check the addresses of the core", "cluster", n.config.Cluster, "theirs", u.GetCluster())
-		return fmt.Errorf("metadata of cluster %016x; this node belongs to %016x", u.GetCluster(), n.config.Cluster)
+		n.log.Error("metadata of another cluster is refused: check the addresses of the core",
+			"cluster", n.config.Cluster, "theirs", u.GetCluster())
+		return fmt.Errorf("metadata of cluster %016x; this node belongs to %016x", u.GetCluster(),
+			n.config.Cluster)
 	}
 	u = f.sift(u)
 	if u.GetReset_() {
@@ -81,15 +85,18 @@ func (f *follower) take(u *clusterpb.TableUpdate) error {
 	return f.replaced()
 }
 
-// sift drops descriptors that make no sense: they are never acted on. The update itself is its sender's.
+// sift drops descriptors that make no sense: they are never acted on. The update itself is its
+// sender's.
 func (f *follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	var kept []*clusterpb.Partition
 	for i, p := range u.Partitions {
 		err := keys.ValidatePartition(p)
 		if err != nil {
-			f.node.log.Error("the core sent a descriptor that makes no sense; it is ignored", "error", err)
+			f.node.log.Error("the core sent a descriptor that makes no sense; it is ignored",
+				"error", err)
 			if kept == nil {
-				kept = append(make([]*clusterpb.Partition, 0, len(u.Partitions)), u.Partitions[:i]...)
+				kept = append(make([]*clusterpb.Partition, 0, len(u.Partitions)),
+					u.Partitions[:i]...)
 			}
 			continue
 		}
@@ -102,8 +109,9 @@ func (f *follower) sift(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	}
 	return &clusterpb.TableUpdate{
 		Nodes: u.Nodes, Keyspaces: u.Keyspaces, Partitions: kept, Leaders: u.Leaders,
-		RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces, RemovedPartitions: u.RemovedPartitions,
-		Revision: u.Revision, Complete: u.Complete, Reset_: u.Reset_, Cluster: u.Cluster,
+		RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces,
+		RemovedPartitions: u.RemovedPartitions,
+		Revision:          u.Revision, Complete: u.Complete, Reset_: u.Reset_, Cluster: u.Cluster,
 	}
 }
 
@@ -112,7 +120,8 @@ func (f *follower) changed(u *clusterpb.TableUpdate) error {
 	n := f.node
 	old := n.tables.load()
 	if u.GetRevision() != 0 && u.GetRevision() < old.Revision {
-		return fmt.Errorf("a change of revision %d came after revision %d", u.GetRevision(), old.Revision)
+		return fmt.Errorf("a change of revision %d came after revision %d", u.GetRevision(),
+			old.Revision)
 	}
 	next := old.with(u)
 	f.publish(old, next, false)
@@ -123,17 +132,19 @@ func (f *follower) changed(u *clusterpb.TableUpdate) error {
 	return nil
 }
 
-// replaced puts a whole table in place of the old one. A partition that is not in it is removed: that is sound because the table
-// is whole, of this cluster, and not older than the last one.
+// replaced puts a whole table in place of the old one. A partition that is not in it is removed:
+// that is sound because the table is whole, of this cluster, and not older than the last one.
 func (f *follower) replaced() error {
 	n := f.node
 	old := n.tables.load()
 	fresh := f.fresh
 	f.fresh = nil
 	if fresh.Revision < old.Revision {
-		n.log.Warn("a member of the core sent a table older than the one this node has, and nothing is done because of it: "+
+		n.log.Warn("a member of the core sent a table older than the one this node has, and "+
+			"nothing is done because of it: "+
 			"the member lags, or the core was restored from a backup", "revision", fresh.Revision, "known", old.Revision)
-		return fmt.Errorf("the table is of revision %d, revision %d is known", fresh.Revision, old.Revision)
+		return fmt.Errorf("the table is of revision %d, revision %d is known", fresh.Revision,
+			old.Revision)
 	}
 	fresh.Complete = true
 	if fresh.Cluster == 0 {
@@ -157,7 +168,8 @@ func (f *follower) publish(old, next *Table, whole bool) {
 	if err := cacheUpdate(n.config.Log, next, withoutState(durable, known), whole); err != nil {
 		n.log.Warn("the partition table could not be kept on disk", "error", err)
 	}
-	// INVARIANT: not before it is on its way to the disk: a replica that is created because of it is never found there without it.
+	// INVARIANT: not before it is on its way to the disk: a replica that is created because of it
+	// is never found there without it.
 	n.tables.publish(next)
 	n.metrics.revision.Set(float64(next.Revision))
 	for _, k := range delta.Keyspaces {
@@ -166,24 +178,28 @@ func (f *follower) publish(old, next *Table, whole bool) {
 	n.reconciler.partitionsChanged(delta)
 }
 
-// withoutState leaves out nodes of which only changed what is not worth keeping: whether they live, and their statistics.
+// withoutState leaves out nodes of which only changed what is not worth keeping: whether they live,
+// and their statistics.
 func withoutState(u *clusterpb.TableUpdate, old *Table) *clusterpb.TableUpdate {
 	kept := make([]*clusterpb.Node, 0, len(u.Nodes))
 	for _, n := range u.Nodes {
 		bare := bareNode(n)
-		if known := old.Node(keys.NodeID(n.Id)); known != nil && proto.Equal(bareNode(known), bare) {
+		if known := old.Node(keys.NodeID(n.Id)); known != nil &&
+			proto.Equal(bareNode(known), bare) {
 			continue
 		}
 		kept = append(kept, bare)
 	}
 	return &clusterpb.TableUpdate{
 		Nodes: kept, Keyspaces: u.Keyspaces, Partitions: u.Partitions,
-		RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces, RemovedPartitions: u.RemovedPartitions,
+		RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces,
+		RemovedPartitions: u.RemovedPartitions,
 	}
 }
 
 func bareNode(n *clusterpb.Node) *clusterpb.Node {
 	return &clusterpb.Node{
-		Id: n.Id, Address: n.Address, HttpAddress: n.HttpAddress, Locality: n.Locality, Version: n.Version, StartedUnix: n.StartedUnix,
+		Id: n.Id, Address: n.Address, HttpAddress: n.HttpAddress, Locality: n.Locality,
+		Version: n.Version, StartedUnix: n.StartedUnix,
 	}
 }

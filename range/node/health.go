@@ -23,19 +23,22 @@ type refusal struct {
 type health struct {
 	// refusal is nil while it does.
 	refusal atomic.Pointer[refusal]
-	// clockWrong: it does not because its clock is off, or has jumped, so that an operator has to see
-	// to it. That the clock has not been compared yet after a start is over by itself in a moment.
+	// clockWrong: it does not because its clock is off, or has jumped, so that an operator has to
+	// see to it. That the clock has not been compared yet after a start is over by itself in a
+	// moment.
 	clockWrong atomic.Bool
 	// started: all replicas are open. registered: the core answered a heartbeat.
 	started, registered atomic.Bool
-	// settled: since the start there was a moment at which all groups that prefer this node had a leader.
+	// settled: since the start there was a moment at which all groups that prefer this node had a
+	// leader.
 	settled atomic.Bool
 }
 
 // fit says whether this node may lead.
 func (h *health) fit() bool { return h.refusal.Load() == nil }
 
-// clockRefused says whether the clock is why this node does not serve, be it wrong or not compared yet.
+// clockRefused says whether the clock is why this node does not serve, be it wrong or not compared
+// yet.
 func (h *health) clockRefused() bool {
 	r := h.refusal.Load()
 	return r != nil && r.code == kvpb.ErrorCode_CLOCK_SKEW
@@ -101,12 +104,14 @@ func (n *Node) Ready() (ready bool, reason string) {
 	}
 	leaderless := 0
 	for _, h := range n.replicas.all() {
-		if leader, _ := h.group.Leader(); leader == 0 && h.prefersSelf() && h.group.Failed() == nil {
+		if leader, _ := h.group.Leader(); leader == 0 && h.prefersSelf() &&
+			h.group.Failed() == nil {
 			leaderless++
 		}
 	}
 	if leaderless > 0 {
-		return false, fmt.Sprintf("%d partitions that this node is to lead have no leader yet", leaderless)
+		return false, fmt.Sprintf("%d partitions that this node is to lead have no leader yet",
+			leaderless)
 	}
 	n.health.settled.Store(true)
 	return true, ""

@@ -8,11 +8,14 @@ import (
 )
 
 const (
-	// heartbeatRetry is the first pause after a heartbeat that failed; it doubles up to the heartbeat's interval.
+	// heartbeatRetry is the first pause after a heartbeat that failed; it doubles up to the
+	// heartbeat's interval.
 	heartbeatRetry = 250 * time.Millisecond
-	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership changed.
+	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership
+	// changed.
 	heartbeatSoon = 500 * time.Millisecond
-	// coreMissingAfter is for how long the core may be silent before the log says so: while servers start and restart it is normal.
+	// coreMissingAfter is for how long the core may be silent before the log says so: while servers
+	// start and restart it is normal.
 	coreMissingAfter = 10 * time.Second
 )
 
@@ -32,13 +35,15 @@ func (n *Node) heartbeats(ctx context.Context) {
 			failures++
 			if !missing && time.Duration(n.now()-answered) >= coreMissingAfter {
 				missing = true
-				n.log.Warn("the consistent core does not answer heartbeats; what this node holds is served meanwhile", "error", err)
+				n.log.Warn("the consistent core does not answer heartbeats; what this node holds "+
+					"is served meanwhile", "error", err)
 			}
 			pause(ctx, min(interval, heartbeatRetry<<min(failures-1, 8)))
 			continue
 		}
 		if missing {
-			n.log.Info("the consistent core answers heartbeats again", "after", time.Duration(n.now()-answered).Round(time.Second))
+			n.log.Info("the consistent core answers heartbeats again", "after",
+				time.Duration(n.now()-answered).Round(time.Second))
 		}
 		failures, missing, answered = 0, false, n.now()
 		n.metrics.heartbeats.Inc()
@@ -72,7 +77,8 @@ func (n *Node) awaitHeartbeat(ctx context.Context, interval time.Duration) {
 	}
 }
 
-func (n *Node) heartbeat(ctx context.Context, b reportBatch, timeout time.Duration) (*clusterpb.HeartbeatResponse, error) {
+func (n *Node) heartbeat(ctx context.Context, b reportBatch,
+	timeout time.Duration) (*clusterpb.HeartbeatResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return n.config.Metadata.Heartbeat(ctx, &clusterpb.HeartbeatRequest{

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -22,8 +23,9 @@ type hosted struct {
 	replica  *replica.Replica
 	group    *host.Group
 
-	// listed is the descriptor by which the core lists the partition: the table's, or until that is known the one with which the
-	// replica was created. The replica's own descriptor is the truth about its span; this one says who is to lead.
+	// listed is the descriptor by which the core lists the partition: the table's, or until that is
+	// known the one with which the replica was created. The replica's own descriptor is the truth
+	// about its span; this one says which is to lead.
 	listed atomic.Pointer[clusterpb.Partition]
 
 	// leading says that this replica leads.
@@ -32,17 +34,20 @@ type hosted struct {
 	reportDue atomic.Bool
 	awaiting  atomic.Bool
 	garbage   atomic.Bool
-	// yielding is until when the leadership is not given away again because of the disk, of Node.now. Of the health goroutine.
+	// yielding is until when the leadership is not given away again because of the disk, of
+	// Node.now. Of the health goroutine.
 	yielding int64
 	// leaderlessSince is since when it knows no leader, of Node.now; 0 while it knows one. Of the
 	// health goroutine, for all to read.
 	leaderlessSince atomic.Int64
-	// removed: it is on its way out. settleUntil is until when its destruction waits for Settle; of the reconciler's goroutine.
+	// removed: it is on its way out. settleUntil is until when its destruction waits for Settle; of
+	// the reconciler's goroutine.
 	removed     atomic.Bool
 	settleUntil time.Time
 }
 
-// preferred is the replica that is to lead, and the host on which it is. Zero if the descriptor names none.
+// preferred is the replica that is to lead, and the host on which it is. Zero if the descriptor
+// names none.
 func (h *hosted) preferred() (keys.ReplicaID, uint64) {
 	for _, r := range h.listed.Load().GetReplicas() {
 		if r.GetRole() == clusterpb.ReplicaRole_VOTER {
@@ -57,7 +62,7 @@ func (h *hosted) prefersSelf() bool {
 	return id == h.self
 }
 
-// leaderHint is who leads, as far as this replica knows; nil if it does not.
+// leaderHint is which replica leads, as far as this replica knows; nil if it does not.
 func (h *hosted) leaderHint() *clusterpb.Leader {
 	leader, term := h.group.Leader()
 	if leader == 0 {
@@ -95,4 +100,40 @@ func (r *registry) change(added []*hosted, removed []*hosted) {
 		delete(next, h.id)
 	}
 	r.current.Store(&next)
+}
+
+// machine is the state machine that the host drives: the replica, and what the node wants to know
+// of it.
+type machine struct {
+	*replica.Replica
+	h *hosted
+}
+
+var _ group.StateMachine = machine{}
+
+// Apply runs on an apply worker.
+func (m machine) Apply(entries []group.Entry) error {
+	if err := m.Replica.Apply(entries); err != nil {
+		return err
+	}
+	bytes, effective := int64(0), false
+	for i := range entries {
+		bytes += 64 + int64(len(entries[i].Data))
+		effective = effective || len(entries[i].Data) > 0
+	}
+	m.h.node.flusher.applied(bytes)
+	if !effective {
+		return nil
+	}
+	if m.h.leading.Load() {
+		m.h.node.reports.changed(m.h)
+		m.h.node.collector.noticed(m.h)
+	}
+	return nil
+}
+
+// LeadershipChanged runs on the group's shard worker.
+func (m machine) LeadershipChanged(l group.Leadership) {
+	m.Replica.LeadershipChanged(l)
+	m.h.node.leadershipChanged(m.h, l)
 }

@@ -32,7 +32,8 @@ func value(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// Many idle partitions cost no goroutines, no ticks, no messages and no transfers; and all of them come back after a restart of everything.
+// Many idle partitions cost no goroutines, no ticks, no messages and no transfers; and all of them
+// come back after a restart of everything.
 func TestManyIdlePartitions(t *testing.T) {
 	const count = 600
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +44,8 @@ func TestManyIdlePartitions(t *testing.T) {
 		})
 		before := runtime.NumGoroutine()
 		partitions := c.createHash(2, count)
-		c.await("every partition is led where it is preferred", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 10*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		asleep := func() bool {
 			for _, r := range registries {
 				if value(t, r, "tidemark_host_awake_groups") != 0 {
@@ -56,7 +58,8 @@ func TestManyIdlePartitions(t *testing.T) {
 		if n := runtime.NumGoroutine() - before; n > 50 {
 			t.Errorf("%d partitions brought %d goroutines", count, n)
 		}
-		watched := []string{"tidemark_node_campaigns_total", "tidemark_node_leader_transfers_total", "tidemark_node_gc_runs_total", "tidemark_node_reports_total"}
+		watched := []string{"tidemark_node_campaigns_total", "tidemark_node_leader_transfers_total",
+			"tidemark_node_gc_runs_total", "tidemark_node_reports_total"}
 		time.Sleep(time.Minute)
 		at := make(map[string]float64)
 		for id, r := range registries {
@@ -73,7 +76,8 @@ func TestManyIdlePartitions(t *testing.T) {
 		for id, r := range registries {
 			for _, name := range watched {
 				if now := value(t, r, name); now != at[name+id.String()] {
-					t.Errorf("node %s: %s went from %v to %v with nothing going on", id, name, at[name+id.String()], now)
+					t.Errorf("node %s: %s went from %v to %v with nothing going on", id, name,
+						at[name+id.String()], now)
 				}
 			}
 		}
@@ -83,7 +87,8 @@ func TestManyIdlePartitions(t *testing.T) {
 		for _, m := range c.nodes {
 			m.start()
 		}
-		c.await("every partition is led where it is preferred again", 15*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred again", 15*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		for _, m := range c.nodes {
 			if ready, why := m.Ready(); !ready {
 				t.Errorf("node %d: %s", m.id, why)
@@ -91,7 +96,7 @@ func TestManyIdlePartitions(t *testing.T) {
 		}
 		c.await("all groups sleep again", 30*time.Second, asleep)
 		c.mustPut(partitions[count/2], "k", "v")
-		// One node restarts: it learns who leads without disturbing anybody.
+		// One node restarts: it learns which replicas lead without disturbing them.
 		c.nodes[2].crash()
 		c.await("the others lead everything", 10*time.Second, func() bool {
 			for _, p := range partitions {
@@ -102,7 +107,8 @@ func TestManyIdlePartitions(t *testing.T) {
 			return true
 		})
 		c.nodes[2].start()
-		c.await("leaders are spread again", 2*time.Minute, func() bool { return c.asPreferred(partitions) })
+		c.await("leaders are spread again", 2*time.Minute,
+			func() bool { return c.asPreferred(partitions) })
 		c.await("all groups sleep in the end", 30*time.Second, asleep)
 	})
 }
@@ -111,7 +117,8 @@ func TestSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 2500)
-		c.await("partitions are led", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("partitions are led", 10*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		ctx, cancel := context.WithCancel(context.Background())
 		seen, completed, largest := newTable(), 0, 0
 		led := make(map[uint64]uint64)
@@ -134,11 +141,14 @@ func TestSubscribe(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			if len(seen.Partitions()) != len(want) || len(seen.Nodes()) != 3 {
-				t.Errorf("the subscriber has %d partitions, %d nodes", len(seen.Partitions()), len(seen.Nodes()))
+				t.Errorf("the subscriber has %d partitions, %d nodes", len(seen.Partitions()),
+					len(seen.Nodes()))
 			}
 			for _, p := range want {
-				if seen.Partition(keys.PartitionID(p.Id)) == nil || led[p.Id] != p.Replicas[0].Node {
-					t.Fatalf("the subscriber has %v, led by %d", seen.Partition(keys.PartitionID(p.Id)), led[p.Id])
+				if seen.Partition(keys.PartitionID(p.Id)) == nil ||
+					led[p.Id] != p.Replicas[0].Node {
+					t.Fatalf("the subscriber has %v, led by %d",
+						seen.Partition(keys.PartitionID(p.Id)), led[p.Id])
 				}
 			}
 			if completed != 1 || largest > updatePartitions {
@@ -175,15 +185,19 @@ func TestGarbageIsCollected(t *testing.T) {
 		if n := versions(); n != 50 {
 			t.Errorf("%d versions are left within the window", n)
 		}
-		c.await("old versions go after the window", 90*time.Minute, func() bool { return versions() == 1 })
+		c.await("old versions go after the window", 90*time.Minute,
+			func() bool { return versions() == 1 })
 		c.mustGet(p, "k", "49")
 		for _, m := range c.nodes {
-			c.await("nothing waits for garbage collection", 2*time.Hour, func() bool { return m.collector.waiting() == 0 })
+			c.await("nothing waits for garbage collection", 2*time.Hour,
+				func() bool { return m.collector.waiting() == 0 })
 		}
 		// A window that changes counts from then on.
-		c.core.update(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 2, Name: "ks2", GcWindowSeconds: 10}}})
+		c.core.update(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 2, Name: "ks2",
+			GcWindowSeconds: 10}}})
 		c.mustPut(p, "k", "last")
-		c.await("with a short window they go soon", 5*time.Minute, func() bool { return versions() == 1 })
+		c.await("with a short window they go soon", 5*time.Minute,
+			func() bool { return versions() == 1 })
 	})
 }
 
@@ -222,7 +236,8 @@ func TestABrokenReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := m.state.NewBatch()
-		if err := b.Set(keys.LocalKey(keys.PartitionID(p.Id), keys.SuffixApplied), []byte("nonsense"), nil); err != nil {
+		if err := b.Set(keys.LocalKey(keys.PartitionID(p.Id), keys.SuffixApplied),
+			[]byte("nonsense"), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.state.Commit(b); err != nil {
@@ -239,7 +254,8 @@ func TestABrokenReplica(t *testing.T) {
 		for i, p := range partitions {
 			c.mustGet(p, "k", fmt.Sprint(i))
 		}
-		c.await("the node is ready", 30*time.Second, func() bool { ready, _ := m.Ready(); return ready })
+		c.await("the node is ready", 30*time.Second,
+			func() bool { ready, _ := m.Ready(); return ready })
 		time.Sleep(10 * time.Second)
 		if m.replicas.get(keys.PartitionID(p.Id)) != nil {
 			t.Error("the broken replica was replaced")
@@ -254,7 +270,8 @@ func TestADamagedCacheIsNotUsed(t *testing.T) {
 		c.mustPut(partitions[0], "k", "v")
 		m := c.nodes[1]
 		b := m.log.NewBatch()
-		if err := b.Set(cacheKey(cachePartition, partitions[1].Id), []byte("nonsense"), nil); err != nil {
+		if err := b.Set(cacheKey(cachePartition, partitions[1].Id), []byte("nonsense"),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.log.Commit(b, true); err != nil {
@@ -272,7 +289,8 @@ func TestADamagedCacheIsNotUsed(t *testing.T) {
 			t.Errorf("%d replicas are open", n)
 		}
 		c.core.setDown(false)
-		c.await("the core sends the table", 20*time.Second, func() bool { return m.Table().Complete })
+		c.await("the core sends the table", 20*time.Second,
+			func() bool { return m.Table().Complete })
 		if t2, err := readCache(m.log, testCluster); err != nil || len(t2.Partitions()) != 4 {
 			t.Errorf("the table on disk: %d partitions, %v", len(t2.Partitions()), err)
 		}
@@ -284,30 +302,44 @@ func TestMalformedAndMisroutedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 3)
-		c.await("partitions are led", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("partitions are led", 10*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		foreign := &clusterpb.Partition{
-			Id: 900, Keyspace: 9, Start: keys.KeyspacePrefix(9), End: keys.KeyspacePrefix(10), PrefixLength: 4, Generation: 1, Membership: 1,
+			Id: 900, Keyspace: 9, Start: keys.KeyspacePrefix(9), End: keys.KeyspacePrefix(10),
+			PrefixLength: 4, Generation: 1, Membership: 1,
 			Replicas: []*clusterpb.Replica{{Node: 2, Replica: 1}},
 		}
 		c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{foreign}})
 		time.Sleep(time.Second)
 		requests := []*kvpb.Request{
 			{Id: 1, Partition: partitions[0].Id},
-			{Id: 2, Partition: 77, Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}}},
-			{Id: 3, Partition: 900, Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}}},
+			{
+				Id:        2,
+				Partition: 77,
+				Command:   &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}},
+			},
+			{
+				Id:        3,
+				Partition: 900,
+				Command:   &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}},
+			},
 			{Id: 4, Command: &kvpb.Request_Now{}},
 			{Id: 5, Partition: partitions[0].Id, Generation: 1, Command: &kvpb.Request_Put{}},
 			{Id: 6, Partition: partitions[0].Id, Generation: 1, Command: &kvpb.Request_Get{}},
 			{Id: 7, Partition: partitions[0].Id, Generation: 1, Command: &kvpb.Request_Scan{}},
-			{Id: 8, Partition: partitions[0].Id, Generation: 1, Sequence: 1, Command: &kvpb.Request_CompareAndSwap{}},
-			{Id: 9, Partition: partitions[0].Id, Generation: 1, Sequence: 1, Command: &kvpb.Request_WriteBatch{}},
+			{Id: 8, Partition: partitions[0].Id, Generation: 1, Sequence: 1,
+				Command: &kvpb.Request_CompareAndSwap{}},
+			{Id: 9, Partition: partitions[0].Id, Generation: 1, Sequence: 1,
+				Command: &kvpb.Request_WriteBatch{}},
 			{Id: 10, Partition: partitions[0].Id, Generation: 1, Command: &kvpb.Request_BatchGet{}},
 			{Id: 11, Partition: partitions[0].Id, Generation: 1, Command: &kvpb.Request_Count{}},
-			{Id: 12, Partition: partitions[0].Id, Generation: 1, Sequence: 1, Command: &kvpb.Request_DeleteRange{}},
+			{Id: 12, Partition: partitions[0].Id, Generation: 1, Sequence: 1,
+				Command: &kvpb.Request_DeleteRange{}},
 		}
 		answers := c.ask(1, requests...)
 		for id, code := range map[uint64]kvpb.ErrorCode{
-			1: kvpb.ErrorCode_INVALID_ARGUMENT, 2: kvpb.ErrorCode_PARTITION_NOT_FOUND, 3: kvpb.ErrorCode_PARTITION_NOT_FOUND,
+			1: kvpb.ErrorCode_INVALID_ARGUMENT, 2: kvpb.ErrorCode_PARTITION_NOT_FOUND,
+			3: kvpb.ErrorCode_PARTITION_NOT_FOUND,
 		} {
 			if got := answers[id].GetError().GetCode(); got != code {
 				t.Errorf("request %d: %s, want %s", id, got, code)

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A table is kept before it is shown. A replica that was created because of one that a crash has taken would be found again beside a table that
-// does not have it, and be removed for good.
+// A table is kept before it is shown. A replica that was created because of one that a crash has
+// taken would be found again beside a table that does not have it, and be removed for good.
 func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 	log, err := engine.OpenLog(engine.Options{FS: vfs.NewMem(), Dir: "log"})
 	if err != nil {
@@ -25,7 +25,8 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer state.Close()
-	n, err := New(Config{ID: 1, Cluster: testCluster, Log: log, State: state, Clock: hlc.NewClock(nil, nil), Metadata: newCore()})
+	n, err := New(Config{ID: 1, Cluster: testCluster, Log: log, State: state,
+		Clock: hlc.NewClock(nil, nil), Metadata: newCore()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,18 +49,25 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 	}()
 	f := &follower{node: n}
 	for revision := uint64(1); revision <= 10; revision++ {
-		u := &clusterpb.TableUpdate{Cluster: testCluster, Revision: revision, Complete: true, Reset_: revision == 1,
-			Nodes: []*clusterpb.Node{{Id: 1, Address: "a"}}, Keyspaces: []*clusterpb.Keyspace{{Id: uint32(revision), Name: "k"}}}
+		u := &clusterpb.TableUpdate{Cluster: testCluster, Revision: revision, Complete: true,
+			Reset_: revision == 1,
+			Nodes: []*clusterpb.Node{{Id: 1,
+				Address: "a"}}, Keyspaces: []*clusterpb.Keyspace{{Id: uint32(revision), Name: "k"}}}
 		for i := range uint32(1000) {
 			prefix := keys.HashPrefix(keys.KeyspaceID(revision), uint16(i))
-			u.Partitions = append(u.Partitions, &clusterpb.Partition{Id: revision<<32 | uint64(i), Keyspace: uint32(revision), Generation: 1, Membership: 1,
-				PrefixLength: keys.HashPrefixLength, Hash: i, Start: prefix, End: keys.PrefixEnd(prefix),
-				Replicas: []*clusterpb.Replica{{Node: 2, Replica: 1, Role: clusterpb.ReplicaRole_VOTER}}})
+			u.Partitions = append(u.Partitions,
+				&clusterpb.Partition{Id: revision<<32 | uint64(i), Keyspace: uint32(revision),
+					Generation: 1, Membership: 1,
+					PrefixLength: keys.HashPrefixLength, Hash: i, Start: prefix,
+					End: keys.PrefixEnd(prefix),
+					Replicas: []*clusterpb.Replica{{Node: 2, Replica: 1,
+						Role: clusterpb.ReplicaRole_VOTER}}})
 		}
 		if err := f.take(u); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.tables.load(); got.Revision != revision || len(got.Partitions()) != 1000*int(revision) {
+		if got := n.tables.load(); got.Revision != revision ||
+			len(got.Partitions()) != 1000*int(revision) {
 			t.Fatalf("revision %d, %d partitions", got.Revision, len(got.Partitions()))
 		}
 	}

@@ -50,7 +50,8 @@ func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, tot
 	t := n.tables.load()
 	for _, h := range found[:min(limit, len(found))] {
 		p := h.listed.Load()
-		x := &clusterpb.LeaderlessPartition{Partition: uint64(h.id), Keyspace: t.Keyspace(keys.KeyspaceID(p.GetKeyspace())).GetName()}
+		x := &clusterpb.LeaderlessPartition{Partition: uint64(h.id),
+			Keyspace: t.Keyspace(keys.KeyspaceID(p.GetKeyspace())).GetName()}
 		for _, r := range p.GetReplicas() {
 			if n.host.PeerDown(r.GetNode()) {
 				x.SilentNodes = append(x.SilentNodes, r.GetNode())
@@ -64,7 +65,8 @@ func (n *Node) Leaderless(limit int) (some []*clusterpb.LeaderlessPartition, tot
 // notServing says why this node is of no use at present, though it has been: one sentence each.
 func (n *Node) notServing() (reasons []string) {
 	if n.diskFull() {
-		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d bytes are left; free disk space",
+		reasons = append(reasons, fmt.Sprintf("the disk of node %s is below its reserve: %d "+
+			"bytes are left; free disk space",
 			n.config.ID, min(n.config.State.FreeBytes(), n.config.Log.FreeBytes())))
 	}
 	// A few partitions that lost their quorum elsewhere are no reason to keep clients from all the
@@ -77,12 +79,14 @@ func (n *Node) notServing() (reasons []string) {
 	for _, p := range some {
 		name := keys.PartitionID(p.Partition).String()
 		if len(p.SilentNodes) > 0 {
-			name += fmt.Sprintf(" (no answer from nodes %s)", strings.Trim(fmt.Sprint(p.SilentNodes), "[]"))
+			name += fmt.Sprintf(" (no answer from nodes %s)",
+				strings.Trim(fmt.Sprint(p.SilentNodes), "[]"))
 		}
 		names = append(names, name)
 	}
 	if total > len(some) {
 		names = append(names, fmt.Sprintf("%d more", total-len(some)))
 	}
-	return append(reasons, fmt.Sprintf("%d of the %d partitions with a replica here have no leader: %s", total, held, strings.Join(names, ", ")))
+	return append(reasons, fmt.Sprintf("%d of the %d partitions with a replica here have no "+
+		"leader: %s", total, held, strings.Join(names, ", ")))
 }

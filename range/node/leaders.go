@@ -4,11 +4,14 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// recentChanges is how many changes of leaders are remembered one by one. Whoever is further behind looks at all replicas.
+// recentChanges is how many changes of leaders are remembered one by one. A reader that is further
+// behind looks at all replicas.
 const recentChanges = 4096
 
 // leaders is which groups this node leads, and what changed lately.
@@ -57,7 +60,10 @@ func (n *Node) leadershipChanged(h *hosted, l group.Leadership) {
 		n.collector.noticed(h)
 	}
 	if l.Leader == 0 && !h.removed.Load() {
-		n.elections.add(h, n.now()+int64(n.config.PatienceWithLeaders)+n.jitter(n.config.PatienceWithLeaders))
+		n.elections.add(
+			h,
+			n.now()+int64(n.config.PatienceWithLeaders)+n.jitter(n.config.PatienceWithLeaders),
+		)
 	}
 }
 
@@ -118,7 +124,8 @@ func (l *leaders) misplaced() []*hosted {
 	return snapshotOf(l.mu.misplaced)
 }
 
-// Leader is who leads a partition, as far as this node knows from its own replica; nil if it does not know.
+// Leader is which replica leads a partition, as far as this node knows from its own replica; nil if
+// it does not know.
 func (n *Node) Leader(id keys.PartitionID) *clusterpb.Leader {
 	h := n.replicas.get(id)
 	if h == nil {
@@ -127,9 +134,10 @@ func (n *Node) Leader(id keys.PartitionID) *clusterpb.Leader {
 	return h.leaderHint()
 }
 
-// LeadersSince returns the leaders of this node's partitions that changed after a version, all that are known for version 0,
-// the version reached, and a channel that is closed at the next change.
-func (n *Node) LeadersSince(version uint64) (hints []*clusterpb.Leader, reached uint64, changed <-chan struct{}) {
+// LeadersSince returns the leaders of this node's partitions that changed after a version, all that
+// are known for version 0, the version reached, and a channel that is closed at the next change.
+func (n *Node) LeadersSince(version uint64) (hints []*clusterpb.Leader, reached uint64,
+	changed <-chan struct{}) {
 	n.leaders.mu.Lock()
 	reached, changed = n.leaders.mu.version, n.leaders.mu.changed
 	var ids []keys.PartitionID
@@ -159,4 +167,11 @@ func (n *Node) LeadersSince(version uint64) (hints []*clusterpb.Leader, reached 
 		}
 	}
 	return hints, reached, changed
+}
+
+// Inspect calls visit for every replica that this node holds, for debugging and tests.
+func (n *Node) Inspect(visit func(id keys.PartitionID, r *replica.Replica, g *host.Group)) {
+	for id, h := range n.replicas.all() {
+		visit(id, h.replica, h.group)
+	}
 }

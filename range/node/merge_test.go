@@ -17,19 +17,23 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// mergeScan is a request to read all of some partitions as of a node's clock. The partitions come as they are given.
+// mergeScan is a request to read all of some partitions as of a node's clock. The partitions come
+// as they are given.
 func (c *cluster) mergeScan(node uint64, partitions ...*clusterpb.Partition) *kvpb.Request {
 	sequence++
 	m := &kvpb.MergeScanRequest{At: rpc.ToTimestamp(c.nodes[node].config.Clock.Now())}
 	for _, p := range partitions {
 		_, term := c.believedLeader(p.Id)
-		m.Partitions = append(m.Partitions, &kvpb.PartitionRoute{Partition: p.Id, Generation: p.Generation, Term: term})
+		m.Partitions = append(m.Partitions,
+			&kvpb.PartitionRoute{Partition: p.Id, Generation: p.Generation, Term: term})
 	}
-	return &kvpb.Request{Id: sequence, Sequence: sequence, Command: &kvpb.Request_MergeScan{MergeScan: m}}
+	return &kvpb.Request{Id: sequence, Sequence: sequence,
+		Command: &kvpb.Request_MergeScan{MergeScan: m}}
 }
 
 // ledBy are the partitions that a node leads, by id.
-func (c *cluster) ledBy(node uint64, partitions []*clusterpb.Partition) (led []*clusterpb.Partition) {
+func (c *cluster) ledBy(node uint64,
+	partitions []*clusterpb.Partition) (led []*clusterpb.Partition) {
 	for _, p := range partitions {
 		if leader, _ := c.believedLeader(p.Id); leader == node {
 			led = append(led, p)
@@ -51,12 +55,14 @@ func (c *cluster) fillHash(partitions []*clusterpb.Partition, n int) (where map[
 	return where
 }
 
-// A node reads all partitions that it leads as one, page by page, in both directions, also when their groups sleep.
+// A node reads all partitions that it leads as one, page by page, in both directions, also when
+// their groups sleep.
 func TestMergeScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 12)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		where := c.fillHash(partitions, 100)
 		for _, asleep := range []bool{false, true} {
 			if asleep {
@@ -69,7 +75,8 @@ func TestMergeScan(t *testing.T) {
 				}
 				var want, got []string
 				for key, id := range where {
-					if slices.ContainsFunc(led, func(p *clusterpb.Partition) bool { return p.Id == id }) {
+					if slices.ContainsFunc(led,
+						func(p *clusterpb.Partition) bool { return p.Id == id }) {
 						want = append(want, key)
 					}
 				}
@@ -118,7 +125,8 @@ func TestMergeScanHoldsLaterWritesAbove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 6)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		led := c.ledBy(1, partitions)
 		q := c.mergeScan(1, led...)
 		// As far ahead as a reader with a fast clock may be.
@@ -130,7 +138,8 @@ func TestMergeScanHoldsLaterWritesAbove(t *testing.T) {
 		for _, p := range led {
 			_, term := c.believedLeader(p.Id)
 			write := put(p, term, "k", "v")
-			if version := rpc.FromTimestamp(c.ask(1, write)[write.Id].GetPut().GetVersion()); version.LessEq(at) {
+			if version := rpc.FromTimestamp(c.ask(1,
+				write)[write.Id].GetPut().GetVersion()); version.LessEq(at) {
 				t.Errorf("partition %d was read at %s, and written at %s", p.Id, at, version)
 			}
 		}
@@ -142,10 +151,13 @@ func TestMergeScanRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 12)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		where := c.fillHash(partitions, 60)
-		q := c.mergeScan(1, slices.SortedFunc(slices.Values(partitions), func(a, b *clusterpb.Partition) int { return int(a.Id) - int(b.Id) })...)
-		q.GetMergeScan().Partitions = append(q.GetMergeScan().Partitions, &kvpb.PartitionRoute{Partition: 1 << 40, Generation: 1, Term: 1})
+		q := c.mergeScan(1, slices.SortedFunc(slices.Values(partitions),
+			func(a, b *clusterpb.Partition) int { return int(a.Id) - int(b.Id) })...)
+		q.GetMergeScan().Partitions = append(q.GetMergeScan().Partitions,
+			&kvpb.PartitionRoute{Partition: 1 << 40, Generation: 1, Term: 1})
 		led := c.ledBy(1, partitions)
 		stale := led[0].Id
 		for _, route := range q.GetMergeScan().Partitions {
@@ -163,8 +175,10 @@ func TestMergeScanRefusals(t *testing.T) {
 		}
 		for _, r := range m.Refused {
 			var held bool
-			if i := slices.IndexFunc(partitions, func(p *clusterpb.Partition) bool { return p.Id == r.Partition }); i >= 0 {
-				held = slices.ContainsFunc(partitions[i].Replicas, func(x *clusterpb.Replica) bool { return x.Node == 1 })
+			if i := slices.IndexFunc(partitions,
+				func(p *clusterpb.Partition) bool { return p.Id == r.Partition }); i >= 0 {
+				held = slices.ContainsFunc(partitions[i].Replicas,
+					func(x *clusterpb.Replica) bool { return x.Node == 1 })
 			}
 			want := kvpb.ErrorCode_PARTITION_NOT_FOUND
 			switch {
@@ -208,7 +222,8 @@ func TestMomentOfPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 12)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		c.fillHash(partitions, 100)
 		for _, asleep := range []bool{false, true} {
 			if asleep {
@@ -222,7 +237,8 @@ func TestMomentOfPartitions(t *testing.T) {
 			for _, p := range led {
 				sequence++
 				_, term := c.believedLeader(p.Id)
-				one := &kvpb.Request{Id: sequence, Sequence: sequence, Partition: p.Id, Generation: p.Generation, Term: term,
+				one := &kvpb.Request{Id: sequence, Sequence: sequence, Partition: p.Id,
+					Generation: p.Generation, Term: term,
 					Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{}}}
 				rows, err := rpc.DecodeRows(c.ask(1, one)[one.Id].GetScan().GetRows())
 				if err != nil || len(rows) == 0 {
@@ -233,11 +249,14 @@ func TestMomentOfPartitions(t *testing.T) {
 				}
 			}
 			got := c.ask(1, q)[q.Id].GetMergeScan()
-			if at := rpc.FromTimestamp(got.GetAt()); at.Less(newest) || len(got.GetRows()) != 0 || got.GetMore() {
-				t.Errorf("the moment %s, with the newest version %s, %d bytes of rows", at, newest, len(got.GetRows()))
+			if at := rpc.FromTimestamp(got.GetAt()); at.Less(newest) || len(got.GetRows()) != 0 ||
+				got.GetMore() {
+				t.Errorf("the moment %s, with the newest version %s, %d bytes of rows", at, newest,
+					len(got.GetRows()))
 			}
 			if n := len(got.GetRefused()); n != len(partitions)-len(led) {
-				t.Errorf("%d of %d partitions refused, of which %d are led", n, len(partitions), len(led))
+				t.Errorf("%d of %d partitions refused, of which %d are led", n, len(partitions),
+					len(led))
 			}
 		}
 	})
@@ -248,7 +267,8 @@ func TestHostileMergeScans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions, other := c.createHash(2, 6), c.createHash(3, 2)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(append(partitions, other...)) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(append(partitions, other...)) })
 		c.fillHash(partitions, 20)
 		led := c.ledBy(1, partitions)
 		many := make([]*kvpb.PartitionRoute, 257)
@@ -260,7 +280,10 @@ func TestHostileMergeScans(t *testing.T) {
 			return &kvpb.PartitionRoute{Partition: p.Id, Generation: p.Generation, Term: term}
 		}
 		foreign := append([]*kvpb.PartitionRoute{route(led[0])}, route(other[0]))
-		slices.SortFunc(foreign, func(a, b *kvpb.PartitionRoute) int { return int(a.Partition) - int(b.Partition) })
+		slices.SortFunc(foreign, func(a,
+			b *kvpb.PartitionRoute) int {
+			return int(a.Partition) - int(b.Partition)
+		})
 		for name, change := range map[string]func(m *kvpb.MergeScanRequest){
 			"no partitions":     func(m *kvpb.MergeScanRequest) { m.Partitions = nil },
 			"too many":          func(m *kvpb.MergeScanRequest) { m.Partitions = many },
@@ -292,7 +315,8 @@ func (c *cluster) hostile(t *rapid.T, partitions, other []*clusterpb.Partition) 
 	key := rapid.SliceOfN(rapid.SampledFrom([]byte("key019\x00\xff")), 0, 7)
 	wild := rapid.SampledFrom([]uint64{0, 1, 2, 1 << 40, 1<<64 - 1})
 	m := &kvpb.MergeScanRequest{
-		Start: key.Draw(t, "start"), End: key.Draw(t, "end"), Reverse: rapid.Bool().Draw(t, "reverse"), KeysOnly: rapid.Bool().Draw(t, "keys only"),
+		Start: key.Draw(t, "start"), End: key.Draw(t, "end"),
+		Reverse: rapid.Bool().Draw(t, "reverse"), KeysOnly: rapid.Bool().Draw(t, "keys only"),
 		MaxRows: uint32(wild.Draw(t, "rows")), MaxBytes: uint32(wild.Draw(t, "bytes")),
 	}
 	if rapid.IntRange(0, 4).Draw(t, "long") == 0 {
@@ -306,7 +330,8 @@ func (c *cluster) hostile(t *rapid.T, partitions, other []*clusterpb.Partition) 
 		case 1:
 			return &kvpb.Timestamp{Wall: wild.Draw(t, name), Logical: uint32(wild.Draw(t, name))}
 		}
-		return rpc.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9, 1e8).Draw(t, name)})
+		return rpc.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9, 1e8).Draw(t,
+			name)})
 	}
 	m.At, m.UncertainUntil = stamp("at"), stamp("until")
 	for range rapid.IntRange(0, 6).Draw(t, "partitions") {
@@ -335,7 +360,8 @@ func (c *cluster) hostile(t *rapid.T, partitions, other []*clusterpb.Partition) 
 		})
 	}
 	sequence++
-	q := &kvpb.Request{Id: sequence, Partition: wild.Draw(t, "request's partition"), Session: stamp("session"),
+	q := &kvpb.Request{Id: sequence, Partition: wild.Draw(t, "request's partition"),
+		Session:       stamp("session"),
 		TimeoutMicros: wild.Draw(t, "timeout"), Command: &kvpb.Request_MergeScan{MergeScan: m}}
 	answer := c.ask(1, q)[q.Id]
 	if (answer.Error == nil) == (answer.GetMergeScan() == nil) {

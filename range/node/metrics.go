@@ -21,7 +21,8 @@ type metrics struct {
 func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m := &metrics{registerer: r}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_node_" + name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_node_" + name,
+			Help: help})
 		m.registered = append(m.registered, c)
 		return c
 	}
@@ -31,34 +32,47 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 		return g
 	}
 	gaugeOf := func(name, help string, value func() float64) {
-		m.registered = append(m.registered, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help}, value))
+		m.registered = append(m.registered,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_node_" + name, Help: help},
+				value))
 	}
 	m.heartbeats = counter("heartbeats_total", "Heartbeats that the core answered.")
-	m.heartbeatsFailed = counter("heartbeats_failed_total", "Heartbeats that the core did not answer.")
+	m.heartbeatsFailed = counter("heartbeats_failed_total", "Heartbeats that the core did not "+
+		"answer.")
 	m.reports = counter("reports_total", "Reports of partitions in heartbeats.")
 	m.streams = counter("metadata_streams_total", "Metadata streams that ended.")
 	m.created = counter("replicas_created_total", "Replicas created.")
 	m.removed = counter("replicas_removed_total", "Replicas removed.")
-	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the log for why.")
+	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the "+
+		"log for why.")
 	m.campaigns = counter("campaigns_total", "Times that a group without a leader was woken.")
 	m.transfers = counter("leader_transfers_total", "Leaderships handed to other replicas.")
 	m.refused = counter("requests_refused_total", "Requests that no replica here was asked.")
-	m.ahead = counter("requests_ahead_total", "Requests that waited, or were refused, because they named timestamps too far ahead of this server's clock.")
-	m.clockJumps = counter("clock_jumps_total", "Jumps of this server's clock beyond the maximum offset, and smaller steps that took it too far from a peer's.")
-	m.flushes = counter("state_flushes_total", "Flushes of the state that were asked for because much was not durable.")
+	m.ahead = counter("requests_ahead_total", "Requests that waited, or were refused, because "+
+		"they named timestamps too far ahead of this server's clock.")
+	m.clockJumps = counter("clock_jumps_total", "Jumps of this server's clock beyond the maximum "+
+		"offset, and smaller steps that took it too far from a peer's.")
+	m.flushes = counter("state_flushes_total", "Flushes of the state that were asked for because "+
+		"much was not durable.")
 	m.collections = counter("gc_runs_total", "Garbage collections of a partition.")
 	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")
 	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")
-	m.logHangs = counter("replica_changes_stalled_total", "Times that creating or removing replicas had waited for the disk for 30 s.")
+	m.logHangs = counter("replica_changes_stalled_total", "Times that creating or removing "+
+		"replicas had waited for the disk for 30 s.")
 	m.broken = gauge("broken_replicas", "Replicas on disk that do not open.")
-	m.leaderless = gauge("leaderless_partitions", "Partitions with a replica here that have had no leader for 10 s.")
-	m.revision = gauge("table_revision", "Revision of the core that the partition table has reached.")
+	m.leaderless = gauge("leaderless_partitions", "Partitions with a replica here that have had "+
+		"no leader for 10 s.")
+	m.revision = gauge("table_revision", "Revision of the core that the partition table has "+
+		"reached.")
 	m.unfit = gauge("unfit", "1 while this node serves nothing, because of its clock or its disk.")
 	gaugeOf("replicas", "Replicas held.", func() float64 { return float64(len(n.replicas.all())) })
 	gaugeOf("leaders", "Groups led.", func() float64 { return float64(n.leaders.count()) })
-	gaugeOf("misplaced_leaders", "Groups led here that another node should lead.", func() float64 { return float64(len(n.leaders.misplaced())) })
-	gaugeOf("gc_waiting", "Partitions that may have garbage.", func() float64 { return float64(n.collector.waiting()) })
-	gaugeOf("clock_offset_seconds", "Largest offset of a peer's clock from this one, with its sign.", func() float64 {
+	gaugeOf("misplaced_leaders", "Groups led here that another node should lead.",
+		func() float64 { return float64(len(n.leaders.misplaced())) })
+	gaugeOf("gc_waiting", "Partitions that may have garbage.",
+		func() float64 { return float64(n.collector.waiting()) })
+	gaugeOf("clock_offset_seconds", "Largest offset of a peer's clock from this one, with its "+
+		"sign.", func() float64 {
 		worst := 0.0
 		for _, o := range n.host.Clocks().Offsets() {
 			if s := o.Seconds(); s*s > worst*worst {
@@ -67,7 +81,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 		}
 		return worst
 	})
-	gaugeOf("clock_bound_seconds", "How far this server's clock may be from true time: as configured, or as the kernel says. Commit wait takes about as long.",
+	gaugeOf("clock_bound_seconds", "How far this server's clock may be from true time: as "+
+		"configured, or as the kernel says. Commit wait takes about as long.",
 		func() float64 { return n.config.Clock.MaxError().Seconds() })
 	if r != nil {
 		r.MustRegister(m.registered...)

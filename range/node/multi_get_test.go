@@ -17,14 +17,18 @@ import (
 )
 
 // multiGet is a request to read some keys of each of some partitions as of a node's clock.
-func (c *cluster) multiGet(node uint64, partitions []*clusterpb.Partition, of func(id uint64) [][]byte) *kvpb.Request {
+func (c *cluster) multiGet(node uint64, partitions []*clusterpb.Partition,
+	of func(id uint64) [][]byte) *kvpb.Request {
 	sequence++
 	m := &kvpb.MultiGetRequest{At: rpc.ToTimestamp(c.nodes[node].config.Clock.Now())}
 	for _, p := range partitions {
 		_, term := c.believedLeader(p.Id)
-		m.Partitions = append(m.Partitions, &kvpb.PartitionKeys{Partition: p.Id, Generation: p.Generation, Term: term, Keys: of(p.Id)})
+		m.Partitions = append(m.Partitions,
+			&kvpb.PartitionKeys{Partition: p.Id, Generation: p.Generation, Term: term,
+				Keys: of(p.Id)})
 	}
-	return &kvpb.Request{Id: sequence, Sequence: sequence, Command: &kvpb.Request_MultiGet{MultiGet: m}}
+	return &kvpb.Request{Id: sequence, Sequence: sequence,
+		Command: &kvpb.Request_MultiGet{MultiGet: m}}
 }
 
 // keysOf are the keys of a partition, and one that is not there.
@@ -40,15 +44,18 @@ func keysOf(where map[string]uint64) func(id uint64) [][]byte {
 	}
 }
 
-// A node reads keys of all partitions that it leads, also when their groups have slept; those that it does not lead refuse. Nothing is written
-// at or below the timestamp afterwards. In the same message other requests are answered as well.
+// A node reads keys of all partitions that it leads, also when their groups have slept; those that
+// it does not lead refuse. Nothing is written at or below the timestamp afterwards. In the same
+// message other requests are answered as well.
 func TestMultiGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 12)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		where := c.fillHash(partitions, 100)
-		all := slices.SortedFunc(slices.Values(partitions), func(a, b *clusterpb.Partition) int { return int(a.Id) - int(b.Id) })
+		all := slices.SortedFunc(slices.Values(partitions),
+			func(a, b *clusterpb.Partition) int { return int(a.Id) - int(b.Id) })
 		led := c.ledBy(1, partitions)
 		if len(led) < 2 {
 			t.Fatalf("node 1 leads %d partitions", len(led))
@@ -57,7 +64,8 @@ func TestMultiGet(t *testing.T) {
 			if asleep {
 				time.Sleep(time.Minute)
 			} else {
-				// The lease of a leader that has just come, or whose group has slept, does not stand.
+				// The lease of a leader that has just come, or whose group has slept, does not
+				// stand.
 				c.await("node 1 has its leases", 10*time.Second, func() bool {
 					return !slices.ContainsFunc(led, func(p *clusterpb.Partition) bool {
 						node, _ := c.leaderOf(p.Id)
@@ -66,7 +74,8 @@ func TestMultiGet(t *testing.T) {
 				})
 			}
 			q := c.multiGet(1, all, keysOf(where))
-			// As far ahead as a reader with a fast clock may be. A lease that is over before the clock is there does not count.
+			// As far ahead as a reader with a fast clock may be. A lease that is over before the
+			// clock is there does not count.
 			const ahead = 200 * time.Millisecond
 			at := rpc.FromTimestamp(q.GetMultiGet().At).Add(ahead)
 			lasts := make(map[uint64]bool)
@@ -92,8 +101,10 @@ func TestMultiGet(t *testing.T) {
 			for _, p := range all {
 				leads := slices.Contains(led, p)
 				for _, r := range got.Refused {
-					if r.Partition == p.Id && (leads || r.Error.GetCode() != kvpb.ErrorCode_NOT_LEADER) {
-						t.Errorf("partition %d, which node 1 leads: %t, refused with %v", p.Id, leads, r.Error)
+					if r.Partition == p.Id && (leads ||
+						r.Error.GetCode() != kvpb.ErrorCode_NOT_LEADER) {
+						t.Errorf("partition %d, which node 1 leads: %t, refused with %v", p.Id,
+							leads, r.Error)
 					}
 				}
 				if slices.Contains(got.Alone, p.Id) && (!leads || lasts[p.Id]) {
@@ -104,19 +115,22 @@ func TestMultiGet(t *testing.T) {
 				}
 				keys := keysOf(where)(p.Id)
 				for _, key := range keys[:len(keys)-1] {
-					if len(rows) == 0 || string(rows[0].Key) != string(key) || string(rows[0].Value) != "value of "+string(key) {
+					if len(rows) == 0 || string(rows[0].Key) != string(key) ||
+						string(rows[0].Value) != "value of "+string(key) {
 						t.Fatalf("asleep %t: %v in the place of %q", asleep, rows, key)
 					}
 					rows = rows[1:]
 				}
 				_, term := c.believedLeader(p.Id)
 				write := put(p, term, string(keys[0]), "value of "+string(keys[0]))
-				if version := rpc.FromTimestamp(c.ask(1, write)[write.Id].GetPut().GetVersion()); version.LessEq(at) {
+				if version := rpc.FromTimestamp(c.ask(1,
+					write)[write.Id].GetPut().GetVersion()); version.LessEq(at) {
 					t.Errorf("partition %d was read at %s, and written at %s", p.Id, at, version)
 				}
 			}
 			if len(rows) > 0 || len(got.Refused) != len(all)-len(led) {
-				t.Errorf("asleep %t: %d rows too many, %d of %d refused", asleep, len(rows), len(got.Refused), len(all)-len(led))
+				t.Errorf("asleep %t: %d rows too many, %d of %d refused", asleep, len(rows),
+					len(got.Refused), len(all)-len(led))
 			}
 		}
 	})
@@ -127,7 +141,8 @@ func TestHostileMultiGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 6)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		where := c.fillHash(partitions, 20)
 		led := c.ledBy(1, partitions)
 		for name, change := range map[string]func(m *kvpb.MultiGetRequest){
@@ -156,13 +171,16 @@ func TestHostileMultiGets(t *testing.T) {
 				case 0:
 					return nil
 				case 1:
-					return &kvpb.Timestamp{Wall: wild.Draw(t, name), Logical: uint32(wild.Draw(t, name))}
+					return &kvpb.Timestamp{Wall: wild.Draw(t, name),
+						Logical: uint32(wild.Draw(t, name))}
 				}
-				return rpc.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9, 1e8).Draw(t, name)})
+				return rpc.ToTimestamp(hlc.Timestamp{Wall: now.Wall + rapid.Int64Range(-1e9,
+					1e8).Draw(t, name)})
 			}
 			m := &kvpb.MultiGetRequest{At: stamp("at")}
 			if rapid.Bool().Draw(t, "context") {
-				m.Context = &kvpb.ReadContext{UncertainUntil: stamp("until"), Observed: stamp("observed"), Movable: rapid.Bool().Draw(t, "movable"),
+				m.Context = &kvpb.ReadContext{UncertainUntil: stamp("until"),
+					Observed: stamp("observed"), Movable: rapid.Bool().Draw(t, "movable"),
 					Transaction: rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "transaction")}
 			}
 			asked := make(map[string]bool)
@@ -192,7 +210,9 @@ func TestHostileMultiGets(t *testing.T) {
 				m.Partitions = append(m.Partitions, part)
 			}
 			sequence++
-			q := &kvpb.Request{Id: sequence, Session: stamp("session"), TimeoutMicros: wild.Draw(t, "timeout"), Command: &kvpb.Request_MultiGet{MultiGet: m}}
+			q := &kvpb.Request{Id: sequence, Session: stamp("session"),
+				TimeoutMicros: wild.Draw(t,
+					"timeout"), Command: &kvpb.Request_MultiGet{MultiGet: m}}
 			answer := c.ask(1, q)[q.Id]
 			if (answer.Error == nil) == (answer.GetMultiGet() == nil) {
 				t.Fatalf("%v is answered %v", q, answer)

@@ -50,13 +50,15 @@ type Node struct {
 	closed  atomic.Bool
 }
 
-// New opens the raft log and reads the partition table that was known last. Nothing runs before Start.
+// New opens the raft log and reads the partition table that was known last. Nothing runs before
+// Start.
 func New(c Config) (*Node, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
 	n := &Node{config: c, log: c.Logger.With("node", c.ID), epoch: c.Monotonic()}
-	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is starting", c.ID)})
+	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is "+
+		"starting", c.ID)})
 	n.replicas.init()
 	n.tables.init()
 	n.follower.node = n
@@ -68,9 +70,11 @@ func New(c Config) (*Node, error) {
 	n.flusher.init(n)
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
-		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull, Limits: c.Limits,
+		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log,
+		DiskFull: n.diskFull, Limits: c.Limits,
 		LogBehind: func() bool { return n.host.LogBehind() },
-		Pusher:    c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc, Gone: c.Gone,
+		Pusher:    c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
+		Gone:           c.Gone,
 		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
@@ -89,9 +93,12 @@ func New(c Config) (*Node, error) {
 		n.tables.publish(cached)
 	}
 	n.host, err = host.New(host.Config{
-		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick, ElectionTicks: c.ElectionTicks, DriftMargin: c.DriftMargin,
-		SleepAfter: c.SleepAfter, Shards: c.Shards, ApplyWorkers: c.ApplyWorkers, RetainLogBytes: c.RetainLogBytes,
-		FollowersApplyAfter: followersApplyAfter, OnFailed: n.groupFailed, Logger: n.log, Registerer: c.Registerer, Random: c.Random,
+		Self: uint64(c.ID), Log: c.Log, Clock: c.Clock, Tick: c.Tick,
+		ElectionTicks: c.ElectionTicks, DriftMargin: c.DriftMargin,
+		SleepAfter: c.SleepAfter, Shards: c.Shards, ApplyWorkers: c.ApplyWorkers,
+		RetainLogBytes:      c.RetainLogBytes,
+		FollowersApplyAfter: followersApplyAfter, OnFailed: n.groupFailed, Logger: n.log,
+		Registerer: c.Registerer, Random: c.Random,
 		Monotonic: c.Monotonic,
 	})
 	if err != nil {
@@ -100,7 +107,8 @@ func New(c Config) (*Node, error) {
 	return n, nil
 }
 
-// followersApplyAfter is for how long followers gather what they apply. Reads that they answer lag behind by the closed-timestamp lag, far longer.
+// followersApplyAfter is for how long followers gather what they apply. Reads that they answer lag
+// behind by the closed-timestamp lag, far longer.
 const followersApplyAfter = 5 * time.Millisecond
 
 // Handler takes what the peer transport receives.
@@ -123,7 +131,8 @@ func (n *Node) Resolve(node uint64) (address string, ok bool) {
 	return "", false
 }
 
-// Start opens all replicas that are on disk, and then starts everything. An error is one of the disk.
+// Start opens all replicas that are on disk, and then starts everything. An error is one of the
+// disk.
 func (n *Node) Start(t host.Transport) error {
 	if n.started.Swap(true) {
 		return fmt.Errorf("node %s was started before", n.config.ID)
@@ -139,7 +148,8 @@ func (n *Node) Start(t host.Transport) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	for _, task := range []func(context.Context){
-		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders, n.watchHealth, n.collector.run, n.flusher.run,
+		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
+		n.watchHealth, n.collector.run, n.flusher.run,
 		n.sweepLocks,
 	} {
 		n.tasks.Go(func() { task(ctx) })
@@ -147,13 +157,14 @@ func (n *Node) Start(t host.Transport) error {
 	return nil
 }
 
-// Close ends everything; requests that are still under way are answered. Whoever calls Handle or delivers messages must have
-// stopped, or stops because of the answers. The databases stay open.
+// Close ends everything; requests that are still under way are answered. Callers of Handle and the
+// transport must have stopped, or stop because of the answers. The databases stay open.
 func (n *Node) Close() {
 	if n.closed.Swap(true) {
 		return
 	}
-	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY, fmt.Sprintf("node %s is closing", n.config.ID)})
+	n.health.refusal.Store(&refusal{kvpb.ErrorCode_NODE_UNHEALTHY,
+		fmt.Sprintf("node %s is closing", n.config.ID)})
 	if n.cancel != nil {
 		n.cancel()
 	}
@@ -185,5 +196,6 @@ func (n *Node) groupFailed(keys.PartitionID, error) { n.metrics.failed.Inc() }
 // Status is what Ready says, in the words of the Cluster service.
 func (n *Node) Status() *clusterpb.StatusResponse {
 	ready, reason := n.Ready()
-	return &clusterpb.StatusResponse{Cluster: n.config.Cluster, Node: uint64(n.config.ID), Ready: ready, WaitingFor: reason}
+	return &clusterpb.StatusResponse{Cluster: n.config.Cluster, Node: uint64(n.config.ID),
+		Ready: ready, WaitingFor: reason}
 }

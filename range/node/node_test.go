@@ -17,7 +17,8 @@ func TestPartitionsAreCreatedLedAndServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 12)
-		c.await("every partition is led where it is preferred", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("every partition is led where it is preferred", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		for i, p := range partitions {
 			c.mustPut(p, fmt.Sprint("key", i), fmt.Sprint("value", i))
 		}
@@ -71,7 +72,8 @@ func TestLeadersReturnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 12)
-		c.await("leaders are spread", 5*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("leaders are spread", 5*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		c.await("all groups sleep", 30*time.Second, func() bool { return true })
 		time.Sleep(20 * time.Second)
 		c.nodes[1].crash()
@@ -87,7 +89,8 @@ func TestLeadersReturnAfterARestart(t *testing.T) {
 			c.mustPut(p, "k", "v")
 		}
 		c.nodes[1].start()
-		c.await("leaders are where they are preferred again", 60*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("leaders are where they are preferred again", 60*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		for _, p := range partitions {
 			c.mustGet(p, "k", "v")
 		}
@@ -99,7 +102,8 @@ func TestLeadersReturnAfterARestart(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		for _, p := range partitions {
 			if _, term := c.believedLeader(p.Id); term != before[p.Id] {
-				t.Errorf("partition %d went from term %d to %d with nothing going on", p.Id, before[p.Id], term)
+				t.Errorf("partition %d went from term %d to %d with nothing going on", p.Id,
+					before[p.Id], term)
 			}
 		}
 	})
@@ -198,11 +202,14 @@ func TestNothingIsRemovedWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 5)
-		c.await("replicas exist", 5*time.Second, func() bool { return len(c.nodes[1].replicas.all()) == 5 })
+		c.await("replicas exist", 5*time.Second,
+			func() bool { return len(c.nodes[1].replicas.all()) == 5 })
 		n := c.nodes[1].Node
 		for what, u := range map[string]*clusterpb.TableUpdate{
-			"another cluster":              {Cluster: 0xbad, Revision: 99, Reset_: true, Complete: true},
-			"an older table":               {Cluster: testCluster, Revision: 1, Reset_: true, Complete: true},
+			"another cluster": {Cluster: 0xbad, Revision: 99, Reset_: true,
+				Complete: true},
+			"an older table": {Cluster: testCluster, Revision: 1, Reset_: true,
+				Complete: true},
 			"a reset that is not complete": {Cluster: testCluster, Revision: 99, Reset_: true},
 		} {
 			f := &follower{node: n}
@@ -246,20 +253,23 @@ func TestReports(t *testing.T) {
 			for i, p := range partitions {
 				r, by := c.core.report(p.Id)
 				leader, term := c.believedLeader(p.Id)
-				if by != leader || r.GetTerm() != term || r.GetLiveKeys() != uint64(i+1) || r.GetSizeBytes() == 0 {
+				if by != leader || r.GetTerm() != term || r.GetLiveKeys() != uint64(i+1) ||
+					r.GetSizeBytes() == 0 {
 					return false
 				}
 			}
 			return true
 		}
 		c.await("the core knows leaders and sizes", 10*time.Second, reported)
-		c.await("leaders are spread", 30*time.Second, func() bool { return c.asPreferred(partitions) })
-		c.await("the core knows how many replicas and leaders there are", 10*time.Second, func() bool {
-			c.core.mu.Lock()
-			defer c.core.mu.Unlock()
-			s := c.core.stats[1]
-			return s.GetReplicas() == 6 && s.GetLeaders() == 2
-		})
+		c.await("leaders are spread", 30*time.Second,
+			func() bool { return c.asPreferred(partitions) })
+		c.await("the core knows how many replicas and leaders there are", 10*time.Second,
+			func() bool {
+				c.core.mu.Lock()
+				defer c.core.mu.Unlock()
+				s := c.core.stats[1]
+				return s.GetReplicas() == 6 && s.GetLeaders() == 2
+			})
 		c.core.mu.Lock()
 		// A new leader of the core knows nothing.
 		clear(c.core.reports)
@@ -297,7 +307,8 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// The core is told of a clock that is wrong, and not of one that has not been compared yet because its server has just started.
+// The core is told of a clock that is wrong, and not of one that has not been compared yet because
+// its server has just started.
 func TestWhatIsReportedOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
@@ -309,15 +320,18 @@ func TestWhatIsReportedOfTheClock(t *testing.T) {
 			defer c.core.mu.Unlock()
 			return c.core.stats[1]
 		}
-		c.await("the clock is reported to be right", 10*time.Second, func() bool { s := reported(); return s != nil && !s.GetClockUnhealthy() })
+		c.await("the clock is reported to be right", 10*time.Second,
+			func() bool { s := reported(); return s != nil && !s.GetClockUnhealthy() })
 		m := c.nodes[1]
 		m.crash()
 		c.core.mu.Lock()
 		delete(c.core.stats, 1)
 		c.core.mu.Unlock()
-		c.network.setCut(1, true) // so that the doubt lasts for longer than until the first heartbeat
+		// so that the quarantine lasts for longer than until the first heartbeat
+		c.network.setCut(1, true)
 		m.start()
-		c.await("the first heartbeat after the restart", 10*time.Second, func() bool { return reported() != nil })
+		c.await("the first heartbeat after the restart", 10*time.Second,
+			func() bool { return reported() != nil })
 		if ready, _ := m.Ready(); ready || m.health.fit() {
 			t.Fatal("it serves before its clock was compared")
 		}
@@ -332,12 +346,14 @@ func TestWhatIsReportedOfTheClock(t *testing.T) {
 			wrong  bool
 		}{{10 * time.Second, true}, {0, false}} {
 			m.physical.shift(of.offset)
-			c.await(fmt.Sprintf("a clock that is off by %s is reported", of.offset), time.Minute, func() bool { return reported().GetClockUnhealthy() == of.wrong })
+			c.await(fmt.Sprintf("a clock that is off by %s is reported", of.offset), time.Minute,
+				func() bool { return reported().GetClockUnhealthy() == of.wrong })
 		}
 	})
 }
 
-// A server that starts while none of its peers reaches it may be reached by clients: they are not told a time that nobody has confirmed.
+// A server that starts while none of its peers reaches it may be reached by clients: they are not
+// given a time that no peer has confirmed.
 func TestNoTimeIsToldBeforeAPeerIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
@@ -351,7 +367,8 @@ func TestNoTimeIsToldBeforeAPeerIsHeard(t *testing.T) {
 		m.start()
 		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
 			q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}
-			if a := c.ask(1, q)[1]; a.GetError().GetCode() != kvpb.ErrorCode_CLOCK_SKEW || a.GetNow() != nil {
+			if a := c.ask(1, q)[1]; a.GetError().GetCode() != kvpb.ErrorCode_CLOCK_SKEW ||
+				a.GetNow() != nil {
 				t.Fatalf("%v after its start it answers %v", time.Since(began), a)
 			}
 		}
@@ -361,9 +378,11 @@ func TestNoTimeIsToldBeforeAPeerIsHeard(t *testing.T) {
 	})
 }
 
-// What the peers' clocks have shown in time counts, also when the verdict on that is not spoken yet: with short ticks a start is over before it is.
+// What the peers' clocks have shown in time counts, also when the verdict on that is not spoken
+// yet: with short ticks a start is over before it is.
 func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
-	for _, tick := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond} {
+	for _, tick := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond,
+		100 * time.Millisecond} {
 		t.Run(tick.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 3, func(c *Config) { c.Tick = tick })
@@ -379,7 +398,8 @@ func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
 				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
 					synctest.Wait()
 					if bad.health.fit() {
-						t.Fatalf("it serves %v after its start, with a wrong clock", time.Since(began))
+						t.Fatalf("it serves %v after its start, with a wrong clock",
+							time.Since(began))
 					}
 				}
 				bad.physical.shift(0)
@@ -390,7 +410,8 @@ func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
 }
 
 func TestAWrongClockStopsServing(t *testing.T) {
-	for name, offset := range map[string]time.Duration{"fast": 10 * time.Second, "slow": -10 * time.Second} {
+	for name, offset := range map[string]time.Duration{"fast": 10 * time.Second,
+		"slow": -10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 3, nil)
@@ -408,11 +429,14 @@ func TestAWrongClockStopsServing(t *testing.T) {
 				if ready, why := bad.Ready(); ready || why == "" {
 					t.Errorf("ready %v, %q", ready, why)
 				}
-				answer := c.ask(1, &kvpb.Request{Id: 2, Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[2]
+				answer := c.ask(1, &kvpb.Request{Id: 2,
+					Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[2]
 				if answer.GetError() == nil || answer.GetNow() != nil {
-					t.Errorf("the refusal hands the wrong clock on to the client's session: %v", answer)
+					t.Errorf("the refusal hands the wrong clock on to the client's session: %v",
+						answer)
 				}
-				c.await("it leads nothing", 15*time.Second, func() bool { return bad.leaders.count() == 0 })
+				c.await("it leads nothing", 15*time.Second,
+					func() bool { return bad.leaders.count() == 0 })
 				for _, p := range partitions {
 					c.mustGet(p, "k", "v")
 				}
@@ -428,13 +452,17 @@ func TestAWrongClockStopsServing(t *testing.T) {
 				}
 				bad.physical.shift(0)
 				c.await("it answers again", time.Minute, func() bool {
-					answer := c.ask(1, &kvpb.Request{Id: 3, Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[3]
-					if ahead := time.Duration(int64(answer.GetNow().GetWall()) - bad.physical.Now()); answer.GetError() == nil && ahead > 2*hlc.DefaultMaxOffset {
-						t.Fatalf("it answers with a timestamp from when its clock was wrong, %v ahead", ahead)
+					answer := c.ask(1, &kvpb.Request{Id: 3,
+						Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[3]
+					if ahead := time.Duration(int64(answer.GetNow().GetWall()) - bad.physical.Now()); answer.GetError() == nil &&
+						ahead > 2*hlc.DefaultMaxOffset {
+						t.Fatalf("it answers with a timestamp from when its clock was wrong, %v "+
+							"ahead", ahead)
 					}
 					return answer.GetError() == nil
 				})
-				c.await("it serves and leads again", 3*time.Minute, func() bool { return c.asPreferred(partitions) })
+				c.await("it serves and leads again", 3*time.Minute,
+					func() bool { return c.asPreferred(partitions) })
 				for _, p := range partitions {
 					c.mustPut(p, "k", "w")
 				}

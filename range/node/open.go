@@ -39,19 +39,23 @@ func (n *Node) reopen() error {
 	}
 	opened := n.openAll(live, false, func(id raftlog.Identity, err error) {
 		// The others serve; this one is for a person to look at.
-		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the other replicas",
+		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
+			"other replicas",
 			"partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
 	n.replicas.change(opened, nil)
 	if len(live) > 0 {
-		n.log.Info("replicas are open", "replicas", len(opened), "broken", len(live)-len(opened), "took", time.Since(began).Round(time.Millisecond))
+		n.log.Info("replicas are open", "replicas", len(opened), "broken", len(live)-len(opened),
+			"took", time.Since(began).Round(time.Millisecond))
 	}
 	return nil
 }
 
-// openAll opens replicas on several processors, and calls failed, one call at a time, for those that do not open.
-func (n *Node) openAll(ids []raftlog.Identity, created bool, failed func(raftlog.Identity, error)) []*hosted {
+// openAll opens replicas on several processors, and calls failed, one call at a time, for those
+// that do not open.
+func (n *Node) openAll(ids []raftlog.Identity, created bool,
+	failed func(raftlog.Identity, error)) []*hosted {
 	opened := make([]*hosted, len(ids))
 	errs := make([]error, len(ids))
 	var next, done atomic.Int64
@@ -94,8 +98,8 @@ func (n *Node) openAll(ids []raftlog.Identity, created bool, failed func(raftlog
 	return kept
 }
 
-// electAfterStart has the groups looked at that sleep and know no leader, which is all of them: first those that prefer this
-// node, once it may vote, then the others.
+// electAfterStart has the groups looked at that sleep and know no leader, which is all of them:
+// first those that prefer this node, once it may vote, then the others.
 func (n *Node) electAfterStart() {
 	now := n.now()
 	for _, h := range n.replicas.all() {

@@ -64,8 +64,8 @@ func (p *pass) take() (left bool) {
 	return left
 }
 
-// Run implements rpc.Work: it does what nobody has begun. All writes come first: they travel while
-// the rest is served.
+// Run implements rpc.Work: it does what no goroutine has begun. All writes come first: they travel
+// while the rest is served.
 func (p *pass) Run() {
 	if p.writes > 0 {
 		p.evaluate()

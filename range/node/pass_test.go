@@ -13,13 +13,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Whoever does the work of a batch, and however many do, each request is answered once, and writes to a partition keep their order. (Of different keys
-// that shows in nothing: the later one may even have the earlier timestamp, if the other was raised above a read.)
+// Whichever goroutine does the work of a batch, and however many do, each request is answered once,
+// and writes to a partition keep their order. (Of different keys that shows in nothing: the later
+// one may even have the earlier timestamp, if the other was raised above a read.)
 func TestWorkIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 8)
-		c.await("partitions are led", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("partitions are led", 10*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		const rounds, writes = 20, 5
 		for round := range rounds {
 			for node := uint64(1); node <= 3; node++ {
@@ -40,7 +42,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 				if len(requests) == 0 {
 					continue
 				}
-				began := time.Now() // virtual: it does not pass while anybody works
+				began := time.Now() // virtual: it does not pass while a goroutine works
 				var mu sync.Mutex
 				answers := make(map[uint64]*kvpb.Response)
 				all := make(chan struct{})
@@ -67,7 +69,8 @@ func TestWorkIsDoneOnce(t *testing.T) {
 					t.Fatalf("%d of %d requests are answered", len(answers), len(requests))
 				}
 				if d := time.Since(began); d >= 50*time.Millisecond {
-					t.Errorf("the batch took %v: nobody had the groups stepped before the next tick", d)
+					t.Errorf("the batch took %v: the groups were not stepped before the next "+
+						"tick", d)
 				}
 				for p, ids := range order {
 					last := answers[ids[0]].GetPut().GetVersion()
@@ -76,8 +79,10 @@ func TestWorkIsDoneOnce(t *testing.T) {
 						if version == nil || last == nil {
 							t.Fatalf("a put was refused: %v", answers[id])
 						}
-						if version.Wall < last.Wall || (version.Wall == last.Wall && version.Logical <= last.Logical) {
-							t.Errorf("partition %d: the puts of a batch were not done in their order", p)
+						if version.Wall < last.Wall ||
+							(version.Wall == last.Wall && version.Logical <= last.Logical) {
+							t.Errorf("partition %d: the puts of a batch were not done in their "+
+								"order", p)
 						}
 						last = version
 					}
@@ -87,13 +92,15 @@ func TestWorkIsDoneOnce(t *testing.T) {
 	})
 }
 
-// A reader is held up in the evaluation of one replica's writes, and what another replica has proposed for him waits to be stepped together with that. Whoever
-// relieves him has it stepped before he goes on: he may be held up as well.
+// A reader is held up in the evaluation of one replica's writes, and what another replica has
+// proposed for it waits to be stepped together with that. The reader that takes over has it stepped
+// before it goes on: it may be held up as well.
 func TestRelievedReaderLeavesNoProposal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		partitions := c.createHash(2, 9) // three for each node
-		c.await("partitions are led", 10*time.Second, func() bool { return c.asPreferred(partitions) })
+		c.await("partitions are led", 10*time.Second,
+			func() bool { return c.asPreferred(partitions) })
 		const node = 1
 		var led []*clusterpb.Partition
 		for _, p := range partitions {
@@ -119,7 +126,7 @@ func TestRelievedReaderLeavesNoProposal(t *testing.T) {
 		}
 
 		synctest.Wait() // nothing else is on its way that would have a group stepped
-		// What finds something else than it expects is answered by who evaluates it.
+		// What finds something else than it expects is answered by its evaluator.
 		var mu sync.Mutex
 		answers := make(map[uint64]*kvpb.Response)
 		gate := make(chan struct{})
@@ -142,11 +149,14 @@ func TestRelievedReaderLeavesNoProposal(t *testing.T) {
 		var readers sync.WaitGroup
 		readers.Go(work.Run)
 		if got, want := answered(), []uint64{requests[1].Id}; !slices.Equal(got, want) {
-			t.Fatalf("with one reader held up, requests %v of %d to %d are answered, want %v", got, requests[0].Id, requests[2].Id, want)
+			t.Fatalf("with one reader held up, requests %v of %d to %d are answered, want %v", got,
+				requests[0].Id, requests[2].Id, want)
 		}
 		readers.Go(work.Run)
-		if got, want := answered(), []uint64{requests[0].Id, requests[1].Id, requests[2].Id}; !slices.Equal(got, want) {
-			t.Errorf("with both readers held up, requests %v of %d to %d are answered, want all", got, requests[0].Id, requests[2].Id)
+		if got, want := answered(), []uint64{requests[0].Id, requests[1].Id,
+			requests[2].Id}; !slices.Equal(got, want) {
+			t.Errorf("with both readers held up, requests %v of %d to %d are answered, want all",
+				got, requests[0].Id, requests[2].Id)
 		}
 		release()
 		readers.Wait()
@@ -154,7 +164,8 @@ func TestRelievedReaderLeavesNoProposal(t *testing.T) {
 		answered()
 		for i, q := range requests {
 			switch r := answers[q.Id]; {
-			case r.GetError() != nil, i == 0 && r.GetPut() == nil, i > 0 && (r.GetCompareAndSwap() == nil || r.GetCompareAndSwap().Swapped):
+			case r.GetError() != nil, i == 0 && r.GetPut() == nil, i > 0 &&
+				(r.GetCompareAndSwap() == nil || r.GetCompareAndSwap().Swapped):
 				t.Errorf("request %d is answered with %v", i, r)
 			}
 		}
@@ -165,6 +176,8 @@ func TestRelievedReaderLeavesNoProposal(t *testing.T) {
 func swapAbsent(p *clusterpb.Partition, term uint64, key, value string) *kvpb.Request {
 	q := put(p, term, key, value)
 	q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
-		Key: []byte(key), Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}, NewValue: []byte(value)}}
+		Key: []byte(
+			key,
+		), Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}, NewValue: []byte(value)}}
 	return q
 }

@@ -5,15 +5,18 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 const (
-	// transferBackoff is how long a group is left alone after a transfer was tried; it doubles with each up to maxTransferBackoff,
-	// so that a preferred replica that cannot keep the lead does not pull it to and fro.
+	// transferBackoff is how long a group is left alone after a transfer was tried; it doubles with
+	// each up to maxTransferBackoff, so that a preferred replica that cannot keep the lead does not
+	// pull it to and fro.
 	transferBackoff    = 10 * time.Second
 	maxTransferBackoff = 10 * time.Minute
-	// busyDelay is how long a worker may take to get to a question before this node counts as too busy for niceties.
+	// busyDelay is how long a worker may take to get to a question before this node counts as too
+	// busy for niceties.
 	busyDelay = 250 * time.Millisecond
 	// busyGroups is how many awake groups are enough to do: each transfer wakes one more.
 	busyGroups = 2000
@@ -21,8 +24,8 @@ const (
 	abdicationsPerCheck = 1000
 )
 
-// transfers is when a group may be handed over again. Of the preference goroutine alone; groups that are not misplaced any
-// more are forgotten when their time is over.
+// transfers is when a group may be handed over again. Of the preference goroutine alone; groups
+// that are not misplaced any more are forgotten when their time is over.
 type transfers map[*hosted]*transferState
 
 type transferState struct {
@@ -30,8 +33,9 @@ type transferState struct {
 	backoff time.Duration
 }
 
-// preferLeaders hands leaderships to the replicas that are preferred. It looks only at the groups that are led here and
-// preferred elsewhere: after a restart of another node those that this one took over, and then none.
+// preferLeaders hands leaderships to the replicas that are preferred. It looks only at the groups
+// that are led here and preferred elsewhere: after a restart of another node those that this one
+// took over, and then none.
 func (n *Node) preferLeaders(ctx context.Context) {
 	if pause(ctx, n.config.SettleTime) != nil {
 		return
@@ -51,7 +55,10 @@ func (n *Node) preferLeaders(ctx context.Context) {
 
 // preferRound hands over as many as the rate allows in one interval.
 func (n *Node) preferRound(ctx context.Context, tried transfers) {
-	budget := max(1, int(time.Duration(n.config.TransfersPerSecond)*n.config.PreferenceInterval/time.Second))
+	budget := max(
+		1,
+		int(time.Duration(n.config.TransfersPerSecond)*n.config.PreferenceInterval/time.Second),
+	)
 	space := time.Second / time.Duration(n.config.TransfersPerSecond)
 	now := time.Now()
 	for _, h := range n.leaders.misplaced() {
@@ -63,7 +70,8 @@ func (n *Node) preferRound(ctx context.Context, tried transfers) {
 			continue
 		}
 		to, at := h.preferred()
-		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.host.Clocks().Agrees(at) || n.host.PeerWithoutRoom(at) || n.host.PeerReluctant(at) {
+		if to == 0 || h.removed.Load() || n.host.PeerDown(at) || !n.host.Clocks().Agrees(at) ||
+			n.host.PeerWithoutRoom(at) || n.host.PeerLeaderAverse(at) {
 			continue
 		}
 		handed, busy := n.handOver(ctx, h, to)
@@ -96,8 +104,8 @@ func (t transfers) prune(now time.Time) {
 	}
 }
 
-// handOver transfers a leadership if the replica is there and has everything that is applied here. busy says that the answer
-// took so long that this node has other worries.
+// handOver transfers a leadership if the replica is there and has everything that is applied here.
+// busy says that the answer took so long that this node has other worries.
 func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (handed, busy bool) {
 	asked := time.Now()
 	answer := make(chan bool, 1)
@@ -125,8 +133,9 @@ func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (hand
 	return true, false
 }
 
-// abdicate gives leaderships away, if there is anybody: this node does not serve. What it served is not closed: its clock may be the reason,
-// and must not push those of the others, or its disk, which takes no entry. So the others wait for the end of the leases.
+// abdicate gives leaderships away, if another replica can take them: this node does not serve. What
+// it served is not closed: its clock may be the reason, and must not push those of the others, or
+// its disk, which takes no entry. So the others wait for the end of the leases.
 func (n *Node) abdicate() {
 	led := n.leaders.led()
 	for _, h := range led[:min(len(led), abdicationsPerCheck)] {
@@ -137,13 +146,30 @@ func (n *Node) abdicate() {
 	}
 }
 
-// giveAway has a leadership transferred to the replica that has most, of those that are there and on
-// the hosts that rank highest (host.Group.Successor).
+// giveAway has a leadership transferred to the replica that has most, of those that are there and
+// on the hosts that rank highest (host.Group.Successor).
 func (n *Node) giveAway(h *hosted, rank func(host uint64) int, transfer func(keys.ReplicaID)) {
 	h.group.Successor(rank, func(best keys.ReplicaID, _ uint64) {
 		if best != 0 {
 			n.metrics.transfers.Inc()
 			transfer(best)
+		}
+	})
+}
+
+// Drain hands over all that this node leads, while it goes on serving, and returns how many
+// leaderships are left: see host.Host.Drain. Close may follow.
+func (n *Node) Drain(ctx context.Context) (left int) {
+	return n.host.Drain(ctx, func(g *host.Group, term uint64, to keys.ReplicaID) {
+		h := n.replicas.get(g.ID())
+		if h == nil {
+			return
+		}
+		n.metrics.transfers.Inc()
+		if n.health.fit() {
+			h.replica.TransferLeader(to)
+		} else {
+			g.Resign(term, to) // as in abdicate
 		}
 	})
 }

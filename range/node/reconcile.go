@@ -25,8 +25,9 @@ const (
 	reconcileRetry = 2 * time.Second
 )
 
-// reconciler makes the replicas on this node those that the table says: in one goroutine, from the present table, for the
-// partitions that were named to it. It can be told the same thing any number of times.
+// reconciler makes the replicas on this node those that the table says: in one goroutine, from the
+// present table, for the partitions that were named to it. It can be told the same thing any number
+// of times.
 type reconciler struct {
 	node *Node
 	wake chan struct{} // capacity 1
@@ -40,7 +41,8 @@ type reconciler struct {
 		busy int
 	}
 	disk diskWork
-	// refused are partitions that can never be created here, because a replica of that id was removed.
+	// refused are partitions that can never be created here, because a replica of that id was
+	// removed.
 	refused map[keys.PartitionID]keys.ReplicaID
 }
 
@@ -68,7 +70,8 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 		}
 	}
 	for _, id := range u.RemovedPartitions {
-		if id := keys.PartitionID(id); r.node.replicas.get(id) != nil || r.node.brokenBy(id) != nil {
+		if id := keys.PartitionID(id); r.node.replicas.get(id) != nil ||
+			r.node.brokenBy(id) != nil {
 			r.mu.due[id] = struct{}{}
 		}
 	}
@@ -115,11 +118,13 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// step does what is due; more says that something is left to do, failed that it is because it failed.
+// step does what is due; more says that something is left to do, failed that it is because it
+// failed.
 func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 	create, remove, broken := r.take()
 	if len(create)+len(remove)+len(broken) > 0 {
-		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove), "remove_broken", len(broken))
+		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove),
+			"remove_broken", len(broken))
 	}
 	for len(create) > 0 && ctx.Err() == nil {
 		n := min(len(create), createBatch)
@@ -165,7 +170,8 @@ func (r *reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, e
 		r.retry(b.identity.Group)
 	}
 	if ctx.Err() == nil {
-		r.node.log.Error("removing replicas that do not open failed; it will be tried again", "error", err)
+		r.node.log.Error("removing replicas that do not open failed; it will be tried again",
+			"error", err)
 	}
 	return true
 }
@@ -183,7 +189,8 @@ func (r *reconciler) retry(id keys.PartitionID) {
 }
 
 // take compares what is due with what is here.
-func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted, broken []brokenReplica) {
+func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
+	broken []brokenReplica) {
 	n := r.node
 	r.mu.Lock()
 	due, all := r.mu.due, r.mu.all
@@ -195,7 +202,8 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted, br
 		h := held[id]
 		switch {
 		case h == nil && p != nil:
-			if self := n.replicaHere(p); self != nil && r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
+			if self := n.replicaHere(p); self != nil &&
+				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
 			}
 		case h == nil && t.Complete:
@@ -203,7 +211,8 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted, br
 				broken = append(broken, b.(brokenReplica))
 			}
 		case h != nil && p == nil:
-			// INVARIANT: the partition was in a table and is not in a later one; see the package comment.
+			// INVARIANT: the partition was in a table and is not in a later one; see the package
+			// comment.
 			if t.Complete {
 				remove = append(remove, h)
 			}
@@ -247,8 +256,9 @@ func (n *Node) replicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 	return nil
 }
 
-// listed takes note of a descriptor of a partition that is here. What a descriptor with a higher epoch changes in the replica
-// itself goes through the partition's own log, from its leader; what is followed here is who is to lead.
+// listed takes note of a descriptor of a partition that is here. What a descriptor with a higher
+// epoch changes in the replica itself goes through the partition's own log, from its leader; what
+// is followed here is which replica is to lead.
 func (n *Node) listed(h *hosted, p *clusterpb.Partition) {
 	if old := h.listed.Load(); old == p || olderEpoch(p, old) {
 		return
@@ -257,22 +267,24 @@ func (n *Node) listed(h *hosted, p *clusterpb.Partition) {
 	n.leaders.relisted(h)
 }
 
-// create creates replicas with one sync, opens them, and lets those campaign that are to lead. It returns true if some have
-// to be tried again.
+// create creates replicas with one sync, opens them, and lets those campaign that are to lead. It
+// returns true if some have to be tried again.
 func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partition) (again bool) {
 	n := r.node
 	identities := make([]raftlog.Identity, 0, len(partitions))
 	for _, p := range partitions {
 		id, err := n.identityOf(p)
 		if err != nil {
-			n.log.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error", err)
+			n.log.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error",
+				err)
 			continue
 		}
 		identities = append(identities, id)
 	}
 	written, again := r.write(ctx, identities)
 	opened := n.openAll(written, true, func(id raftlog.Identity, err error) {
-		n.log.Error("a new replica does not open; it will be tried again", "partition", id.Group, "error", err)
+		n.log.Error("a new replica does not open; it will be tried again", "partition", id.Group,
+			"error", err)
 		r.retry(id.Group)
 		again = true
 	})
@@ -296,7 +308,8 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 }
 
 // write writes identities, all with one sync if none is refused.
-func (r *reconciler) write(ctx context.Context, identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
+func (r *reconciler) write(ctx context.Context,
+	identities []raftlog.Identity) (written []raftlog.Identity, again bool) {
 	n := r.node
 	if len(identities) == 0 {
 		return nil, false
@@ -313,7 +326,8 @@ func (r *reconciler) write(ctx context.Context, identities []raftlog.Identity) (
 			for _, id := range identities[i:] {
 				r.retry(id.Group)
 			}
-			n.log.Error("creating replicas waits for the log; it will be tried again", "replicas", len(identities)-i, "error", err)
+			n.log.Error("creating replicas waits for the log; it will be tried again", "replicas",
+				len(identities)-i, "error", err)
 			return written, true
 		}
 		switch err = create(id); {
@@ -321,9 +335,11 @@ func (r *reconciler) write(ctx context.Context, identities []raftlog.Identity) (
 			written = append(written, id)
 		case errors.Is(err, raftlog.ErrRemoved):
 			r.refused[id.Group] = id.Replica
-			n.log.Error("the table lists a replica that was removed from this node; it is not created again", "partition", id.Group, "error", err)
+			n.log.Error("the table lists a replica that was removed from this node; it is not "+
+				"created again", "partition", id.Group, "error", err)
 		default:
-			n.log.Error("creating a replica failed; it will be tried again", "partition", id.Group, "error", err)
+			n.log.Error("creating a replica failed; it will be tried again", "partition", id.Group,
+				"error", err)
 			r.retry(id.Group)
 			again = true
 		}
@@ -363,15 +379,18 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 	for _, r := range p.Replicas {
 		hosts[keys.ReplicaID(r.Replica)] = r.Node
 	}
-	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created, Open: func(g *host.Group) (group.StateMachine, error) {
-		h.group = g
-		r, err := replica.New(replica.Config{
-			Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g, Node: n.shared, GCWindow: n.gcWindow(keys.KeyspaceID(p.Keyspace)),
-			CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
-		})
-		h.replica = r
-		return machine{r, h}, err
-	}})
+	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
+		Open: func(g *host.Group) (group.StateMachine, error) {
+			h.group = g
+			r, err := replica.New(replica.Config{
+				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
+				Node:       n.shared,
+				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
+				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
+			})
+			h.replica = r
+			return machine{r, h}, err
+		}})
 	if err != nil {
 		if h.replica != nil {
 			h.replica.Close()
@@ -381,7 +400,8 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 	return h, nil
 }
 
-// gcWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while the keyspace is not known.
+// gcWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while
+// the keyspace is not known.
 func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
 	k := n.tables.load().Keyspace(id)
 	switch {
@@ -399,7 +419,8 @@ func (n *Node) transactionLimits(id keys.KeyspaceID) txn.Limits {
 	return txn.LimitsOf(n.tables.load().Keyspace(id))
 }
 
-// commitWait says whether the writes to a keyspace have commit wait; as long as the keyspace is not known they do, which is always sound.
+// commitWait says whether the writes to a keyspace have commit wait; as long as the keyspace is not
+// known they do, which is always sound.
 func (n *Node) commitWait(id keys.KeyspaceID) bool {
 	k := n.tables.load().Keyspace(id)
 	return k == nil || k.CommitWait

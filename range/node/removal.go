@@ -22,8 +22,10 @@ import (
 //  3. its raft log is deleted, and its identity becomes a tombstone, synced;
 //  4. the mark is deleted.
 //
-// A crash before the mark leaves a replica that is opened again, and removed again. Without the mark, a crash between 2 and 3 would leave a log whose state is gone, which is how lost data looks. What is found
-// marked at start is taken up at step 2, which can be repeated, as can the others.
+// A crash before the mark leaves a replica that is opened again, and removed again. Without the
+// mark, a crash between 2 and 3 would leave a log whose state is gone, which is how lost data
+// looks. What is found marked at start is taken up at step 2, which can be repeated, as can the
+// others.
 
 // markRemoval puts marks, with one sync.
 func (n *Node) markRemoval(ids []raftlog.Identity) error {
@@ -52,7 +54,8 @@ func (n *Node) unmarkRemoval(ids []raftlog.Identity) error {
 
 // markedForRemoval returns the partitions whose removal has begun.
 func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
-	it, err := n.config.Log.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix, cacheRemoval}, UpperBound: []byte{cachePrefix, cacheRemoval + 1}})
+	it, err := n.config.Log.NewIter(&pebble.IterOptions{LowerBound: []byte{cachePrefix,
+		cacheRemoval}, UpperBound: []byte{cachePrefix, cacheRemoval + 1}})
 	if err != nil {
 		return nil, fmt.Errorf("looking for unfinished removals: %w", err)
 	}
@@ -82,7 +85,8 @@ func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
 	return marked, nil
 }
 
-// remove removes replicas that are open here. Those that are postponed have more to tell, and are to be removed a little later.
+// remove removes replicas that are open here. Those that are postponed have more to tell, and are
+// to be removed a little later.
 func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted, err error) {
 	for _, h := range gone {
 		if h.removed.Swap(true) {
@@ -98,7 +102,8 @@ func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted,
 	return postponed, n.destroy(ctx, gone)
 }
 
-// settle tells what closed replicas know of commits, and returns those that may go, and those that are to try it again.
+// settle tells what closed replicas know of commits, and returns those that may go, and those that
+// are to try it again.
 func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*hosted) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -110,7 +115,8 @@ func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*ho
 		case time.Now().Before(h.settleUntil):
 			again = append(again, h)
 		default:
-			n.log.Warn("a partition is removed with the outcome of transactions, for others that they wrote to cannot be told; there they are taken for aborted",
+			n.log.Warn("a partition is removed with the outcome of transactions, for others that "+
+				"they wrote to cannot be told; there they are taken for aborted",
 				"partition", h.id, "transactions", left, "error", err)
 			settled = append(settled, h)
 		}
@@ -183,7 +189,8 @@ func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	for _, id := range ids {
 		n.broken.Delete(id.Group)
 		n.metrics.broken.Dec()
-		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any more", "partition", id.Group, "replica", id.Replica)
+		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any "+
+			"more", "partition", id.Group, "replica", id.Replica)
 	}
 	n.metrics.removed.Add(float64(len(ids)))
 	return nil
@@ -194,7 +201,8 @@ func (n *Node) resumeRemoval(ids []raftlog.Identity) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	n.log.Info("finishing the removal of replicas that the last process began", "replicas", len(ids))
+	n.log.Info("finishing the removal of replicas that the last process began", "replicas",
+		len(ids))
 	return n.erase(context.Background(), ids)
 }
 

@@ -6,11 +6,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxReports bounds the reports in one heartbeat; what is left goes with the next, which follows at once.
+// maxReports bounds the reports in one heartbeat; what is left goes with the next, which follows at
+// once.
 const maxReports = 2000
 
-// reports are the partitions of which the core should hear something: what changed in those led here, and which are not led
-// here any more.
+// reports are the partitions of which the core should hear something: what changed in those led
+// here, and which are not led here any more.
 type reports struct {
 	mu struct {
 		sync.Mutex
@@ -31,7 +32,8 @@ func (r *reports) init() {
 	r.wake = make(chan struct{}, 1)
 }
 
-// changed marks a partition. It is called for every applied batch, and cheap when the partition is marked already.
+// changed marks a partition. It is called for every applied batch, and cheap when the partition is
+// marked already.
 func (r *reports) changed(h *hosted) {
 	if h.reportDue.Load() || !h.reportDue.CompareAndSwap(false, true) {
 		return
@@ -41,7 +43,8 @@ func (r *reports) changed(h *hosted) {
 	r.mu.Unlock()
 }
 
-// changedLeader marks a partition whose leadership this node won or lost: the heartbeat does not wait for its time.
+// changedLeader marks a partition whose leadership this node won or lost: the heartbeat does not
+// wait for its time.
 func (r *reports) changedLeader(h *hosted) {
 	r.changed(h)
 	signal(r.wake)
@@ -95,7 +98,8 @@ func (r *reports) take() reportBatch {
 // report describes the partition, if the core has anything to hear of it.
 func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	d := h.replica.Descriptor()
-	r := &clusterpb.PartitionReport{Partition: uint64(h.id), Generation: d.GetGeneration(), Membership: d.GetMembership()}
+	r := &clusterpb.PartitionReport{Partition: uint64(h.id), Generation: d.GetGeneration(),
+		Membership: d.GetMembership()}
 	_, r.Term = h.group.Leader()
 	if !h.leading.Load() || h.removed.Load() {
 		if !told {

@@ -15,14 +15,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// route finds the replica that a request is for, or answers the request, or has it answered; or says
-// that the node is to answer it as a piece of work of its own.
+// route finds the replica that a request is for, or answers the request, or has it answered; or
+// says that the node is to answer it as a piece of work of its own.
 func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 	q, reply := pending.Request, pending.Reply
 	c := command.Of(q)
 	switch {
 	case c.Way == command.NotKnown:
-		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node knows; is the client newer than this server?", reply)
+		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node "+
+			"knows; is the client newer than this server?", reply)
 	case c == command.MultiGet:
 		return nil, true
 	case c == command.MergeScan:
@@ -30,11 +31,14 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 	case c == command.Now:
 		now, sure := n.config.Clock.Reading()
 		if !sure {
-			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
+			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just "+
+				"been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
 			return nil, false
 		}
 		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(now),
-			Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: uint64(n.config.ID)}}})
+			Result: &kvpb.Response_NowResult{
+				NowResult: &kvpb.NowResponse{Node: uint64(n.config.ID)},
+			}})
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
 		if e == nil {
@@ -61,17 +65,21 @@ func (n *Node) serving(id keys.PartitionID) (*hosted, *kvpb.Error) {
 		}
 	}
 	text := strings.TrimPrefix(engine.Explain(why), fmt.Sprintf("partition %s: ", id))
-	e := &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: fmt.Sprintf("the replica of partition %s on node %s has failed: %s", id, n.config.ID, text)}
+	e := &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: fmt.Sprintf("the replica of "+
+		"partition %s on node %s has failed: %s", id, n.config.ID, text)}
 	if replica.IsDamage(why) || errors.Is(why, raftlog.ErrCorrupt) {
 		e.Code = kvpb.ErrorCode_REPLICA_DAMAGED
-		e.Message = fmt.Sprintf("the replica of partition %s on node %s is damaged: %s", id, n.config.ID, text)
+		e.Message = fmt.Sprintf("the replica of partition %s on node %s is damaged: %s", id,
+			n.config.ID, text)
 	}
 	return nil, e
 }
 
-// refuse answers a request that did not run. A clock that is known to be wrong is not handed on: a session that took it from one
-// that is ahead would be refused by all the other nodes until their time has come there.
-func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string, reply func(*kvpb.Response)) {
+// refuse answers a request that did not run. A clock that is known to be wrong is not handed on: a
+// session that took it from one that is ahead would be refused by all the other nodes until their
+// time has come there.
+func (n *Node) refuse(q *kvpb.Request, code kvpb.ErrorCode, message string,
+	reply func(*kvpb.Response)) {
 	n.refuseFor(q, &kvpb.Error{Code: code, Message: message}, reply)
 }
 
@@ -101,12 +109,15 @@ func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 		e.Code = kvpb.ErrorCode_NODE_UNHEALTHY
 		e.Message = fmt.Sprintf("node %s does not know the partition table yet", n.config.ID)
 	case p == nil:
-		e.Message = fmt.Sprintf("partition %s does not exist, as far as node %s knows: its keyspace may have been dropped", id, n.config.ID)
+		e.Message = fmt.Sprintf("partition %s does not exist, as far as node %s knows: its "+
+			"keyspace may have been dropped", id, n.config.ID)
 	case n.replicaHere(p) != nil:
 		e.Code = kvpb.ErrorCode_NOT_LEADER
-		e.Message = fmt.Sprintf("partition %s: node %s is about to create its replica; try again", id, n.config.ID)
+		e.Message = fmt.Sprintf("partition %s: node %s is about to create its replica; try again",
+			id, n.config.ID)
 	default:
-		e.Message = fmt.Sprintf("partition %s has no replica on node %s; see the descriptor given", id, n.config.ID)
+		e.Message = fmt.Sprintf("partition %s has no replica on node %s; see the descriptor given",
+			id, n.config.ID)
 		e.Partitions = []*clusterpb.Partition{p}
 	}
 	return e

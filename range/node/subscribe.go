@@ -10,14 +10,17 @@ import (
 const (
 	// updatePartitions bounds the partitions, and the leaders, in one message to a subscriber.
 	updatePartitions = 1000
-	// updatePeriod is the shortest time between two messages of changes: what happens in between goes together.
+	// updatePeriod is the shortest time between two messages of changes: what happens in between
+	// goes together.
 	updatePeriod = 50 * time.Millisecond
 )
 
-// Subscribe calls emit with everything this node knows, in several updates of which the last is complete, and then with
-// changes, until the context ends or emit returns an error. Leaders are those that this node's own replicas know.
+// Subscribe calls emit with everything this node knows, in several updates of which the last is
+// complete, and then with changes, until the context ends or emit returns an error. Leaders are
+// those that this node's own replicas know.
 //
-// A subscriber that is slow has nothing queued for it: it gets the difference between what it saw and what there is.
+// A subscriber that is slow has nothing queued for it: it gets the difference between what it saw
+// and what there is.
 func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
 	seen := n.tables.load()
 	for !seen.Complete {
@@ -51,7 +54,8 @@ func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) 
 	}
 }
 
-// emitParts emits an update in parts of bounded size. What a reader needs to understand a part comes in it or before it.
+// emitParts emits an update in parts of bounded size. What a reader needs to understand a part
+// comes in it or before it.
 func emitParts(u *clusterpb.TableUpdate, emit func(*clusterpb.TableUpdate) error) error {
 	for {
 		part := u
@@ -59,8 +63,9 @@ func emitParts(u *clusterpb.TableUpdate, emit func(*clusterpb.TableUpdate) error
 		if !last {
 			part = &clusterpb.TableUpdate{
 				Nodes: u.Nodes, Keyspaces: u.Keyspaces, Cluster: u.Cluster,
-				RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces, RemovedPartitions: u.RemovedPartitions,
-				Partitions: u.Partitions[:min(len(u.Partitions), updatePartitions)],
+				RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces,
+				RemovedPartitions: u.RemovedPartitions,
+				Partitions:        u.Partitions[:min(len(u.Partitions), updatePartitions)],
 			}
 			u = &clusterpb.TableUpdate{
 				Partitions: u.Partitions[len(part.Partitions):], Leaders: u.Leaders,

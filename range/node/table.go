@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Table is one immutable picture of nodes, keyspaces and partitions. What its methods return must not be changed.
+// Table is one immutable picture of nodes, keyspaces and partitions. What its methods return must
+// not be changed.
 type Table struct {
 	// Cluster is the id of the cluster, 0 if nothing is known yet.
 	Cluster uint64
@@ -45,7 +46,8 @@ func (t *Table) Node(id keys.NodeID) *clusterpb.Node { return t.nodes[id] }
 
 // Nodes returns all nodes by ascending id.
 func (t *Table) Nodes() []*clusterpb.Node {
-	return slices.SortedFunc(maps.Values(t.nodes), func(a, b *clusterpb.Node) int { return cmp.Compare(a.Id, b.Id) })
+	return slices.SortedFunc(maps.Values(t.nodes),
+		func(a, b *clusterpb.Node) int { return cmp.Compare(a.Id, b.Id) })
 }
 
 // Keyspace finds a keyspace; nil if it is not known.
@@ -53,7 +55,8 @@ func (t *Table) Keyspace(id keys.KeyspaceID) *clusterpb.Keyspace { return t.keys
 
 // Keyspaces returns all keyspaces by ascending id.
 func (t *Table) Keyspaces() []*clusterpb.Keyspace {
-	return slices.SortedFunc(maps.Values(t.keyspaces), func(a, b *clusterpb.Keyspace) int { return cmp.Compare(a.Id, b.Id) })
+	return slices.SortedFunc(maps.Values(t.keyspaces),
+		func(a, b *clusterpb.Keyspace) int { return cmp.Compare(a.Id, b.Id) })
 }
 
 // Partitions returns all partitions by ascending id.
@@ -61,7 +64,8 @@ func (t *Table) Partitions() []*clusterpb.Partition { return t.partitions }
 
 // Partition finds a partition; nil if it is not known.
 func (t *Table) Partition(id keys.PartitionID) *clusterpb.Partition {
-	i, found := slices.BinarySearchFunc(t.partitions, uint64(id), func(p *clusterpb.Partition, id uint64) int { return cmp.Compare(p.Id, id) })
+	i, found := slices.BinarySearchFunc(t.partitions, uint64(id),
+		func(p *clusterpb.Partition, id uint64) int { return cmp.Compare(p.Id, id) })
 	if !found {
 		return nil
 	}
@@ -70,11 +74,12 @@ func (t *Table) Partition(id keys.PartitionID) *clusterpb.Partition {
 
 // olderEpoch says whether a's epoch is lower than b's.
 func olderEpoch(a, b *clusterpb.Partition) bool {
-	return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Membership, b.Membership)) < 0
+	return cmp.Or(cmp.Compare(a.Generation, b.Generation),
+		cmp.Compare(a.Membership, b.Membership)) < 0
 }
 
-// with returns the table with an update on top. One update copies each list at most once, however much it changes. A
-// descriptor with a lower epoch than the one known is left out.
+// with returns the table with an update on top. One update copies each list at most once, however
+// much it changes. A descriptor with a lower epoch than the one known is left out.
 func (t *Table) with(u *clusterpb.TableUpdate) *Table {
 	next := *t
 	next.changed = make(chan struct{})
@@ -106,10 +111,12 @@ func (t *Table) with(u *clusterpb.TableUpdate) *Table {
 	return &next
 }
 
-// mergePartitions merges sorted descriptors with others, of which the last of an id counts, and leaves out what is removed.
+// mergePartitions merges sorted descriptors with others, of which the last of an id counts, and
+// leaves out what is removed.
 func mergePartitions(old, changed []*clusterpb.Partition, removed []uint64) []*clusterpb.Partition {
 	changed = slices.Clone(changed)
-	slices.SortStableFunc(changed, func(a, b *clusterpb.Partition) int { return cmp.Compare(a.Id, b.Id) })
+	slices.SortStableFunc(changed,
+		func(a, b *clusterpb.Partition) int { return cmp.Compare(a.Id, b.Id) })
 	var gone map[uint64]struct{}
 	if len(removed) > 0 {
 		gone = make(map[uint64]struct{}, len(removed))
@@ -142,8 +149,9 @@ func mergePartitions(old, changed []*clusterpb.Partition, removed []uint64) []*c
 	return merged
 }
 
-// replacedBy returns a whole new table in place of this one. What did not change keeps its pointer, so that Diff finds
-// only what did; a descriptor with a lower epoch than the one known gives way to that.
+// replacedBy returns a whole new table in place of this one. What did not change keeps its pointer,
+// so that Diff finds only what did; a descriptor with a lower epoch than the one known gives way to
+// that.
 func (t *Table) replacedBy(fresh *Table) *Table {
 	next := *fresh
 	next.changed = make(chan struct{})
@@ -161,15 +169,16 @@ func (t *Table) replacedBy(fresh *Table) *Table {
 	}
 	next.partitions = slices.Clone(fresh.partitions)
 	for i, p := range next.partitions {
-		if old := t.Partition(keys.PartitionID(p.Id)); old != nil && (olderEpoch(p, old) || proto.Equal(old, p)) {
+		if old := t.Partition(keys.PartitionID(p.Id)); old != nil && (olderEpoch(p, old) ||
+			proto.Equal(old, p)) {
 			next.partitions[i] = old
 		}
 	}
 	return &next
 }
 
-// Diff is the update that leads from one table to a later one. Its cost is that of comparing two lists of pointers: whoever
-// follows the table keeps the last one that he saw, and needs no queue.
+// Diff is the update that leads from one table to a later one. Its cost is that of comparing two
+// lists of pointers: a follower of the table keeps the last one that it saw, and needs no queue.
 func Diff(from, to *Table) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: to.Cluster, Revision: to.Revision}
 	for _, n := range to.Nodes() {

@@ -23,14 +23,17 @@ func TestTableAgainstMaps(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "updates") {
 			u := &clusterpb.TableUpdate{}
 			for range rapid.IntRange(0, 10).Draw(t, "partitions") {
-				p := &clusterpb.Partition{Id: rapid.Uint64Range(1, 20).Draw(t, "id"), Generation: rapid.Uint64Range(1, 5).Draw(t, "generation")}
+				p := &clusterpb.Partition{Id: rapid.Uint64Range(1, 20).Draw(t, "id"),
+					Generation: rapid.Uint64Range(1, 5).Draw(t, "generation")}
 				if !gone[p.Id] {
 					u.Partitions = append(u.Partitions, p)
 				}
 			}
 			for range rapid.IntRange(0, 2).Draw(t, "others") {
-				u.Nodes = append(u.Nodes, &clusterpb.Node{Id: rapid.Uint64Range(1, 4).Draw(t, "node")})
-				u.Keyspaces = append(u.Keyspaces, &clusterpb.Keyspace{Id: rapid.Uint32Range(1, 4).Draw(t, "keyspace")})
+				u.Nodes = append(u.Nodes, &clusterpb.Node{Id: rapid.Uint64Range(1, 4).Draw(t,
+					"node")})
+				u.Keyspaces = append(u.Keyspaces,
+					&clusterpb.Keyspace{Id: rapid.Uint32Range(1, 4).Draw(t, "keyspace")})
 			}
 			u.RemovedPartitions = rapid.SliceOfN(rapid.Uint64Range(1, 20), 0, 3).Draw(t, "removed")
 			u.RemovedNodes = rapid.SliceOfN(rapid.Uint64Range(1, 4), 0, 1).Draw(t, "removed nodes")
@@ -53,8 +56,10 @@ func TestTableAgainstMaps(t *testing.T) {
 				delete(nodes, id)
 			}
 			table = table.with(u)
-			if len(table.Partitions()) != len(naive) || len(table.Nodes()) != len(nodes) || len(table.Keyspaces()) != len(spaces) {
-				t.Fatalf("%d partitions, %d nodes, %d keyspaces; want %d, %d, %d", len(table.Partitions()), len(table.Nodes()),
+			if len(table.Partitions()) != len(naive) || len(table.Nodes()) != len(nodes) ||
+				len(table.Keyspaces()) != len(spaces) {
+				t.Fatalf("%d partitions, %d nodes, %d keyspaces; want %d, %d, %d",
+					len(table.Partitions()), len(table.Nodes()),
 					len(table.Keyspaces()), len(naive), len(nodes), len(spaces))
 			}
 			for id, p := range naive {
@@ -66,12 +71,21 @@ func TestTableAgainstMaps(t *testing.T) {
 				first = table
 			}
 			led := first.with(Diff(first, table))
-			if !slices.Equal(led.Partitions(), table.Partitions()) || !maps.Equal(led.nodes, table.nodes) || !maps.Equal(led.keyspaces, table.keyspaces) {
+			if !slices.Equal(led.Partitions(), table.Partitions()) ||
+				!maps.Equal(led.nodes, table.nodes) || !maps.Equal(led.keyspaces, table.keyspaces) {
 				t.Fatal("the difference does not lead from the one to the other")
 			}
 			// A whole table of equal contents changes nothing.
 			copied := newTable().with(proto.Clone(Diff(newTable(), table)).(*clusterpb.TableUpdate))
-			if d := Diff(table, table.replacedBy(copied)); len(d.Partitions)+len(d.Nodes)+len(d.Keyspaces)+len(d.RemovedPartitions) != 0 {
+			if d := Diff(table, table.replacedBy(copied)); len(
+				d.Partitions,
+			)+len(
+				d.Nodes,
+			)+len(
+				d.Keyspaces,
+			)+len(
+				d.RemovedPartitions,
+			) != 0 {
 				t.Fatalf("replacing a table by an equal one changed %v", d)
 			}
 		}
@@ -80,7 +94,8 @@ func TestTableAgainstMaps(t *testing.T) {
 
 func FuzzCachedRecord(f *testing.F) {
 	prefix := keys.HashPrefix(2, 1)
-	p, _ := (&clusterpb.Partition{Id: 100, Keyspace: 2, Hash: 1, Start: prefix, End: keys.PrefixEnd(prefix), PrefixLength: 6}).MarshalVT()
+	p, _ := (&clusterpb.Partition{Id: 100, Keyspace: 2, Hash: 1, Start: prefix,
+		End: keys.PrefixEnd(prefix), PrefixLength: 6}).MarshalVT()
 	f.Add(cacheKey(cachePartition, 100), p, true)
 	f.Add(cacheKey(cacheNode, 1), []byte{8, 1}, true)
 	f.Add(cacheKey(cacheRevision, 0), []byte{}, false)

@@ -16,8 +16,8 @@ type Append struct {
 	HardState *raftpb.HardState
 	// Entries replace everything in the log from the first one's index on.
 	Entries []*raftpb.Entry
-	// Snapshot, when not zero, replaces the whole log: its index is the last one that is covered. The state machine has
-	// installed that snapshot durably before the append is submitted.
+	// Snapshot, when not zero, replaces the whole log: its index is the last one that is covered.
+	// The state machine has installed that snapshot durably before the append is submitted.
 	Snapshot struct{ Index, Term uint64 }
 	// Context is the submitter's.
 	Context any
@@ -25,13 +25,15 @@ type Append struct {
 	bytes int
 }
 
-// needsDisk says whether the append has to be on disk before it is reported. A commit index alone does not: it is found
-// again from the other replicas, and from what was applied. Called on the append worker.
+// needsDisk says whether the append has to be on disk before it is reported. A commit index alone
+// does not: it is found again from the other replicas, and from what was applied. Called on the
+// append worker.
 func (a *Append) needsDisk() bool {
 	if len(a.Entries) > 0 || a.Snapshot.Index != 0 {
 		return true
 	}
-	return a.HardState != nil && (a.HardState.GetTerm() != a.Group.writtenTerm || a.HardState.GetVote() != a.Group.writtenVote)
+	return a.HardState != nil && (a.HardState.GetTerm() != a.Group.writtenTerm ||
+		a.HardState.GetVote() != a.Group.writtenVote)
 }
 
 func (a *Append) size() int {
@@ -42,8 +44,8 @@ func (a *Append) size() int {
 	return n
 }
 
-// Submit queues appends; those of one group are stored in the order in which they were submitted. It does not block.
-// The slice stays the caller's.
+// Submit queues appends; those of one group are stored in the order in which they were submitted.
+// It does not block. The slice stays the caller's.
 func (l *Log) Submit(appends []*Append) {
 	if len(appends) == 0 {
 		return
@@ -61,7 +63,7 @@ func (l *Log) Submit(appends []*Append) {
 	}
 	l.mu.Unlock()
 	if closed {
-		return // nobody waits for an answer from a closed log
+		return // no caller waits for an answer from a closed log
 	}
 	l.wake.Signal()
 }
@@ -97,7 +99,8 @@ func (l *Log) run() {
 				n++
 			}
 			if failed == nil {
-				// After a failed write nothing more is written: what is on disk is not known any longer.
+				// After a failed write nothing more is written: what is on disk is not known any
+				// longer.
 				failed = l.write(batch, rest[:n])
 			}
 			l.options.OnAppended(rest[:n], failed)
@@ -149,16 +152,19 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	return nil
 }
 
-// encode adds the append to a batch. Several appends of one group may be in one batch: later ones see what the
-// earlier ones leave through the group's written bounds, which only the append worker touches.
+// encode adds the append to a batch. Several appends of one group may be in one batch: later ones
+// see what the earlier ones leave through the group's written bounds, which only the append worker
+// touches.
 func (a *Append) encode(batch *engine.LogBatch) error {
 	g := a.Group
 	if a.Snapshot.Index != 0 {
-		if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0), appendGroupKey(nil, g.id, kindEntry+1), nil); err != nil {
+		if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0),
+			appendGroupKey(nil, g.id, kindEntry+1), nil); err != nil {
 			return err
 		}
 		t := truncation{a.Snapshot.Index, a.Snapshot.Term}
-		if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t), nil); err != nil {
+		if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t),
+			nil); err != nil {
 			return err
 		}
 		g.written = t.index
@@ -167,7 +173,8 @@ func (a *Append) encode(batch *engine.LogBatch) error {
 		first, last := a.Entries[0].GetIndex(), a.Entries[n-1].GetIndex()
 		if first <= g.written {
 			// A new leader overwrote the tail.
-			if err := batch.DeleteRange(appendEntryKey(nil, g.id, first), appendEntryKey(nil, g.id, g.written+1), nil); err != nil {
+			if err := batch.DeleteRange(appendEntryKey(nil, g.id, first),
+				appendEntryKey(nil, g.id, g.written+1), nil); err != nil {
 				return err
 			}
 		}
@@ -183,7 +190,8 @@ func (a *Append) encode(batch *engine.LogBatch) error {
 	}
 	if a.HardState != nil {
 		g.writtenTerm, g.writtenVote = a.HardState.GetTerm(), a.HardState.GetVote()
-		return batch.Set(appendGroupKey(nil, g.id, kindHardState), encodeHardState(a.HardState), nil)
+		return batch.Set(appendGroupKey(nil, g.id, kindHardState), encodeHardState(a.HardState),
+			nil)
 	}
 	return nil
 }

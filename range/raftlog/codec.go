@@ -11,14 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ErrCorrupt is returned, wrapped with group and index, when what was read back is not what was written.
+// ErrCorrupt is returned, wrapped with group and index, when what was read back is not what was
+// written.
 var ErrCorrupt = errors.New("raft log is corrupt")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const recordVersion = 1
 
-// appendEntry encodes an entry: version, type, term (uvarint), data, CRC-32C of all that and of the index.
+// appendEntry encodes an entry: version, type, term (uvarint), data, CRC-32C of all that and of the
+// index.
 func appendEntry(dst []byte, e *raftpb.Entry) []byte {
 	start := len(dst)
 	dst = append(dst, recordVersion, byte(e.GetType()))
@@ -52,7 +54,8 @@ func decodeEntry(record []byte, index uint64) (*raftpb.Entry, error) {
 		return nil, fmt.Errorf("entry checksum %08x, expected %08x: %w", got, sum, ErrCorrupt)
 	}
 	if body[0] != recordVersion {
-		return nil, fmt.Errorf("entry of record version %d, this program knows %d: %w", body[0], recordVersion, ErrCorrupt)
+		return nil, fmt.Errorf("entry of record version %d, this program knows %d: %w", body[0],
+			recordVersion, ErrCorrupt)
 	}
 	if int(body[1]) >= len(raftpb.EntryType_name) {
 		return nil, fmt.Errorf("entry of unknown type %d: %w", body[1], ErrCorrupt)
@@ -82,7 +85,8 @@ func unseal(record []byte) ([]byte, error) {
 		return nil, fmt.Errorf("record checksum: %w", ErrCorrupt)
 	}
 	if body[0] != recordVersion {
-		return nil, fmt.Errorf("record version %d, this program knows %d: %w", body[0], recordVersion, ErrCorrupt)
+		return nil, fmt.Errorf("record version %d, this program knows %d: %w", body[0],
+			recordVersion, ErrCorrupt)
 	}
 	return body[1:], nil
 }
@@ -147,8 +151,8 @@ func decodeTruncation(record []byte) (truncation, error) {
 	return t, err
 }
 
-// Identity says which replica of a group this log belongs to. It is written when the replica is created, and turned
-// into a tombstone when it is removed.
+// Identity says which replica of a group this log belongs to. It is written when the replica is
+// created, and turned into a tombstone when it is removed.
 type Identity struct {
 	Group   keys.PartitionID
 	Replica keys.ReplicaID

@@ -1,15 +1,16 @@
-// Package raftlog keeps the Raft logs, hard states and identities of all groups of a process in one log database.
+// Package raftlog keeps the Raft logs, hard states and identities of all groups of a process in one
+// log database.
 //
 // # Data flow
 //
-// A group's worker hands what RawNode wants stored to Log.Submit. One append worker takes everything that was
-// submitted by all groups since its last turn, writes it as one batch with one sync, and then reports the whole
-// batch at once: one sync and one wake-up for many groups. While a sync runs the next batch gathers, so that the
-// size of a batch adapts to the load by itself.
+// A group's worker hands what RawNode wants stored to Log.Submit. One append worker takes
+// everything that was submitted by all groups since its last turn, writes it as one batch with one
+// sync, and then reports the whole batch at once: one sync and one wake-up for many groups. While a
+// sync runs the next batch gathers, so that the size of a batch adapts to the load by itself.
 //
-// Reads (raft.Storage, implemented by Group) come from an in-memory tail of recent entries and fall back to the
-// database. The tail holds what is not applied yet and a bounded remainder for followers that are a little behind;
-// a sleeping group gives all of it back.
+// Reads (raft.Storage, implemented by Group) come from an in-memory tail of recent entries and fall
+// back to the database. The tail holds what is not applied yet and a bounded remainder for
+// followers that are a little behind; a sleeping group gives all of it back.
 //
 // # Invariants
 //
@@ -22,8 +23,8 @@
 //   - The identity of a removed replica stays as a tombstone: no replica with an id at or below it is created again
 //     (invariant 8).
 //
-// Layout of the log database: 'g', the group id (8 bytes, big endian), a kind byte, and for entries the index
-// (8 bytes, big endian). See keys.go.
+// Layout of the log database: 'g', the group id (8 bytes, big endian), a kind byte, and for entries
+// the index (8 bytes, big endian). See keys.go.
 //
 // Lock order: Log.mu before Group.mu; neither is held over I/O.
 package raftlog

@@ -41,9 +41,10 @@ type Group struct {
 
 var _ raft.Storage = (*Group)(nil)
 
-// OpenGroup opens the log of a group that Create made. The applied index and term are those of the state machine; a
-// log that ends below them (a crash between installing a snapshot and resetting the log) is reset to them. A log
-// that begins above them has lost entries that the state never had: that is an error, not something to start from.
+// OpenGroup opens the log of a group that Create made. The applied index and term are those of the
+// state machine; a log that ends below them (a crash between installing a snapshot and resetting
+// the log) is reset to them. A log that begins above them has lost entries that the state never
+// had: that is an error, not something to start from.
 //
 // The applied func is asked whenever Raft wants to send a snapshot.
 func (l *Log) OpenGroup(id Identity, applied func() (index, term uint64)) (*Group, error) {
@@ -109,7 +110,8 @@ func (g *Group) load() error {
 	}
 	g.mu.last, g.mu.lastTerm = g.mu.truncated.index, g.mu.truncated.term
 	it, err := g.log.db.NewIter(&pebble.IterOptions{
-		LowerBound: appendEntryKey(nil, g.id, 0), UpperBound: appendGroupKey(nil, g.id, kindEntry+1)})
+		LowerBound: appendEntryKey(nil, g.id, 0), UpperBound: appendGroupKey(nil, g.id,
+			kindEntry+1)})
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,8 @@ func (g *Group) load() error {
 		}
 		size := entryFootprint(e)
 		if it.First() {
-			// How much there is on disk is guessed from both ends; counting it would mean reading all of it.
+			// How much there is on disk is guessed from both ends; counting it would mean reading
+			// all of it.
 			if e, err = g.decodeAt(it); err != nil {
 				return err
 			}
@@ -139,7 +142,8 @@ func (g *Group) load() error {
 func (g *Group) reconcile() error {
 	index, term := g.applied()
 	if index < g.mu.truncated.index {
-		return fmt.Errorf("the state was applied up to %d, but the log begins behind %d: the state database has lost data: %w",
+		return fmt.Errorf("the state was applied up to %d, but the log begins behind %d: the "+
+			"state database has lost data: %w",
 			index, g.mu.truncated.index, ErrCorrupt)
 	}
 	reset := index > g.mu.last
@@ -154,10 +158,12 @@ func (g *Group) reconcile() error {
 		batch := g.log.db.NewBatch()
 		defer batch.Close()
 		t := truncation{index, term}
-		if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0), appendGroupKey(nil, g.id, kindEntry+1), nil); err != nil {
+		if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0),
+			appendGroupKey(nil, g.id, kindEntry+1), nil); err != nil {
 			return err
 		}
-		if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t), nil); err != nil {
+		if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t),
+			nil); err != nil {
 			return err
 		}
 		if err := g.log.db.Commit(batch, true); err != nil {
@@ -176,7 +182,8 @@ func (g *Group) reconcile() error {
 		hs.Commit = &index
 	}
 	if hs.GetCommit() > g.mu.last {
-		return fmt.Errorf("the hard state says that %d is committed, but the log ends at %d: %w", hs.GetCommit(), g.mu.last, ErrCorrupt)
+		return fmt.Errorf("the hard state says that %d is committed, but the log ends at %d: %w",
+			hs.GetCommit(), g.mu.last, ErrCorrupt)
 	}
 	return nil
 }
@@ -215,8 +222,8 @@ func (g *Group) appended(a *Append) {
 
 func entryFootprint(e *raftpb.Entry) int { return 96 + len(e.GetData()) }
 
-// Release drops entries at or below the applied index from memory: all of them if idle, otherwise so many that the
-// tail keeps within its bound.
+// Release drops entries at or below the applied index from memory: all of them if idle, otherwise
+// so many that the tail keeps within its bound.
 func (g *Group) Release(applied uint64, idle bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +246,8 @@ func (g *Group) Release(applied uint64, idle bool) {
 		g.mu.tail = nil
 		return
 	}
-	// Move down instead of slicing, so that the array does not grow for ever; Raft holds copies of sub-slices.
+	// Move down instead of slicing, so that the array does not grow for ever; Raft holds copies of
+	// sub-slices.
 	rest := make([]*raftpb.Entry, len(g.mu.tail)-n, 2*(len(g.mu.tail)-n))
 	copy(rest, g.mu.tail[n:])
 	g.mu.tail = rest
@@ -317,7 +325,7 @@ func (g *Group) readTerm(index uint64) (uint64, error) {
 	return entries[0].GetTerm(), nil
 }
 
-// Entries implements raft.Storage. The entries are shared and never changed by anybody.
+// Entries implements raft.Storage. The entries are shared and never changed.
 func (g *Group) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	g.mu.Lock()
 	if lo <= g.mu.truncated.index {
@@ -382,7 +390,8 @@ func (g *Group) decodeAt(it *pebble.Iterator) (*raftpb.Entry, error) {
 // readEntries reads [lo, hi) from disk, at least one entry and then up to maxSize.
 func (g *Group) readEntries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	g.log.metrics.diskReads.Inc()
-	it, err := g.log.db.NewIter(&pebble.IterOptions{LowerBound: appendEntryKey(nil, g.id, lo), UpperBound: appendEntryKey(nil, g.id, hi)})
+	it, err := g.log.db.NewIter(&pebble.IterOptions{LowerBound: appendEntryKey(nil, g.id, lo),
+		UpperBound: appendEntryKey(nil, g.id, hi)})
 	if err != nil {
 		return nil, fmt.Errorf("group %s: reading entries: %w", g.id, err)
 	}
@@ -420,7 +429,8 @@ func (g *Group) missing(index uint64) error {
 	return fmt.Errorf("group %s: entry %d is missing: %w", g.id, index, ErrCorrupt)
 }
 
-// Snapshot implements raft.Storage. It carries no data: the host streams the state beside Raft's messages.
+// Snapshot implements raft.Storage. It carries no data: the host streams the state beside Raft's
+// messages.
 func (g *Group) Snapshot() (*raftpb.Snapshot, error) {
 	index, term := g.applied()
 	if index == 0 {
@@ -429,5 +439,6 @@ func (g *Group) Snapshot() (*raftpb.Snapshot, error) {
 	g.mu.Lock()
 	conf := g.mu.conf
 	g.mu.Unlock()
-	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}, nil
+	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term,
+		ConfState: conf}}, nil
 }

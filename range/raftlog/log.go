@@ -25,14 +25,15 @@ var ErrRemoved = errors.New("this replica was removed and cannot come back")
 
 // Options configure a Log. The zero value of every field but OnAppended is usable.
 type Options struct {
-	// OnAppended is called by the append worker after each synced batch, with every append of it in the order of
-	// submission, and the error with which all of them failed, if any. It must not block on the log.
+	// OnAppended is called by the append worker after each synced batch, with every append of it in
+	// the order of submission, and the error with which all of them failed, if any. It must not
+	// block on the log.
 	OnAppended func(batch []*Append, err error)
-	// MaxBatchBytes bounds what one synced batch holds, so that a flood of appends does not delay the first of them
-	// for long. Default 4 MiB; a single larger append is a batch of its own.
+	// MaxBatchBytes bounds what one synced batch holds, so that a flood of appends does not delay
+	// the first of them for long. Default 4 MiB; a single larger append is a batch of its own.
 	MaxBatchBytes int
-	// TailBytes is how much of the applied log a group keeps in memory for followers that are a little behind.
-	// Default 256 KiB.
+	// TailBytes is how much of the applied log a group keeps in memory for followers that are a
+	// little behind. Default 256 KiB.
 	TailBytes int
 	// Monotonic measures how long a write has been under way. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -59,14 +60,15 @@ type Log struct {
 	worker sync.WaitGroup
 	// pending is about how many bytes were submitted and not reported yet.
 	pending atomic.Int64
-	// writing is when the write that is under way began, by the monotonic clock; notWriting if there is none.
+	// writing is when the write that is under way began, by the monotonic clock; notWriting if
+	// there is none.
 	writing atomic.Int64
 }
 
 const notWriting = math.MinInt64
 
-// Open reads the identities of all groups and starts the append worker. The database stays the caller's, who closes
-// it after Close.
+// Open reads the identities of all groups and starts the append worker. The database stays the
+// caller's, which closes it after Close.
 func Open(db *engine.Log, options Options) (*Log, error) {
 	if options.OnAppended == nil {
 		return nil, errors.New("raftlog: OnAppended is required")
@@ -93,8 +95,8 @@ func Open(db *engine.Log, options Options) (*Log, error) {
 	return l, nil
 }
 
-// Writing is for how long the write that is under way has been, whatever keeps it: zero if there is none. Everything submitted since waits
-// behind it.
+// Writing is for how long the write that is under way has been, whatever keeps it: zero if there is
+// none. Everything submitted since waits behind it.
 func (l *Log) Writing() time.Duration {
 	began := l.writing.Load()
 	if began == notWriting {
@@ -117,7 +119,8 @@ func (l *Log) Close() {
 
 // Identities returns all replicas and tombstones found on disk, by group id.
 func (l *Log) Identities() ([]Identity, error) {
-	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{groupPrefix}, UpperBound: []byte{groupPrefix + 1}})
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{groupPrefix},
+		UpperBound: []byte{groupPrefix + 1}})
 	if err != nil {
 		return nil, fmt.Errorf("listing raft groups: %w", err)
 	}
@@ -163,14 +166,16 @@ func (l *Log) readIdentity(group keys.PartitionID) (Identity, bool, error) {
 	return id, true, nil
 }
 
-// Create makes the logs of new replicas, all with one sync. One that exists with the same replica id is left as it
-// is; one with a lower id, or a tombstone, is refused with ErrRemoved and nothing is written.
+// Create makes the logs of new replicas, all with one sync. One that exists with the same replica
+// id is left as it is; one with a lower id, or a tombstone, is refused with ErrRemoved and nothing
+// is written.
 func (l *Log) Create(identities ...Identity) error {
 	batch := l.db.NewBatch()
 	defer batch.Close()
 	for _, id := range identities {
 		if id.Replica == 0 || len(id.Voters) == 0 || len(id.Voters) > maxVoters {
-			return fmt.Errorf("group %s: a replica needs an id and 1 to %d voters", id.Group, maxVoters)
+			return fmt.Errorf("group %s: a replica needs an id and 1 to %d voters", id.Group,
+				maxVoters)
 		}
 		old, exists, err := l.readIdentity(id.Group)
 		if err != nil {
@@ -184,10 +189,12 @@ func (l *Log) Create(identities ...Identity) error {
 				continue
 			}
 			if !old.Removed {
-				return fmt.Errorf("group %s: replica %s is still here, replica %s cannot be created beside it", id.Group, old.Replica, id.Replica)
+				return fmt.Errorf("group %s: replica %s is still here, replica %s cannot be "+
+					"created beside it", id.Group, old.Replica, id.Replica)
 			}
 		}
-		if err := batch.Set(appendGroupKey(nil, id.Group, kindIdentity), encodeIdentity(id), nil); err != nil {
+		if err := batch.Set(appendGroupKey(nil, id.Group, kindIdentity), encodeIdentity(id),
+			nil); err != nil {
 			return err
 		}
 	}
@@ -197,8 +204,8 @@ func (l *Log) Create(identities ...Identity) error {
 	return l.db.Commit(batch, true)
 }
 
-// Remove turns replicas into tombstones and deletes their logs, in one synced batch. Their groups must have no append in
-// flight, and are closed by this.
+// Remove turns replicas into tombstones and deletes their logs, in one synced batch. Their groups
+// must have no append in flight, and are closed by this.
 func (l *Log) Remove(ids ...Identity) error {
 	if len(ids) == 0 {
 		return nil
@@ -207,10 +214,12 @@ func (l *Log) Remove(ids ...Identity) error {
 	defer batch.Close()
 	for _, id := range ids {
 		id.Removed = true
-		if err := batch.DeleteRange(appendGroupKey(nil, id.Group, kindHardState), appendGroupKey(nil, id.Group, kindEnd), nil); err != nil {
+		if err := batch.DeleteRange(appendGroupKey(nil, id.Group, kindHardState),
+			appendGroupKey(nil, id.Group, kindEnd), nil); err != nil {
 			return err
 		}
-		if err := batch.Set(appendGroupKey(nil, id.Group, kindIdentity), encodeIdentity(id), nil); err != nil {
+		if err := batch.Set(appendGroupKey(nil, id.Group, kindIdentity), encodeIdentity(id),
+			nil); err != nil {
 			return err
 		}
 	}

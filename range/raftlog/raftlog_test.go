@@ -65,7 +65,8 @@ func entries(term, from, to uint64) []*raftpb.Entry {
 	var out []*raftpb.Entry
 	for i := from; i <= to; i++ {
 		index, term := i, term
-		out = append(out, &raftpb.Entry{Index: &index, Term: &term, Type: raftpb.EntryNormal.Enum(), Data: fmt.Appendf(nil, "%d/%d", term, i)})
+		out = append(out, &raftpb.Entry{Index: &index, Term: &term, Type: raftpb.EntryNormal.Enum(),
+			Data: fmt.Appendf(nil, "%d/%d", term, i)})
 	}
 	return out
 }
@@ -74,7 +75,8 @@ func hardState(term, vote, commit uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &commit}
 }
 
-var identity = Identity{Group: 42, Replica: 2, Voters: []keys.ReplicaID{1, 2, 3}, Descriptor: []byte("what the node wants to know")}
+var identity = Identity{Group: 42, Replica: 2, Voters: []keys.ReplicaID{1, 2, 3},
+	Descriptor: []byte("what the node wants to know")}
 
 func applied(index, term uint64) func() (uint64, uint64) {
 	return func() (uint64, uint64) { return index, term }
@@ -91,7 +93,8 @@ func (f *fixture) openGroup(applied func() (uint64, uint64)) *Group {
 func TestIdentityAndTombstone(t *testing.T) {
 	fs := vfs.NewMem()
 	f := open(t, fs)
-	if err := f.log.Create(identity, Identity{Group: 43, Replica: 1, Voters: []keys.ReplicaID{1}}); err != nil {
+	if err := f.log.Create(identity,
+		Identity{Group: 43, Replica: 1, Voters: []keys.ReplicaID{1}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.log.Create(identity); err != nil {
@@ -111,7 +114,8 @@ func TestIdentityAndTombstone(t *testing.T) {
 	if err != nil || len(ids) != 2 {
 		t.Fatal(ids, err)
 	}
-	if got := ids[0]; got.Group != 42 || got.Replica != 2 || len(got.Voters) != 3 || string(got.Descriptor) != string(identity.Descriptor) || got.Removed {
+	if got := ids[0]; got.Group != 42 || got.Replica != 2 || len(got.Voters) != 3 ||
+		string(got.Descriptor) != string(identity.Descriptor) || got.Removed {
 		t.Fatalf("%+v", got)
 	}
 	if err := f.log.Remove(ids[0]); err != nil {
@@ -157,7 +161,8 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 	defer f.close()
 	g = f.openGroup(applied(3, 1))
 	hs, conf, err := g.InitialState()
-	if err != nil || hs.GetTerm() != 2 || hs.GetVote() != 1 || hs.GetCommit() != 3 || len(conf.Voters) != 3 {
+	if err != nil || hs.GetTerm() != 2 || hs.GetVote() != 1 || hs.GetCommit() != 3 ||
+		len(conf.Voters) != 3 {
 		t.Fatal(hs, conf, err)
 	}
 	if last, _ := g.LastIndex(); last != 9 {
@@ -212,7 +217,8 @@ func TestLostStateIsRefused(t *testing.T) {
 	}
 }
 
-// TestAgainstMemoryStorage does the same random things to a group and to Raft's own in-memory storage, across restarts.
+// TestAgainstMemoryStorage does the same random things to a group and to Raft's own in-memory
+// storage, across restarts.
 func TestAgainstMemoryStorage(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		fs := vfs.NewMem()
@@ -319,7 +325,8 @@ func compare(r *rapid.T, g *Group, model *raft.MemoryStorage) {
 		r.Fatal(err)
 	}
 	for i, e := range got {
-		if e.GetIndex() != want[i].GetIndex() || e.GetTerm() != want[i].GetTerm() || string(e.Data) != string(want[i].Data) {
+		if e.GetIndex() != want[i].GetIndex() || e.GetTerm() != want[i].GetTerm() ||
+			string(e.Data) != string(want[i].Data) {
 			r.Fatalf("entry %d: %v, want %v", i, e, want[i])
 		}
 	}
@@ -387,7 +394,9 @@ func BenchmarkAppend(b *testing.B) {
 				var batch []*Append
 				for _, g := range all {
 					i, term := index, uint64(1)
-					batch = append(batch, &Append{Group: g, Entries: []*raftpb.Entry{{Index: &i, Term: &term, Type: raftpb.EntryNormal.Enum(), Data: data}}})
+					batch = append(batch, &Append{Group: g,
+						Entries: []*raftpb.Entry{{Index: &i, Term: &term,
+							Type: raftpb.EntryNormal.Enum(), Data: data}}})
 				}
 				f.submit(batch...)
 				for _, g := range all {

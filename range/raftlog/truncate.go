@@ -4,11 +4,13 @@ import (
 	"fmt"
 )
 
-// Truncate drops the log up to and including index, which must be durable in the state: see StateMachine.DurableApplied.
-// The truncation is not synced. If a crash undoes it, the entries are there again, and that does no harm.
+// Truncate drops the log up to and including index, which must be durable in the state: see
+// StateMachine.DurableApplied. The truncation is not synced. If a crash undoes it, the entries are
+// there again, and that does no harm.
 //
-// It must not run at the same time as an append that replaces the log by a snapshot; the host calls it from the apply
-// worker of the group, where installing a snapshot has its place too, and not until the append of an installed one is done.
+// It must not run at the same time as an append that replaces the log by a snapshot; the host calls
+// it from the apply worker of the group, where installing a snapshot has its place too, and not
+// until the append of an installed one is done.
 func (g *Group) Truncate(index uint64) error {
 	first, last, _ := g.Extent()
 	if index < first {
@@ -23,11 +25,13 @@ func (g *Group) Truncate(index uint64) error {
 	}
 	batch := g.log.db.NewBatch()
 	defer batch.Close()
-	if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0), appendEntryKey(nil, g.id, index+1), nil); err != nil {
+	if err := batch.DeleteRange(appendEntryKey(nil, g.id, 0), appendEntryKey(nil, g.id, index+1),
+		nil); err != nil {
 		return err
 	}
 	t := truncation{index, term}
-	if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t), nil); err != nil {
+	if err := batch.Set(appendGroupKey(nil, g.id, kindTruncated), encodeTruncation(t),
+		nil); err != nil {
 		return err
 	}
 	// Readers are turned away before the entries go, so that none finds a hole.

@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
 
-// flusher has the state flushed when much of it is not durable. The state flushes by itself when a memtable is full; but then
-// only: what was applied to it may lie in memory for days, and the logs keep all of it for the case of a crash.
+// flusher has the state flushed when much of it is not durable. The state flushes by itself when a
+// memtable is full; but then only: what was applied to it may lie in memory for days, and the logs
+// keep all of it for the case of a crash.
 type flusher struct {
 	node  *Node
 	limit int64
@@ -43,5 +45,20 @@ func (f *flusher) run(ctx context.Context) {
 			continue
 		}
 		f.node.metrics.flushes.Inc()
+	}
+}
+
+// sweepInterval is how often the locks of transactions are looked through for those whose client is
+// gone. Together with the time after which a client counts as gone it is how long its locks stay.
+const sweepInterval = time.Second
+
+// sweepLocks looks after the locks in the partitions that are led here.
+func (n *Node) sweepLocks(ctx context.Context) {
+	for pause(ctx, sweepInterval) == nil {
+		for _, h := range n.replicas.all() {
+			if h.replica.Locked() && h.leading.Load() && !h.removed.Load() {
+				h.replica.SweepLocks(n.config.Clock.Physical())
+			}
+		}
 	}
 }

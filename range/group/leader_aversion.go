@@ -7,21 +7,21 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// reluctantTicks is for how many election timeouts without a leader a reluctant replica leaves the lead to others: they elect one in two,
+// averseTicks is for how many election timeouts without a leader a leader-averse replica leaves the lead to others: they elect one in two,
 // unless this replica's log has what theirs lack. If it is asked for its vote by one that lacks something, it waits for neededTicks, in which
 // any other that lacks nothing has had its chance.
 const (
-	reluctantTicks = 5
-	neededTicks    = 1
+	averseTicks = 5
+	neededTicks = 1
 )
 
-// SetReluctant keeps this replica from campaigning as long as another one may do so: it would lead
+// SetLeaderAverse keeps this replica from campaigning as long as another one may do so: it would lead
 // badly (its disk stalls, or is
-// full). It votes, it takes over what is handed to it, and in a group that has known no leader for reluctantTicks election timeouts it
+// full). It votes, it takes over what is handed to it, and in a group that has known no leader for averseTicks election timeouts it
 // campaigns after all. Nor does it hand over by itself what it leads: that is its owner's business.
-func (g *Group) SetReluctant(reluctant bool) { g.reluctance.on = reluctant }
+func (g *Group) SetLeaderAverse(averse bool) { g.aversion.on = averse }
 
-type reluctance struct {
+type aversion struct {
 	on bool
 	// alone counts ticks without a leader.
 	alone int
@@ -30,7 +30,7 @@ type reluctance struct {
 }
 
 // asked is told of requests for votes that no promise stands against.
-func (r *reluctance) asked(m *raftpb.Message, storage raft.Storage, electionTicks int) {
+func (r *aversion) asked(m *raftpb.Message, storage raft.Storage, electionTicks int) {
 	if !r.on || m.GetType() != raftpb.MsgPreVote {
 		return
 	}
@@ -41,12 +41,12 @@ func (r *reluctance) asked(m *raftpb.Message, storage raft.Storage, electionTick
 	}
 	term, err := storage.Term(last)
 	if err == nil && (term > m.GetLogTerm() || term == m.GetLogTerm() && last > m.GetIndex()) {
-		r.needed = reluctantTicks * electionTicks
+		r.needed = averseTicks * electionTicks
 	}
 }
 
 // tick follows for how long nobody has led.
-func (r *reluctance) tick(leader keys.ReplicaID) {
+func (r *aversion) tick(leader keys.ReplicaID) {
 	r.needed = max(0, r.needed-1)
 	if leader != 0 {
 		r.alone = 0
@@ -57,8 +57,8 @@ func (r *reluctance) tick(leader keys.ReplicaID) {
 
 // holdsBack says whether a message begins a campaign that is left to others. It is dropped then, which PreVote makes harmless: this
 // replica has no higher term than the others, and follows whoever leads.
-func (r *reluctance) holdsBack(m *raftpb.Message, electionTicks int) bool {
-	timeouts := reluctantTicks
+func (r *aversion) holdsBack(m *raftpb.Message, electionTicks int) bool {
+	timeouts := averseTicks
 	if r.needed > 0 {
 		timeouts = neededTicks
 	}

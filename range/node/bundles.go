@@ -1,0 +1,87 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// mergeScan checks a read of several partitions and hands it to their replicas.
+func (n *Node) mergeScan(pending replica.Pending) {
+	c := pending.Request.GetMergeScan()
+	routes := c.GetPartitions()
+	if len(routes) == 0 || len(routes) > replica.MaxMerged {
+		n.refuseMerge(pending, "it names %d partitions, 1 to %d are allowed", len(routes),
+			replica.MaxMerged)
+		return
+	}
+	var keyspace uint32
+	partitions := make([]replica.Merged, len(routes))
+	for i, route := range routes {
+		if i > 0 && route.GetPartition() <= routes[i-1].GetPartition() {
+			n.refuseMerge(pending, "its partitions must be given by ascending id, each once")
+			return
+		}
+		partitions[i].Route = route
+		h, refusal := n.serving(keys.PartitionID(route.GetPartition()))
+		if refusal != nil {
+			partitions[i].Refusal = refusal
+			n.metrics.refused.Inc()
+			continue
+		}
+		partitions[i].Replica = h.replica
+		switch mine := h.replica.Descriptor().GetKeyspace(); keyspace {
+		case 0:
+			keyspace = mine
+		case mine:
+		default:
+			n.refuseMerge(pending, "its partitions are of more than one keyspace")
+			return
+		}
+	}
+	n.shared.MergeScan(pending, partitions)
+}
+
+func (n *Node) refuseMerge(pending replica.Pending, format string, args ...any) {
+	n.refuse(pending.Request, kvpb.ErrorCode_INVALID_ARGUMENT,
+		"a scan of several partitions: "+fmt.Sprintf(format, args...), pending.Reply)
+}
+
+// multiGet checks a read of keys of several partitions, and answers it.
+func (n *Node) multiGet(pending replica.Pending) {
+	c := pending.Request.GetMultiGet()
+	all := 0
+	for _, p := range c.GetPartitions() {
+		all += len(p.GetKeys())
+	}
+	switch parts := len(c.GetPartitions()); {
+	case parts == 0 || parts > replica.MaxMerged:
+		n.refuseMultiGet(pending, "it names %d partitions, 1 to %d are allowed", parts,
+			replica.MaxMerged)
+	case all > replica.MaxMultiGetKeys:
+		n.refuseMultiGet(pending, "it names %d keys, at most %d are allowed", all,
+			replica.MaxMultiGetKeys)
+	case rpc.FromTimestamp(c.GetAt()).IsZero():
+		n.refuseMultiGet(pending, "it needs a timestamp")
+	default:
+		n.shared.MultiGet(pending, n)
+	}
+}
+
+func (n *Node) refuseMultiGet(pending replica.Pending, format string, args ...any) {
+	n.refuse(pending.Request, kvpb.ErrorCode_INVALID_ARGUMENT, "a read of keys of several "+
+		"partitions: "+fmt.Sprintf(format, args...), pending.Reply)
+}
+
+// Replica implements replica.Finder.
+func (n *Node) Replica(partition uint64) (*replica.Replica, *kvpb.Error) {
+	h, refusal := n.serving(keys.PartitionID(partition))
+	if refusal != nil {
+		n.metrics.refused.Inc()
+		return nil, refusal
+	}
+	return h.replica, nil
+}
