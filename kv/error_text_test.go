@@ -68,6 +68,7 @@ func TestErrorsSayItOnce(t *testing.T) {
 		unknown := &committer.Error{Kind: committer.ErrOutcomeUnknown, Cause: with(func(e *route.Error) {
 			e.Message, e.Cause, e.OutcomeUnknown, e.Attempts = "partition p100: no answer", context.DeadlineExceeded, true, 2
 		})}
+		late := hlc.Timestamp{Wall: 1_893_456_000_000_000_000}
 		for want, err := range map[string]error{
 			`tidemark: put in keyspace "k": nobody leads it (partition p100, node n3)`: wrap("put", "k", nil,
 				with(func(e *route.Error) { e.Message = "partition p100: nobody leads it" })),
@@ -75,11 +76,11 @@ func TestErrorsSayItOnce(t *testing.T) {
 				with(func(e *route.Error) { e.Message = "node n3: the disk is slow" })),
 			`tidemark: put in keyspace "k": partition p7: nobody leads it (partition p100, node n3)`: wrap("put", "k", nil,
 				with(func(e *route.Error) { e.Message = "partition p7: nobody leads it" })),
-			"tidemark: commit: the transaction may or may not be committed, or may be yet; ask kv.Outcome, or read what it has written, to find out: " +
-				"timed out, no answer (2 attempts) (attempt 2 of the transaction, partition p100, node n3)": inAttempt(client.wrapTxn("commit", "", nil, unknown), 2),
-			`tidemark: get in keyspace "k": 1893456000.000000000.0 (2030-01-01T00:00:00Z) is after 1893455999.250000001.7 (2029-12-31T23:59:59.25Z)`: wrap("get", "k", nil,
-				&route.Error{Message: "1893456000.000000000.0 is after 1893455999.250000001.7"}),
-			`tidemark: get in keyspace "k": ` + hlc.MaxTimestamp.String() + " is too late": wrap("get", "k", nil, &route.Error{Message: hlc.MaxTimestamp.String() + " is too late"}),
+			"tidemark: commit: the transaction may or may not be committed, or may be yet: " +
+				"timed out, no answer (2 attempts); ask kv.Outcome, or read what it has written, to find out (attempt 2 of the transaction, partition p100, node n3)": inAttempt(client.wrapTxn("commit", "", nil, unknown), 2),
+			`tidemark: get in keyspace "k": it is too late; read an earlier moment (1893456000.000000000.0 is 2030-01-01T00:00:00Z, 1893455999.250000001.7 is 2029-12-31T23:59:59.25Z)`: wrap("get", "k", nil,
+				&route.Error{Code: kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, Message: "it is too late", Refused: late, Timestamp: hlc.Timestamp{Wall: late.Wall - 749_999_999, Logical: 7}}),
+			`tidemark: get in keyspace "k": it is too late`: wrap("get", "k", nil, &route.Error{Message: "it is too late", Refused: hlc.MaxTimestamp}),
 		} {
 			if err.Error() != want {
 				t.Errorf("%v\nwant %s", err, want)

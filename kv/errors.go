@@ -5,13 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -104,13 +102,19 @@ type Error struct {
 	// Attempts is how often Update or View had run its function, or a transaction had been begun with Begin and Again: 1 in the first
 	// attempt. It is 0 where that does not apply.
 	Attempts int
-	// Message says what happened, and what to do.
-	Message string
+	// Timestamp is which one was refused, and Bound what it lies beyond: with ErrTimestampTooOld and
+	// ErrTransactionTooOld since when versions are kept, with ErrTimestampInFuture what the leader's
+	// clock showed. Both are zero where that does not apply, or is not known.
+	Timestamp, Bound Timestamp
+	// Message says what happened, and Advice what to do; that is empty where the message says it.
+	Message, Advice string
 
 	// call is what the call was about, if Keyspace and Key are something else, which Message tells of; nil otherwise.
 	call *subject
 	// counted says that Message tells of the Attempts.
 	counted bool
+	// sent is how often the request was, if that is worth to be said.
+	sent int
 	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the context's error.
 	wraps []error
 	// outcome asks what became of the commit that ended with it; nil if that cannot be asked.
@@ -144,6 +148,12 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": ")
 	b.WriteString(e.Message)
+	if e.Advice != "" {
+		b.WriteString("; " + e.Advice)
+	}
+	if e.sent > 1 {
+		fmt.Fprintf(&b, " [%d attempts]", e.sent)
+	}
 	var at []string
 	if e.Attempts > 0 && !e.counted {
 		at = append(at, fmt.Sprintf("attempt %d of the transaction", e.Attempts))
@@ -153,6 +163,11 @@ func (e *Error) Error() string {
 	}
 	if e.Partition != 0 && e.Node != 0 {
 		at = append(at, "node "+keys.NodeID(e.Node).String())
+	}
+	for _, ts := range []Timestamp{e.Timestamp, e.Bound} {
+		if !ts.IsZero() && ts != Uncommitted() {
+			at = append(at, ts.String()+" is "+ts.Time().Format("2006-01-02T15:04:05.999Z07:00"))
+		}
 	}
 	if len(at) > 0 {
 		b.WriteString(" (" + strings.Join(at, ", ") + ")")
@@ -215,6 +230,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		return e
 	}
 	e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
+	e.Timestamp, e.Bound = r.Refused, boundOf(r)
 	e.Transaction = hex.EncodeToString(r.Conflict.GetTransaction())
 	if len(e.Key) == 0 {
 		e.Key = clone(r.Conflict.GetKey())
@@ -251,13 +267,22 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		kind.advice = damageAdvice
 	}
 	if kind.advice != "" && !strings.Contains(r.Message, kind.advice) && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
-		parts = append(parts, kind.advice)
+		e.Advice = kind.advice
 	}
-	e.Message = strings.Join(parts, "; ")
-	if r.Attempts > 1 {
-		e.Message += fmt.Sprintf(" [%d attempts]", r.Attempts)
+	if e.Message = strings.Join(parts, "; "); e.Message == "" {
+		e.Message, e.Advice = e.Advice, ""
 	}
+	e.sent = r.Attempts
 	return e
+}
+
+// boundOf is what a timestamp that was refused lies beyond.
+func boundOf(r *route.Error) Timestamp {
+	switch r.Code {
+	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TRANSACTION_TOO_OLD, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
+		return r.Timestamp
+	}
+	return Timestamp{}
 }
 
 // words are the message of a route.Error for an Error, which says the partition and the node itself.
@@ -269,24 +294,7 @@ func words(r *route.Error) string {
 			text = strings.TrimPrefix(text, "node "+r.Node.String()+": ")
 		}
 	}
-	if text == "no server could answer: " { // and none is named
-		text = "no server had been asked yet"
-	}
-	return timed(text)
-}
-
-// timestamps finds what Timestamp.String writes, of this century.
-var timestamps = regexp.MustCompile(`\b\d{9,10}\.\d{9}\.\d{1,10}\b`)
-
-// timed adds to the timestamps of a text when that is.
-func timed(text string) string {
-	return timestamps.ReplaceAllStringFunc(text, func(found string) string {
-		ts, err := hlc.Parse(found)
-		if err != nil || ts == Uncommitted() {
-			return found
-		}
-		return found + " (" + ts.Time().Format("2006-01-02T15:04:05.999Z07:00") + ")"
-	})
+	return text
 }
 
 // causes are the kinds that follow from a cause.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -59,6 +58,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	var r *route.Error
 	if errors.As(of.Cause, &r) {
 		e.Partition, e.Node = uint64(r.Partition), uint64(r.Node)
+		e.Timestamp, e.Bound = r.Refused, boundOf(r)
 	}
 	other := "another transaction"
 	if len(of.Other) > 0 {
@@ -80,7 +80,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 				e.Message = "a partition's leader changed, and with it went locks under which the transaction had read"
 			}
 		}
-		e.Message += runAgainAdvice
+		e.Advice = runAgainAdvice
 	case committer.ErrAborted:
 		e.wraps = []error{ErrTransactionAborted}
 		switch of.Reason {
@@ -108,15 +108,18 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		default:
 			e.Message = "the transaction was aborted"
 		}
-		e.Message += runAgainAdvice
+		e.Advice = runAgainAdvice
 	case committer.ErrTooOld:
 		e.wraps = []error{ErrTransactionTooOld}
-		e.Message = "the transaction began longer ago than versions are kept; make it shorter, or give the keyspace a longer GC window"
+		e.Message = "the transaction began longer ago than versions are kept"
+		e.Advice = "make it shorter, or give the keyspace a longer GC window"
 	case committer.ErrOutcomeUnknown:
 		e.wraps = []error{ErrOutcomeUnknown}
-		e.Message = "the transaction may or may not be committed, or may be yet; ask kv.Outcome, or read what it has written, to find out"
+		e.Message = "the transaction may or may not be committed, or may be yet"
+		e.Advice = "ask kv.Outcome, or read what it has written, to find out"
 		if _, forgotten := isCode(of.Cause, kvpb.ErrorCode_TRANSACTION_TOO_OLD); forgotten {
-			e.Message = "the transaction may or may not be committed, and those who knew have forgotten it; read what it has written to find out"
+			e.Message = "the transaction may or may not be committed, and its coordinator has forgotten it"
+			e.Advice = "read what it has written to find out"
 		}
 	default:
 		e.Message = of.Kind.Error()
@@ -143,7 +146,7 @@ func limitWords(limit time.Duration, setting string) string {
 func because(cause error) string {
 	r, ok := cause.(*route.Error)
 	if !ok {
-		return timed(route.Plain(cause.Error()))
+		return route.Plain(cause.Error())
 	}
 	known := *r
 	known.Message, known.OutcomeUnknown, known.Partition, known.Node = words(r), false, 0, 0
@@ -187,7 +190,7 @@ func certain(err error) error {
 	var e *Error
 	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) {
 		e.wraps = append(e.wraps, ErrTransactionTooOld)
-		e.Message = strings.Replace(e.Message, kinds[kvpb.ErrorCode_TIMESTAMP_TOO_OLD].advice, kinds[kvpb.ErrorCode_TRANSACTION_TOO_OLD].advice, 1)
+		e.Advice = kinds[kvpb.ErrorCode_TRANSACTION_TOO_OLD].advice
 	}
 	return err
 }
@@ -200,7 +203,7 @@ func mustRunAgain(err error) bool {
 }
 
 // runAgainAdvice is what to do about a conflict for those who end transactions themselves.
-const runAgainAdvice = "; run the transaction again"
+const runAgainAdvice = "run the transaction again"
 
 // gaveUp is the error of an Update or View whose context ended before an attempt succeeded; cause says so, and may be nil.
 func gaveUp(op string, attempts int, last, cause error) error {
@@ -230,13 +233,12 @@ func inVain(op string, attempts int, words string, last, cause error) error {
 	out := *e
 	out.Op, out.Attempts, out.counted, out.call = op, attempts, true, nil
 	// It was run again for as long as there was time.
-	message, conflict := strings.CutSuffix(e.Message, runAgainAdvice)
-	out.Message = words + message
-	if conflict {
-		out.Message += "; give it more time"
-	}
-	if conflict && op == "update" && errors.Is(last, ErrConflict) {
-		out.Message += ", or lock the key with GetForUpdate"
+	out.Message = words + e.Message
+	if e.Advice == runAgainAdvice {
+		out.Advice = "give it more time"
+		if op == "update" && errors.Is(last, ErrConflict) {
+			out.Advice += ", or lock the key with GetForUpdate"
+		}
 	}
 	out.wraps = append([]error{cause}, e.wraps...)
 	if cause == nil {

@@ -48,17 +48,20 @@ type Refusal struct {
 	Code kvpb.ErrorCode
 	// Message is a sentence for people.
 	Message string
-	// Timestamp goes with TRANSACTION_PUSHED, the rest with TRANSACTION_ABORTED.
-	Timestamp hlc.Timestamp
-	Reason    kvpb.AbortReason
-	Wounder   ID
-	Wanted    Wanted
-	Limit     time.Duration
+	// Timestamp goes with TRANSACTION_PUSHED, and with TRANSACTION_TOO_OLD, as does Refused: see
+	// kvpb.Error. The rest goes with TRANSACTION_ABORTED.
+	Timestamp, Refused hlc.Timestamp
+
+	Reason  kvpb.AbortReason
+	Wounder ID
+	Wanted  Wanted
+	Limit   time.Duration
 }
 
 // Proto is the wire form.
 func (r *Refusal) Proto() *kvpb.Error {
-	e := &kvpb.Error{Code: r.Code, Message: r.Message, Timestamp: rpc.ToTimestamp(r.Timestamp)}
+	e := &kvpb.Error{Code: r.Code, Message: r.Message,
+		Timestamp: rpc.ToTimestamp(r.Timestamp), Refused: rpc.ToTimestamp(r.Refused)}
 	if r.Reason != kvpb.AbortReason_NO_REASON {
 		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(), Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace),
 			LimitMicros: uint64(r.Limit.Microseconds())}
@@ -201,7 +204,7 @@ func (r *Record) beyond(reason kvpb.AbortReason, limit time.Duration) *Record {
 
 func tooOld(i *Info, p Present) Decision {
 	return Decision{Refused: &Refusal{
-		Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+		Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD, Timestamp: p.Threshold, Refused: i.Started,
 		Message: fmt.Sprintf("transaction %s began at %s, and what was decided is kept since %s only; its outcome cannot be told any more",
 			i.ID, i.Started, p.Threshold),
 	}}

@@ -154,7 +154,7 @@ func TestPairVerbs(t *testing.T) {
 	b.want(`{"key":"apple","value":"green","version":"`+first+`"}`+"\n", "get", "pairs", "apple", "-o", "json", "--at", first)
 	b.fails(exitNotFound, `the key has no value`, "get", "pairs", "pear")
 	b.fails(exitNotFound, `the key has no value`, "get", "pairs", "apple", "--at", "-45m")
-	b.fails(exitUsage, `cannot be read at 4102444800.000000000.0 (2100-01-01T00:00:00Z) yet`, "get", "pairs", "apple", "--at", "2100-01-01T00:00:00Z")
+	b.fails(exitUsage, `4102444800.000000000.0 is 2100-01-01T00:00:00Z`, "get", "pairs", "apple", "--at", "2100-01-01T00:00:00Z")
 
 	b.fails(exitNotFound, `the key holds "red", version `+second, "cas", "pairs", "apple", "yellow", "--expect", "green")
 	third := strings.TrimSpace(b.ok("cas", "pairs", "apple", "yellow", "--expect", "red", "-o", "raw"))

@@ -43,5 +43,5 @@ func (r *Replica) earlyError(q *kvpb.Request, t hlc.Timestamp, early time.Durati
 	response := newError(q, kvpb.ErrorCode_OVERLOADED, "partition %s: the read at %s is ahead of this server's clock by more than its lease is certain to last; it can run in %s",
 		r.id, t, early.Round(time.Millisecond))
 	response.Error.Cause = kvpb.ErrorCause_CAUSE_CLOCKS
-	return response
+	return refusing(response, t, hlc.Timestamp{})
 }

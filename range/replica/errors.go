@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -24,6 +25,12 @@ var (
 // newError is an error response to a request.
 func newError(request *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
 	return &kvpb.Response{Id: request.GetId(), Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
+}
+
+// refusing adds to an error which timestamp it refuses, and at which bound; that may be zero.
+func refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Response {
+	response.Error.Refused, response.Error.Timestamp = rpc.ToTimestamp(refused), rpc.ToTimestamp(bound)
+	return response
 }
 
 // leaderHint is who leads, as far as this replica knows; nil if it does not.

@@ -12,7 +12,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -529,15 +528,13 @@ func (e *evaluation) checkSession(w *write) *kvpb.Response {
 		return r.unsureClock(q)
 	}
 	if !r.checkAhead(w.session, e.clock) {
-		return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
-			r.id, w.session)
+		return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
+			r.id, w.session), w.session, hlc.Timestamp{})
 	}
 	if threshold := *r.threshold.Load(); !w.session.IsZero() && w.session.Less(threshold) {
-		response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 			"partition %s: the session's timestamp %s is older than what is kept (since %s), so a retry could not be told from a first attempt; begin a new session from `now`",
-			r.id, w.session, threshold)
-		response.Error.Timestamp = rpc.ToTimestamp(threshold)
-		return response
+			r.id, w.session, threshold), w.session, threshold)
 	}
 	return nil
 }

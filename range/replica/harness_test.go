@@ -431,7 +431,7 @@ func describe(response *kvpb.Response) string {
 			}
 			fmt.Fprintf(&b, " (conflict: key %q%s, transaction %s, %s)", c.Key, of, shortID(c.Transaction), c.Reason)
 		}
-		if e.Timestamp != nil {
+		if e.Timestamp != nil && e.Code != kvpb.ErrorCode_TIMESTAMP_IN_FUTURE { // the clock's
 			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))
 		}
 		if response.ClockUnsure {

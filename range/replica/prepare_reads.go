@@ -64,8 +64,6 @@ func (r *Replica) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response 
 	if !at.Less(threshold) {
 		return nil
 	}
-	response := newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold)
-	response.Error.Timestamp = rpc.ToTimestamp(threshold)
-	return response
+	return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold), at, threshold)
 }

@@ -51,6 +51,10 @@ func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c cluste
 				e.Code, e.Message = trouble.code(), trouble.text
 				return e
 			}
+			if len(order) == 0 {
+				e.Message = "no server had been asked yet"
+				return e
+			}
 			var parts []string
 			for _, address := range order {
 				parts = append(parts, fmt.Sprintf("%s: %s", address, rpc.Reason(said[address])))

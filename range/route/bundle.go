@@ -149,8 +149,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeSca
 		if e == nil {
 			return s.bundled(b, response)
 		}
-		a.note(e.Code, e.Message, 0, b.Node)
-		a.last.cause = e.Cause
+		a.noteAnswer(e, 0, b.Node)
 		switch e.Code {
 		case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_DEADLINE_EXCEEDED:
 			if err := a.wait(ctx, overloadedBackoff); err != nil {
@@ -158,9 +157,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeSca
 			}
 			continue
 		case kvpb.ErrorCode_UNCERTAIN, kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
-			final := a.ended(nil)
-			final.Timestamp = rpc.FromTimestamp(e.Timestamp)
-			return Bundled{}, final
+			return Bundled{}, a.ended(nil)
 		}
 		return Bundled{}, ErrScattered
 	}

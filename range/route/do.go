@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -141,6 +142,8 @@ type attempt struct {
 		partition keys.PartitionID
 		node      keys.NodeID
 		conflict  *kvpb.Conflict
+
+		timestamp, refused hlc.Timestamp
 	}
 	// at is the partition of the last attempt; nil before the first.
 	at *Partition

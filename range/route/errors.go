@@ -39,8 +39,10 @@ type Error struct {
 	OutcomeUnknown bool
 	// Damaged says that nodes answered that their replica is damaged, and that the partition is not served because of it, too.
 	Damaged bool
-	// Timestamp goes with UNCERTAIN: the version that was met. With TRANSACTION_PUSHED: the timestamp to be above.
-	Timestamp hlc.Timestamp
+	// Timestamp and Refused are as in kvpb.Error: with UNCERTAIN the version that was met and the
+	// moment of the read, with TRANSACTION_PUSHED the timestamp to be above, with what is too old
+	// or in the future the bound and what lies beyond it.
+	Timestamp, Refused hlc.Timestamp
 	// Conflict is what was in a transaction's way, or in the way of a write that waited for a lock; nil if nothing was.
 	Conflict *kvpb.Conflict
 	// Cause is why the sender stopped, such as the context's error, ErrClosed, ErrNoKeyspace; nil when an answer ended it.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -64,8 +65,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 //lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) (Answer, error, *Backoff) {
 	s := a.sender
-	a.note(e.Code, e.Message, p.ID, l.node.id)
-	a.last.cause, a.last.conflict = e.Cause, e.Conflict
+	a.noteAnswer(e, p.ID, l.node.id)
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER:
 		s.learnLeader(p.cell, l.node, e)
@@ -127,7 +127,6 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		a.maybe = a.maybe || a.call.Write
 	}
 	final := a.ended(nil)
-	final.Timestamp = rpc.FromTimestamp(e.Timestamp)
 	switch e.Code {
 	case kvpb.ErrorCode_INVALID_ARGUMENT:
 		// It is as invalid in every attempt: none was executed.
@@ -198,6 +197,14 @@ func (a *attempt) countOf(b Backoff) int {
 func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.PartitionID, node keys.NodeID) {
 	a.last.code, a.last.message, a.last.partition, a.last.node = code, message, partition, node
 	a.last.cause, a.last.conflict = kvpb.ErrorCause_CAUSE_UNSPECIFIED, nil
+	a.last.timestamp, a.last.refused = hlc.Timestamp{}, hlc.Timestamp{}
+}
+
+// noteAnswer remembers an answer that is an error.
+func (a *attempt) noteAnswer(e *kvpb.Error, partition keys.PartitionID, node keys.NodeID) {
+	a.note(e.Code, e.Message, partition, node)
+	a.last.cause, a.last.conflict = e.Cause, e.Conflict
+	a.last.timestamp, a.last.refused = rpc.FromTimestamp(e.Timestamp), rpc.FromTimestamp(e.Refused)
 }
 
 func (a *attempt) explained() bool { return a.last.message != "" }
@@ -273,6 +280,8 @@ func (a *attempt) ended(cause error) *Error {
 		Node:           a.last.node,
 		Attempts:       a.sent,
 		Conflict:       a.last.conflict,
+		Timestamp:      a.last.timestamp,
+		Refused:        a.last.refused,
 		OutcomeUnknown: a.maybe,
 		Cause:          cause,
 	}

@@ -5286,12 +5286,17 @@ type Error struct {
 	// What the node knows better than the sender, for routing errors.
 	Partitions []*clusterpb.Partition `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	Leader     *clusterpb.Leader      `protobuf:"bytes,4,opt,name=leader,proto3" json:"leader,omitempty"`
-	// With UNCERTAIN: the timestamp of the version that was met. With TRANSACTION_PUSHED: the timestamp to be above.
+	// With UNCERTAIN: the timestamp of the version that was met. With TRANSACTION_PUSHED: the
+	// timestamp to be above. With TIMESTAMP_TOO_OLD and TRANSACTION_TOO_OLD: since when versions are
+	// kept. With TIMESTAMP_IN_FUTURE: what the leader's clock shows.
 	Timestamp *Timestamp `protobuf:"bytes,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// With TRANSACTION_CONFLICT, TRANSACTION_ABORTED and LOCKED.
 	Conflict *Conflict `protobuf:"bytes,6,opt,name=conflict,proto3" json:"conflict,omitempty"`
 	// Why, where the code has several causes.
-	Cause         ErrorCause `protobuf:"varint,7,opt,name=cause,proto3,enum=tidemark.kv.v1.ErrorCause" json:"cause,omitempty"`
+	Cause ErrorCause `protobuf:"varint,7,opt,name=cause,proto3,enum=tidemark.kv.v1.ErrorCause" json:"cause,omitempty"`
+	// The timestamp that was refused, where the code is about one: to be read at, of a session, or
+	// at which a transaction began.
+	Refused       *Timestamp `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5373,6 +5378,13 @@ func (x *Error) GetCause() ErrorCause {
 		return x.Cause
 	}
 	return ErrorCause_CAUSE_UNSPECIFIED
+}
+
+func (x *Error) GetRefused() *Timestamp {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
 }
 
 // Conflict is what was in a transaction's way.
@@ -5852,7 +5864,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +
 	"\rwaited_micros\x18\x03 \x01(\x04R\fwaitedMicros\x12\x14\n" +
-	"\x05write\x18\x04 \x01(\bR\x05write\"\xe6\x02\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\"\x9b\x03\n" +
 	"\x05Error\x12-\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x19.tidemark.kv.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12>\n" +
@@ -5862,7 +5874,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06leader\x18\x04 \x01(\v2\x1b.tidemark.cluster.v1.LeaderR\x06leader\x127\n" +
 	"\ttimestamp\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\ttimestamp\x124\n" +
 	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\x120\n" +
-	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\"\xd9\x01\n" +
+	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\x123\n" +
+	"\arefused\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\arefused\"\xd9\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
@@ -6140,14 +6153,15 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	11,  // 128: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
 	69,  // 129: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
 	3,   // 130: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	1,   // 131: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 132: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 133: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	133, // [133:134] is the sub-list for method output_type
-	132, // [132:133] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	11,  // 131: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 132: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 133: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 134: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	134, // [134:135] is the sub-list for method output_type
+	133, // [133:134] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
