@@ -62,16 +62,6 @@ func (r *Replica) SetCommitWait(wait bool) { r.commitWait.Store(wait) }
 
 func (r *Replica) passed(ts hlc.Timestamp) bool { return r.node.passed(ts) }
 
-// holdFor has the answer to the write at hand wait, if that is wanted.
-func (e *evaluation) holdFor(wanted bool, ts hlc.Timestamp) {
-	if wanted {
-		e.hold = hlc.Max(e.hold, ts)
-	}
-}
-
-// holdSeen has the answer to the write at hand wait because it tells of the version before it.
-func (e *evaluation) holdSeen(p *prior) { e.holdFor(p.found && p.Waits, p.Timestamp) }
-
 // send answers a request, now or when every clock has passed what the answer waits for.
 func (r *Replica) send(a *answer) {
 	if a.hold.IsZero() || r.passed(a.hold) {

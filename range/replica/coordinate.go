@@ -34,7 +34,7 @@ func (e *evaluation) record(of txn.Info) (record *txn.Record, sequence uint64, e
 	if ok {
 		return f.record, f.sequence, nil
 	}
-	record, err = r.storedRecord(txn.RecordKey(e.internalKey(of.Anchor), of.ID))
+	record, err = r.storedRecord(txn.RecordKey(e.InternalKey(of.Anchor), of.ID))
 	return record, 0, err
 }
 
@@ -80,7 +80,7 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	if record.State == kvpb.TransactionState_COMMITTED {
 		e.highest = hlc.Max(e.highest, record.Timestamp)
 	}
-	return true, e.batch.Set(txn.RecordKey(e.internalKey(of.Anchor), of.ID), record.Append(nil), nil)
+	return true, e.batch.Set(txn.RecordKey(e.InternalKey(of.Anchor), of.ID), record.Append(nil), nil)
 }
 
 // forgetRecordsLocked takes the records of an applied proposal out of those in flight.
@@ -106,7 +106,7 @@ func (e *evaluation) present() txn.Present {
 func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) error {
 	r, q, end := e.r, w.pending.Request, w.x.End
 	switch started := end.Transaction.Started; {
-	case !r.checkAhead(end.Timestamp, e.clock):
+	case !r.checkAhead(end.Timestamp, e.Clock):
 		e.refuse(w, r.fromTheFuture(q, end.Timestamp))
 		return nil
 	case e.isFuture(started):
@@ -139,7 +139,7 @@ func (e *evaluation) endTransaction(w *write, c *kvpb.EndTransactionRequest) err
 func (e *evaluation) push(w *write, c *kvpb.PushRequest) error {
 	r, q, push := e.r, w.pending.Request, w.x.Push
 	switch started := push.Pushee.Started; {
-	case !r.checkAhead(push.Above, e.clock):
+	case !r.checkAhead(push.Above, e.Clock):
 		e.refuse(w, r.fromTheFuture(q, push.Above))
 		return nil
 	case e.isFuture(started):
@@ -199,7 +199,7 @@ func (e *evaluation) decide(w *write, before *txn.Record, sequence uint64, d txn
 	response := answer(d.Status)
 	if after := cmp.Or(d.Record, before); after != nil {
 		// Whoever asks, and whoever leads by now.
-		e.holdFor(after.Waits, after.Timestamp)
+		e.HoldFor(after.Waits, after.Timestamp)
 	}
 	if d.Record == nil {
 		e.answerRead(w, response, sequence)

@@ -20,7 +20,7 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 		return fmt.Errorf("partition %s: encoding the descriptor: %w", r.id, err)
 	}
 	err = r.command(ctx, proposal.KindDescriptor, func(e *evaluation, _ *proposal.Entry) (bool, error) {
-		now := e.descriptor
+		now := e.Descriptor
 		switch {
 		case next.Id != now.Id || !keys.PartitionSpan(next).Equal(keys.PartitionSpan(now)):
 			return false, fmt.Errorf("the new descriptor is of %s %s, which is another partition or span",

@@ -10,9 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -25,14 +25,15 @@ import (
 // It holds no lock while it reads the engine. That is sound: what is applied meanwhile was pending when it looked
 // there, and only it adds pending writes.
 type evaluation struct {
+	// What the write at hand is evaluated on, and what has come of it.
+	command.Evaluation
 	r      *Replica
 	writes []write
 	// Taken together with the writes.
-	reign      uint64
-	term       uint64
-	proposal   *pendingEntry
-	descriptor *clusterpb.Partition
-	low        hlc.Timestamp
+	reign    uint64
+	term     uint64
+	proposal *pendingEntry
+	low      hlc.Timestamp
 	// hearsSince is the replica's.
 	hearsSince int64
 
@@ -46,12 +47,6 @@ type evaluation struct {
 	pass Pass
 	// over: the reign ended, nothing of this has an effect.
 	over bool
-	// clock is the clock's reading for the write at hand.
-	clock hlc.Timestamp
-
-	// getter reads the engine as of getterIndex or later.
-	getter      *mvcc.Getter
-	getterIndex uint64
 
 	kind  proposal.Kind
 	batch *engine.StateBatch
@@ -60,7 +55,6 @@ type evaluation struct {
 	highest hlc.Timestamp
 	// slab is where the next pending writes come from.
 	slab []proposal.Write
-	key  []byte
 	// internal is what commands of this package's own add to the entry, and size about how large the entry is.
 	internal proposal.Entry
 	size     int
@@ -70,10 +64,6 @@ type evaluation struct {
 	ready []answer
 	// again are writes that have more to do, and go back to the front of the queue.
 	again []write
-	// hold is what the answer to the write at hand has to wait for (commit wait).
-	hold hlc.Timestamp
-	// waits: the write at hand has commit wait.
-	waits bool
 	// work is what came up about locks. reevaluate: what waits for locks has changed.
 	work       lockWork
 	reevaluate bool
@@ -103,6 +93,7 @@ func (r *Replica) evaluateQueue(pass Pass) {
 	if e == nil {
 		e = evaluations.Get().(*evaluation)
 		e.r = r
+		e.State, e.Pending, e.PageBytes = r.state, pendingView{e}, int64(r.node.MaxEntryBytes)
 	}
 	if e.proposal == nil {
 		e.pass = pass
@@ -124,10 +115,8 @@ func (r *Replica) evaluateQueue(pass Pass) {
 
 // release gives the evaluation back.
 func (e *evaluation) release() {
-	*e = evaluation{writes: e.writes[:0], key: e.key[:0], ready: e.ready[:0], again: e.again[:0]}
-	if cap(e.key) > 64<<10 {
-		e.key = nil
-	}
+	e.Reset()
+	*e = evaluation{Evaluation: e.Evaluation, writes: e.writes[:0], ready: e.ready[:0], again: e.again[:0]}
 	evaluations.Put(e)
 }
 
@@ -202,8 +191,8 @@ func (e *evaluation) run() {
 	r.node.Metrics.queued.Sub(float64(len(e.writes)))
 	e.now = time.Now()
 	e.logBehind = r.node.LogBehind != nil && r.node.LogBehind()
-	e.descriptor = r.Descriptor()
-	e.room = r.room(e.descriptor)
+	e.Descriptor = r.Descriptor()
+	e.room = r.room(e.Descriptor)
 	e.proposal.answers = slices.Grow(e.proposal.answers, len(e.writes))
 	e.slab = make([]proposal.Write, len(e.writes))
 	for i := range e.writes {
@@ -213,7 +202,7 @@ func (e *evaluation) run() {
 		e.evaluate(&e.writes[i], &e.internal)
 		e.handOver(&e.internal)
 	}
-	if err := e.closeGetter(); err != nil {
+	if err := e.Close(); err != nil {
 		r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
 	}
 	// Before the entry is on its way: who has been handed a lock decides when the next entry comes.
@@ -283,7 +272,8 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		return
 	}
 	q := w.pending.Request
-	e.hold, e.waits = hlc.Timestamp{}, r.commitWait.Load()
+	e.Begin()
+	e.CommitWait, e.Request, e.Since = r.commitWait.Load(), w.requestID(), w.since(r)
 	switch {
 	case e.superseded(w):
 		e.refuse(w, r.supersededError(q))
@@ -291,8 +281,8 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	case q.Term != e.term:
 		e.refuse(w, r.notLeader(q))
 		return
-	case q.Generation != e.descriptor.Generation:
-		e.refuse(w, r.staleEpoch(q, e.descriptor))
+	case q.Generation != e.Descriptor.Generation:
+		e.refuse(w, r.staleEpoch(q, e.Descriptor))
 		return
 	case e.disconnected(w):
 		e.refuse(w, r.disconnectedError(q))
@@ -305,7 +295,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		}
 		return
 	case e.room != roomEnough:
-		e.refuse(w, r.noRoom(q, e.descriptor, e.room))
+		e.refuse(w, r.noRoom(q, e.Descriptor, e.room))
 		return
 	case e.logBehind:
 		e.refuse(w, r.logBehind(q))
@@ -318,18 +308,16 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	if r.mu.locks.Held() != 0 && !w.command.Transactional && e.blocked(w) {
 		return
 	}
+	if w.command.Evaluate != nil {
+		if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
+			e.refuse(w, r.readError(q, err))
+			return
+		}
+		e.carryOut(w)
+		return
+	}
 	var err error
 	switch c := q.Command.(type) {
-	case *kvpb.Request_Put:
-		err = e.put(w, c.Put)
-	case *kvpb.Request_Delete:
-		err = e.delete(w, c.Delete)
-	case *kvpb.Request_CompareAndSwap:
-		err = e.compareAndSwap(w, c.CompareAndSwap)
-	case *kvpb.Request_WriteBatch:
-		err = e.writeBatch(w, c.WriteBatch)
-	case *kvpb.Request_DeleteRange:
-		err = e.deleteRange(w, c.DeleteRange)
 	case *kvpb.Request_Prepare:
 		err = e.prepare(w, c.Prepare)
 	case *kvpb.Request_EndTransaction:
@@ -353,13 +341,13 @@ func (e *evaluation) refuse(w *write, response *kvpb.Response) {
 
 // answerApplied answers a write with what is true once the proposal being built has been applied.
 func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
-	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response, hold: e.hold})
+	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response, hold: e.Hold})
 }
 
 // answerRead answers a write that writes nothing, because of what was read. sequence is of the proposal that carries the
 // version that decided it; 0 if that is applied.
 func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint64) {
-	a := answer{pending: w.pending, command: w.command, response: response, hold: e.hold}
+	a := answer{pending: w.pending, command: w.command, response: response, hold: e.Hold}
 	switch {
 	case sequence == 0 && e.leased && !e.reigns():
 		// What was in flight is not pending any more, but may be applied yet, or was just now: an earlier attempt of this request too.
@@ -404,31 +392,42 @@ func (e *evaluation) answerWith(a answer, sequence uint64) {
 	e.proposal.answers = append(e.proposal.answers, a)
 }
 
-// effect is one version to be written.
-type effect struct {
-	userKey   []byte
-	value     []byte
-	tombstone bool
-	// waits: with commit wait. write sets it.
-	waits bool
-	// wasLive and priorTimestamp are of the newest version before.
-	wasLive        bool
-	priorTimestamp hlc.Timestamp
+// carryOut does what has come of the evaluation of a write.
+func (e *evaluation) carryOut(w *write) {
+	q := w.pending.Request
+	switch e.Outcome {
+	case command.Refused:
+		e.refuse(w, e.Response)
+	case command.Answered:
+		e.answerRead(w, e.Response, e.Sequence)
+	case command.NothingDone:
+		e.answerNothingDone(w, e.Response, e.Sequence)
+	case command.Duplicate:
+		e.answerDuplicate(w, e.Response, e.Sequence)
+	case command.Written:
+		ts, ok, err := e.write(w, e.Ops...)
+		if err == nil && ok && e.Record != nil {
+			err = e.Record(ts, e.batch)
+		}
+		if err = e.wrote(w, ok, err, func() *kvpb.Response { return e.Respond(&e.Result, q, ts) }); err != nil {
+			e.refuse(w, e.r.readError(q, err))
+		}
+	}
 }
 
 // write gives the effects of one request a timestamp, above everything it must be above, and puts them in flight. With commit wait
-// (e.waits) the answer waits for the timestamp. It returns false if the reign is over.
-func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, error) {
+// (e.CommitWait) the answer waits for the timestamp. It returns false if the reign is over.
+func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp, bool, error) {
 	r := e.r
-	ts := e.clock
+	ts := e.Clock
 	ts = hlc.Max(ts, w.session.Next())
 	for i := range effects {
-		ts = hlc.Max(ts, effects[i].priorTimestamp.Next())
+		ts = hlc.Max(ts, effects[i].Prior.Next())
 	}
 	if w.x != nil && w.x.one != nil {
 		ts = hlc.Max(ts, w.x.one.floor)
 	}
-	if e.waits {
+	if e.CommitWait {
 		ts = hlc.Max(ts, r.node.Clock.WaitFloor())
 	}
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
@@ -443,14 +442,14 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 		ts = r.mu.applied.closed.Next()
 	}
 	for i := range effects {
-		ts = r.mu.cache.Above(effects[i].userKey, ts)
+		ts = r.mu.cache.Above(effects[i].Key, ts)
 	}
 	for i := range effects {
-		effects[i].waits = e.waits
+		effects[i].CommitWait = e.CommitWait
 		f := &first[i]
 		*f = proposal.Write{
-			Key: text(effects[i].userKey), Timestamp: ts, Request: id,
-			Value: effects[i].value, Tombstone: effects[i].tombstone, CommitWait: e.waits,
+			Key: text(effects[i].Key), Timestamp: ts, Request: id,
+			Value: effects[i].Value, Tombstone: effects[i].Tombstone, CommitWait: e.CommitWait,
 			Sequence: e.proposal.sequence,
 		}
 		r.mu.pending.Add(f)
@@ -466,7 +465,7 @@ func (e *evaluation) write(w *write, effects ...effect) (hlc.Timestamp, bool, er
 	r.mu.Unlock()
 	r.node.Metrics.pendingWrites.Add(float64(len(effects)))
 	e.highest = hlc.Max(e.highest, ts)
-	e.holdFor(e.waits, ts)
+	e.HoldFor(e.CommitWait, ts)
 	e.openBatch()
 	for i := range effects {
 		if err := e.stage(&effects[i], ts, id); err != nil {
@@ -500,21 +499,21 @@ func (e *evaluation) takeSlab(n int) []proposal.Write {
 }
 
 // stage puts one version into the batch, and counts it.
-func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error {
-	key := e.internalKey(f.userKey)
-	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, Waits: f.waits}
-	if f.tombstone {
+func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.RequestID) error {
+	key := e.InternalKey(f.Key)
+	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, Waits: f.CommitWait}
+	if f.Tombstone {
 		h.Kind = mvcc.KindTombstone
 	}
-	if err := mvcc.Write(e.batch, key, ts, h, f.value); err != nil {
+	if err := mvcc.Write(e.batch, key, ts, h, f.Value); err != nil {
 		return err
 	}
 	e.delta.Versions++
-	e.delta.Bytes += int64(keys.VersionedKeySize(key, ts) + len(f.value))
-	if f.wasLive {
+	e.delta.Bytes += int64(keys.VersionedKeySize(key, ts) + len(f.Value))
+	if f.WasLive {
 		e.delta.LiveKeys--
 	}
-	if !f.tombstone {
+	if !f.Tombstone {
 		e.delta.LiveKeys++
 	}
 	return nil
@@ -524,10 +523,10 @@ func (e *evaluation) stage(f *effect, ts hlc.Timestamp, id mvcc.RequestID) error
 func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
 	var sure bool
-	if e.clock, sure = r.node.Clock.Reading(); !sure {
+	if e.Clock, sure = r.node.Clock.Reading(); !sure {
 		return r.unsureClock(q)
 	}
-	if !r.checkAhead(w.session, e.clock) {
+	if !r.checkAhead(w.session, e.Clock) {
 		return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
 			r.id, w.session), w.session, hlc.Timestamp{})
 	}

@@ -94,15 +94,6 @@ func FuzzAppliedRecord(f *testing.F) {
 	})
 }
 
-func FuzzDeletedRange(f *testing.F) {
-	f.Add((&deletedRange{timestamp: hlc.Timestamp{Wall: 7}, count: 3, more: true, resume: []byte("k")}).append(nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if d, err := decodeDeletedRange(data); err == nil && !bytes.Equal(d.append(nil), data) {
-			t.Fatalf("%x does not encode to itself", data)
-		}
-	})
-}
-
 // sampleSnapshot is a small snapshot of index and term.
 func sampleSnapshot(t testing.TB) (stream []byte, index, term uint64) {
 	r, g, done := benchReplica(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
@@ -81,7 +82,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 	for more, resume := true, []byte(nil); more; {
 		var found mvcc.GarbageResult
 		err := r.command(ctx, proposal.KindRemove, func(e *evaluation, p *proposal.Entry) (bool, error) {
-			span := keys.PartitionSpan(e.descriptor)
+			span := keys.PartitionSpan(e.Descriptor)
 			if resume != nil {
 				span.Start = resume
 			}
@@ -121,6 +122,6 @@ var errNothingToDo = errors.New("nothing to do")
 var errAgain = errors.New("the entry is full")
 
 func oldDeletedRange(value []byte, threshold hlc.Timestamp) (bool, error) {
-	record, err := decodeDeletedRange(value)
-	return record.timestamp.LessEq(threshold), err
+	at, err := command.DeletedRangeAt(value)
+	return at.LessEq(threshold), err
 }

@@ -36,7 +36,7 @@ func (r *Replica) collectRecords(ctx context.Context) error {
 		err = r.command(ctx, proposal.KindRemove, func(e *evaluation, _ *proposal.Entry) (bool, error) {
 			var found foundRecords
 			var err error
-			if e.descriptor.GetGeneration() != chunk.generation {
+			if e.Descriptor.GetGeneration() != chunk.generation {
 				stay = true // it is not all of this partition any more
 			} else if found, err = r.oldRecords(chunk, *r.threshold.Load()); err != nil {
 				return false, err

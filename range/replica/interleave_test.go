@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -292,12 +293,14 @@ func TestCommitOfAVolatileLockWhileTheReignEnds(t *testing.T) {
 
 // applied is the value of a key in the leader's engine.
 func (i *interleaving) applied(key string) string {
-	e := &evaluation{r: i.leader.replica, descriptor: i.leader.replica.Descriptor()}
-	p, err := e.prior([]byte(key))
-	if err := errors.Join(err, e.closeGetter()); err != nil {
+	r := i.leader.replica
+	e := &evaluation{r: r, Evaluation: command.Evaluation{State: r.state, Descriptor: r.Descriptor()}}
+	e.Pending = pendingView{e}
+	p, err := e.Prior([]byte(key))
+	if err := errors.Join(err, e.Close()); err != nil {
 		i.t.Fatal(err)
 	}
-	if p.sequence != 0 || p.Kind != mvcc.KindValue {
+	if p.Sequence != 0 || p.Kind != mvcc.KindValue {
 		return ""
 	}
 	return string(p.Value)

@@ -22,7 +22,7 @@ import (
 // checkAhead it leaves the clock alone: nothing has to be above a start.
 func (e *evaluation) isFuture(start hlc.Timestamp) bool {
 	clock := e.r.node.Clock
-	return !start.LessEq(e.clock) && start.Wall-clock.Physical() > 2*int64(clock.MaxAhead())
+	return !start.LessEq(e.Clock) && start.Wall-clock.Physical() > 2*int64(clock.MaxAhead())
 }
 
 // limitsOf are those of a keyspace; none if they are not known.

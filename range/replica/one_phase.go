@@ -63,15 +63,15 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	r, q, of := e.r, w.pending.Request, w.transaction()
 	reads := c.GetOnePhase().GetReads()
 	at := rpc.FromTimestamp(reads.GetAt())
-	if !r.checkAhead(at, e.clock) {
+	if !r.checkAhead(at, e.Clock) {
 		e.refuse(w, r.fromTheFuture(q, at))
 		return nil
 	}
-	e.waits = e.waits || c.GetOnePhase().GetCommitWait()
+	e.CommitWait = e.CommitWait || c.GetOnePhase().GetCommitWait()
 	if done, err := e.onePhaseDuplicate(w, c); done || err != nil {
 		return err
 	}
-	o := &onePhase{of: of, reads: reads, wait: e.waits, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+	o := &onePhase{of: of, reads: reads, wait: e.CommitWait, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
 	// Before the locks: what was aborted has nothing to wait for, and would wait for the older transaction that took its lock away.
 	record, sequence, err := e.record(of)
 	if err != nil {
@@ -83,7 +83,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		e.answerRead(w, &kvpb.Response{Id: q.Id, Error: r.abortedError(of, record)}, sequence)
 		return nil
 	case record.State == kvpb.TransactionState_COMMITTED:
-		e.holdFor(e.waits || record.Waits, record.Timestamp)
+		e.HoldFor(e.CommitWait || record.Waits, record.Timestamp)
 		e.answerRead(w, onePhaseResponse(q.Id, record.Timestamp), sequence)
 		return nil
 	default:
@@ -112,17 +112,17 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	if good, err := e.readsStand(w, reads, at); !good || err != nil {
 		return err
 	}
-	var effects []effect
+	var effects []command.WriteOp
 	for _, m := range c.GetMutations() {
 		if m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE {
 			continue
 		}
-		p, err := e.priorOfBlind(w, m.Key)
+		p, err := e.PriorOfBlind(m.Key)
 		if err != nil {
 			return err
 		}
-		effects = append(effects, effect{userKey: m.Key, value: m.Value, tombstone: m.Kind == kvpb.Mutation_DELETE,
-			wasLive: p.live(), priorTimestamp: p.Timestamp})
+		effects = append(effects, command.WriteOp{Key: m.Key, Value: m.Value, Tombstone: m.Kind == kvpb.Mutation_DELETE,
+			WasLive: p.Live(), Prior: p.Timestamp})
 	}
 	w.x.one = o
 	ts, ok, err := e.write(w, effects...)
@@ -142,7 +142,7 @@ func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp)
 		e.transactional()
 	}
 	for _, key := range o.stored {
-		if err := e.batch.Delete(txn.LockKey(e.internalKey([]byte(key))), nil); err != nil {
+		if err := e.batch.Delete(txn.LockKey(e.InternalKey([]byte(key))), nil); err != nil {
 			return err
 		}
 	}
@@ -163,16 +163,16 @@ func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done b
 		if m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE {
 			continue
 		}
-		p, err := e.priorOfBlind(w, m.Key)
+		p, err := e.PriorOfBlind(m.Key)
 		if err != nil {
 			return false, err
 		}
-		own, err := e.duplicate(w, m.Key, &p)
-		if err != nil || !own.found {
+		own, err := e.Own(m.Key, &p)
+		if err != nil || !own.Found {
 			return false, err
 		}
-		e.holdFor(e.waits, own.timestamp)
-		e.answerDuplicate(w, onePhaseResponse(w.pending.Request.Id, own.timestamp), own.sequence)
+		e.HoldFor(e.CommitWait, own.Timestamp)
+		e.answerDuplicate(w, onePhaseResponse(w.pending.Request.Id, own.Timestamp), own.Sequence)
 		return true, nil
 	}
 	return false, nil
@@ -274,21 +274,21 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 		return refusal, nil
 	}
 	for _, key := range reads.GetKeys() {
-		p, err := e.prior(key)
+		p, err := e.Prior(key)
 		if err != nil {
 			return nil, err
 		}
-		if p.found && at.Less(p.Timestamp) {
+		if p.Found && at.Less(p.Timestamp) {
 			return r.conflictError(q, key, at), nil
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, err := command.ChangedInSpan(r.state, command.InternalSpan(e.descriptor, span.GetStart(), span.GetEnd()), at, hlc.MaxTimestamp)
+		key, err := command.ChangedInSpan(r.state, command.InternalSpan(e.Descriptor, span.GetStart(), span.GetEnd()), at, hlc.MaxTimestamp)
 		if err != nil {
 			return nil, err
 		}
 		if key != nil {
-			return r.conflictError(q, keys.UserKey(e.descriptor, key), at), nil
+			return r.conflictError(q, keys.UserKey(e.Descriptor, key), at), nil
 		}
 	}
 	return nil, nil

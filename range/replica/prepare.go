@@ -25,7 +25,7 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	case of.Started.Less(*r.threshold.Load()):
 		e.refuse(w, r.tooOld(w.pending.Request, of))
 		return nil
-	case !r.checkAhead(atLeast, e.clock):
+	case !r.checkAhead(atLeast, e.Clock):
 		e.refuse(w, r.fromTheFuture(w.pending.Request, atLeast))
 		return nil
 	case e.isFuture(of.Started):
@@ -47,8 +47,8 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	if !e.readsGood(w, c) || !e.free(w, c.GetMutations()) {
 		return nil
 	}
-	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.clock, hlc.Max(atLeast, w.session.Next()))}
-	if c.GetCommitWait() || e.waits && slices.ContainsFunc(c.GetMutations(), writes) {
+	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.Clock, hlc.Max(atLeast, w.session.Next()))}
+	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), writes) {
 		p.ts = hlc.Max(p.ts, r.node.Clock.WaitFloor())
 	}
 	duplicate := p.duplicate(c.GetMutations())
@@ -186,11 +186,11 @@ func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 		if m.Kind == kvpb.Mutation_UNLOCK {
 			continue
 		}
-		prior, err := p.e.priorOfBlind(p.w, m.Key)
+		prior, err := p.e.PriorOfBlind(m.Key)
 		if err != nil {
 			return nil, err
 		}
-		if _, late := p.held[text(m.Key)]; m.Read && !late && prior.found && readAt.Less(prior.Timestamp) {
+		if _, late := p.held[text(m.Key)]; m.Read && !late && prior.Found && readAt.Less(prior.Timestamp) {
 			return m.Key, nil
 		}
 		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
@@ -205,11 +205,11 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 	}
 	size := 0
 	for i, m := range mutations {
-		prior, err := p.e.prior(m.Key)
+		prior, err := p.e.Prior(m.Key)
 		if err != nil {
 			return false, err
 		}
-		if prior.live() {
+		if prior.Live() {
 			size += len(prior.Value)
 		}
 		if size > command.MaxBatchBytes {
@@ -217,9 +217,9 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 				command.MaxBatchBytes, i+1, len(mutations)).Response(p.w.pending.Request))
 			return false, nil
 		}
-		p.e.holdSeen(&prior)
+		p.e.HoldSeen(&prior)
 		value := &kvpb.GetResponse{}
-		if prior.live() {
+		if prior.Live() {
 			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value), rpc.ToTimestamp(prior.Timestamp)
 		}
 		p.values = append(p.values, value)
@@ -291,7 +291,7 @@ func (p *preparation) laid() int64 {
 
 // stage puts one lock into the batch, or takes it away.
 func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
-	key := txn.LockKey(p.e.internalKey(m.Key))
+	key := txn.LockKey(p.e.InternalKey(m.Key))
 	if m.Kind == kvpb.Mutation_UNLOCK {
 		if !removed {
 			return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -37,7 +38,7 @@ const maxResolutions = 10_000
 func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	r, q := e.r, w.pending.Request
 	for _, x := range c.GetResolutions() {
-		if ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp()); !r.checkAhead(ts, e.clock) {
+		if ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp()); !r.checkAhead(ts, e.Clock) {
 			e.refuse(w, r.fromTheFuture(q, ts))
 			return nil
 		}
@@ -201,12 +202,12 @@ func (b *resolution) end(l *lock, committed bool, commit hlc.Timestamp) error {
 			}
 		}
 	}
-	return e.batch.Delete(txn.LockKey(e.internalKey(key)), nil)
+	return e.batch.Delete(txn.LockKey(e.InternalKey(key)), nil)
 }
 
 // turnIntoVersion writes the version of a committed lock.
 func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) error {
-	stored, closer, err := e.r.state.Get(txn.LockKey(e.internalKey(key)))
+	stored, closer, err := e.r.state.Get(txn.LockKey(e.InternalKey(key)))
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
 			err = fmt.Errorf("%w: it is not there", errRecord)
@@ -221,7 +222,7 @@ func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) 
 	if err != nil {
 		return fmt.Errorf("%w: the lock of %s: %w", errRecord, keys.Pretty(key), err)
 	}
-	p, err := e.prior(key)
+	p, err := e.Prior(key)
 	if err != nil {
 		return err
 	}
@@ -229,6 +230,6 @@ func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) 
 		return fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the version at %s",
 			errRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
 	}
-	f := effect{userKey: key, value: full.Value, tombstone: full.Kind == kvpb.Mutation_DELETE, wasLive: p.live()}
+	f := command.WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE, WasLive: p.Live()}
 	return e.stage(&f, commit, full.Request)
 }

@@ -36,7 +36,7 @@ const maxHoldSpans = 64
 // written.
 func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
 	r := e.r
-	p := preparation{e: e, w: w, of: w.transaction(), ts: hlc.Max(e.clock, hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), w.session.Next()))}
+	p := preparation{e: e, w: w, of: w.transaction(), ts: hlc.Max(e.Clock, hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), w.session.Next()))}
 	switch p.acquireSpans(c.HoldSpans) {
 	case spansLost:
 		e.over = true

@@ -63,6 +63,8 @@ type Command struct {
 
 	// Read answers a read from the state at its timestamp.
 	Read func(*View, *kvpb.Request) (*kvpb.Response, error)
+	// Evaluate finds out what comes of a write.
+	Evaluate func(*Evaluation, *kvpb.Request) error
 
 	// Alone says that the request is evaluated with no write pending, and has an entry of its own: it
 	// reads more of the engine than pending writes can be looked up for. Nil: it is not.

@@ -1,7 +1,11 @@
 package command
 
 import (
+	"bytes"
+
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -18,6 +22,7 @@ var CompareAndSwap = register((*kvpb.Request_CompareAndSwap)(nil), Command{
 		c := q.GetCompareAndSwap()
 		return Writing{Size: len(c.GetKey()) + len(c.GetNewValue())}, checkCompareAndSwap(d, c)
 	},
+	Evaluate: compareAndSwap,
 })
 
 func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) *Problem {
@@ -41,4 +46,65 @@ func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) 
 		return Invalid("key %s: a compare-and-swap either deletes or writes a new value, not both", keys.Pretty(c.GetKey()))
 	}
 	return nil
+}
+
+// compareAndSwap writes if the key is as expected. A failure is an answer by reading: it waits for the
+// version that decided it, if that is pending.
+func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
+	c := q.GetCompareAndSwap()
+	p, err := e.Prior(c.Key)
+	if err != nil {
+		return err
+	}
+	// A first attempt that succeeded would make the expectation false: look for it before comparing.
+	own, err := e.Own(c.Key, &p)
+	if err != nil {
+		return err
+	}
+	if own.Found {
+		e.Duplicate(swappedResponse(nil, q, own.Timestamp), own.Sequence)
+		return nil
+	}
+	e.HoldSeen(&p)
+	if !asExpected(c, &p) {
+		m := &kvpb.CompareAndSwapResponse{Found: p.Live()}
+		if m.Found {
+			m.Current, m.CurrentVersion = bytes.Clone(p.Value), rpc.ToTimestamp(p.Timestamp)
+		}
+		e.NothingDone(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}}, p.Sequence)
+		return nil
+	}
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.NewValue, Tombstone: c.Delete, WasLive: p.Live(), Prior: p.Timestamp})
+	e.Write(swappedResponse)
+	return nil
+}
+
+// asExpected compares. A key that was deleted is absent: its tombstone is nobody's expected version.
+func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior) bool {
+	switch x := c.Expected.(type) {
+	case *kvpb.CompareAndSwapRequest_Absent:
+		return !p.Live()
+	case *kvpb.CompareAndSwapRequest_Value:
+		return p.Live() && bytes.Equal(p.Value, x.Value)
+	case *kvpb.CompareAndSwapRequest_Version:
+		return p.Live() && p.Timestamp == rpc.FromTimestamp(x.Version)
+	}
+	return false
+}
+
+// swappedResponse makes a response in one allocation.
+func swappedResponse(_ *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
+	m := &struct {
+		response kvpb.Response
+		result   kvpb.Response_CompareAndSwap
+		swap     kvpb.CompareAndSwapResponse
+		version  kvpb.Timestamp
+	}{}
+	m.response.Id = q.Id
+	m.response.Result = &m.result
+	m.result.CompareAndSwap = &m.swap
+	m.swap.Swapped = true
+	m.swap.Version = &m.version
+	SetTimestamp(&m.version, version)
+	return &m.response
 }

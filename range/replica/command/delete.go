@@ -1,6 +1,8 @@
 package command
 
 import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -17,4 +19,45 @@ var Delete = register((*kvpb.Request_Delete)(nil), Command{
 		key := q.GetDelete().GetKey()
 		return Writing{Size: len(key)}, checkKey(d, key)
 	},
+	Evaluate: remove,
 })
+
+// remove writes a tombstone if the key has any version, even if that is a tombstone: it carries the
+// request id. A key without any version needs no record: a retry that finds one finds it put there
+// later, and deletes that. (An attempt that comes to be evaluated after its retry was answered so is
+// not carried out: see NothingDone.)
+func remove(e *Evaluation, q *kvpb.Request) error {
+	key := q.GetDelete().Key
+	p, err := e.PriorOfBlind(key)
+	if err != nil {
+		return err
+	}
+	if !p.Found {
+		e.NothingDone(deleteResponse(&e.Result, q, hlc.Timestamp{}), 0)
+		return nil
+	}
+	own, err := e.Own(key, &p)
+	if err != nil {
+		return err
+	}
+	if own.Found {
+		if e.existed, err = e.ExistedBefore(key, own); err != nil {
+			return err
+		}
+		e.Duplicate(deleteResponse(&e.Result, q, own.Timestamp), own.Sequence)
+		return nil
+	}
+	e.HoldSeen(&p) // the answer tells of it
+	e.existed = p.Live()
+	e.Ops = append(e.Ops, WriteOp{Key: key, Tombstone: true, WasLive: e.existed, Prior: p.Timestamp})
+	e.Write(deleteResponse)
+	return nil
+}
+
+func deleteResponse(r *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
+	m := &kvpb.DeleteResponse{Existed: r.existed}
+	if !version.IsZero() {
+		m.Version = rpc.ToTimestamp(version)
+	}
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Delete{Delete: m}}
+}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -16,4 +17,40 @@ var Put = register((*kvpb.Request_Put)(nil), Command{
 		c := q.GetPut()
 		return Writing{Size: len(c.GetKey()) + len(c.GetValue())}, checkKeyValue(d, c.GetKey(), c.GetValue())
 	},
+	Evaluate: put,
 })
+
+func put(e *Evaluation, q *kvpb.Request) error {
+	c := q.GetPut()
+	p, err := e.PriorOfBlind(c.Key)
+	if err != nil {
+		return err
+	}
+	own, err := e.Own(c.Key, &p)
+	if err != nil {
+		return err
+	}
+	if own.Found {
+		e.Duplicate(putResponse(nil, q, own.Timestamp), own.Sequence)
+		return nil
+	}
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.Value, WasLive: p.Live(), Prior: p.Timestamp})
+	e.Write(putResponse)
+	return nil
+}
+
+// putResponse makes a response in one allocation.
+func putResponse(_ *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
+	m := &struct {
+		response kvpb.Response
+		result   kvpb.Response_Put
+		put      kvpb.PutResponse
+		version  kvpb.Timestamp
+	}{}
+	m.response.Id = q.Id
+	m.response.Result = &m.result
+	m.result.Put = &m.put
+	m.put.Version = &m.version
+	SetTimestamp(&m.version, version)
+	return &m.response
+}

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -24,6 +26,7 @@ var WriteBatch = register((*kvpb.Request_WriteBatch)(nil), Command{
 		size, p := checkWriteBatch(d, q.GetWriteBatch())
 		return Writing{Size: size}, p
 	},
+	Evaluate: writeBatch,
 })
 
 func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size int, p *Problem) {
@@ -53,4 +56,33 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size in
 		return 0, Invalid("an atomic batch has at most %d bytes, this one has %d", MaxBatchBytes, size)
 	}
 	return size, nil
+}
+
+// writeBatch writes several keys at one timestamp. Every operation writes a version, a deletion of an
+// absent key too, so that the first key tells a retry whether the batch has been written.
+func writeBatch(e *Evaluation, q *kvpb.Request) error {
+	for i, o := range q.GetWriteBatch().Operations {
+		p, err := e.PriorOfBlind(o.Key)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			own, err := e.Own(o.Key, &p)
+			if err != nil {
+				return err
+			}
+			if own.Found {
+				e.Duplicate(writeBatchResponse(nil, q, own.Timestamp), own.Sequence)
+				return nil
+			}
+		}
+		e.Ops = append(e.Ops, WriteOp{Key: o.Key, Value: o.Value, Tombstone: o.Delete, WasLive: p.Live(), Prior: p.Timestamp})
+	}
+	e.Write(writeBatchResponse)
+	return nil
+}
+
+func writeBatchResponse(_ *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_WriteBatch{
+		WriteBatch: &kvpb.WriteBatchResponse{Version: rpc.ToTimestamp(version)}}}
 }

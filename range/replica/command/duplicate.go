@@ -1,0 +1,81 @@
+package command
+
+import (
+	"bytes"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+)
+
+// A retried request takes effect at most once (DESIGN invariant 9), because the version history of its
+// key records what was done: each version carries the id of the request that wrote it.
+//
+// All attempts of a request carry the same session timestamp, and each gives its version a timestamp
+// above that. So a later attempt looks through the key's versions above the session's timestamp,
+// newest first. In the common case the newest version is not above it, and the one look-up that every
+// write makes anyway decides.
+//
+// Versions that overwrote each other at or below the garbage collection threshold may be gone, and the
+// record with them. A session older than the threshold is therefore refused. A session of zero is a
+// client's that has seen nothing yet; all versions above the threshold are looked through for it,
+// which is complete unless its request is older than the collection window. (Clients avoid that by
+// asking for Now first.)
+//
+// An attempt that is late, and comes when a later one has been answered, meets the other rules: the
+// term it names is over, or it finds the version; or the stream that it came on was fenced before it
+// was read (Hello.stream). One that was read before, and has waited for a lock since, finds no version
+// if the later one was answered that there was nothing to do: that one has ended it. In the queue the
+// earlier one comes first, and what it has pending is found there.
+
+// Own is the version that an earlier attempt of a request wrote.
+type Own struct {
+	Found     bool
+	Timestamp hlc.Timestamp
+	// Sequence is of the pending entry that carries it; 0 if it is applied.
+	Sequence uint64
+	// CommitWait: it was written with commit wait.
+	CommitWait bool
+	// Value is its value. It is valid until the next look-up.
+	Value []byte
+	// BeforeKnown says that WasLive is what the version before it was; it was pending too.
+	BeforeKnown, WasLive bool
+	// Before is the timestamp of the version before it, if that has commit wait and was pending too.
+	Before hlc.Timestamp
+}
+
+// Own looks for a version of the key that the request wrote itself, and has the answer wait if that
+// one has commit wait. p is the key's newest version; its value is valid for longer afterwards.
+func (e *Evaluation) Own(userKey []byte, p *Prior) (Own, error) {
+	if !p.Found || p.Timestamp.LessEq(e.Since) {
+		return Own{}, nil
+	}
+	if p.Sequence != 0 {
+		own, applied := e.Pending.Find(userKey, e.Since, e.Request)
+		if own.Found {
+			e.HoldFor(own.CommitWait, own.Timestamp)
+			return own, nil
+		}
+		// What was pending a moment ago and is not now, is in the engine as of this index.
+		if err := e.see(applied); err != nil {
+			return Own{}, err
+		}
+	}
+	// The getter moves on, and the value of p may lie in its memory.
+	p.Value = bytes.Clone(p.Value)
+	v, found, err := e.getter.FindRequest(e.InternalKey(userKey), e.Since, e.Request)
+	e.HoldFor(found && v.Waits, v.Timestamp)
+	return Own{Found: found, Timestamp: v.Timestamp, CommitWait: v.Waits, Value: v.Value}, err
+}
+
+// ExistedBefore says whether the key had a value before the request's own version. The version before
+// it cannot have been collected: the own one is above the threshold, so nothing at or below the
+// threshold shadows its predecessor, but for a tombstone. The answer tells of it.
+func (e *Evaluation) ExistedBefore(userKey []byte, own Own) (bool, error) {
+	if own.BeforeKnown {
+		e.HoldFor(true, own.Before)
+		return own.WasLive, nil
+	}
+	v, found, err := mvcc.Get(e.State, e.InternalKey(userKey), own.Timestamp.Prev())
+	e.HoldFor(found && v.Waits, v.Timestamp)
+	return found && v.Kind == mvcc.KindValue, err
+}

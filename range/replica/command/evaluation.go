@@ -1,0 +1,169 @@
+package command
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Evaluation is what a write is evaluated on, and what has come of it. It serves one write after the
+// other, and belongs to one goroutine. Begin and the fields above it are its owner's; a command reads
+// them, and says by one call of Refuse, Answer, NothingDone, Duplicate or Write what comes of it.
+type Evaluation struct {
+	// State is the applied state, Pending what lies on top of it.
+	State      engine.Reader
+	Pending    Pending
+	Descriptor *clusterpb.Partition
+	// PageBytes is about how much one entry holds.
+	PageBytes int64
+
+	// Clock is the clock's reading for the write, which is not an earlier one than its session saw.
+	Clock hlc.Timestamp
+	// Request is the write's id: it is in every version that the write makes.
+	Request mvcc.RequestID
+	// Since is the timestamp above which all versions are that an attempt of the request can have
+	// written.
+	Since hlc.Timestamp
+	// CommitWait: the write has commit wait.
+	CommitWait bool
+
+	// Result is what has come of it.
+	Result
+
+	getter *mvcc.Getter
+	// index is an applied index that the getter sees everything up to.
+	index uint64
+	key   []byte
+}
+
+// Pending is what an evaluation asks of the writes that are not applied. Each call looks at one moment:
+// what is applied later was among the pending writes, or is above the applied index that it returns.
+type Pending interface {
+	// Newest is the newest pending write of a user key as the version that it will be, and the
+	// sequence of its entry. If there is none, sequence is 0, and the engine has what was written up to
+	// the applied index.
+	Newest(key []byte) (v mvcc.Version, sequence, applied uint64)
+	// Find is the pending write of a user key, above a timestamp, that a request made.
+	Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own Own, applied uint64)
+	// Recent is the newest version of a user key without its value, if it is known without a look at
+	// the engine, applied, and not above a timestamp.
+	Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool)
+}
+
+// Outcome says what has come of an evaluation.
+type Outcome uint8
+
+const (
+	// Refused: the write has no effect, for a reason that needs no proof.
+	Refused Outcome = iota
+	// Answered: nothing is written, because of what was read.
+	Answered
+	// NothingDone is Answered, and has to stay true: no attempt of the request may write later.
+	NothingDone
+	// Duplicate: an earlier attempt of the request has done it.
+	Duplicate
+	// Written: the operations are to be written.
+	Written
+)
+
+// Result is what has come of an evaluation.
+type Result struct {
+	Outcome  Outcome
+	Response *kvpb.Response
+	// Sequence is of the pending entry on which the answer rests; 0 if all that is applied.
+	Sequence uint64
+	// Hold is what the answer has to wait for until it is past on every clock (commit wait); zero if
+	// for nothing.
+	Hold hlc.Timestamp
+	// Ops are written at one timestamp. They are used again.
+	Ops []WriteOp
+	// Respond makes the answer to what was written.
+	Respond func(r *Result, q *kvpb.Request, at hlc.Timestamp) *kvpb.Response
+	// Record, if not nil, adds what else belongs to the entry.
+	Record func(at hlc.Timestamp, batch *engine.StateBatch) error
+	// existed is what the answer to a deletion tells.
+	existed bool
+}
+
+// WriteOp is one version to be written. Its memory is that of the request.
+type WriteOp struct {
+	Key       []byte
+	Value     []byte
+	Tombstone bool
+	// CommitWait is set when the timestamp is chosen.
+	CommitWait bool
+	// WasLive and Prior are of the newest version before.
+	WasLive bool
+	Prior   hlc.Timestamp
+}
+
+// Begin forgets the last write.
+func (e *Evaluation) Begin() {
+	clear(e.Ops)
+	e.Result = Result{Ops: e.Ops[:0]}
+}
+
+// Close ends the evaluation of a number of writes: it looks at the engine no more.
+func (e *Evaluation) Close() error {
+	if e.getter == nil {
+		return nil
+	}
+	g := e.getter
+	e.getter = nil
+	return g.Close()
+}
+
+// Reset forgets everything but memory that can be used again. The evaluation is closed.
+func (e *Evaluation) Reset() {
+	*e = Evaluation{Result: Result{Ops: e.Ops[:0]}, key: e.key[:0]}
+	if cap(e.key) > maxKeptKey {
+		e.key = nil
+	}
+	if cap(e.Ops) > maxKeptOps {
+		e.Ops = nil
+	}
+}
+
+// maxKeptKey and maxKeptOps are how much memory is used again.
+const (
+	maxKeptKey = 64 << 10
+	maxKeptOps = 64
+)
+
+// Refuse answers a write that has no effect, for a reason that needs no proof.
+func (e *Evaluation) Refuse(response *kvpb.Response) {
+	e.Outcome, e.Response = Refused, response
+}
+
+// Answer answers a write that writes nothing, because of what was read. sequence is of the pending
+// entry that carries what decided it; 0 if that is applied.
+func (e *Evaluation) Answer(response *kvpb.Response, sequence uint64) {
+	e.Outcome, e.Response, e.Sequence = Answered, response, sequence
+}
+
+// NothingDone is Answer, and sees to it that no earlier attempt of the request writes later.
+func (e *Evaluation) NothingDone(response *kvpb.Response, sequence uint64) {
+	e.Outcome, e.Response, e.Sequence = NothingDone, response, sequence
+}
+
+// Duplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
+func (e *Evaluation) Duplicate(response *kvpb.Response, sequence uint64) {
+	e.Outcome, e.Response, e.Sequence = Duplicate, response, sequence
+}
+
+// Write has the operations written that were added, and answers when they are applied.
+func (e *Evaluation) Write(respond func(*Result, *kvpb.Request, hlc.Timestamp) *kvpb.Response) {
+	e.Outcome, e.Respond = Written, respond
+}
+
+// HoldFor has the answer wait for a timestamp, if that is wanted.
+func (e *Evaluation) HoldFor(wanted bool, at hlc.Timestamp) {
+	if wanted {
+		e.Hold = hlc.Max(e.Hold, at)
+	}
+}
+
+// HoldSeen has the answer wait because it tells of the version before the write.
+func (e *Evaluation) HoldSeen(p *Prior) { e.HoldFor(p.Found && p.Waits, p.Timestamp) }

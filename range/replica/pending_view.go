@@ -1,0 +1,104 @@
+package replica
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// pendingView is what an evaluation sees of its replica's pending writes.
+type pendingView struct{ e *evaluation }
+
+// Newest implements command.Pending.
+func (v pendingView) Newest(key []byte) (version mvcc.Version, sequence, applied uint64) {
+	r := v.e.r
+	if hook := r.node.hooks.read; hook != nil {
+		hook()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.mu.pending.Newest(text(key)); w != nil {
+		return w.Version(), w.Sequence, 0
+	}
+	return mvcc.Version{}, 0, r.mu.applied.index
+}
+
+// Find implements command.Pending.
+func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own command.Own, applied uint64) {
+	r := v.e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.mu.pending.Find(text(key), above, request); w != nil {
+		own = command.Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence, CommitWait: w.CommitWait, Value: w.Value}
+		if before := w.Older(); before != nil {
+			own.BeforeKnown, own.WasLive = true, !before.Tombstone
+			if before.CommitWait {
+				own.Before = before.Timestamp
+			}
+		}
+	}
+	return own, r.mu.applied.index
+}
+
+// Recent implements command.Pending.
+func (v pendingView) Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool) {
+	r := v.e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.pending.Newest(text(key)) != nil || r.mu.reign != v.e.reign {
+		return mvcc.Version{}, false
+	}
+	known, ok := r.mu.recent.Find(text(key))
+	if !ok || until.Less(known.Timestamp) {
+		return mvcc.Version{}, false
+	}
+	version := mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone, Waits: known.CommitWait}
+	if known.Live {
+		version.Kind = mvcc.KindValue
+	}
+	return version, true
+}
+
+// since is the timestamp above which all versions are that an attempt of the request can have
+// written.
+func (w *write) since(r *Replica) hlc.Timestamp {
+	if w.session.IsZero() {
+		return *r.threshold.Load()
+	}
+	return w.session
+}
+
+// answerDuplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
+func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence uint64) {
+	e.r.node.Metrics.duplicates.Inc()
+	a := answer{pending: w.pending, command: w.command, response: response, hold: e.Hold}
+	switch sequence {
+	case 0:
+		e.ready = append(e.ready, a)
+	case e.proposal.sequence:
+		e.proposal.answers = append(e.proposal.answers, a)
+	default:
+		e.answerWith(a, sequence)
+	}
+}
+
+// wrote ends the evaluation of a write that has effects.
+func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.Response) error {
+	switch {
+	case err != nil:
+		// Its writes are pending and may not be in the batch: nothing of this proposal may go out.
+		e.over = true
+		if !e.reigns() {
+			// What was read may be what another leader has made of it since: that is no damage.
+			e.refuse(w, e.r.notLeader(w.pending.Request))
+			return nil
+		}
+		return err
+	case !ok:
+		e.refuse(w, e.r.notLeader(w.pending.Request))
+		return nil
+	}
+	e.answerApplied(w, response())
+	return nil
+}
