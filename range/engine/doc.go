@@ -4,8 +4,8 @@
 // and a synced commit is durable when it returns; commits that run at the same time share one
 // fsync. A State keeps what was applied. It has no write-ahead log: a commit is durable once its
 // memtable was flushed, and a crash takes the state back to some earlier consistent prefix of the
-// commits, from which the Raft logs are replayed. What survives a crash now is what NewDurableIter
-// and DurableGet see.
+// commits, from which the Raft logs are replayed. What survives a crash now is what DurableGet
+// sees.
 //
 //	Log    WAL on, synced   small memtables, so that WAL files are reused early   bytewise keys
 //	State  WAL off          64 MiB memtables, bloom filters on key prefixes       cockroachkvs keys

@@ -111,10 +111,7 @@ func TestLogReadsWhatWasWritten(t *testing.T) {
 	b := l.NewBatch()
 	_ = b.Set([]byte("c"), []byte("3"), nil)
 	_ = b.Delete([]byte("a"), nil)
-	if err := l.CommitAsync(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.SyncWait(b); err != nil {
+	if err := l.Commit(b, true); err != nil {
 		t.Fatal(err)
 	}
 	_ = b.Close()

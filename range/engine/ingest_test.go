@@ -140,7 +140,8 @@ func TestIngestReplaces(t *testing.T) {
 			if err := before.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if size, err := s.EstimateSize(partitionSpan(100)); err != nil || size == 0 {
+			span := partitionSpan(100)
+			if size, err := s.db.EstimateDiskUsage(span.Start, span.End); err != nil || size == 0 {
 				t.Errorf("size %d, %v", size, err)
 			}
 			if names, _ := fs.List("/data/state/" + ingestDirName); len(names) > 0 {

@@ -55,25 +55,23 @@ func (l *Log) NewBatch() *LogBatch {
 }
 
 // Commit makes the changes of the batch, all or none. With sync it returns when they are durable;
-// without, they become so with the next synced commit. On an error the outcome is unknown, and the
-// log has failed.
+// without, they become so with the next synced commit. Commits become durable in the order in which
+// they were made. On an error the outcome is unknown, and the log has failed.
 func (l *Log) Commit(b *LogBatch, sync bool) error {
-	if sync {
-		if err := l.CommitAsync(b); err != nil {
+	if !sync {
+		err := l.enqueue(b, func() error { return l.db.Apply(b.Batch, pebble.NoSync) })
+		if err != nil {
 			return err
 		}
-		return l.SyncWait(b)
+		return l.g.err()
 	}
-	if err := l.enqueue(b, func() error { return l.db.Apply(b.Batch, pebble.NoSync) }); err != nil {
+	// The place in the WAL is taken in order, and then commits that run at the same time share a
+	// sync.
+	err := l.enqueue(b, func() error { return l.db.ApplyNoSyncWait(b.Batch, pebble.Sync) })
+	if err != nil {
 		return err
 	}
-	return l.g.err()
-}
-
-// CommitAsync is a synced Commit that does not wait: the changes show at once, and are durable when
-// SyncWait has returned nil. Commits become durable in the order in which they were made.
-func (l *Log) CommitAsync(b *LogBatch) error {
-	return l.enqueue(b, func() error { return l.db.ApplyNoSyncWait(b.Batch, pebble.Sync) })
+	return l.awaitSync(b)
 }
 
 // enqueue gives the batch its number and its place.
@@ -96,9 +94,8 @@ func (l *Log) enqueue(b *LogBatch, apply func() error) error {
 	return nil
 }
 
-// SyncWait waits for a batch that was given to CommitAsync. It must be called, once, before the
-// batch is closed, even if the outcome does not matter any more.
-func (l *Log) SyncWait(b *LogBatch) error {
+// awaitSync waits until a batch that has its place is durable.
+func (l *Log) awaitSync(b *LogBatch) error {
 	if err := b.SyncWait(); err != nil {
 		return fmt.Errorf("sync the log in %s: %w", l.dir, err)
 	}

@@ -80,9 +80,9 @@ func (s *State) Commit(b *StateBatch) error {
 	return s.g.err()
 }
 
-// NewDurableIter returns an iterator over what would be left after a crash now. Nothing in it can
+// newDurableIter returns an iterator over what would be left after a crash now. Nothing in it can
 // be lost any more.
-func (s *State) NewDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+func (s *State) newDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	var durable pebble.IterOptions
 	if o != nil {
 		durable = *o
@@ -103,7 +103,7 @@ func (s *State) NewDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) 
 
 // DurableGet reads one key as it would be after a crash now. It copies the value.
 func (s *State) DurableGet(key []byte) (value []byte, found bool, err error) {
-	i, err := s.NewDurableIter(nil)
+	i, err := s.newDurableIter(nil)
 	if err != nil {
 		return nil, false, err
 	}
@@ -125,15 +125,6 @@ func getByIter(i *pebble.Iterator, key []byte) (value []byte, found bool, err er
 	}
 	value, err = i.ValueAndErr()
 	return value, err == nil, err
-}
-
-// EstimateSize is about how many bytes on disk a state span takes. What was not flushed yet does
-// not count.
-func (s *State) EstimateSize(span keys.Span) (uint64, error) {
-	if err := s.check(); err != nil {
-		return 0, err
-	}
-	return s.db.EstimateDiskUsage(span.Start, span.End)
 }
 
 // IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in
