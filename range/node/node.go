@@ -33,16 +33,16 @@ type Node struct {
 	broken sync.Map
 	tables tables
 
-	follower   follower
-	reconciler reconciler
-	leaders    leaders
-	elections  elections
-	reports    reports
-	collector  collector
-	flusher    flusher
-	health     health
-	disk       disk
-	ahead      ahead
+	follower    follower
+	reconciler  reconciler
+	leaders     leaders
+	elections   elections
+	reports     reports
+	collector   collector
+	flusher     flusher
+	health      health
+	disk        disk
+	futureReads futureReads
 
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -169,7 +169,7 @@ func (n *Node) Close() {
 		n.cancel()
 	}
 	n.tasks.Wait()
-	n.ahead.close(n)
+	n.futureReads.close(n)
 	n.host.Close()
 	for _, h := range n.replicas.all() {
 		h.replica.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Requests from the future.
+// Future reads: requests that name a timestamp from the future.
 //
 // A request names timestamps: the session's, the one that it reads at, those of a transaction.
 // The node that serves it brings its clock up to those. That must not carry clocks, and with them what is
@@ -28,21 +28,21 @@ import (
 // Among clocks that show the same nothing ever waits: no timestamp is more than MaxAhead ahead of
 // the clock that gave it.
 
-// aheadMost is how many requests wait at most; more are refused.
-const aheadMost = 4096
+// mostFutureReads is how many requests wait at most; more are refused.
+const mostFutureReads = 4096
 
-// ahead are the requests that wait for the physical clock.
-type ahead struct {
+// futureReads are the requests that wait for the physical clock.
+type futureReads struct {
 	mu struct {
 		sync.Mutex
-		closed bool
-		held   map[*aheadRequest]struct{}
+		closed  bool
+		waiting map[*futureRead]struct{}
 	}
 	// running are those whose wait is over, and which are being handed on.
 	running sync.WaitGroup
 }
 
-type aheadRequest struct {
+type futureRead struct {
 	request replica.Pending
 	at      hlc.Timestamp
 	timer   alarm.Timer
@@ -69,7 +69,7 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 					"it can run in %s", n.config.ID, wait.Round(time.Millisecond)), reply)
 				continue
 			case wait > 0:
-				n.ahead.hold(n, &aheadRequest{request: replica.Pending{Client: client, Request: q,
+				n.futureReads.hold(n, &futureRead{request: replica.Pending{Client: client, Request: q,
 					Reply: reply, Arrived: arrived}, at: at}, wait)
 				continue
 			}
@@ -81,13 +81,13 @@ func (n *Node) putAside(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 }
 
 // hold puts a request aside.
-func (a *ahead) hold(n *Node, h *aheadRequest, wait time.Duration) {
+func (a *futureReads) hold(n *Node, h *futureRead, wait time.Duration) {
 	a.mu.Lock()
-	if a.mu.closed || len(a.mu.held) >= aheadMost {
+	if a.mu.closed || len(a.mu.waiting) >= mostFutureReads {
 		closed := a.mu.closed
 		a.mu.Unlock()
 		if closed {
-			n.refuseAhead(h)
+			n.refuseFutureRead(h)
 			return
 		}
 		n.tooEarly(h.request.Request, fmt.Sprintf("node %s: too many requests name timestamps "+
@@ -95,28 +95,28 @@ func (a *ahead) hold(n *Node, h *aheadRequest, wait time.Duration) {
 			"check the time synchronisation of the servers", n.config.ID), h.request.Reply)
 		return
 	}
-	if a.mu.held == nil {
-		a.mu.held = make(map[*aheadRequest]struct{})
+	if a.mu.waiting == nil {
+		a.mu.waiting = make(map[*futureRead]struct{})
 	}
-	a.mu.held[h] = struct{}{}
+	a.mu.waiting[h] = struct{}{}
 	n.metrics.ahead.Inc()
 	h.timer = n.config.AfterFunc(wait, func() { a.resume(n, h) })
 	a.mu.Unlock()
 }
 
 // resume hands a request on, if its time has come.
-func (a *ahead) resume(n *Node, h *aheadRequest) {
+func (a *futureReads) resume(n *Node, h *futureRead) {
 	a.mu.Lock()
-	if _, still := a.mu.held[h]; !still {
+	if _, still := a.mu.waiting[h]; !still {
 		a.mu.Unlock()
 		return
 	}
 	if wait := n.config.Clock.Delay(h.at); wait > 0 {
-		h.timer.Reset(max(wait, minAheadWait)) // timers run by another clock
+		h.timer.Reset(max(wait, minFutureWait)) // timers run by another clock
 		a.mu.Unlock()
 		return
 	}
-	delete(a.mu.held, h)
+	delete(a.mu.waiting, h)
 	a.running.Add(1)
 	a.mu.Unlock()
 	defer a.running.Done()
@@ -126,22 +126,22 @@ func (a *ahead) resume(n *Node, h *aheadRequest) {
 	}
 }
 
-// minAheadWait comes before another look at the clock.
-const minAheadWait = 100 * time.Microsecond
+// minFutureWait comes before another look at the clock.
+const minFutureWait = 100 * time.Microsecond
 
 // close refuses what waits, and from now on all that would. It returns when what was being handed
 // on has been.
-func (a *ahead) close(n *Node) {
+func (a *futureReads) close(n *Node) {
 	a.mu.Lock()
 	a.mu.closed = true
-	held := a.mu.held
-	a.mu.held = nil
+	held := a.mu.waiting
+	a.mu.waiting = nil
 	for h := range held {
 		h.timer.Stop()
 	}
 	a.mu.Unlock()
 	for h := range held {
-		n.refuseAhead(h)
+		n.refuseFutureRead(h)
 	}
 	a.running.Wait()
 }
@@ -153,8 +153,8 @@ func (n *Node) tooEarly(q *kvpb.Request, message string, reply func(*kvpb.Respon
 		Cause: kvpb.ErrorCause_CAUSE_CLOCKS}, reply)
 }
 
-// refuseAhead answers a request that does not run because the node is closing.
-func (n *Node) refuseAhead(h *aheadRequest) {
+// refuseFutureRead answers a request that does not run because the node is closing.
+func (n *Node) refuseFutureRead(h *futureRead) {
 	n.refuse(h.request.Request, kvpb.ErrorCode_NODE_UNHEALTHY,
 		fmt.Sprintf("node %s is closing", n.config.ID), h.request.Reply)
 }
