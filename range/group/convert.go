@@ -11,7 +11,8 @@ import (
 // outbound makes a peer message of a Raft message. Entry data is shared.
 func outbound(group keys.PartitionID, m *raftpb.Message) *peerpb.RaftMessage {
 	p := &peerpb.RaftMessage{
-		Group: uint64(group), Type: uint32(m.GetType()), To: m.GetTo(), From: m.GetFrom(), Term: m.GetTerm(),
+		Group: uint64(group), Type: uint32(m.GetType()), To: m.GetTo(), From: m.GetFrom(),
+		Term:    m.GetTerm(),
 		LogTerm: m.GetLogTerm(), Index: m.GetIndex(), Commit: m.GetCommit(), Vote: m.GetVote(),
 		Reject: m.GetReject(), RejectHint: m.GetRejectHint(), Context: m.GetContext(),
 	}
@@ -27,13 +28,15 @@ func outbound(group keys.PartitionID, m *raftpb.Message) *peerpb.RaftMessage {
 	if meta := m.GetSnapshot().GetMetadata(); meta != nil {
 		conf, err := proto.Marshal(meta.GetConfState())
 		if err == nil {
-			p.Snapshot = &peerpb.SnapshotMeta{Index: meta.GetIndex(), Term: meta.GetTerm(), ConfState: conf}
+			p.Snapshot = &peerpb.SnapshotMeta{Index: meta.GetIndex(), Term: meta.GetTerm(),
+				ConfState: conf}
 		}
 	}
 	return p
 }
 
-// message and entry hold the values that raftpb's pointers point to, so that each is one allocation.
+// message and entry hold the values that raftpb's pointers point to, so that each is one
+// allocation.
 type message struct {
 	raftpb.Message
 	kind                                                     raftpb.MessageType
@@ -53,8 +56,10 @@ const readContext = 8
 // inbound makes a Raft message of a peer message that is well-formed. Entry data is shared.
 func inbound(p *peerpb.RaftMessage) *raftpb.Message {
 	m := &message{
-		kind: raftpb.MessageType(p.GetType()), to: p.GetTo(), from: p.GetFrom(), term: p.GetTerm(), logTerm: p.GetLogTerm(),
-		index: p.GetIndex(), commit: p.GetCommit(), vote: p.GetVote(), rejectHint: p.GetRejectHint(), reject: p.GetReject(),
+		kind: raftpb.MessageType(p.GetType()), to: p.GetTo(), from: p.GetFrom(), term: p.GetTerm(),
+		logTerm: p.GetLogTerm(),
+		index:   p.GetIndex(), commit: p.GetCommit(), vote: p.GetVote(),
+		rejectHint: p.GetRejectHint(), reject: p.GetReject(),
 	}
 	m.Type, m.To, m.From, m.Term, m.LogTerm, m.Index = &m.kind, &m.to, &m.from, &m.term, &m.logTerm, &m.index
 	m.Commit, m.RejectHint, m.Reject = &m.commit, &m.rejectHint, &m.reject
@@ -78,7 +83,8 @@ func inbound(p *peerpb.RaftMessage) *raftpb.Message {
 		conf := &raftpb.ConfState{}
 		_ = proto.Unmarshal(s.GetConfState(), conf) // it was read before
 		index, term := s.GetIndex(), s.GetTerm()
-		m.Snapshot = &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}
+		m.Snapshot = &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term,
+			ConfState: conf}}
 	}
 	return &m.Message
 }

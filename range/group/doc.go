@@ -1,22 +1,25 @@
-// Package group is one Raft group: go.etcd.io/raft/v3 plus what a Multi-Raft database needs of every group, as a
-// passive core. It starts no goroutine, reads no clock and writes nothing; range/host drives it, and scenario tests
-// drive it by hand. It knows bytes, not keys.
+// Package group is one Raft group: go.etcd.io/raft/v3 plus what a Multi-Raft database needs of
+// every group, as a passive core. It starts no goroutine, reads no clock and writes nothing;
+// range/host drives it, and scenario tests drive it by hand. It knows bytes, not keys.
 //
 // # Data flow
 //
-// The host feeds a Group with messages (Step), ticks, proposals, read requests and the answers of the storage threads,
-// and then takes one Output: messages for peers, what to append, what to apply, what to tell. RawNode runs with
-// AsyncStorageWrites: sending, appending and applying all go on at the same time.
+// The host feeds a Group with messages (Step), ticks, proposals, read requests and the answers of
+// the storage threads, and then takes one Output: messages for peers, what to append, what to
+// apply, what to tell. RawNode runs with AsyncStorageWrites: sending, appending and applying all go
+// on at the same time.
 //
 // # The leader lease
 //
-// A heartbeat carries the leader's monotonic clock (Sent), and its response brings that back. A follower that answered
-// a heartbeat will not vote for another for one election timeout (CheckQuorum's and PreVote's rule in Raft). So if a
-// quorum answered heartbeats sent at or after s, nobody else can lead before s + election timeout; the lease ends a
-// drift margin before that. Only the leader's clock is read, only differences matter, and delay makes it shorter, never
+// A heartbeat carries the leader's monotonic clock (Sent), and its response brings that back. A
+// follower that answered a heartbeat will not vote for another for one election timeout
+// (CheckQuorum's and PreVote's rule in Raft). So if a quorum answered heartbeats sent at or after
+// s, no other replica can lead before s + election timeout; the lease ends a drift margin before
+// that. Only the leader's clock is read, only differences matter, and delay makes it shorter, never
 // longer. (Gray and Cheriton, Leases, SOSP 1989; Ongaro's thesis, section 6.4.1.)
 //
-// INVARIANT: at most one replica of a group holds a lease at any true time (DESIGN invariant 3). What it takes:
+// INVARIANT: at most one replica of a group holds a lease at any true time (DESIGN invariant 3).
+// What it takes:
 //   - The follower keeps its promise by the clock (promise.go), whatever happens to Raft's ticks: they are skipped when the host of a
 //     sleeping leader is gone, and a replica may be told to campaign.
 //   - A follower that restarted has forgotten its promise. Until it has been up for one election timeout the host keeps
@@ -27,19 +30,21 @@
 //     term, and with it the vote for another goes out.
 //   - A process that was paused finds the lease run out on the monotonic clock, which goes on during the pause.
 //
-// Some reads need more: that nobody leads before the lease ends, even if the leadership ends before, because the leader hears of a higher term
-// (range/replica/early.go). So a lease that ends early becomes a promise of the leader's own, and a leader that hands over without having closed what
-// it served waits with that for the end (Resign).
+// Some reads need more: that no other replica leads before the lease ends, even if the leadership
+// ends before, because the leader hears of a higher term (range/replica/early.go). So a lease that
+// ends early becomes a promise of the leader's own, and a leader that hands over without having
+// closed what it served waits with that for the end (Resign).
 //
 // # Sleep
 //
-// A leader that has had nothing to do for a while, and whose followers are all there and have everything, sends a last
-// heartbeat that says so and sleeps; so do they. A sleeping group is not ticked and sends nothing. Its lease runs out,
-// so that the first read after waking costs a heartbeat round. Any message or proposal wakes a replica; the death of
-// the host on which the leader sleeps is noticed by the hosts' own pings, and wakes its followers.
+// A leader that has had nothing to do for a while, and whose followers are all there and have
+// everything, sends a last heartbeat that says so and sleeps; so do they. A sleeping group is not
+// ticked and sends nothing. Its lease runs out, so that the first read after waking costs a
+// heartbeat round. Any message or proposal wakes a replica; the death of the host on which the
+// leader sleeps is noticed by the hosts' own pings, and wakes its followers.
 //
 // # Leader aversion
 //
-// A replica that would lead badly leaves campaigns to the others for a while (leader_aversion.go). That costs no safety, and liveness only
-// until the while is over.
+// A replica that would lead badly leaves campaigns to the others for a while (leader_aversion.go).
+// That costs no safety, and liveness only until the while is over.
 package group

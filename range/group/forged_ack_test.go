@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// TestForgedEntriesBeforeForgedAck: entries that a leader does not take in do not make it believe an
-// acknowledgement of them.
+// TestForgedEntriesBeforeForgedAck: entries that a leader does not take in do not make it believe
+// an acknowledgement of them.
 func TestForgedEntriesBeforeForgedAck(t *testing.T) {
 	s := threeReplicas(t)
 	s.lead(1)

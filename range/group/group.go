@@ -21,20 +21,22 @@ type Config struct {
 	Storage raft.Storage
 	// Applied is the state machine's applied index.
 	Applied uint64
-	// ElectionTicks is how long a follower waits for its leader: a random number between this and twice this. Default 10.
+	// ElectionTicks is how long a follower waits for its leader: a random number between this and
+	// twice this. Default 10.
 	ElectionTicks int
-	// LeaseDuration is how long a quorum's answer is good for, from the sending of the question. It must be less than
-	// ElectionTicks-1 tick intervals by the margin for clock drift.
+	// LeaseDuration is how long a quorum's answer is good for, from the sending of the question. It
+	// must be less than ElectionTicks-1 tick intervals by the margin for clock drift.
 	LeaseDuration time.Duration
-	// PromiseDuration is how long a replica that has answered a heartbeat neither votes nor campaigns: LeaseDuration and the margin for
-	// clock drift. Default LeaseDuration.
+	// PromiseDuration is how long a replica that has answered a heartbeat neither votes nor
+	// campaigns: LeaseDuration and the margin for clock drift. Default LeaseDuration.
 	PromiseDuration time.Duration
 	// MaxEntryBytes bounds the entries in one message and what is applied in one go. Default 1 MiB.
 	MaxEntryBytes uint64
 	// MaxInflightBytes bounds the entries sent to a follower and not acknowledged. Default 8 MiB.
 	MaxInflightBytes uint64
-	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 256 MiB: a proposer has two of the largest on
-	// their way, and Raft hears of the end of the first when the third is proposed.
+	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 256 MiB: a proposer has
+	// two of the largest on their way, and Raft hears of the end of the first when the third is
+	// proposed.
 	MaxUncommittedBytes uint64
 	Logger              *slog.Logger
 }
@@ -55,11 +57,13 @@ type Group struct {
 
 	withholdVotes bool
 	aversion      aversion
-	tie           tie
-	// abdicated: this replica handed over in the present term; Raft may still have it for the leader.
+	tieBreak      tieBreak
+	// abdicated: this replica handed over in the present term; Raft may still have it for the
+	// leader.
 	abdicated bool
-	// successorAfter is until when a leader that has abdicated asks nobody to follow it, successor whom it asks first then (0: whoever has most), and
-	// now the time of the last Output.
+	// successorAfter is until when a leader that has abdicated asks no replica to follow it,
+	// successor which one it asks first then (0: the one that has most), and now the time of the
+	// last Output.
 	successorAfter, now int64
 	successor           keys.ReplicaID
 	// stored is what the storage has, or has been given to store.
@@ -71,7 +75,8 @@ type Group struct {
 	// tell: the next Output tells of the leadership.
 	tell      bool
 	plausible plausible
-	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask it for what was lost.
+	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask
+	// it for what was lost.
 	heartbeatAnswered bool
 }
 
@@ -153,8 +158,9 @@ func (g *Group) Leadership() Leadership {
 // Lease is for readers in other goroutines.
 func (g *Group) Lease() *Lease { return &g.lease.published }
 
-// WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning, until it is called with
-// false: a follower that restarted has forgotten which leader it heard, and for how long it promised to be faithful.
+// WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning,
+// until it is called with false: a follower that restarted has forgotten which leader it heard, and
+// for how long it promised to be faithful.
 func (g *Group) WithholdVotes(withhold bool) {
 	g.withholdVotes = withhold
 }
@@ -162,8 +168,9 @@ func (g *Group) WithholdVotes(withhold bool) {
 // campaignTransfer is the context of the votes that a leadership transfer asks for.
 const campaignTransfer = "CampaignTransfer"
 
-// Step takes a message from a peer. The message belongs to the group from here on. What Raft refuses is dropped, as a
-// network may drop it; so is what cannot be, and then the reason is returned.
+// Step takes a message from a peer. The message belongs to the group from here on. What Raft
+// refuses is dropped, as a network may drop it; so is what cannot be, and then the reason is
+// returned.
 func (g *Group) Step(m *peerpb.RaftMessage) Refusal {
 	if why := g.WellFormed(m); why != "" {
 		return why
@@ -228,8 +235,10 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 }
 
 func (g *Group) step(m *raftpb.Message) {
-	if err := g.node.Step(m); err != nil && !errors.Is(err, raft.ErrProposalDropped) && !errors.Is(err, raft.ErrStepPeerNotFound) {
-		g.config.Logger.Debug("raft message refused", "group", g.config.ID, "type", m.GetType().String(), "error", err)
+	if err := g.node.Step(m); err != nil && !errors.Is(err, raft.ErrProposalDropped) &&
+		!errors.Is(err, raft.ErrStepPeerNotFound) {
+		g.config.Logger.Debug("raft message refused", "group", g.config.ID, "type",
+			m.GetType().String(), "error", err)
 	}
 }
 
@@ -237,7 +246,8 @@ func (g *Group) step(m *raftpb.Message) {
 // may not; and reads are asked of leaders only, so none is forwarded.
 func acceptable(t raftpb.MessageType) bool {
 	switch t {
-	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote,
+		raftpb.MsgPreVoteResp,
 		raftpb.MsgSnap, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow:
 		return true
 	}
@@ -247,23 +257,24 @@ func acceptable(t raftpb.MessageType) bool {
 // StepLocal takes the answer of a storage thread.
 func (g *Group) StepLocal(m *raftpb.Message) error { return g.node.Step(m) }
 
-// Tick advances the group's timers. It does nothing in a sleeping group. A leader that has had nothing to do for
-// sleepAfter ticks (0: never) puts the group to sleep, without those followers that away says are away (nil: none is).
+// Tick advances the group's timers. It does nothing in a sleeping group. A leader that has had
+// nothing to do for sleepAfter ticks (0: never) puts the group to sleep, without those followers
+// that away says are away (nil: none is).
 func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 	if g.sleep.asleep || g.maybeLeadToSleep(sleepAfter, away) {
 		return
 	}
 	g.aversion.tick(g.leader)
 	g.tickPlausible()
-	g.tie.tick(&g.promise)
+	g.tieBreak.tick(&g.promise)
 	g.node.Tick()
 	if g.abdicated {
 		g.pushTransfer()
 	}
 }
 
-// Propose appends entries to the log if this replica leads at term, all of them or none. Once Raft has refused some, this
-// replica's leadership is over.
+// Propose appends entries to the log if this replica leads at term, all of them or none. Once Raft
+// has refused some, this replica's leadership is over.
 func (g *Group) Propose(term uint64, data [][]byte) error {
 	g.wakeUp(false)
 	g.sleep.idle = 0
@@ -285,8 +296,8 @@ func (g *Group) Propose(term uint64, data [][]byte) error {
 	return err
 }
 
-// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a change of leader). No two requests
-// in one term may be the same.
+// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a
+// change of leader). No two requests in one term may be the same.
 func (g *Group) ReadIndex(request []byte) {
 	g.Wake()
 	g.sleep.idle = 0
@@ -322,7 +333,8 @@ func (g *Group) Followers(visit func(keys.ReplicaID, Progress)) {
 	}
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		if keys.ReplicaID(id) != g.config.Self {
-			visit(keys.ReplicaID(id), Progress{Match: p.Match, Active: p.RecentActive, Snapshot: p.State == stateSnapshot})
+			visit(keys.ReplicaID(id), Progress{Match: p.Match, Active: p.RecentActive,
+				Snapshot: p.State == stateSnapshot})
 		}
 	})
 }

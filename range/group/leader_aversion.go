@@ -7,25 +7,27 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// averseTicks is for how many election timeouts without a leader a leader-averse replica leaves the lead to others: they elect one in two,
-// unless this replica's log has what theirs lack. If it is asked for its vote by one that lacks something, it waits for neededTicks, in which
-// any other that lacks nothing has had its chance.
+// averseTicks is for how many election timeouts without a leader a leader-averse replica leaves the
+// lead to others: they elect one in two, unless this replica's log has what theirs lack. If it is
+// asked for its vote by one that lacks something, it waits for neededTicks, in which any other that
+// lacks nothing has had its chance.
 const (
 	averseTicks = 5
 	neededTicks = 1
 )
 
-// SetLeaderAverse keeps this replica from campaigning as long as another one may do so: it would lead
-// badly (its disk stalls, or is
-// full). It votes, it takes over what is handed to it, and in a group that has known no leader for averseTicks election timeouts it
-// campaigns after all. Nor does it hand over by itself what it leads: that is its owner's business.
+// SetLeaderAverse keeps this replica from campaigning as long as another one may do so: it would
+// lead badly (its disk stalls, or is full). It votes, it takes over what is handed to it, and in a
+// group that has known no leader for averseTicks election timeouts it campaigns after all. Nor does
+// it hand over by itself what it leads: that is its owner's business.
 func (g *Group) SetLeaderAverse(averse bool) { g.aversion.on = averse }
 
 type aversion struct {
 	on bool
 	// alone counts ticks without a leader.
 	alone int
-	// needed is above 0 if somebody wanted to lead whose log lacks what this one's has: for how many more ticks that counts.
+	// needed is above 0 if a replica wanted to lead whose log lacks what this one's has: for how
+	// many more ticks that counts.
 	needed int
 }
 
@@ -45,7 +47,7 @@ func (r *aversion) asked(m *raftpb.Message, storage raft.Storage, electionTicks 
 	}
 }
 
-// tick follows for how long nobody has led.
+// tick follows for how long the group has had no leader.
 func (r *aversion) tick(leader keys.ReplicaID) {
 	r.needed = max(0, r.needed-1)
 	if leader != 0 {
@@ -55,8 +57,9 @@ func (r *aversion) tick(leader keys.ReplicaID) {
 	}
 }
 
-// holdsBack says whether a message begins a campaign that is left to others. It is dropped then, which PreVote makes harmless: this
-// replica has no higher term than the others, and follows whoever leads.
+// holdsBack says whether a message begins a campaign that is left to others. It is dropped then,
+// which PreVote makes harmless: this replica has no higher term than the others, and follows
+// whichever replica leads.
 func (r *aversion) holdsBack(m *raftpb.Message, electionTicks int) bool {
 	timeouts := averseTicks
 	if r.needed > 0 {

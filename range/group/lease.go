@@ -14,14 +14,16 @@ type Lease struct {
 	expiry atomic.Int64
 }
 
-// Valid says whether the lease stands at now, and for which term. The lease holds at the moment now was read from the
-// clock; a caller that reads state afterwards serves what was true at that moment or later.
+// Valid says whether the lease stands at now, and for which term. The lease holds at the moment now
+// was read from the clock; a caller that reads state afterwards serves what was true at that moment
+// or later.
 func (l *Lease) Valid(now int64) (term uint64, ok bool) {
 	term = l.term.Load()
 	if term == 0 || now >= l.expiry.Load() {
 		return 0, false
 	}
-	// Both must be of one leadership: losing one clears expiry before term, and gaining one sets term before expiry.
+	// Both must be of one leadership: losing one clears expiry before term, and gaining one sets
+	// term before expiry.
 	return term, l.term.Load() == term
 }
 
@@ -86,8 +88,8 @@ func (t *leaseTracker) forfeit() {
 	t.published.expiry.Store(0)
 }
 
-// credit extends the lease by the answers of this term. A clock reading from the future cannot be an answer to what
-// this process sent, and is ignored.
+// credit extends the lease by the answers of this term. A clock reading from the future cannot be
+// an answer to what this process sent, and is ignored.
 func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
 	if leading && !t.forfeited && len(t.acks) == 0 {
 		t.published.expiry.Store(now + int64(t.duration))

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Output is what a group wants done. The host may do all of it at the same time; what depends on something durable
-// is inside Append and Apply as responses.
+// Output is what a group wants done. The host may do all of it at the same time; what depends on
+// something durable is inside Append and Apply as responses.
 type Output struct {
 	// Messages go to peers now.
 	Messages []*peerpb.RaftMessage
@@ -17,7 +17,8 @@ type Output struct {
 	Snapshots []*peerpb.RaftMessage
 	// Append is to be stored; then its Responses go out. Nil when there is nothing to store.
 	Append *raftpb.Message
-	// Apply holds committed entries to be applied; then its Responses go out. Nil when there are none.
+	// Apply holds committed entries to be applied; then its Responses go out. Nil when there are
+	// none.
 	Apply *raftpb.Message
 	// Reads are answers to ReadIndex.
 	Reads []raft.ReadState
@@ -25,17 +26,17 @@ type Output struct {
 	Leadership *Leadership
 }
 
-// Ready takes what the group wants done; false when there is nothing. now is the host's monotonic clock, read before
-// the heartbeats in the output are sent.
+// Ready takes what the group wants done; false when there is nothing. now is the host's monotonic
+// clock, read before the heartbeats in the output are sent.
 func (g *Group) Ready(now int64, out *Output) bool {
 	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
 	out.Append, out.Apply, out.Leadership = nil, nil, nil
 	g.now = now
 	g.considerVotes(now)
-	if len(g.sleep.farewell) > 0 {
-		out.Messages = append(out.Messages, g.sleep.farewell...)
-		clear(g.sleep.farewell)
-		g.sleep.farewell = g.sleep.farewell[:0]
+	if len(g.sleep.quiesce) > 0 {
+		out.Messages = append(out.Messages, g.sleep.quiesce...)
+		clear(g.sleep.quiesce)
+		g.sleep.quiesce = g.sleep.quiesce[:0]
 	}
 	if !g.node.HasReady() {
 		g.plausible.logEnds(g.plausible.last)
@@ -80,7 +81,8 @@ func (g *Group) Ready(now int64, out *Output) bool {
 // observe follows term, leader and role.
 func (g *Group) observe(rd raft.Ready, out *Output) {
 	wasLeader, oldTerm, oldLeader := g.isLeader, g.term, g.leader
-	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) && rd.HardState.GetTerm() != g.term {
+	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) &&
+		rd.HardState.GetTerm() != g.term {
 		g.term, g.abdicated = rd.HardState.GetTerm(), false
 	}
 	if rd.SoftState != nil {
@@ -127,18 +129,20 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	case raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
 		return // of a leader that was deposed in this moment; the host has its reads fail
 	}
-	if g.onlyCommit(m) || g.aversion.holdsBack(m, g.config.ElectionTicks) || g.promise.holdsBack(m, now) {
+	if g.onlyCommit(m) || g.aversion.holdsBack(m, g.config.ElectionTicks) ||
+		g.promise.holdsBack(m, now) {
 		return
 	}
-	g.tie.begun(m)
+	g.tieBreak.begun(m)
 	g.plausible.askedAbout(m)
 	p := outbound(g.config.ID, m)
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
 		p.Sent = uint64(now)
 	case raftpb.MsgHeartbeatResp:
-		// What came with the heartbeat may have begun a new term. Then the answer is of the old one, whose leader must not build on it: in the
-		// new one this replica may have voted for another already.
+		// What came with the heartbeat may have begun a new term. Then the answer is of the old
+		// one, whose leader must not build on it: in the new one this replica may have voted for
+		// another already.
 		if m.GetTerm() == g.term {
 			p.Sent = g.echo[keys.ReplicaID(m.GetTo())]
 		}
@@ -152,10 +156,12 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	out.Messages = append(out.Messages, p)
 }
 
-// commitAlone says whether an append stores a new commit index and nothing else. It is left out: a commit index is found again from the
-// other replicas and from what was applied, so it needs no disk, and nobody waits for it.
+// commitAlone says whether an append stores a new commit index and nothing else. It is left out: a
+// commit index is found again from the other replicas and from what was applied, so it needs no
+// disk, and no request waits for it.
 func (g *Group) commitAlone(m *raftpb.Message) bool {
-	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil && m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote {
+	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil &&
+		m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote {
 		return true
 	}
 	if m.Term != nil {
@@ -164,13 +170,15 @@ func (g *Group) commitAlone(m *raftpb.Message) bool {
 	return false
 }
 
-// onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is not sent: the
-// follower learns of it with the next entries, or with the next heartbeat. Followers answer no reads from what they have
-// just applied, so nobody waits for it, and without it an entry costs half as many messages.
+// onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is
+// not sent: the follower learns of it with the next entries, or with the next heartbeat. Followers
+// answer no reads from what they have just applied, so no request waits for it, and without it an
+// entry costs half as many messages.
 //
-// A message without entries has another use: it asks a follower that has not acknowledged all it was sent whether something was lost.
-// Raft asks so when the follower answers a heartbeat, and then the message is sent. At any other time a follower that is being sent
-// entries as they come (the one of two that is slower, whenever the other has made the quorum) has an answer on its way.
+// A message without entries has another use: it asks a follower that has not acknowledged all it
+// was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then
+// the message is sent. At any other time a follower that is being sent entries as they come (the
+// one of two that is slower, whenever the other has made the quorum) has an answer on its way.
 func (g *Group) onlyCommit(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
 		return false
@@ -178,7 +186,8 @@ func (g *Group) onlyCommit(m *raftpb.Message) bool {
 	needless := false
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		if id == m.GetTo() {
-			needless = p.State == stateReplicate && (p.Match >= m.GetIndex() || !g.heartbeatAnswered)
+			needless = p.State == stateReplicate && (p.Match >= m.GetIndex() ||
+				!g.heartbeatAnswered)
 		}
 	})
 	return needless

@@ -63,7 +63,8 @@ const (
 )
 
 // Refusals are all reasons.
-var Refusals = []Refusal{RefusedType, RefusedSender, RefusedTerm, RefusedJump, RefusedIndex, RefusedEntries, RefusedCommit, RefusedAck,
+var Refusals = []Refusal{RefusedType, RefusedSender, RefusedTerm, RefusedJump, RefusedIndex,
+	RefusedEntries, RefusedCommit, RefusedAck,
 	RefusedRead, RefusedContext, RefusedSnapshot}
 
 const (
@@ -95,15 +96,19 @@ func sane(storage raft.Storage, hard *raftpb.HardState) error {
 	if err != nil {
 		return err
 	}
-	const next = "an earlier version has believed a forged or corrupted message; this replica is of no use any more: a partition goes on with a majority of others, " +
+	const next = "an earlier version has believed a forged or corrupted message; this replica is " +
+		"of no use any more: a partition goes on with a majority of others, " +
 		"and where they have all believed it, it has to come from a dump"
 	switch {
 	case hard.GetTerm() > MaxTerm:
-		return fmt.Errorf("%w: the replica is in term %d, and no election reaches a term above %d: %s", ErrImplausible, hard.GetTerm(), uint64(MaxTerm), next)
+		return fmt.Errorf("%w: the replica is in term %d, and no election reaches a term above "+
+			"%d: %s", ErrImplausible, hard.GetTerm(), uint64(MaxTerm), next)
 	case term > MaxTerm:
-		return fmt.Errorf("%w: entry %d is of term %d, and no election reaches a term above %d: %s", ErrImplausible, last, term, uint64(MaxTerm), next)
+		return fmt.Errorf("%w: entry %d is of term %d, and no election reaches a term above %d: %s",
+			ErrImplausible, last, term, uint64(MaxTerm), next)
 	case last > MaxIndex:
-		return fmt.Errorf("%w: the log ends with entry %d, and none reaches %d: %s", ErrImplausible, last, uint64(MaxIndex), next)
+		return fmt.Errorf("%w: the log ends with entry %d, and none reaches %d: %s", ErrImplausible,
+			last, uint64(MaxIndex), next)
 	}
 	return nil
 }
@@ -164,7 +169,8 @@ func (p *plausible) askedAbout(m *raftpb.Message) {
 
 // WellFormed looks at what a message says of itself. It may be called from any goroutine.
 func (g *Group) WellFormed(m *peerpb.RaftMessage) Refusal {
-	if m.GetTo() != uint64(g.config.Self) || m.GetFrom() == uint64(g.config.Self) || !slices.Contains(g.plausible.voters, m.GetFrom()) {
+	if m.GetTo() != uint64(g.config.Self) || m.GetFrom() == uint64(g.config.Self) ||
+		!slices.Contains(g.plausible.voters, m.GetFrom()) {
 		return RefusedSender
 	}
 	if m.GetWake() {
@@ -186,7 +192,8 @@ func (g *Group) WellFormed(m *peerpb.RaftMessage) Refusal {
 	if len(m.GetEntries()) > 0 && (kind != raftpb.MsgApp || !consecutive(m)) {
 		return RefusedEntries
 	}
-	if (kind == raftpb.MsgSnap) != (m.GetSnapshot() != nil) || kind == raftpb.MsgSnap && !g.ours(m) {
+	if (kind == raftpb.MsgSnap) != (m.GetSnapshot() != nil) ||
+		kind == raftpb.MsgSnap && !g.ours(m) {
 		return RefusedSnapshot
 	}
 	return ""
@@ -210,7 +217,8 @@ func consecutive(m *peerpb.RaftMessage) bool {
 	index, term := m.GetIndex(), m.GetLogTerm()
 	for _, e := range m.GetEntries() {
 		index++
-		if e == nil || e.GetIndex() != index || e.GetTerm() < max(term, 1) || e.GetTerm() > m.GetTerm() ||
+		if e == nil || e.GetIndex() != index || e.GetTerm() < max(term, 1) ||
+			e.GetTerm() > m.GetTerm() ||
 			raftpb.EntryType(e.GetType()) != raftpb.EntryNormal {
 			return false
 		}
@@ -222,11 +230,14 @@ func consecutive(m *peerpb.RaftMessage) bool {
 // ours says whether a snapshot is one that a replica of this group can have.
 func (g *Group) ours(m *peerpb.RaftMessage) bool {
 	s, conf := m.GetSnapshot(), &raftpb.ConfState{}
-	if s.GetIndex() == 0 || s.GetIndex() > MaxIndex || s.GetTerm() == 0 || s.GetTerm() > m.GetTerm() || proto.Unmarshal(s.GetConfState(), conf) != nil {
+	if s.GetIndex() == 0 || s.GetIndex() > MaxIndex || s.GetTerm() == 0 ||
+		s.GetTerm() > m.GetTerm() || proto.Unmarshal(s.GetConfState(), conf) != nil {
 		return false
 	}
 	voters := slices.Sorted(slices.Values(conf.GetVoters()))
-	return slices.Equal(voters, g.plausible.voters) && len(conf.GetLearners())+len(conf.GetVotersOutgoing())+len(conf.GetLearnersNext()) == 0 && !conf.GetAutoLeave()
+	return slices.Equal(voters, g.plausible.voters) &&
+		len(conf.GetLearners())+len(conf.GetVotersOutgoing())+len(conf.GetLearnersNext()) == 0 &&
+		!conf.GetAutoLeave()
 }
 
 // believable looks at what a well-formed message says, with what this replica knows. It may change
@@ -243,7 +254,8 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 		if m.GetCommit() > p.most {
 			p.lost.said = true
 			if p.broken == nil && p.lost.ticks >= lostTimeouts*g.config.ElectionTicks {
-				p.broken = fmt.Errorf("replica %d says again and again that entry %d is committed, and the log ends with %d: "+
+				p.broken = fmt.Errorf("replica %d says again and again that entry %d is "+
+					"committed, and the log ends with %d: "+
 					"entries that this replica has acknowledged are gone", m.GetFrom(), m.GetCommit(), p.most)
 			}
 			g.wakeUp(false)
@@ -253,7 +265,9 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 			p.lost = persistence{}
 		}
 	case raftpb.MsgHeartbeatResp:
-		if len(m.GetContext()) == 0 || m.GetTerm() == p.reads.term && binary.LittleEndian.Uint64(m.GetContext()) <= p.reads.highest {
+		if len(m.GetContext()) == 0 ||
+			m.GetTerm() == p.reads.term &&
+				binary.LittleEndian.Uint64(m.GetContext()) <= p.reads.highest {
 			break
 		}
 		if g.leadsIn(m.GetTerm()) {
@@ -311,7 +325,8 @@ func (g *Group) tickPlausible() {
 	for i := range p.claims {
 		c := &p.claims[i]
 		if c.tick(); c.ticks >= claimTimeouts*g.config.ElectionTicks {
-			g.config.Logger.Warn("the group is in a term that is far ahead, as a peer says again and again",
+			g.config.Logger.Warn("the group is in a term that is far ahead, as a peer says again "+
+				"and again",
 				"group", g.config.ID, "term", g.term, "peer", keys.ReplicaID(c.from), "far", c.term)
 			p.base = max(p.base, c.term)
 			p.contradict(c.from)

@@ -18,7 +18,8 @@ import (
 
 // threeReplicas is a scenario without a file.
 func threeReplicas(t *testing.T) *scenario {
-	s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{}, cut: map[[2]uint64]bool{}, away: map[keys.ReplicaID]bool{}}
+	s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{}, cut: map[[2]uint64]bool{},
+		away: map[keys.ReplicaID]bool{}}
 	s.do("replicas", "3")
 	return s
 }
@@ -96,9 +97,14 @@ func TestForgedFarTerm(t *testing.T) {
 	for range 20 * 10 {
 		for to := keys.ReplicaID(1); to <= 3; to++ {
 			for from := uint64(1); from <= 3; from++ {
-				for _, kind := range []raftpb.MessageType{raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgPreVoteResp, raftpb.MsgVote} {
-					why := s.replicas[to].group.Step(&peerpb.RaftMessage{Group: 7, Type: uint32(kind), From: from, To: uint64(to), Term: 1 << 40, Reject: true})
-					if from == uint64(to) && why != RefusedSender || from != uint64(to) && why != RefusedJump {
+				for _, kind := range []raftpb.MessageType{raftpb.MsgHeartbeat,
+					raftpb.MsgHeartbeatResp, raftpb.MsgPreVoteResp, raftpb.MsgVote} {
+					why := s.replicas[to].group.Step(&peerpb.RaftMessage{Group: 7,
+						Type: uint32(
+							kind,
+						), From: from, To: uint64(to), Term: 1 << 40, Reject: true})
+					if from == uint64(to) && why != RefusedSender ||
+						from != uint64(to) && why != RefusedJump {
 						t.Fatalf("%s from %d to %d: %q", kind, from, to, why)
 					}
 				}
@@ -120,7 +126,8 @@ func TestForgedFarTerm(t *testing.T) {
 // does not.
 func TestLostEntries(t *testing.T) {
 	forged := func(to uint64) *peerpb.RaftMessage {
-		return &peerpb.RaftMessage{Group: 7, Type: uint32(raftpb.MsgHeartbeat), From: 1, To: to, Term: 2, Commit: 50}
+		return &peerpb.RaftMessage{Group: 7, Type: uint32(raftpb.MsgHeartbeat), From: 1, To: to,
+			Term: 2, Commit: 50}
 	}
 	s := threeReplicas(t)
 	s.lead(1)
@@ -158,10 +165,12 @@ func TestImplausibleStorage(t *testing.T) {
 	} {
 		storage := raft.NewMemoryStorage()
 		if err := errors.Join(storage.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &c.last, Term: &c.lastTerm, ConfState: conf}}),
-			storage.SetHardState(&raftpb.HardState{Term: &c.hardTerm, Commit: &c.commit})); err != nil {
+			storage.SetHardState(&raftpb.HardState{Term: &c.hardTerm,
+				Commit: &c.commit})); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(Config{ID: 7, Self: 1, Storage: storage, Applied: c.last}); !errors.Is(err, ErrImplausible) {
+		if _, err := New(Config{ID: 7, Self: 1, Storage: storage, Applied: c.last}); !errors.Is(err,
+			ErrImplausible) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -183,18 +192,24 @@ func FuzzMessages(f *testing.F) {
 		f.Add(data)
 	}
 	for kind := range raftpb.MessageType_name {
-		seed(&peerpb.RaftMessage{Type: uint32(kind), From: 1, To: 2, Term: 2, Index: 2, LogTerm: 2, Commit: 2, Context: []byte("12345678")},
-			&peerpb.RaftMessage{Type: uint32(kind), From: 2, To: 1, Term: 2, Index: 2, LogTerm: 2, Context: []byte("12345678")},
-			&peerpb.RaftMessage{Type: uint32(kind), From: 2, To: 1, Term: 3, Index: 1, LogTerm: 1, Commit: 9, RejectHint: 1, Reject: true})
+		seed(&peerpb.RaftMessage{Type: uint32(kind), From: 1, To: 2, Term: 2, Index: 2, LogTerm: 2,
+			Commit: 2, Context: []byte("12345678")},
+			&peerpb.RaftMessage{Type: uint32(kind), From: 2, To: 1, Term: 2, Index: 2, LogTerm: 2,
+				Context: []byte("12345678")},
+			&peerpb.RaftMessage{Type: uint32(kind), From: 2, To: 1, Term: 3, Index: 1, LogTerm: 1,
+				Commit: 9, RejectHint: 1, Reject: true})
 	}
-	seed(&peerpb.RaftMessage{Type: uint32(raftpb.MsgApp), From: 1, To: 2, Term: 2, Index: 2, LogTerm: 2, Commit: 3, Entries: []*peerpb.Entry{{Index: 3, Term: 2}}})
-	seed(&peerpb.RaftMessage{Type: uint32(raftpb.MsgApp), From: 3, To: 2, Term: 3, Index: 1, LogTerm: 1, Entries: []*peerpb.Entry{{Index: 2, Term: 3}}},
+	seed(&peerpb.RaftMessage{Type: uint32(raftpb.MsgApp), From: 1, To: 2, Term: 2, Index: 2,
+		LogTerm: 2, Commit: 3, Entries: []*peerpb.Entry{{Index: 3, Term: 2}}})
+	seed(&peerpb.RaftMessage{Type: uint32(raftpb.MsgApp), From: 3, To: 2, Term: 3, Index: 1,
+		LogTerm: 1, Entries: []*peerpb.Entry{{Index: 2, Term: 3}}},
 		&peerpb.RaftMessage{Type: uint32(raftpb.MsgHeartbeat), From: 3, To: 2, Term: 3, Commit: 3})
 	conf, err := proto.Marshal(&raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	seed(&peerpb.RaftMessage{Type: uint32(raftpb.MsgSnap), From: 1, To: 3, Term: 2, Snapshot: &peerpb.SnapshotMeta{Index: 9, Term: 2, ConfState: conf}},
+	seed(&peerpb.RaftMessage{Type: uint32(raftpb.MsgSnap), From: 1, To: 3, Term: 2,
+		Snapshot: &peerpb.SnapshotMeta{Index: 9, Term: 2, ConfState: conf}},
 		&peerpb.RaftMessage{Type: uint32(raftpb.MsgHeartbeat), From: 1, To: 3, Term: 2, Commit: 9})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := threeReplicas(t)
@@ -225,13 +240,15 @@ func FuzzMessages(f *testing.F) {
 			r := s.replicas[id]
 			hard, _, err := r.storage.InitialState()
 			if err == nil && hard.GetCommit() < r.index {
-				err = r.storage.SetHardState(&raftpb.HardState{Term: hard.Term, Vote: hard.Vote, Commit: &r.index})
+				err = r.storage.SetHardState(&raftpb.HardState{Term: hard.Term, Vote: hard.Vote,
+					Commit: &r.index})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.wire = nil
-			s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index}, nil)
+			s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index},
+				nil)
 		}
 		s.now += 10e9
 		for range 200 {

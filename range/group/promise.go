@@ -6,18 +6,19 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// promise is what a replica owes to the leader whose heartbeat it has answered: that leader's lease stands on the answer. For as long it
-// neither campaigns nor votes for another, but in a leadership transfer, whatever Raft would do. Raft counts ticks from the
-// heartbeat, and ticks can be skipped (WakeLeaderGone) or forgotten (a campaign that somebody asks for).
+// promise is what a replica owes to the leader whose heartbeat it has answered: that leader's lease
+// stands on the answer. For as long it neither campaigns nor votes for another, but in a leadership
+// transfer, whatever Raft would do. Raft counts ticks from the heartbeat, and ticks can be skipped
+// (WakeLeaderGone) or forgotten (a campaign that the host asks for).
 //
-// A leader owes the same to the reads that it served: some count on nobody being elected before the lease ends, even if this leadership ends
-// earlier, because it hears of a higher term.
+// A leader owes the same to the reads that it served: some count on no other replica being elected
+// before the lease ends, even if this leadership ends earlier, because it hears of a higher term.
 type promise struct {
 	duration time.Duration
 	// until is the end of the promise by the host's monotonic clock; 0: none was ever given.
 	until int64
-	// votes are requests for votes that came since the last Output: whether the promise stands, or a lease that is becoming one, is known in
-	// the next one, with the time.
+	// votes are requests for votes that came since the last Output: whether the promise stands, or
+	// a lease that is becoming one, is known in the next one, with the time.
 	votes []*raftpb.Message
 }
 
@@ -31,11 +32,12 @@ func (p *promise) stands(now int64) bool { return now < p.until }
 
 // asksForVote says whether a message asks for a vote that a promise forbids.
 func asksForVote(kind raftpb.MessageType, context []byte) bool {
-	return (kind == raftpb.MsgVote || kind == raftpb.MsgPreVote) && string(context) != campaignTransfer
+	return (kind == raftpb.MsgVote ||
+		kind == raftpb.MsgPreVote) && string(context) != campaignTransfer
 }
 
-// considerVotes lets Raft see the requests for votes that no promise stands against. The others are dropped, as Raft drops them while it has
-// heard a leader lately; the candidate asks again.
+// considerVotes lets Raft see the requests for votes that no promise stands against. The others are
+// dropped, as Raft drops them while it has heard a leader lately; the candidate asks again.
 func (g *Group) considerVotes(now int64) {
 	for i, m := range g.promise.votes {
 		g.promise.votes[i] = nil
@@ -54,8 +56,9 @@ func (g *Group) considerVote(m *raftpb.Message) {
 	}
 }
 
-// holdsBack says whether a message begins a campaign that breaks the promise. It is dropped then: nobody has a higher term because of
-// it, and a leader that lives is followed again with its next heartbeat.
+// holdsBack says whether a message begins a campaign that breaks the promise. It is dropped then:
+// no replica has a higher term because of it, and a leader that lives is followed again with its
+// next heartbeat.
 func (p *promise) holdsBack(m *raftpb.Message, now int64) bool {
 	return m.GetType() == raftpb.MsgPreVote && p.stands(now)
 }

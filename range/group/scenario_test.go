@@ -17,9 +17,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// A scenario drives three replicas of one group by hand: nothing happens that the file does not say. Its clock is in
-// milliseconds, a tick is 100, and the lease is good for 800 from the sending of the heartbeat, the promise
-// for 900 from its answer.
+// A scenario drives three replicas of one group by hand: nothing happens that the file does not
+// say. Its clock is in milliseconds, a tick is 100, and the lease is good for 800 from the sending
+// of the heartbeat, the promise for 900 from its answer.
 type scenario struct {
 	t        *testing.T
 	now      int64
@@ -44,7 +44,8 @@ type scenarioReplica struct {
 
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{}, cut: map[[2]uint64]bool{}, away: map[keys.ReplicaID]bool{}}
+		s := &scenario{t: t, replicas: map[keys.ReplicaID]*scenarioReplica{},
+			cut: map[[2]uint64]bool{}, away: map[keys.ReplicaID]bool{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.trace.Reset()
 			s.command(d)
@@ -56,11 +57,14 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-func (s *scenario) printf(format string, args ...any) { fmt.Fprintf(&s.trace, format+"\n", args...) }
+func (s *scenario) printf(format string, args ...any) {
+	fmt.Fprintf(&s.trace, format+"\n", args...)
+}
 
 func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica, voters []uint64) {
 	var err error
-	r.group, err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
+	r.group,
+		err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
 		LeaseDuration: 800 * time.Millisecond, PromiseDuration: 900 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
@@ -95,7 +99,8 @@ func (s *scenario) command(d *datadriven.TestData) {
 		// As package raftlog does: what was applied is committed, whatever the hard state says.
 		hard, _, err := r.storage.InitialState()
 		if err == nil && hard.GetCommit() < r.index {
-			err = r.storage.SetHardState(&raftpb.HardState{Term: hard.Term, Vote: hard.Vote, Commit: &r.index})
+			err = r.storage.SetHardState(&raftpb.HardState{Term: hard.Term, Vote: hard.Vote,
+				Commit: &r.index})
 		}
 		if err != nil {
 			s.t.Fatal(err)
@@ -135,7 +140,8 @@ func (s *scenario) command(d *datadriven.TestData) {
 						continue
 					}
 				}
-				s.replicas[id].group.Tick(sleepAfter, func(id keys.ReplicaID) bool { return s.away[id] })
+				s.replicas[id].group.Tick(sleepAfter,
+					func(id keys.ReplicaID) bool { return s.away[id] })
 				s.collect(id)
 			}
 			if d.HasArg("settle") {
@@ -204,18 +210,22 @@ func (s *scenario) command(d *datadriven.TestData) {
 		d.ScanArgs(s.t, "type", &kind)
 		held := len(s.late)
 		s.wire = slices.DeleteFunc(s.wire, func(m *peerpb.RaftMessage) bool {
-			hold := m.GetFrom() == uint64(from) && m.GetTo() == uint64(to) && raftpb.MessageType(m.GetType()).String() == kind
+			hold := m.GetFrom() == uint64(from) && m.GetTo() == uint64(to) &&
+				raftpb.MessageType(m.GetType()).String() == kind
 			if hold {
 				s.late = append(s.late, m)
 			}
 			return hold
 		})
 		s.printf("held %d", len(s.late)-held)
-	case "pass": // messages that were held back arrive, and are taken in before the replica does anything about them
+	// messages that were held back arrive, and are taken in before the replica does anything about
+	// them
+	case "pass":
 		id, r := replica()
 		for _, line := range strings.Split(d.Input, "\n") {
 			i := slices.IndexFunc(s.late, func(m *peerpb.RaftMessage) bool {
-				return m.GetTo() == uint64(id) && line == fmt.Sprintf("%d %s", m.GetFrom(), raftpb.MessageType(m.GetType()))
+				return m.GetTo() == uint64(id) &&
+					line == fmt.Sprintf("%d %s", m.GetFrom(), raftpb.MessageType(m.GetType()))
 			})
 			if i < 0 {
 				s.t.Fatalf("no %s for %s was held back", line, id)
@@ -232,7 +242,8 @@ func (s *scenario) command(d *datadriven.TestData) {
 		for _, m := range r.appends {
 			text := fmt.Sprintf("entries=%d responses=%d", len(m.Entries), len(m.Responses))
 			if m.Term != nil {
-				text += fmt.Sprintf(" term=%d vote=%d commit=%d", m.GetTerm(), m.GetVote(), m.GetCommit())
+				text += fmt.Sprintf(" term=%d vote=%d commit=%d", m.GetTerm(), m.GetVote(),
+					m.GetCommit())
 			}
 			s.printf("%s", text)
 		}
@@ -340,7 +351,8 @@ func (s *scenario) stable(id keys.ReplicaID) {
 	r.appends = nil
 	for _, m := range appends {
 		if m.Term != nil {
-			if err := r.storage.SetHardState(&raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}); err != nil {
+			if err := r.storage.SetHardState(&raftpb.HardState{Term: m.Term, Vote: m.Vote,
+				Commit: m.Commit}); err != nil {
 				s.t.Fatal(err)
 			}
 		}

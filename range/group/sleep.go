@@ -16,8 +16,8 @@ type sleeper struct {
 	without []keys.ReplicaID
 	// idle counts ticks without a proposal or read, on a leader.
 	idle int
-	// farewell are messages that the sleeping or waking replica still has to send.
-	farewell []*peerpb.RaftMessage
+	// quiesce are messages that the sleeping or waking replica still has to send.
+	quiesce []*peerpb.RaftMessage
 }
 
 // Asleep says whether the group sleeps: it is not ticked, and sends nothing by itself.
@@ -26,15 +26,15 @@ func (g *Group) Asleep() bool { return g.sleep.asleep }
 // FallAsleep puts a freshly opened group to sleep; nothing happens in it until something wakes it.
 func (g *Group) FallAsleep() { g.sleep.asleep = true }
 
-// Wake wakes a sleeping group for something to do. A leader lets its followers know at once, which renews its lease;
-// a replica that knows no leader campaigns.
+// Wake wakes a sleeping group for something to do. A leader lets its followers know at once, which
+// renews its lease; a replica that knows no leader campaigns.
 func (g *Group) Wake() {
 	g.sleep.idle = 0
 	g.wakeUp(true)
 }
 
-// WakeLeaderGone wakes the group because its leader's host is gone: the time that passed while it slept counts as time
-// without a leader.
+// WakeLeaderGone wakes the group because its leader's host is gone: the time that passed while it
+// slept counts as time without a leader.
 func (g *Group) WakeLeaderGone(ticks int) {
 	if !g.sleep.asleep || g.isLeader {
 		return
@@ -58,7 +58,7 @@ func (g *Group) wakeUp(active bool) {
 	}
 	switch {
 	case g.isLeader:
-		// A read index whose answer nobody waits for: it sends a heartbeat to everybody at once.
+		// A read index whose answer no caller waits for: it sends a heartbeat to all at once.
 		g.node.ReadIndex(wakeRequest)
 	case g.leader == 0 && !g.withholdVotes:
 		if err := g.node.Campaign(); err != nil {
@@ -67,13 +67,15 @@ func (g *Group) wakeUp(active bool) {
 	}
 }
 
-// wakeRequest is the read request that wakeUp makes; shorter than any real one, so that they cannot be confused.
+// wakeRequest is the read request that wakeUp makes; shorter than any real one, so that they cannot
+// be confused.
 var wakeRequest = []byte("wake-up")
 
-// maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks: all followers are there and have,
-// committed and applied, all there is, and nobody waits for an answer. What is under way to a disk is not there yet, and is not in the
-// storage's last index either; nothing would repeat it, or give it up, in a group that sleeps. A follower that is away, as the host knows, is not waited for; the host wakes the
-// group when it is back.
+// maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks: all followers
+// are there and have, committed and applied, all there is, and no caller waits for an answer. What
+// is under way to a disk is not there yet, and is not in the storage's last index either; nothing
+// would repeat it, or give it up, in a group that sleeps. A follower that is away, as the host
+// knows, is not waited for; the host wakes the group when it is back.
 func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool {
 	if !g.isLeader || after == 0 {
 		return false
@@ -84,7 +86,8 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	}
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()
-	if err != nil || g.appended > last || g.reads > 0 || status.HardState.GetCommit() != last || status.Applied != last || status.LeadTransferee != 0 || g.node.HasReady() {
+	if err != nil || g.appended > last || g.reads > 0 || status.HardState.GetCommit() != last ||
+		status.Applied != last || status.LeadTransferee != 0 || g.node.HasReady() {
 		return false
 	}
 	ready := true
@@ -105,8 +108,9 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 		return false
 	}
 	for _, id := range here {
-		g.sleep.farewell = append(g.sleep.farewell, &peerpb.RaftMessage{
-			Group: uint64(g.config.ID), Type: uint32(raftpb.MsgHeartbeat), To: uint64(id), From: uint64(g.config.Self),
+		g.sleep.quiesce = append(g.sleep.quiesce, &peerpb.RaftMessage{
+			Group: uint64(g.config.ID), Type: uint32(raftpb.MsgHeartbeat), To: uint64(id),
+			From: uint64(g.config.Self),
 			Term: g.term, Commit: last, Sleep: true,
 		})
 	}
@@ -114,13 +118,14 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	return true
 }
 
-// SleepsWithout says whether the group fell asleep while a follower was away, which may lack entries now.
+// SleepsWithout says whether the group fell asleep while a follower was away, which may lack
+// entries now.
 func (g *Group) SleepsWithout(id keys.ReplicaID) bool {
 	return g.sleep.asleep && slices.Contains(g.sleep.without, id)
 }
 
-// maybeFollowToSleep sleeps with the leader, if this follower has all that the leader has; otherwise it asks the
-// leader to stay awake.
+// maybeFollowToSleep sleeps with the leader, if this follower has all that the leader has;
+// otherwise it asks the leader to stay awake.
 func (g *Group) maybeFollowToSleep(m *peerpb.RaftMessage) {
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()
@@ -130,7 +135,9 @@ func (g *Group) maybeFollowToSleep(m *peerpb.RaftMessage) {
 		return
 	}
 	if status.HardState.GetTerm() <= m.GetTerm() {
-		g.sleep.farewell = append(g.sleep.farewell, &peerpb.RaftMessage{
-			Group: uint64(g.config.ID), To: m.GetFrom(), From: uint64(g.config.Self), Term: g.term, Wake: true})
+		g.sleep.quiesce = append(g.sleep.quiesce, &peerpb.RaftMessage{
+			Group: uint64(
+				g.config.ID,
+			), To: m.GetFrom(), From: uint64(g.config.Self), Term: g.term, Wake: true})
 	}
 }

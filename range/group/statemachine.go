@@ -11,25 +11,30 @@ import (
 type Entry struct {
 	Index uint64
 	Term  uint64
-	// Data is what was proposed. It is empty for the entry with which a leader opens its term; such an entry still
-	// advances the applied index. The state machine may alias it until Apply returns.
+	// Data is what was proposed. It is empty for the entry with which a leader opens its term; such
+	// an entry still advances the applied index. The state machine may alias it until Apply
+	// returns.
 	Data []byte
 }
 
-// StateMachine is what a group replicates. All methods but StageSnapshot and DurableApplied are called one at a time.
+// StateMachine is what a group replicates. All methods but StageSnapshot and DurableApplied are
+// called one at a time.
 type StateMachine interface {
-	// Applied returns the index and term of the last applied entry, read from the state database when the group is
-	// opened; zero for a new group.
+	// Applied returns the index and term of the last applied entry, read from the state database
+	// when the group is opened; zero for a new group.
 	Applied() (index, term uint64)
-	// Apply applies entries in order. The applied index and term are written in the same batch as what they describe.
-	// An error marks the group failed: it applies nothing more until it is opened anew.
+	// Apply applies entries in order. The applied index and term are written in the same batch as
+	// what they describe. An error marks the group failed: it applies nothing more until it is
+	// opened anew.
 	Apply(entries []Entry) error
-	// DurableApplied returns the applied index that would be found after a crash at this moment. The log is
-	// truncated only at or below it.
+	// DurableApplied returns the applied index that would be found after a crash at this moment.
+	// The log is truncated only at or below it.
 	DurableApplied() (uint64, error)
-	// Snapshot returns a cheap handle of the state as of some applied index; streaming it is slow and done elsewhere.
+	// Snapshot returns a cheap handle of the state as of some applied index; streaming it is slow
+	// and done elsewhere.
 	Snapshot() (Snapshot, error)
-	// StageSnapshot reads and verifies a whole snapshot. Nothing of it is visible before Install. It runs beside Apply.
+	// StageSnapshot reads and verifies a whole snapshot. Nothing of it is visible before Install.
+	// It runs beside Apply.
 	StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (Staged, error)
 	// LeadershipChanged tells of a new term, leader or role, in order. It must not block.
 	LeadershipChanged(Leadership)
@@ -51,10 +56,10 @@ type Staged interface {
 	Discard()
 }
 
-// Leadership is a group's view of who leads it.
+// Leadership is a group's view of which replica leads it.
 type Leadership struct {
 	Term uint64
-	// Leader is 0 when nobody is known to lead.
+	// Leader is 0 when none is known to lead.
 	Leader keys.ReplicaID
 	// IsLeader says that this replica leads at Term.
 	IsLeader bool

@@ -6,13 +6,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Handing over ends a leadership for good, whatever becomes of the transfer: the message that makes the other replica
-// campaign may be late, so the lease cannot be taken up again in this term; and Raft refused proposals meanwhile, so the
-// state machine, which evaluates each command on top of those before it, cannot simply go on either. A leader whose
-// transfer came to nothing (the other was down) therefore tries the next follower, until somebody else leads.
+// Handing over ends a leadership for good, whatever becomes of the transfer: the message that makes
+// the other replica campaign may be late, so the lease cannot be taken up again in this term; and
+// Raft refused proposals meanwhile, so the state machine, which evaluates each command on top of
+// those before it, cannot simply go on either. A leader whose transfer came to nothing (the other
+// was down) therefore tries the next follower, until another one leads.
 
-// TransferLeader gives up the lease and the leadership of a term, if it is the present one, and asks another replica to take over. The caller
-// has seen to it that no later leader writes below what was read here; Resign is for who has not.
+// TransferLeader gives up the lease and the leadership of a term, if it is the present one, and
+// asks another replica to take over. The caller has seen to it that no later leader writes below
+// what was read here; Resign is for one that has not.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	if !g.isLeader || g.term != term || to == g.config.Self {
 		return
@@ -23,8 +25,9 @@ func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	g.node.TransferLeader(uint64(to))
 }
 
-// Resign gives up the lease and the leadership of a term, if it is the present one. Another replica is asked to take over when the lease would have
-// ended: there are reads that count on it. If nothing comes of that, others are.
+// Resign gives up the lease and the leadership of a term, if it is the present one. Another replica
+// is asked to take over when the lease would have ended: there are reads that count on it. If
+// nothing comes of that, others are.
 func (g *Group) Resign(term uint64, to keys.ReplicaID) {
 	if g.isLeader && g.term == term && to != g.config.Self {
 		g.wakeUp(false)
@@ -40,12 +43,13 @@ func (g *Group) abdicate() {
 	g.abdicated, g.isLeader, g.leader, g.tell = true, false, 0, true
 }
 
-// pushTransfer is called each tick while the group has abdicated and nobody else leads.
+// pushTransfer is called each tick while the group has abdicated and no other replica leads.
 func (g *Group) pushTransfer() {
 	if g.now < g.successorAfter {
 		return
 	}
-	if status := g.node.BasicStatus(); status.RaftState != raft.StateLeader || status.LeadTransferee != 0 {
+	if status := g.node.BasicStatus(); status.RaftState != raft.StateLeader ||
+		status.LeadTransferee != 0 {
 		return
 	}
 	if to := g.successor; to != 0 {
