@@ -5,11 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
-	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
 // bound is the maximum clock offset of the clocks of these clusters.
@@ -115,74 +113,6 @@ func TestStepAwayFromOneOfTwo(t *testing.T) {
 	}
 }
 
-// behindSlowWays is a cluster with a bound of 50 ms in which server 3 sees the clocks of servers 4 and 5 late, and that of 5 beyond the bound. It serves all the same.
-func behindSlowWays(t *testing.T) *kvtest.Cluster {
-	const limit = 50 * time.Millisecond
-	c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = limit })
-	create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
-	for other, way := range map[int]time.Duration{4: limit * 4 / 5, 5: limit * 6 / 5} {
-		c.Network().SetLatency(c.Host(3), c.Host(other), way)
-		c.Network().SetLatency(c.Host(other), c.Host(3), way)
-	}
-	time.Sleep(20 * time.Second)
-	ready(t, c)
-	return c
-}
-
-// Who goes on although slow ways make the clocks of others look slow does so after a restart, too, and after a jump that was right.
-func TestSlowWaysLookLikeSlowClocks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := behindSlowWays(t)
-		if err := c.Stop(3); err != nil {
-			t.Fatal(err)
-		}
-		start(t, c, 3)
-		ready(t, c)
-		c.Clock(3).Jump(time.Second)
-		time.Sleep(time.Second)
-		if ready, _ := c.Process(3).Ready(); ready {
-			t.Error("ready with a clock that is wrong")
-		}
-		c.Clock(3).SetOffset(0)
-		ready(t, c)
-	})
-}
-
-// A step that looks as if it took a clock beyond the bound, because of a slow way, is believed in the end: whoever really is behind has stopped by then.
-func TestStepThatSeemsTooLarge(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := six(t, nil)
-		create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
-		c.Clock(4).SetOffset(-50 * time.Millisecond)
-		c.Clock(5).SetOffset(-100 * time.Millisecond)
-		c.Network().SetLatency(c.Host(5), c.Host(3), 60*time.Millisecond)
-		time.Sleep(20 * time.Second)
-		ready(t, c)
-		c.Clock(3).SetOffset(100 * time.Millisecond)
-		time.Sleep(5 * time.Second)
-		if ready, _ := c.Process(3).Ready(); ready {
-			t.Error("a step that takes the clock away from one of two is believed at once")
-		}
-		ready(t, c)
-	})
-}
-
-// A machine that stood still for longer than measurements count is confirmed by peers that always look slow.
-func TestSuspendedBehindSlowWays(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := behindSlowWays(t)
-		for _, other := range []int{4, 5} {
-			c.Network().CutBoth(c.Host(3), c.Host(other), memnet.Stall)
-		}
-		time.Sleep(10 * time.Second)
-		c.Clock(3).Jump(time.Second) // nothing is measured
-		time.Sleep(time.Second)
-		c.Clock(3).SetOffset(0)
-		c.HealAll()
-		ready(t, c)
-	})
-}
-
 // A jump within the bound disturbs nobody: no request fails (those that come before it is noticed are tried again), nobody hands over.
 func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -232,41 +162,6 @@ func TestJumpThatPeersConfirm(t *testing.T) {
 			return err == nil && at.Wall > time.Now().Add(time.Minute-bound).UnixNano()
 		})
 		equal(t, c)
-	})
-}
-
-// A jump that nobody is there to confirm is not believed, as long as that may be.
-func TestJumpWhileCutOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := six(t, nil)
-		ks := create(t, c.Client(t), "things", kv.Range(), kv.Replicas(3))
-		alone := create(t, c.Client(t), "single", kv.Hash(3), kv.Replicas(1))
-		put(t, ks, "k", "1")
-		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-			put(t, alone, key, "1")
-		}
-		const node = 3
-		for other := range c.Servers() {
-			if other != node {
-				c.Network().CutBoth(c.Host(node), c.Host(other), memnet.Stall)
-			}
-		}
-		time.Sleep(5 * time.Second)
-		c.Clock(node).Jump(10 * time.Second)
-		time.Sleep(time.Minute)
-		if ready, why := c.Process(node).Ready(); ready {
-			t.Errorf("ready: %s", why)
-		}
-		c.HealAll()
-		time.Sleep(10 * time.Second)
-		if ready, why := c.Process(node).Ready(); ready {
-			t.Errorf("its peers, which it reaches, do not confirm its clock; ready: %s", why)
-		}
-		c.Clock(node).SetOffset(0)
-		ready(t, c)
-		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-			put(t, alone, key, "2")
-		}
 	})
 }
 

@@ -30,15 +30,6 @@ func unmount(t *testing.T, c *kvtest.Cluster, server int, part string) (mount fu
 	}
 }
 
-// mustBeRefused starts a server whose log is gone.
-func mustBeRefused(t *testing.T, c *kvtest.Cluster, server int, log string) {
-	t.Helper()
-	err := c.Run(server)
-	if !errors.Is(err, embedded.ErrDirectory) || !strings.Contains(err.Error(), log) || !strings.Contains(err.Error(), "the log of acknowledged writes is missing") {
-		t.Errorf("a server without %s starts: %v", log, err)
-	}
-}
-
 // nodesOf are the leader of the only partition there is, and the two other nodes of three on servers of their own.
 func nodesOf(t *testing.T, c *kvtest.Cluster) (leader int, others []int) {
 	t.Helper()
@@ -49,56 +40,6 @@ func nodesOf(t *testing.T, c *kvtest.Cluster) (leader int, others []int) {
 		}
 	}
 	return leader, others
-}
-
-// A node whose log is gone while its name is there, as of a volume that was not mounted, does not vote as the node that it was: with a
-// node that was down, it would be a majority that has never heard of a write that it has acknowledged itself.
-func TestNodeWithoutItsLogStaysOut(t *testing.T) {
-	for _, gone := range []string{"node", "node/log"} {
-		t.Run(gone, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Separate: true, Latency: latency})
-				ks := create(t, c.Client(t), "things", kv.Range())
-				put(t, ks, "k", "1")
-				leader, others := nodesOf(t, c)
-				late, without := others[0], others[1]
-				c.Kill(late, 0)
-				put(t, ks, "k", "2")
-				c.KillAll(0, leader, without)
-				mount := unmount(t, c, without, gone)
-				mustBeRefused(t, c, without, "/tidemark/node/log")
-				start(t, c, late)
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
-				if pair, err := ks.Get(ctx, []byte("k")); err == nil {
-					t.Errorf("one node of three answers with %q; acknowledged was 2", pair.Value)
-				}
-				mount()
-				start(t, c, without)
-				mustHold(t, ks, "k", "2")
-			})
-		})
-	}
-}
-
-// A node whose state is gone has all of it in its log, where that begins with the first entry.
-func TestNodeWithoutItsStateReplaysItsLog(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Separate: true, Latency: latency})
-		ks := create(t, c.Client(t), "things", kv.Range())
-		put(t, ks, "k", "1")
-		leader, others := nodesOf(t, c)
-		late, without := others[0], others[1]
-		c.Kill(late, 0)
-		put(t, ks, "k", "2")
-		c.KillAll(0, leader, without)
-		unmount(t, c, without, "node/state")
-		start(t, c, without)
-		start(t, c, late)
-		mustHold(t, ks, "k", "2")
-		start(t, c, leader)
-		equal(t, c)
-	})
 }
 
 // A replica whose state is gone, and whose log begins behind what it would need, does not open, and says so: it does not begin anew.
@@ -140,47 +81,6 @@ func TestReplicaThatCannotBeReplayedStaysOut(t *testing.T) {
 		start(t, c, without)
 		mustHold(t, ks, "k", "2")
 	})
-}
-
-// The same for a member of the core: it does not vote without its log.
-func TestCoreMemberWithoutItsLogStaysOut(t *testing.T) {
-	for _, gone := range []string{"core", "core/log"} {
-		t.Run(gone, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := six(t, nil)
-				client := c.Client(t)
-				create(t, client, "before", kv.Range())
-				lead := 0
-				eventually(t, "a leader of the core", func() bool {
-					for i := range 3 {
-						if c.Process(i).LeadsCore() {
-							lead = i
-							return true
-						}
-					}
-					return false
-				})
-				late, without := (lead+1)%3, (lead+2)%3
-				c.Kill(late, 0)
-				create(t, client, "acknowledged", kv.Range())
-				c.KillAll(0, lead, without)
-				mount := unmount(t, c, without, gone)
-				mustBeRefused(t, c, without, "/tidemark/core/log")
-				start(t, c, late)
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
-				if all, err := client.Keyspaces(ctx); err == nil {
-					t.Errorf("one member of three answers with %v", all)
-				}
-				mount()
-				start(t, c, without)
-				all, err := client.Keyspaces(t.Context())
-				if err != nil || len(all) != 2 {
-					t.Errorf("%v, %v; want both keyspaces", all, err)
-				}
-			})
-		})
-	}
 }
 
 // A server that is core and node, and has lost its node's log, goes on as a member of the core alone.

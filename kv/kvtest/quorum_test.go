@@ -75,26 +75,6 @@ func TestCoreWithoutQuorumSaysSo(t *testing.T) {
 	}
 }
 
-// TestOpeningWithoutCoreSaysSo: a server that has never heard of the others, or does not hear them since it started, tells a client that
-// waits for the table why there is none.
-func TestOpeningWithoutCoreSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency, NotReady: true})
-		for i := range 2 {
-			if err := c.Stop(i); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		client, err := c.Open(ctx)
-		if err == nil {
-			_ = client.Close()
-		}
-		mustSayNoQuorum(t, "open", err, c.Endpoints()[0], c.Endpoints()[1])
-	})
-}
-
 // TestPartitionWithoutQuorumSaysSo: what is asked of a partition that has lost two of its three replicas ends in ErrNoQuorum, and names
 // the nodes that do not answer; a write that may have been executed says that as well.
 func TestPartitionWithoutQuorumSaysSo(t *testing.T) {
@@ -147,25 +127,6 @@ func TestPartitionWithoutQuorumSaysSo(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestReplicasThatDoNotHearOneAnother: the client reaches all nodes, but they do not reach one another.
-func TestReplicasThatDoNotHearOneAnother(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})
-		ks := create(t, c.Client(t), "here", kv.Hash(1))
-		put(t, ks, "a", "1")
-		for i := 1; i < c.Servers(); i++ {
-			for j := 1; j < i; j++ {
-				c.Network().CutBoth(c.Host(i), c.Host(j), memnet.Stall)
-			}
-		}
-		time.Sleep(5 * time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		_, err := ks.Put(ctx, []byte("a"), []byte("2"))
-		mustSayNoQuorum(t, "put", err, "are silent")
-	})
 }
 
 // damage makes the only partition's replica on a server that is down one that does not open.

@@ -182,70 +182,6 @@ func TestIsolatedLeaderServesNothingStale(t *testing.T) {
 	})
 }
 
-// Everything acknowledged is there after all six servers lost power at once, whatever of the rest survived.
-func TestPowerLossOfAllServers(t *testing.T) {
-	for _, percent := range []int{0, 50, 100} {
-		t.Run(fmt.Sprintf("%d percent of what was not synced survives", percent), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := six(t, nil)
-				client := c.Client(t)
-				for round := range 3 {
-					ks := create(t, client, fmt.Sprintf("round%d", round), kv.Hash(3))
-					for i := range 50 {
-						put(t, ks, fmt.Sprint(i), fmt.Sprint(round))
-					}
-					c.KillAll(percent, 0, 1, 2, 3, 4, 5)
-					for i := range c.Servers() {
-						start(t, c, i)
-					}
-					ready(t, c)
-					for r := range round + 1 {
-						for i := range 50 {
-							mustHold(t, client.Keyspace(fmt.Sprintf("round%d", r)), fmt.Sprint(i), fmt.Sprint(r))
-						}
-					}
-				}
-				equal(t, c)
-			})
-		})
-	}
-}
-
-// A node that was away while much was written, more than the others keep of their logs, comes back by snapshot.
-func TestAwayNodeComesBackBySnapshot(t *testing.T) {
-	for _, crash := range []bool{false, true} {
-		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := six(t, func(_ int, s *embedded.ServerConfig) { s.RetainLogBytes, s.MemTableBytes = 64<<10, 256<<10 })
-				ks := create(t, c.Client(t), "things", kv.Hash(2))
-				put(t, ks, "first", "1")
-				away := 5
-				if crash {
-					c.Kill(away, 0)
-				} else {
-					c.Isolate(away, memnet.Break)
-				}
-				value := strings.Repeat("v", 8<<10)
-				for i := range 800 {
-					put(t, ks, fmt.Sprintf("key %d", i%300), fmt.Sprintf("%d %s", i, value))
-				}
-				time.Sleep(10 * time.Second) // the logs are truncated every few seconds
-				if crash {
-					start(t, c, away)
-				} else {
-					c.Rejoin(away)
-				}
-				put(t, ks, "last", "1")
-				equal(t, c)
-				// It is as good as the others: without one of them, it and the third serve.
-				c.Kill(3, 0)
-				mustHold(t, ks, "last", "1")
-				mustHold(t, ks, "key 299", "599 "+value)
-			})
-		})
-	}
-}
-
 // With a full disk on one node the quorum goes on; reads are served everywhere; and when there is room again the node is as before.
 func TestDiskFullOnOneNode(t *testing.T) {
 	c := kvtest.Start(t, kvtest.Options{})
@@ -286,36 +222,6 @@ func TestDiskFullOnOneNode(t *testing.T) {
 		return true
 	})
 	equal(t, c)
-}
-
-// With the whole core down data nodes serve, restart and serve again.
-func TestCoreDown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := six(t, nil)
-		client := c.Client(t)
-		ks := create(t, client, "things", kv.Hash(3))
-		for core := range 3 {
-			c.Kill(core, 0)
-		}
-		put(t, ks, "k", "1")
-		time.Sleep(time.Minute) // the nodes' leases have long run out
-		put(t, ks, "k", "2")
-		for node := 3; node < 6; node++ {
-			c.Kill(node, 0)
-		}
-		for node := 3; node < 6; node++ {
-			start(t, c, node)
-		}
-		mustHold(t, ks, "k", "2")
-		put(t, ks, "k", "3")
-		// A new client learns everything from the nodes.
-		mustHold(t, c.Client(t).Keyspace("things"), "k", "3")
-		for core := range 3 {
-			start(t, c, core)
-		}
-		ready(t, c)
-		put(t, create(t, client, "more", kv.Hash(2)), "k", "1")
-	})
 }
 
 // A directory is for one process.
