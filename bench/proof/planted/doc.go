@@ -10,7 +10,7 @@
 //
 // To add one: change the product, save `git diff -U4` of it as patches/NAME.patch below a sentence
 // that says what is wrong with it (and the line "Noticed by: transactions", if only seeds with
-// transactions can notice it), take the change back, and give docs/testing.md the row that `make
+// transactions can notice it), take the change back, and give docs/evidence.md the row that `make
 // planted` prints. A hunk applies where its lines stand in the file, whatever the line numbers; if
 // they stand there no more, or in two places, the test of this package fails, and the patch has to
 // be made anew.

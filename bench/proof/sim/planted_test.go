@@ -55,7 +55,7 @@ func TestPlanted(t *testing.T) {
 	if found == 0 {
 		t.Fatalf("PLANTED | %s | not found | in %d seeds | %.0f virtual minutes |", planted.Active, *plantedSeeds, virtual.Minutes())
 	}
-	// A row of the table in docs/testing.md.
+	// A row of the table in docs/evidence.md.
 	fmt.Printf("PLANTED | %s | seed %d | after %.0f virtual minutes | %s |\n", planted.Active, found, max(virtual.Minutes(), *minutes), what)
 }
 

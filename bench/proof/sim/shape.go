@@ -209,7 +209,7 @@ func (s *shape) mixExtras(random *rand.Rand) {
 func (s *shape) all() []driver.Workload { return slices.Concat(s.workloads, s.extras) }
 
 // Of the seeds with transactions those that leave reignsAt when divided by reignsEvery are about reigns. All others are what they were before there
-// were such, among them those of the other planted bugs in docs/testing.md.
+// were such, among them those of the other planted bugs in docs/evidence.md.
 const reignsEvery, reignsAt = 13, 5
 
 // reignPartitions is how many partitions the workloads that mixReigns draws have at most. They come before all others.
