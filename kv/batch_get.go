@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -292,10 +292,23 @@ func inParallel(ctx context.Context, n, limit int, f func(ctx context.Context, i
 	case 1:
 		return f(ctx, 0)
 	}
-	workers, ctx := errgroup.WithContext(ctx)
-	workers.SetLimit(limit)
-	for i := range n {
-		workers.Go(func() error { return f(ctx, i) })
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var workers sync.WaitGroup
+	for range min(n, limit) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n) && failed.Load() == nil; i = next.Add(1) - 1 {
+				if err := f(ctx, int(i)); err != nil && failed.CompareAndSwap(nil, &err) {
+					cancel(err)
+				}
+			}
+		})
 	}
-	return workers.Wait()
+	workers.Wait()
+	if first := failed.Load(); first != nil {
+		return *first
+	}
+	return nil
 }

@@ -52,7 +52,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	if c.sender, err = route.New(c.cfg.route); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}
-	c.committer, err = committer.New(committer.Config{Sender: committer.Over(c.sender), Random: c.random, Registerer: c.cfg.route.Registerer})
+	c.committer, err = committer.New(committer.Config{Sender: committer.Over(c.sender), Random: c.random, Registry: c.cfg.route.Registry})
 	if err != nil {
 		c.sender.Close()
 		return nil, invalid("open", "", nil, "%v", err)

@@ -7,8 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
@@ -66,10 +65,9 @@ func ConnectionsPerNode(n int) Option {
 	return clientOption(func(c *config) { c.route.ConnectionsPerNode = n })
 }
 
-// Metrics registers the client's metrics. Clients that share a registry need different label sets
-// (prometheus.WrapRegistererWith).
-func Metrics(r prometheus.Registerer) Option {
-	return clientOption(func(c *config) { c.route.Registerer = r })
+// Metrics registers the client's metrics. Package kvprom has one for Prometheus.
+func Metrics(r metric.Registry) Option {
+	return clientOption(func(c *config) { c.route.Registry = r })
 }
 
 // MaxClockOffset has the client expect that the clocks of two nodes are as far apart as that, even

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
+	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -496,7 +497,7 @@ func TestScanOverAPartitionWithoutALeader(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		id := c.AddKeyspace("k", 0, "key00100", "key00200")
 		registry := prometheus.NewRegistry()
-		writer, reader := c.open(), c.open(Metrics(registry))
+		writer, reader := c.open(), c.open(Metrics(prom.Registry(registry)))
 		defer writer.Close()
 		defer reader.Close()
 		want := fill(t, writer.Keyspace("k"), 300)

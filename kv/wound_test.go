@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -309,7 +310,7 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		registry := prometheus.NewRegistry()
-		client := cluster.Client(t, kv.Metrics(registry))
+		client := cluster.Client(t, kvprom.Metrics(registry))
 		ks := client.Keyspace("k")
 		for name, write := range map[string]func(context.Context) error{
 			"commit": func(ctx context.Context) error {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -246,8 +247,8 @@ func TestBatchServerBadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{memnet.New()}
 		replies := make(chan func(*kvpb.Response), 1)
-		registry := prometheus.NewRegistry()
-		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Registerer: registry, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		registry := prom.Registry(prometheus.NewRegistry())
+		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Registry: registry, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			reply(echo(batch[0]))
 			reply(echo(batch[0]))
 			reply(&kvpb.Response{Id: 99})
@@ -268,7 +269,7 @@ func TestBatchServerBadReplies(t *testing.T) {
 			t.Fatalf("%v bad replies counted", n)
 		}
 		// A second server with the same registry shares the metrics.
-		if NewBatchServer(BatchServerConfig{Handle: echoAll, Registerer: registry}).metrics.badReplies != server.metrics.badReplies {
+		if NewBatchServer(BatchServerConfig{Handle: echoAll, Registry: registry}).metrics.badReplies != server.metrics.badReplies {
 			t.Fatal("not shared")
 		}
 	})

@@ -10,12 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -42,9 +42,9 @@ type BatchServerConfig struct {
 	MaxInFlightBytes int
 	// MaxStreams bounds the open streams (default 1024); more are refused with RESOURCE_EXHAUSTED.
 	MaxStreams int
-	// Logger is nil for none, Registerer nil for no metrics.
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	// Logger is nil for none, Registry nil for no metrics.
+	Logger   *slog.Logger
+	Registry metric.Registry
 }
 
 // BatchServer implements the KV service: it takes requests off the streams of clients and sends responses back, and
@@ -76,7 +76,7 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registerer)}
+	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry)}
 }
 
 // Gone says that a client has no stream open here, so that nobody waits for answers to what it has sent: it has ended, it was cut off, or it

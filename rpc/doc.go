@@ -46,5 +46,6 @@
 //     valid; but one retained slice retains the whole message: what outlives the request must be copied.
 //   - Nothing outlives Close.
 //
-// The package imports hlc and the generated protocol packages, and nothing else of Tidemark.
+// The package imports hlc, metric, range/admission and the generated protocol packages, and nothing
+// else of Tidemark.
 package rpc

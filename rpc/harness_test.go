@@ -7,11 +7,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -121,11 +120,8 @@ func contains(err error, part string) bool { return err != nil && strings.Contai
 
 func ping(wall uint64) *peerpb.HostPing { return &peerpb.HostPing{Incarnation: 1, Wall: wall} }
 
-func counterValue(t testing.TB, c prometheus.Metric) float64 {
+func counterValue(t testing.TB, c metric.Collector) (sum float64) {
 	t.Helper()
-	var m dto.Metric
-	if err := c.Write(&m); err != nil {
-		t.Fatal(err)
-	}
-	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	c.Collect(func(_ string, value float64) { sum += value })
+	return sum
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// rpc stands on hlc, range/admission and the generated packages only; memnet on nothing at all.
+// rpc stands on hlc, metric, range/admission and the generated packages only; memnet on nothing at all.
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := map[string][]string{
-		".":      {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb", module + "rpc/peerpb", module + "range/admission"},
+		".":      {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb", module + "rpc/peerpb", module + "range/admission", module + "metric"},
 		"memnet": nil,
 	}
 	for dir, list := range allowed {

@@ -6,8 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -63,9 +62,9 @@ type PeerConfig struct {
 	// Lanes are those of the server that RegisterPeerServer is given; nil if it offers none.
 	Lanes   *Lanes
 	Handler PeerHandler
-	// Logger is nil for none, Registerer nil for no metrics.
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	// Logger is nil for none, Registry nil for no metrics.
+	Logger   *slog.Logger
+	Registry metric.Registry
 	// SnapshotBytesPerSecond limits all snapshots sent together; 0 is without limit.
 	SnapshotBytesPerSecond int64
 	// MaxSnapshots bounds the snapshots sent at a time, and those received at a time (default 4).
@@ -121,7 +120,7 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 	}
 	t := &PeerTransport{
 		config:       c,
-		metrics:      newPeerMetrics(c.Registerer, c.Realm),
+		metrics:      newPeerMetrics(c.Registry, c.Realm),
 		sendSlots:    make(chan struct{}, c.MaxSnapshots),
 		receiveSlots: make(chan struct{}, c.MaxSnapshots),
 		snapshots:    admission.NewPacer(admission.Snapshot, nil),

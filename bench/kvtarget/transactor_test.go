@@ -9,13 +9,14 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
 // Every transactional workload runs against a cluster and ends with what its clients were told.
 func TestTransactionsAgainstACluster(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	client := kvtest.Start(t, kvtest.Options{}).Client(t, kv.Metrics(registry))
+	client := kvtest.Start(t, kvtest.Options{}).Client(t, kvprom.Metrics(registry))
 	keyspace, err := client.CreateKeyspace(t.Context(), "bench", kv.Hash(3))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 )
 
 // contentionConfig is what -what contention does.
@@ -41,7 +42,7 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 	}
 	defer servers.close()
 	registry := prometheus.NewRegistry()
-	client, err := kv.Open(ctx, servers.Endpoints(), kv.Metrics(registry))
+	client, err := kv.Open(ctx, servers.Endpoints(), kvprom.Metrics(registry))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 )
 
 // txnFlags are those of the transactional benchmarks.
@@ -144,7 +145,7 @@ func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.Transac
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	return a.withBench(ctx, f.benchFlags, []kv.Option{kv.Metrics(registry)}, func(client *kv.Client) error {
+	return a.withBench(ctx, f.benchFlags, []kv.Option{kvprom.Metrics(registry)}, func(client *kv.Client) error {
 		var options []kv.TxnOption
 		if f.commitWait {
 			options = append(options, kv.CommitWait())

@@ -24,12 +24,14 @@ var may = []struct {
 	imports []string
 }{
 	{"hlc", nil},
+	{"metric", nil},
+	{"metric/prom", []string{"metric"}},
 	{"range/alarm", nil},
 	{"range/clockhealth", []string{"hlc"}},
 	{"range/admission", nil},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
-	{"rpc/...", []string{"hlc", "rpc/...", "range/keys", "range/admission"}},
+	{"rpc/...", []string{"hlc", "metric", "rpc/...", "range/keys", "range/admission"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
 	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},
 	{"range/mvcc", []string{"hlc", "range/keys", "range/engine"}},
@@ -49,10 +51,11 @@ var may = []struct {
 
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
+	{"kv/kvprom", []string{"kv", "metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
-	{"deploy/embedded/...", []string{"hlc", "rpc/...", "range/...", "txn/...", "placement/...", "deploy/embedded/..."}},
+	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...", "placement/...", "deploy/embedded/..."}},
 
 	{"bench", nil},
 	{"bench/proof/process", nil},
@@ -60,16 +63,16 @@ var may = []struct {
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
-	{"bench/proof/driver", []string{"bench/proof/history", "bench/proof/calm", "kv"}},
+	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv"}},
 	{"bench/proof/workloads", []string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...", "deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
-	{"bench/...", []string{"bench/...", "kv", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
-	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "hlc", "rpc", "range/keys", "deploy/embedded"}},
+	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc", "range/keys", "deploy/embedded"}},
 }
 
 var ground = []string{
-	"hlc", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/alarm",
+	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/alarm",
 	"range/clockhealth", "range/admission",
 }
 

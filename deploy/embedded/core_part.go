@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -100,7 +101,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		Realm: realmCore, Self: uint64(self),
 		Cluster: func() uint64 { return founding.GetCluster() },
 		Resolve: resolve, Dialer: s.dialer, Lanes: s.lanes, Handler: p.host,
-		Logger: s.config.Logger, Registerer: registerer,
+		Logger: s.config.Logger, Registry: prom.Registry(registerer),
 	})
 	known, err := p.host.Log().Identities()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 )
 
 // The metrics of a running server are named and described as Prometheus wants it, and those of the
@@ -33,7 +34,7 @@ func TestMetricsPassPromtool(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A client that has done something has metrics too.
-	client, err := kv.Open(ctx, cluster.Endpoints(), kv.Metrics(cluster.configs[0].Registry))
+	client, err := kv.Open(ctx, cluster.Endpoints(), kvprom.Metrics(cluster.configs[0].Registry))
 	if err != nil {
 		t.Fatal(err)
 	}

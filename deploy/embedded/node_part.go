@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
@@ -105,7 +106,7 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
 		Resolve: p.node.Resolve, Dialer: s.dialer, Lanes: s.lanes,
-		Handler: p.node.Handler(), Logger: s.config.Logger, Registerer: registerer,
+		Handler: p.node.Handler(), Logger: s.config.Logger, Registry: prom.Registry(registerer),
 		SnapshotBytesPerSecond: s.config.SnapshotBytesPerSecond,
 	})
 	if err := p.node.Start(s.config.filtered(realmData, p.transport, p.node.Resolve)); err != nil {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -193,7 +194,7 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig, Lanes: s.lanes})...)
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Lanes: s.lanes, Logger: s.config.Logger,
-		Registerer: s.config.Registry,
+		Registry: prom.Registry(s.config.Registry),
 	})
 	kvpb.RegisterKVServer(s.grpc, s.clients)
 	peerpb.RegisterPeerServer(s.grpc, &s.peers)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestASlowReadHoldsUpNobody(t *testing.T) {
 	c := kvtest.Start(t, kvtest.Options{Nodes: 1})
 	registry := prometheus.NewRegistry()
-	client := c.Client(t, kv.Metrics(registry))
+	client := c.Client(t, kvprom.Metrics(registry))
 	ks := create(t, client, "things", kv.Hash(4), kv.Replicas(1))
 	// More than the block cache holds, so that some of it has to be read from the disk after a restart.
 	value := make([]byte, 64<<10)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -66,7 +67,7 @@ func TestAReadThatWaitsIsNoLoss(t *testing.T) {
 		c, locked, free := stuck(t, false)
 
 		registry := prometheus.NewRegistry()
-		client := c.Client(t, kv.Metrics(registry))
+		client := c.Client(t, kvprom.Metrics(registry))
 		mine := client.Keyspace("things")
 		begun := time.Now()
 		got := make(chan string, 1)

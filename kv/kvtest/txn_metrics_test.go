@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvprom"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
@@ -51,7 +52,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			sc.Registry = servers[server]
 		}})
 		own := prometheus.NewRegistry()
-		client := c.Client(t, kv.Metrics(own))
+		client := c.Client(t, kvprom.Metrics(own))
 		clients := []*prometheus.Registry{own}
 		ks := create(t, client, "here", kv.Hash(4))
 		ctx := t.Context()

@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -35,8 +34,8 @@ type Config struct {
 	Random func() uint64
 	// Logger receives what operators may want to know; nil discards it.
 	Logger *slog.Logger
-	// Registerer receives the metrics; nil keeps none.
-	Registerer prometheus.Registerer
+	// Registry receives the metrics; nil keeps none.
+	Registry metric.Registry
 }
 
 // sharedLane is what lane i of all nodes has in common.
@@ -101,7 +100,7 @@ func New(cfg Config) (*Sender, error) {
 	}
 	s := &Sender{cfg: cfg, log: cfg.Logger, done: make(chan struct{})}
 	var err error
-	if s.metrics, err = newMetrics(cfg.Registerer); err != nil {
+	if s.metrics, err = newMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

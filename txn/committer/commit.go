@@ -48,7 +48,7 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, w
 			}
 		}
 		t.abort(nil) // of locks, if there are any
-		m.commits.WithLabelValues("none").Inc()
+		m.commits.With("none").Inc()
 		return reads.At, nil
 	}
 	t.settleAnchor(writes)
@@ -67,7 +67,7 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, w
 		m.failed(err)
 		return hlc.Timestamp{}, err
 	}
-	m.commits.WithLabelValues(phases).Inc()
+	m.commits.With(phases).Inc()
 	return at, nil
 }
 

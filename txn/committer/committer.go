@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/metric"
 )
 
 const (
@@ -31,8 +30,8 @@ type Config struct {
 	Sender Sender
 	// Random gives random numbers, for ids and jitter; default math/rand/v2.
 	Random func() uint64
-	// Registerer receives the metrics; nil keeps none.
-	Registerer prometheus.Registerer
+	// Registry receives the metrics; nil keeps none.
+	Registry metric.Registry
 }
 
 // Committer brings transactions to their end. Its methods may be called from any goroutine.
@@ -70,7 +69,7 @@ func New(cfg Config) (*Committer, error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
 	}
-	m, err := newMetrics(cfg.Registerer)
+	m, err := newMetrics(cfg.Registry)
 	if err != nil {
 		return nil, err
 	}

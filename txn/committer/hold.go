@@ -45,7 +45,7 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 	case !whole:
 		outcome = "refused"
 	}
-	t.c.metrics.holds.WithLabelValues(outcome).Inc()
+	t.c.metrics.holds.With(outcome).Inc()
 	return since, whole, err
 }
 

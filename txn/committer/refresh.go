@@ -33,7 +33,7 @@ func (c *Committer) refreshLike(ctx context.Context, like *kvpb.RefreshRequest, 
 	case err != nil:
 		outcome = "failed"
 	}
-	c.metrics.refreshes.WithLabelValues(outcome).Inc()
+	c.metrics.refreshes.With(outcome).Inc()
 	return err
 }
 
