@@ -46,7 +46,7 @@ func (r *Replica) apply(entries []group.Entry) error {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
 	if entries[0].Index == 1 {
-		r.mu.firstTerm = entries[0].Term
+		r.mu.leadership.firstTerm = entries[0].Term
 	}
 	r.mu.Unlock()
 	if failed != nil {
@@ -211,46 +211,41 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var done []*pendingEntry
 	r.mu.Lock()
 	if c.handedOver.term != 0 {
-		r.mu.handedOver = c.handedOver
+		r.mu.leadership.handedOver = c.handedOver
 	}
 	r.mu.applied = applied
 	if len(c.locks) > 0 {
 		r.requeueLocked(r.mu.locks.Apply(c.locks))
 	}
 	if c.records {
-		r.mu.mayHaveRecords = true
-		r.mu.recordsSet++
+		r.mu.records.applying()
 	}
 	for _, o := range own {
 		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
 			continue
 		}
-		if r.mu.barrier != 0 && o.sequence >= r.mu.barrier {
-			r.mu.barrier = 0
-		}
+		r.mu.leadership.cameBack(o.sequence)
 		if len(r.mu.inFlight) == 0 || o.sequence < r.mu.inFlight[0].sequence {
 			continue // given up
 		}
 		first := r.mu.inFlight[0]
 		if o.accepted && o.sequence == first.sequence {
-			n := copy(r.mu.inFlight, r.mu.inFlight[1:])
-			r.mu.inFlight[n] = nil
-			r.mu.inFlight = r.mu.inFlight[:n]
+			r.mu.removeFirst()
 			r.mu.pending.Remove(first.writes)
 			for _, w := range first.writes {
 				r.mu.recent.Note(w.Key, proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait})
 			}
-			// Not of entries of earlier reigns: there may be newer versions of their keys, which this one has not seen.
+			// Not of entries of earlier epochs: there may be newer versions of their keys, which this one has not seen.
 			for _, v := range o.versions {
 				r.mu.recent.Note(v.key, proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits})
 			}
-			r.forgetRecordsLocked(first)
+			r.mu.records.applied(first)
 			for _, l := range first.lets {
 				if r.mu.locks.Has(l) {
 					r.requeueLocked(r.mu.locks.Release(l))
 				}
 			}
-			r.mu.waitingReads -= len(first.waiters)
+			r.mu.reads.waiting -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
 			r.node.Metrics.pendingWrites.Sub(float64(len(first.writes)))
 			done = append(done, first)
@@ -301,7 +296,7 @@ func (r *Replica) fail(err error) {
 		r.node.Metrics.failures.Inc()
 		r.node.Logger.Error("replica failed", "partition", r.id, "replica", r.self, "error", err)
 	}
-	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
+	r.mu.leadership.close()
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
 	r.mu.cache.Reset(hlc.Timestamp{})

@@ -59,10 +59,10 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	h.m.catchUp(-1)
 	h.c.auto = true
 	h.c.physical.Advance(time.Second)
-	h.arbitrary = &arbitrary{Rand: rand.New(rand.NewPCG(seed, 1)), now: h.m.Now, reign: func() uint64 {
+	h.arbitrary = &arbitrary{Rand: rand.New(rand.NewPCG(seed, 1)), now: h.m.Now, epochNumber: func() uint64 {
 		h.m.replica.mu.Lock()
 		defer h.m.replica.mu.Unlock()
-		return h.m.replica.mu.reign
+		return h.m.replica.mu.leadership.number
 	}}
 	return h
 }

@@ -14,8 +14,8 @@ import (
 // arbitrary makes requests of any shape, mostly of values with which they get far.
 type arbitrary struct {
 	*rand.Rand
-	now   func() int64
-	reign func() uint64
+	now         func() int64
+	epochNumber func() uint64
 	// newest numbers the newest transaction.
 	newest uint64
 }
@@ -66,7 +66,7 @@ func (a *arbitrary) message(m protoreflect.Message, depth int) {
 		}
 		return
 	case *kvpb.Leadership:
-		x.Partition, x.Term, x.Reign = 100, 1, a.reign()
+		x.Partition, x.Term, x.Epoch = 100, 1, a.epochNumber()
 		return
 	case *kvpb.Mutation:
 		x.Key, x.Kind = a.key(), kvpb.Mutation_Kind(a.IntN(4))

@@ -31,7 +31,7 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign == e.reign {
+	if r.mu.leadership.is(e.epoch) {
 		r.requeueLocked(r.mu.locks.Aborted(of))
 	}
 }
@@ -99,7 +99,7 @@ func (e *evaluation) cancel(over func(txn.ID) bool) []*concurrency.Waiter {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		return nil
 	}
 	cancelled := r.mu.locks.Cancel(over)

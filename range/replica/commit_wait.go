@@ -140,7 +140,7 @@ func (r *Replica) holdRead(rd *read) bool {
 		r.mu.held.reads = make(map[*heldRead]struct{})
 	}
 	r.mu.held.reads[h] = struct{}{}
-	r.mu.waitingReads++
+	r.mu.reads.waiting++
 	if r.node.hooks.lockTime == nil {
 		h.timer = r.node.AfterFunc(r.node.until(h.until), func() { r.resumeHeld(h) })
 	}
@@ -164,7 +164,7 @@ func (r *Replica) resumeHeld(h *heldRead) {
 		return
 	}
 	delete(r.mu.held.reads, h)
-	r.mu.waitingReads--
+	r.mu.reads.waiting--
 	r.mu.Unlock()
 	r.node.Metrics.commitWaits.Observe(since(h.since))
 	r.serve(h.rd)
@@ -182,7 +182,7 @@ func (r *Replica) endHeldLocked(end *ending) {
 		if h.timer != nil {
 			h.timer.Stop()
 		}
-		r.mu.waitingReads--
+		r.mu.reads.waiting--
 		end.waiters = append(end.waiters, h.rd)
 	}
 	r.mu.held = commitWaits{}

@@ -17,19 +17,12 @@ import (
 // the rules are package txn's, and are given the record as it will be when what is in flight is applied. An answer is sent when
 // everything that it rests on is applied.
 
-// flightRecord is a transaction record in flight.
-type flightRecord struct {
-	record *txn.Record
-	// sequence is of the proposal that carries it.
-	sequence uint64
-}
-
 // record is a transaction's record as evaluation sees it: in flight, then in the engine; nil if there is none. sequence is of the
 // proposal that carries it, 0 if that is applied.
 func (e *evaluation) record(of txn.Info) (record *txn.Record, sequence uint64, err error) {
 	r := e.r
 	r.mu.Lock()
-	f, ok := r.mu.records[of.ID]
+	f, ok := r.mu.records.proposed[of.ID]
 	r.mu.Unlock()
 	if ok {
 		return f.record, f.sequence, nil
@@ -55,7 +48,7 @@ func (r *Replica) storedRecord(key []byte) (*txn.Record, error) {
 	return &record, nil
 }
 
-// setRecord puts a record in flight and into the batch. It returns false if the reign is over.
+// setRecord puts a record in flight and into the batch. It returns false if the epoch is over.
 //
 // INVARIANT: what is proposed is what every replica takes: one that cannot apply an entry is failed
 // for good, and so are all others.
@@ -66,15 +59,12 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	}
 	e.transactional()
 	r.mu.Lock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return false, nil
 	}
-	if r.mu.records == nil {
-		r.mu.records = make(map[txn.ID]flightRecord)
-	}
-	r.mu.records[of.ID] = flightRecord{record, e.proposal.sequence}
+	r.mu.records.propose(of.ID, record, e.proposal.sequence)
 	e.proposal.records = append(e.proposal.records, of.ID)
 	r.mu.Unlock()
 	if record.State == kvpb.TransactionState_COMMITTED {
@@ -83,23 +73,11 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 	return true, e.batch.Set(txn.RecordKey(e.InternalKey(of.Anchor), of.ID), record.Append(nil), nil)
 }
 
-// forgetRecordsLocked takes the records of an applied proposal out of those in flight.
-func (r *Replica) forgetRecordsLocked(p *pendingEntry) {
-	for _, id := range p.records {
-		if r.mu.records[id].sequence == p.sequence {
-			delete(r.mu.records, id)
-		}
-	}
-	if len(r.mu.records) == 0 {
-		r.mu.records = nil // maps do not shrink
-	}
-}
-
 // present is what the rules are told of time, and of limits. It is after the request's timestamps
 // were merged into the clock.
 func (e *evaluation) present() txn.Present {
 	clock := e.r.node.Clock
-	return txn.Present{Physical: clock.Physical(), Since: e.hearsSince, Now: clock.Now(), Threshold: *e.r.threshold.Load(),
+	return txn.Present{Physical: clock.Physical(), Since: e.livenessFloor, Now: clock.Now(), Threshold: *e.r.threshold.Load(),
 		Limits: e.r.ownLimits()}
 }
 

@@ -16,36 +16,38 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// evaluation turns queued writes into one proposal. There is at most one at work in a replica; it belongs to one goroutine.
+// evaluation turns queued writes into one proposal. There is at most one at work in a replica; it
+// belongs to one goroutine.
 //
-// When as much is in flight as may be, writes wait in the queue and share an entry later. Those that take turns with volatile locks would
-// not come together that way, for the next comes only when the one before has been evaluated. They are evaluated all the same, and their
-// proposal stays open: it takes in more, and is proposed as soon as there is room (Replica.mu.open).
+// When as much is in flight as may be, writes wait in the queue and share an entry later. Those
+// that take turns with volatile locks would not come together that way, for the next comes only
+// when the one before has been evaluated. They are evaluated all the same, and their proposal stays
+// open: it takes in more, and is proposed as soon as there is room (Replica.mu.open).
 //
-// It holds no lock while it reads the engine. That is sound: what is applied meanwhile was pending when it looked
-// there, and only it adds pending writes.
+// It holds no lock while it reads the engine. That is sound: what is applied meanwhile was pending
+// when it looked there, and only it adds pending writes.
 type evaluation struct {
 	// What the write at hand is evaluated on, and what has come of it.
 	command.Evaluation
 	r      *Replica
 	writes []write
 	// Taken together with the writes.
-	reign    uint64
-	term     uint64
+	epoch    Epoch
 	proposal *pendingEntry
-	low      hlc.Timestamp
-	// hearsSince is the replica's.
-	hearsSince int64
+	// livenessFloor is the leadership's.
+	livenessFloor int64
 
 	now time.Time
-	// leased: this replica held the lease after the writes were queued and before anything was read for them. What is decided
-	// by reading alone may then be answered at once; otherwise it is answered when the entry has been applied.
+	// leased: this replica held the lease after the writes were queued and before anything was read
+	// for them. What is decided by reading alone may then be answered at once; otherwise it is
+	// answered when the entry has been applied.
 	leased    bool
 	room      room
 	logBehind bool
-	// pass is where the next proposal is left, if nothing but its client waits for it; nil: nowhere.
+	// pass is where the next proposal is left, if nothing but its client waits for it; nil:
+	// nowhere.
 	pass Pass
-	// over: the reign ended, nothing of this has an effect.
+	// over: the epoch ended, nothing of this has an effect.
 	over bool
 
 	kind  proposal.Kind
@@ -55,10 +57,12 @@ type evaluation struct {
 	highest hlc.Timestamp
 	// slab is where the next pending writes come from.
 	slab []proposal.Write
-	// internal is what commands of this package's own add to the entry, and size about how large the entry is.
+	// internal is what commands of this package's own add to the entry, and size about how large
+	// the entry is.
 	internal proposal.Entry
 	size     int
-	// ends is about how large what ends locks is of it: whoever asks for that is small, whatever the locks are.
+	// ends is about how large what ends locks is of it: whoever asks for that is small, whatever
+	// the locks are.
 	ends int
 	// ready are answers that wait for nothing.
 	ready []answer
@@ -133,11 +137,12 @@ func (e *evaluation) take() step {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Under the lock under which writes are taken: a lease that was held before a write came proves nothing for it.
+	// Under the lock under which writes are taken: a lease that was held before a write came proves
+	// nothing for it.
 	leaseTerm, leased := r.group.Lease()
 	if e.proposal != nil {
 		switch {
-		case r.mu.reign != e.reign || r.mu.barrierDue || !r.mu.serving:
+		case !r.mu.leadership.is(e.epoch) || r.mu.leadership.barrierDue || !r.mu.leadership.serving:
 			return stepPropose
 		case r.mu.queue.Len() > 0 && e.takesLocked(r.mu.queue.First()):
 		case !r.waitsLocked(e):
@@ -151,7 +156,7 @@ func (e *evaluation) take() step {
 		e.release()
 		return stepStop
 	}
-	if r.mu.barrierDue {
+	if r.mu.leadership.barrierDue {
 		return stepBarrier
 	}
 	fresh := e.proposal == nil
@@ -173,19 +178,21 @@ func (e *evaluation) take() step {
 	}
 	if fresh {
 		r.mu.sequence++
-		e.reign, e.term = r.mu.reign, r.mu.leadership.Term
-		e.proposal = &pendingEntry{sequence: r.mu.sequence, term: e.term, gathering: gathering{opened: time.Now()}}
+		e.epoch = r.mu.leadership.epoch()
+		e.proposal = &pendingEntry{
+			sequence: r.mu.sequence, term: e.epoch.term, gathering: gathering{opened: time.Now()},
+		}
 		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{}, proposal.Entry{}
 		r.mu.building = e.proposal
 		e.over = false
 	}
-	e.low = r.mu.low
-	e.hearsSince = r.mu.hearsSince
-	e.leased = leased && leaseTerm == e.term
+	e.livenessFloor = r.mu.leadership.livenessFloor
+	e.leased = leased && leaseTerm == e.epoch.term
 	return stepEvaluate
 }
 
-// run evaluates what was taken, proposes the outcome, unless it stays open, and answers what can be answered.
+// run evaluates what was taken, proposes the outcome, unless it stays open, and answers what can be
+// answered.
 func (e *evaluation) run() {
 	r := e.r
 	r.node.Metrics.queued.Sub(float64(len(e.writes)))
@@ -222,7 +229,7 @@ func (e *evaluation) staysOpen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := e.proposal
-	return r.mu.reign == e.reign && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) && r.waitsLocked(e)
+	return r.mu.leadership.is(e.epoch) && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) && r.waitsLocked(e)
 }
 
 // answerReady answers what waits for nothing.
@@ -246,7 +253,7 @@ func (e *evaluation) finish() {
 	if e.reevaluate {
 		e.reevaluate = false
 		r.mu.Lock()
-		if r.mu.reign == e.reign && !r.mu.locks.ReevaluatesSoon(time.Now()) {
+		if r.mu.leadership.is(e.epoch) && !r.mu.locks.ReevaluatesSoon(time.Now()) {
 			r.mu.locks.Reevaluate(r.lockNow(), &e.work.Work)
 		}
 		r.mu.Unlock()
@@ -278,7 +285,7 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	case e.superseded(w):
 		e.refuse(w, r.supersededError(q))
 		return
-	case q.Term != e.term:
+	case q.Term != e.epoch.term:
 		e.refuse(w, r.notLeader(q))
 		return
 	case q.Generation != e.Descriptor.Generation:
@@ -344,44 +351,45 @@ func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
 	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response, hold: e.Hold})
 }
 
-// answerRead answers a write that writes nothing, because of what was read. sequence is of the proposal that carries the
-// version that decided it; 0 if that is applied.
+// answerRead answers a write that writes nothing, because of what was read. sequence is of the
+// proposal that carries the version that decided it; 0 if that is applied.
 func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint64) {
 	a := answer{pending: w.pending, command: w.command, response: response, hold: e.Hold}
 	switch {
-	case sequence == 0 && e.leased && !e.reigns():
-		// What was in flight is not pending any more, but may be applied yet, or was just now: an earlier attempt of this request too.
+	case sequence == 0 && e.leased && !e.inEpoch():
+		// What was in flight is not pending any more, but may be applied yet, or was just now: an
+		// earlier attempt of this request too.
 		e.refuse(w, e.r.notLeader(w.pending.Request))
 	case sequence == 0 && e.leased:
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
 	case sequence == 0 || sequence == e.proposal.sequence || !e.leased:
-		// If an entry of this term that is proposed now is committed, nobody else led when it was evaluated. One that is on its way already proves
-		// nothing: it may have been acknowledged before the question, and its acknowledgements come late. If this one has an effect, then that one has.
+		// If an entry of this term that is proposed now is committed, nobody else led when it was
+		// evaluated. One that is on its way already proves nothing: it may have been acknowledged
+		// before the question, and its acknowledgements come late. If this one has an effect, then
+		// that one has.
 		e.proposal.answers = append(e.proposal.answers, a)
 	default:
 		e.answerWith(a, sequence)
 	}
 }
 
-// reigns says whether the reign still stands that this began under: all that was read has been under it.
-func (e *evaluation) reigns() bool {
+// inEpoch says whether the epoch still lasts in which this began: all that was read was read in it.
+func (e *evaluation) inEpoch() bool {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
-	return e.r.mu.reign == e.reign
+	return e.r.mu.leadership.is(e.epoch)
 }
 
 // answerWith answers when the proposal in flight that has the sequence is applied.
 func (e *evaluation) answerWith(a answer, sequence uint64) {
 	r := e.r
 	r.mu.Lock()
-	if r.mu.reign == e.reign {
-		for _, p := range r.mu.inFlight {
-			if p.sequence == sequence {
-				p.answers = append(p.answers, a)
-				r.mu.Unlock()
-				return
-			}
+	if r.mu.leadership.is(e.epoch) {
+		if p := r.mu.proposed(sequence); p != nil {
+			p.answers = append(p.answers, a)
+			r.mu.Unlock()
+			return
 		}
 		r.mu.Unlock()
 		e.ready = append(e.ready, a) // applied meanwhile
@@ -415,8 +423,9 @@ func (e *evaluation) carryOut(w *write) {
 	}
 }
 
-// write gives the effects of one request a timestamp, above everything it must be above, and puts them in flight. With commit wait
-// (e.CommitWait) the answer waits for the timestamp. It returns false if the reign is over.
+// write gives the effects of one request a timestamp, above everything it must be above, and puts
+// them in flight. With commit wait (e.CommitWait) the answer waits for the timestamp. It returns
+// false if the epoch is over.
 func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp, bool, error) {
 	r := e.r
 	ts := e.Clock
@@ -433,7 +442,7 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 	id := mvcc.RequestID{Client: w.pending.Client, Sequence: w.pending.Request.Sequence}
 	first := e.takeSlab(len(effects))
 	r.mu.Lock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return hlc.Timestamp{}, false, nil

@@ -32,7 +32,7 @@ var gcChunk = mvcc.GarbageLimits{Versions: 2000, Bytes: 16 << 20, Scanned: 20_00
 func (r *Replica) MayHaveGarbage() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.applied.stats.Versions > r.mu.applied.stats.LiveKeys || r.mu.mayHaveRecords
+	return r.mu.applied.stats.Versions > r.mu.applied.stats.LiveKeys || r.mu.records.mayHave
 }
 
 // SetGCWindow sets for how long overwritten versions stay readable; negative: for ever.
@@ -49,7 +49,7 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 	stats := r.mu.applied.stats
 	r.mu.cache.Release()
 	window := time.Duration(r.gcWindow.Load())
-	if window < 0 || (stats.Versions == stats.LiveKeys && !r.mu.mayHaveRecords) || r.mu.collecting {
+	if window < 0 || (stats.Versions == stats.LiveKeys && !r.mu.records.mayHave) || r.mu.collecting {
 		r.mu.Unlock()
 		return result, nil
 	}

@@ -24,7 +24,7 @@ import (
 
 // collectRecords removes the records of DeleteRange whose retries would be refused, and those of transactions that nobody can ask about.
 func (r *Replica) collectRecords(ctx context.Context) error {
-	var began uint64 // what recordsSet was at the first look
+	var began uint64 // what records.set was at the first look
 	stay := false    // records of transactions were found that stay
 	for first, from := true, []byte(nil); first || from != nil; first = false {
 		chunk, err := r.settle(ctx, from)
@@ -45,10 +45,10 @@ func (r *Replica) collectRecords(ctx context.Context) error {
 			// Nothing is in flight while this is evaluated.
 			r.mu.Lock()
 			if first {
-				began = r.mu.recordsSet
+				began = r.mu.records.set
 			}
-			if chunk.next == nil && !stay && began == r.mu.recordsSet {
-				r.mu.mayHaveRecords = false
+			if chunk.next == nil && !stay && began == r.mu.records.set {
+				r.mu.records.mayHave = false
 			}
 			r.mu.Unlock()
 			if len(found.old) == 0 {

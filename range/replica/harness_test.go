@@ -497,7 +497,7 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " [%s]", describeGet(g))
 		}
 		if l := x.Prepare.Leadership; l != nil {
-			fmt.Fprintf(&b, " under %d.%d", l.Term, l.Reign)
+			fmt.Fprintf(&b, " under %d.%d", l.Term, l.Epoch)
 		}
 	case *kvpb.Response_EndTransaction:
 		fmt.Fprintf(&b, "ended: %s", describeStatus(x.EndTransaction.Status))

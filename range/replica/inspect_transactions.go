@@ -30,7 +30,7 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	var anchors []txn.Info
 	now, physical := time.Now(), r.node.Clock.Physical()
 	r.mu.Lock()
-	if !r.mu.serving {
+	if !r.mu.leadership.serving {
 		r.mu.Unlock()
 		return r.notLeader(q)
 	}

@@ -51,8 +51,8 @@ func (i *interleaving) step() []*kvpb.Response {
 	return i.s.answers.take()
 }
 
-// A version that is in the engine, and whose write is not answered, is seen by no read: otherwise a later one might not see it,
-// and time would go back.
+// A version that is in the engine, and whose write is not answered, is seen by no read: otherwise a
+// later one might not see it, and time would go back.
 func TestReadBetweenCommitAndCompletion(t *testing.T) {
 	i := newInterleaving(t)
 	i.submit("put k v1")
@@ -73,8 +73,9 @@ func TestReadBetweenCommitAndCompletion(t *testing.T) {
 	}
 }
 
-// A retry whose first attempt is applied while the evaluation is at work is recognised, although the evaluation began to
-// read the engine before that; also if another write of the key is still in flight.
+// A retry whose first attempt is applied while the evaluation is at work is recognised, although
+// the evaluation began to read the engine before that; also if another write of the key is still in
+// flight.
 func TestRetryWhileFirstAttemptIsApplied(t *testing.T) {
 	for _, onTop := range []bool{false, true} {
 		i := newInterleaving(t)
@@ -85,7 +86,8 @@ func TestRetryWhileFirstAttemptIsApplied(t *testing.T) {
 		} else {
 			i.submit("put third v seq=72 session=1000")
 		}
-		// All places for entries are taken, so these two wait, and are evaluated together when the first entry is applied.
+		// All places for entries are taken, so these two wait, and are evaluated together when the
+		// first entry is applied.
 		i.submit("put fresh v seq=73 session=1000", "put k v1 seq=71 session=1000")
 		evaluated := 0
 		i.leader.node.hooks.evaluate = func() {
@@ -109,10 +111,11 @@ func TestRetryWhileFirstAttemptIsApplied(t *testing.T) {
 	}
 }
 
-// A retry that is evaluated while the lock goes that its first attempt waits for is answered that nothing was swapped, and so it stays:
-// even if the reign ends at that moment, in which the queue outlives it.
+// A retry that is evaluated while the lock goes that its first attempt waits for is answered that
+// nothing was swapped, and so it stays: even if the epoch ends at that moment, in which the queue
+// outlives it.
 func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
-	for _, reignEnds := range []bool{false, true} {
+	for _, epochEnds := range []bool{false, true} {
 		i := newInterleaving(t)
 		i.s.transactions = map[string]*kvpb.Transaction{
 			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
@@ -129,7 +132,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 			}
 			i.leader.commit(1)
 			i.leader.catchUp(-1)
-			if reignEnds {
+			if epochEnds {
 				i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
 			}
 		}
@@ -144,9 +147,9 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 				continue
 			}
 			answered = true
-			if reignEnds {
+			if epochEnds {
 				if code := response.GetError().GetCode(); code != kvpb.ErrorCode_NOT_LEADER {
-					t.Fatalf("the retry, when the reign has ended: %s", describe(response))
+					t.Fatalf("the retry, when the epoch has ended: %s", describe(response))
 				}
 				continue
 			}
@@ -159,7 +162,7 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 		}
 		got := i.submit("get k")
 		if len(got) != 1 || string(got[0].GetGet().GetValue()) != "free" {
-			t.Fatalf("reign ends %t: afterwards %v", reignEnds, got)
+			t.Fatalf("epoch ends %t: afterwards %v", epochEnds, got)
 		}
 		if n := i.leader.replica.mu.locks.Attempts(); n != 0 {
 			t.Fatalf("%d attempts are still known", n)
@@ -167,9 +170,9 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 	}
 }
 
-// A retry whose reign ends before it is evaluated does not see what is in flight, its first attempt and what that builds on, though both are applied yet. It
-// is not told that nothing was done.
-func TestRetryWhileTheReignEnds(t *testing.T) {
+// A retry whose epoch ends before it is evaluated does not see what is in flight, its first attempt
+// and what that builds on, though both are applied yet. It is not told that nothing was done.
+func TestRetryWhileTheEpochEnds(t *testing.T) {
 	for _, how := range []string{"stall", "leadership lost"} {
 		for _, request := range []string{"cas k value=v1 mine", "delete k"} {
 			i := newInterleaving(t)
@@ -184,7 +187,7 @@ func TestRetryWhileTheReignEnds(t *testing.T) {
 			evaluated := 0
 			i.leader.node.hooks.evaluate = func() {
 				if evaluated++; evaluated == 2 {
-					i.endReign(how)
+					i.endEpoch(how)
 				}
 			}
 			all := i.submit("put other v client=8 seq=3", request)
@@ -208,21 +211,22 @@ func TestRetryWhileTheReignEnds(t *testing.T) {
 	}
 }
 
-// endReign ends the leader's reign in one of two ways.
-func (i *interleaving) endReign(how string) {
+// endEpoch ends the leadership epoch in one of two ways.
+func (i *interleaving) endEpoch(how string) {
 	r := i.leader.replica
 	if how == "stall" {
 		r.checkStall(time.Now().Add(24 * time.Hour))
 		return
 	}
-	l := r.mu.leadership
+	l := r.mu.leadership.Leadership
 	l.IsLeader, l.Term = false, l.Term+1
 	r.LeadershipChanged(l)
 }
 
-// A retry of a one-phase commit whose first attempt is applied between the look for it and the look at what the commit has read takes that for
-// somebody else's, if the reign has ended before. It is not told so.
-func TestRetryIsAppliedWhileTheReignEnds(t *testing.T) {
+// A retry of a one-phase commit whose first attempt is applied between the look for it and the look
+// at what the commit has read takes that for somebody else's, if the epoch has ended before. It is
+// not told so.
+func TestRetryIsAppliedWhileTheEpochEnds(t *testing.T) {
 	i := newInterleaving(t)
 	i.s.transactions = map[string]*kvpb.Transaction{
 		"T2": {Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
@@ -233,7 +237,7 @@ func TestRetryIsAppliedWhileTheReignEnds(t *testing.T) {
 	evaluated, read := 0, 0
 	i.leader.node.hooks.evaluate = func() {
 		if evaluated++; evaluated == 2 {
-			i.endReign("stall")
+			i.endEpoch("stall")
 			i.leader.node.hooks.read = func() {
 				if read++; read == 2 {
 					i.leader.commit(1)
@@ -260,8 +264,9 @@ func TestRetryIsAppliedWhileTheReignEnds(t *testing.T) {
 	}
 }
 
-// The reign ends, and volatile locks with it, while a one-phase commit that has one compares what it has read: it is refused, and that is all.
-func TestCommitOfAVolatileLockWhileTheReignEnds(t *testing.T) {
+// The epoch ends, and volatile locks with it, while a one-phase commit that has one compares what
+// it has read: it is refused, and that is all.
+func TestCommitOfAVolatileLockWhileTheEpochEnds(t *testing.T) {
 	for _, how := range []string{"stall", "leadership lost"} {
 		i := newInterleaving(t)
 		i.s.transactions = map[string]*kvpb.Transaction{
@@ -275,7 +280,7 @@ func TestCommitOfAVolatileLockWhileTheReignEnds(t *testing.T) {
 		read := 0
 		i.leader.node.hooks.read = func() {
 			if read++; read == 2 { // after the look for an earlier attempt
-				i.endReign(how)
+				i.endEpoch(how)
 			}
 		}
 		all := i.submit("prepare T1 k=v1 one-phase read-at=1003 client=7 seq=202 keys=r")
@@ -306,8 +311,8 @@ func (i *interleaving) applied(key string) string {
 	return string(p.Value)
 }
 
-// A one-phase commit that is told of a conflict with what is in flight never takes effect, even if that is lost: its first attempt, whose lock
-// goes while the retry is evaluated, comes to nothing.
+// A one-phase commit that is told of a conflict with what is in flight never takes effect, even if
+// that is lost: its first attempt, whose lock goes while the retry is evaluated, comes to nothing.
 func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	i := newInterleaving(t)
 	i.s.transactions = make(map[string]*kvpb.Transaction)
@@ -359,8 +364,8 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	}
 }
 
-// A lease that was held before a write came proves nothing for it: somebody else may have written since. So what the write has found is told
-// when its entry is applied.
+// A lease that was held before a write came proves nothing for it: somebody else may have written
+// since. So what the write has found is told when its entry is applied.
 func TestLeaseOlderThanTheWrite(t *testing.T) {
 	i := newInterleaving(t)
 	i.submit("put k v1")
@@ -395,8 +400,8 @@ func TestLeaseOlderThanTheWrite(t *testing.T) {
 	}
 }
 
-// A leader that is deposed while it evaluates a Resolve, and catches up meanwhile with what its successor has resolved, does not take what it no longer
-// finds for damage.
+// A leader that is deposed while it evaluates a Resolve, and catches up meanwhile with what its
+// successor has resolved, does not take what it no longer finds for damage.
 func TestResolveWhileDeposed(t *testing.T) {
 	s := scenario{t: t, transactions: map[string]*kvpb.Transaction{
 		"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}}

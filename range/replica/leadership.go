@@ -6,115 +6,145 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader may have it in its log.
-// Called once more by a leader with the same term, it says that proposals may have been dropped. It may run beside Apply.
-func (r *Replica) LeadershipChanged(l group.Leadership) {
-	var end ending
-	r.mu.Lock()
-	r.mu.leadership = l
-	r.mu.serving, r.mu.barrier, r.mu.barrierDue, r.mu.successor, r.mu.handingOver = false, 0, false, 0, false
-	r.giveUpLocked(&end, outcomeUnknown)
-	r.refuseQueueLocked(&end)
-	switch {
-	case !l.IsLeader:
-		r.mu.cache.Reset(hlc.Timestamp{})
-	case l.Term == r.mu.ledTerm:
-		r.raiseBarrierLocked()
-	default:
-		r.mu.ledTerm = l.Term
-		// Its timestamps start above everything that any earlier leader can have served or written: those came from clocks
-		// (hlc.Clock.MaxAhead, which counts the timestamps of commits that wait), and were taken before this moment, since no
-		// earlier leader held its lease any more when this one was elected.
-		//
-		// The timestamps that it gives itself for the first moments are ahead of all clocks, and so are hybrid clocks that
-		// have merged them. The next leader, whose clock may be behind this one's, is above those too once this election
-		// is longer ago than the two clocks are apart; the steps in beyond cover what it can see when it is not. A leader that
-		// hands over on purpose, which can be at once, closes what it has served first (TransferLeader).
-		//
-		// A step of the clock that nobody has looked at counts. If it is a jump, ClockWentForward follows.
-		clock := r.node.Clock
-		now := clock.Reached()
-		r.mu.hearsSince = now
-		r.mu.low = hlc.Timestamp{Wall: now + int64(clock.MaxAhead())}
-		r.mu.cache.Reset(r.mu.low)
-		r.checkServingLocked()
-	}
-	due := r.mu.barrierDue
-	r.mu.Unlock()
-	r.finish(&end)
-	if due {
-		r.kick(true)
-	}
+// leadership is what a replica knows of its own leading: what the group said, whether it serves,
+// and what lies before its time. It is a set of state transitions without a lock, a clock or a
+// group.
+type leadership struct {
+	// Leadership is what the group said last.
+	group.Leadership
+	// number is of the present epoch.
+	number uint64
+	// serving: this replica leads, and everything that earlier leaders, or earlier epochs, left in
+	// the log is applied.
+	serving bool
+	// firstTerm is the term of the log's first entry, 0 if this process has not seen it applied.
+	firstTerm uint64
+	// ledTerm is the latest term in which this replica led.
+	ledTerm    uint64
+	handedOver handedOver
+	// livenessFloor is since when transactions' heartbeats have been heard, by the same clock; 0:
+	// they always have, by this leader or one that handed over to it. After an election it is
+	// earlier than that, by what a leader gives less than all the time that a client may be silent
+	// (electedTime).
+	livenessFloor int64
+	// barrier is the sequence of the proposal that ends the wait for what an earlier epoch of the
+	// same term left in the log; 0: there is nothing to wait for. It is to be proposed if
+	// barrierDue is set.
+	barrier    uint64
+	barrierDue bool
+	// successor is the replica to hand over to once the barrier is proposed; 0: none.
+	successor keys.ReplicaID
+	// handingOver: it serves nothing more as a leader of this term, which the group gives up in any
+	// case.
+	handingOver bool
+	// low is the low-water mark: below every timestamp that this leadership gave, and at or above
+	// every one that an earlier one gave or served. What is read at or below it may have been
+	// written by another node.
+	low hlc.Timestamp
 }
 
-// ClockWentForward is for a node whose clock was wrong, behind, and is right from now on; it serves nothing until all of its replicas know. A leadership won before took its
-// low-water mark from the wrong clock, and an earlier leader, whose clock was right, may have served reads above that. One that begins at the same
-// time reads the clock with the lock held: it comes before this, and its mark is raised, or finds the right time.
-func (r *Replica) ClockWentForward() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.mu.leadership.IsLeader {
-		return
-	}
-	clock := r.node.Clock
-	now := clock.Reached()
-	r.mu.hearsSince = now - int64(txn.Abandoned-electedTime) // as after an election: what was heard is of the wrong clock
-	r.mu.low = hlc.Max(r.mu.low, hlc.Timestamp{Wall: now + int64(clock.MaxAhead())})
-	r.mu.cache.Raise(r.mu.low)
-}
-
-// checkServingLocked opens the gate once what earlier leaders, or reigns, left in the log is applied: when an entry of
-// this leadership's term is, all of its predecessors' are.
-func (r *Replica) checkServingLocked() {
-	if r.mu.handingOver {
-		return // what it served now would not be closed
-	}
-	if r.mu.serving || !r.mu.leadership.IsLeader || r.mu.barrier != 0 || r.mu.applied.term != r.mu.leadership.Term {
-		return
-	}
-	if r.mu.firstTerm == r.mu.leadership.Term {
-		// The log begins with this leadership: no earlier one has committed an entry, so none has served anything, and
-		// nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of the future.
-		// Only the first time: after a barrier this same leadership has served.
-		r.mu.low, r.mu.firstTerm = hlc.Timestamp{Wall: r.node.Clock.Physical()}, 0
-		r.mu.cache.Reset(r.mu.low)
-	}
-	r.mu.low = hlc.Max(r.mu.low, beyond(r.mu.applied.highest))
-	r.mu.cache.Raise(r.mu.low)
-	r.mu.serving = true
-	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
-	// to send them to, until now. One that hands over has put all that it has heard into the log,
-	// and is replaced at once: no client is silent for a second longer because of that.
-	r.mu.hearsSince = r.node.Clock.Physical() - int64(txn.Abandoned-electedTime)
-	h := &r.mu.handedOver
-	if h.term != 0 && h.term == r.mu.applied.commandTerm && r.node.Clock.Physical()-h.at < int64(handOverTime) {
-		r.mu.hearsSince = 0
-	}
-}
-
-// electedTime is what a leader that begins to serve gives the clients of transactions to be heard
-// by it. A client that finds no leader to send a heartbeat to goes on trying, and
-// sends one a second all the while; so one that lives is heard a moment after this leader serves, and there is a second left for one that is slow.
-const electedTime = 2 * time.Second
-
-// handedOver is when a leader of a term has handed over, in nanoseconds since the epoch by its clock: the entry by which it closes what it
-// has served tells. It may be applied here much later.
+// handedOver is when a leader of a term has handed over, in nanoseconds since 1970 by its clock:
+// the entry by which it closes what it has served tells. It may be applied here much later.
 type handedOver struct {
 	term uint64
 	at   int64
 }
 
-// handOverTime is the longest time between a leader's last entry and when its successor serves that transactions' clients need not be given
-// time for: they send a heartbeat every second, and count as silent after three, so there is a
-// second left for clocks that differ.
-const handOverTime = time.Second
+const (
+	// electedTime is what a leader that begins to serve gives the clients of transactions to be
+	// heard by it. A client that finds no leader to send a heartbeat to goes on trying, and sends
+	// one a second all the while. So one that lives is heard a moment after this leader serves, and
+	// there is a second left for one that is slow.
+	electedTime = 2 * time.Second
+	// handOverTime is the longest time between a leader's last entry and when its successor serves
+	// that transactions' clients need not be given time for: they send a heartbeat every second,
+	// and count as silent after three, so there is a second left for clocks that differ.
+	handOverTime = time.Second
+)
 
-// beyond is above every timestamp of the same wall time: reads and writes of a leader whose hybrid clock is ahead of all
-// physical ones differ in the logical counter only.
+// epoch is the present leadership epoch.
+func (l *leadership) epoch() Epoch { return Epoch{l.Term, l.number} }
+
+// is says that an epoch is the present one.
+func (l *leadership) is(e Epoch) bool { return e == l.epoch() }
+
+// endEpoch begins the next epoch: what is pending is given up.
+func (l *leadership) endEpoch() { l.number++ }
+
+// close closes the gate: nothing is served.
+func (l *leadership) close() { l.serving, l.barrier, l.barrierDue = false, 0, false }
+
+// change takes in what the group says. The gate is closed.
+func (l *leadership) change(to group.Leadership) {
+	l.Leadership = to
+	l.close()
+	l.successor, l.handingOver = 0, false
+}
+
+// begin begins a leadership of a term in which this replica has not led before. now is the time by
+// its clock, and ahead how far ahead of it an earlier leader's timestamps can be.
+//
+// Its timestamps start above everything that any earlier leader can have served or written: those
+// came from clocks (hlc.Clock.MaxAhead, which counts the timestamps of commits that wait), and were
+// taken before this moment, since no earlier leader held its lease any more when this one was
+// elected.
+//
+// The timestamps that it gives itself for the first moments are ahead of all clocks, and so are
+// hybrid clocks that have merged them. The next leader, whose clock may be behind this one's, is
+// above those too once this election is longer ago than the two clocks are apart; the steps in
+// beyond cover what it can see when it is not. A leader that hands over on purpose, which can be at
+// once, closes what it has served first (Replica.TransferLeader).
+func (l *leadership) begin(now int64, ahead time.Duration) {
+	l.ledTerm = l.Term
+	l.livenessFloor = now
+	l.low = hlc.Timestamp{Wall: now + int64(ahead)}
+}
+
+// clockWentForward is for a leader whose clock was wrong, behind, when the leadership began.
+func (l *leadership) clockWentForward(now int64, ahead time.Duration) {
+	// As after an election: what was heard is of the wrong clock.
+	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
+	l.low = hlc.Max(l.low, hlc.Timestamp{Wall: now + int64(ahead)})
+}
+
+// mayServe says that the gate is to be opened: what earlier leaders, or epochs, left in the log is
+// applied. When an entry of this leadership's term is, all of its predecessors' are.
+func (l *leadership) mayServe(applied *appliedRecord) bool {
+	switch {
+	case l.handingOver:
+		return false // what it served now would not be closed
+	case l.serving || !l.IsLeader || l.barrier != 0:
+		return false
+	}
+	return applied.term == l.Term
+}
+
+// serve opens the gate. now is the time by this node's clock. It returns true if the log begins
+// with this leadership: no earlier one has committed an entry, so none has served anything, and
+// nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of
+// the future. That is so only the first time: after a barrier this same leadership has served.
+func (l *leadership) serve(applied *appliedRecord, now int64) (first bool) {
+	if first = l.firstTerm == l.Term; first {
+		l.low, l.firstTerm = hlc.Timestamp{Wall: now}, 0
+	}
+	l.low = hlc.Max(l.low, beyond(applied.highest))
+	l.serving = true
+	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
+	// to send them to, until now. One that hands over has put all that it has heard into the log,
+	// and is replaced at once: no client is silent for a second longer because of that.
+	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
+	h := &l.handedOver
+	if h.term != 0 && h.term == applied.commandTerm && now-h.at < int64(handOverTime) {
+		l.livenessFloor = 0
+	}
+	return first
+}
+
+// beyond is above every timestamp of the same wall time: reads and writes of a leader whose hybrid
+// clock is ahead of all physical ones differ in the logical counter only.
 func beyond(t hlc.Timestamp) hlc.Timestamp {
 	if t.IsZero() {
 		return t
@@ -122,84 +152,17 @@ func beyond(t hlc.Timestamp) hlc.Timestamp {
 	return hlc.Timestamp{Wall: t.Wall + 1}
 }
 
-// raiseBarrierLocked closes the gate until it is known what became of proposals that were given up in this term: the log
-// keeps the order of proposals, so when the barrier has come back, they have come back before it, or never will.
-func (r *Replica) raiseBarrierLocked() {
-	r.mu.serving = false
-	r.mu.sequence++
-	r.mu.barrier, r.mu.barrierDue = r.mu.sequence, true
+// raiseBarrier closes the gate until it is known what became of proposals that were given up in
+// this term. sequence is the next proposal's: the log keeps the order of proposals, so when that
+// one has come back, the others have come back before it, or never will.
+func (l *leadership) raiseBarrier(sequence uint64) {
+	l.serving = false
+	l.barrier, l.barrierDue = sequence, true
 }
 
-// checkStall gives up proposals that have been on their way for longer than anything takes that still works.
-func (r *Replica) checkStall(now time.Time) {
-	var end ending
-	r.mu.Lock()
-	stalled := r.mu.leadership.IsLeader && len(r.mu.inFlight) > 0 && now.Sub(r.mu.inFlight[0].at) > r.node.StallTimeout
-	if stalled {
-		r.giveUpLocked(&end, outcomeUnknown)
-		r.raiseBarrierLocked()
+// cameBack notes that a proposal of this term is applied.
+func (l *leadership) cameBack(sequence uint64) {
+	if l.barrier != 0 && sequence >= l.barrier {
+		l.barrier = 0
 	}
-	r.mu.Unlock()
-	if stalled {
-		r.node.Logger.Warn("proposals are lost or very slow; their outcome is unknown", "partition", r.id, "after", r.node.StallTimeout)
-		r.finish(&end)
-		r.kick(true)
-	}
-}
-
-// proposeBarrier proposes an entry without effect. The caller is the evaluator, so that it comes after everything proposed before.
-func (r *Replica) proposeBarrier() {
-	r.mu.Lock()
-	if !r.mu.barrierDue {
-		r.mu.Unlock()
-		return
-	}
-	r.mu.barrierDue = false
-	term, successor := r.mu.leadership.Term, r.mu.successor
-	r.mu.successor = 0
-	p := proposal.Entry{
-		Kind: proposal.KindWrite, Proposer: r.self, Sequence: r.mu.barrier, Base: r.baseLocked(),
-	}
-	if successor != 0 {
-		p.Closed = r.mu.cache.Max()
-		p.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
-	}
-	// It counts as in flight, so that it is noticed when it does not come back.
-	r.mu.inFlight = append(r.mu.inFlight, &pendingEntry{sequence: p.Sequence, term: term, at: time.Now()})
-	r.node.Metrics.proposals.Inc()
-	r.mu.Unlock()
-	if err := r.group.Propose(term, p.Encode()); err != nil {
-		r.node.Logger.Debug("barrier not proposed", "partition", r.id, "error", err)
-	}
-	if successor != 0 {
-		r.group.TransferLeader(term, successor)
-	}
-}
-
-// TransferLeader hands the leadership over to another replica, if this one leads. It does not wait.
-//
-// It stops serving, and its last entry closes every timestamp at which it has served a read. Its successor has that entry
-// before it leads, so it writes above those reads without having to know how far apart the two clocks are, and how recently
-// this leader was elected itself.
-func (r *Replica) TransferLeader(to keys.ReplicaID) {
-	r.mu.Lock()
-	if !r.mu.leadership.IsLeader || r.mu.failed != nil || to == r.self {
-		r.mu.Unlock()
-		return
-	}
-	r.mu.successor, r.mu.handingOver = to, true
-	r.raiseBarrierLocked()
-	r.mu.Unlock()
-	r.kick(true)
-}
-
-// baseLocked is the sequence that the next proposal builds on.
-func (r *Replica) baseLocked() uint64 {
-	if n := len(r.mu.inFlight); n > 0 {
-		return r.mu.inFlight[n-1].sequence
-	}
-	if r.mu.applied.commandTerm == r.mu.leadership.Term {
-		return r.mu.applied.sequence
-	}
-	return 0
 }

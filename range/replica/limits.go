@@ -87,5 +87,5 @@ func (e *evaluation) holdsLock(id txn.ID) bool {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.reign == e.reign && r.mu.locks.Holds(id)
+	return r.mu.leadership.is(e.epoch) && r.mu.locks.Holds(id)
 }

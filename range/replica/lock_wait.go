@@ -90,7 +90,7 @@ func (e *evaluation) blocked(w *write) bool {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		return false // the write will find out
 	}
 	l, key := r.lockInTheWayLocked(w.pending.Request)

@@ -29,7 +29,7 @@ type onePhase struct {
 	floor hlc.Timestamp
 	// held are the transaction's own locks that go.
 	held []*lock
-	// stored are the keys of those that are in the engine. The locks themselves are not to be looked at without the lock: they change when the reign ends.
+	// stored are the keys of those that are in the engine. The locks themselves are not to be looked at without the lock: they change when the epoch ends.
 	stored []string
 	// unheld: it is to end a lock that the transaction does not have. The request for that may wait yet.
 	unheld bool
@@ -184,7 +184,7 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 	r, of := e.r, o.of
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign != e.reign || r.mu.locks.Empty() {
+	if !r.mu.leadership.is(e.epoch) || r.mu.locks.Empty() {
 		return true
 	}
 	for _, m := range c.GetMutations() {

@@ -46,7 +46,7 @@ func (v pendingView) Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool
 	r := v.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.pending.Newest(text(key)) != nil || r.mu.reign != v.e.reign {
+	if r.mu.pending.Newest(text(key)) != nil || !r.mu.leadership.is(v.e.epoch) {
 		return mvcc.Version{}, false
 	}
 	known, ok := r.mu.recent.Find(text(key))
@@ -89,7 +89,7 @@ func (e *evaluation) wrote(w *write, ok bool, err error, response func() *kvpb.R
 	case err != nil:
 		// Its writes are pending and may not be in the batch: nothing of this proposal may go out.
 		e.over = true
-		if !e.reigns() {
+		if !e.inEpoch() {
 			// What was read may be what another leader has made of it since: that is no damage.
 			e.refuse(w, e.r.notLeader(w.pending.Request))
 			return nil

@@ -94,7 +94,7 @@ func (e *evaluation) lookForLocks(w *write, mutations []*kvpb.Mutation) (free bo
 	r, of := e.r, w.transaction()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign != e.reign || r.mu.locks.Empty() && len(mutations) <= r.node.MaxLocks {
+	if !r.mu.leadership.is(e.epoch) || r.mu.locks.Empty() && len(mutations) <= r.node.MaxLocks {
 		return true, nil, other
 	}
 	for _, m := range mutations {
@@ -228,13 +228,13 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 	return true, nil
 }
 
-// lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the reign is over.
+// lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the epoch is over.
 func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 	e, r := p.e, p.e.r
 	laid := p.laid()
 	e.transactional()
 	r.mu.Lock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return false, nil

@@ -15,7 +15,8 @@ type pendingEntry struct {
 	sequence uint64
 	term     uint64
 	at       time.Time
-	// writes are the pending writes in it, in the order of evaluation. Guarded by Replica.mu until it is applied.
+	// writes are the pending writes in it, in the order of evaluation. Guarded by Replica.mu until
+	// it is applied.
 	writes []*proposal.Write
 	// lowest is at or below the timestamps of all writes.
 	lowest hlc.Timestamp
@@ -73,7 +74,7 @@ type ending struct {
 
 // giveUpLocked forgets everything in flight.
 func (r *Replica) giveUpLocked(end *ending, o outcome) {
-	r.mu.reign++
+	r.mu.leadership.endEpoch()
 	for _, p := range r.mu.inFlight {
 		if o == outcomeUnknown {
 			end.unknown = append(end.unknown, p.answers...)
@@ -81,7 +82,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 			end.refused = append(end.refused, p.answers...)
 		}
 		end.waiters = append(end.waiters, p.waiters...)
-		r.mu.waitingReads -= len(p.waiters)
+		r.mu.reads.waiting -= len(p.waiters)
 		r.node.Metrics.proposals.Dec()
 		r.node.Metrics.pendingWrites.Sub(float64(len(p.writes)))
 	}
@@ -97,15 +98,15 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		defer func() { r.mu.building = nil }()
 	}
 	if b := r.mu.building; b != nil {
-		// Its evaluation sees that the reign is over, and answers its writes.
+		// Its evaluation sees that the epoch is over, and answers its writes.
 		end.waiters = append(end.waiters, b.waiters...)
-		r.mu.waitingReads -= len(b.waiters)
+		r.mu.reads.waiting -= len(b.waiters)
 		r.node.Metrics.pendingWrites.Sub(float64(len(b.writes)))
 		b.waiters, b.writes = nil, nil
 	}
 	r.mu.pending.Clear()
 	r.giveUpWaitersLocked(end)
-	clear(r.mu.records)
+	clear(r.mu.records.proposed)
 	r.mu.recent.Reset()
 }
 

@@ -29,7 +29,7 @@ func (e *evaluation) propose() {
 	r.mu.Lock()
 	r.mu.building = nil
 	if len(e.again) > 0 {
-		if r.mu.reign == e.reign && !e.over {
+		if r.mu.leadership.is(e.epoch) && !e.over {
 			r.mu.queue.PushFront(e.again)
 			r.node.Metrics.queued.Add(float64(len(e.again)))
 		} else {
@@ -39,11 +39,11 @@ func (e *evaluation) propose() {
 		e.again = e.again[:0]
 	}
 	switch {
-	case e.over || r.mu.reign != e.reign:
+	case e.over || !r.mu.leadership.is(e.epoch):
 		// Nothing was proposed, so nothing can come of it.
 		end.refused, end.waiters = p.answers, p.waiters
-		r.mu.waitingReads -= len(p.waiters)
-		if r.mu.reign == e.reign {
+		r.mu.reads.waiting -= len(p.waiters)
+		if r.mu.leadership.is(e.epoch) {
 			// Its writes are on top of those that are pending; what lies below goes with them.
 			r.abandonLocked(&end, p)
 		}
@@ -52,18 +52,21 @@ func (e *evaluation) propose() {
 		return
 	case len(p.answers) == 0 && len(p.writes) == 0 && !p.effects:
 		end.waiters = p.waiters
-		r.mu.waitingReads -= len(p.waiters)
+		r.mu.reads.waiting -= len(p.waiters)
 		r.mu.Unlock()
 		r.finish(&end)
 		return
 	}
-	entry.Base = r.baseLocked()
+	entry.Base = r.mu.base(e.epoch.term, &r.mu.applied)
 	r.mu.inFlight = append(r.mu.inFlight, p)
 	// What is evaluated next, and what others wait for, is not to wait for the rest of a pass.
 	pass := e.pass
 	e.pass = nil
-	if pass != nil && (r.mu.queue.Len() > 0 && len(r.mu.inFlight) < r.node.MaxInFlight || !p.onlyOf(pass.Client())) {
-		pass = nil
+	if pass != nil {
+		next := r.mu.queue.Len() > 0 && len(r.mu.inFlight) < r.node.MaxInFlight
+		if next || !p.onlyOf(pass.Client()) {
+			pass = nil
+		}
 	}
 	r.mu.Unlock()
 
@@ -74,18 +77,18 @@ func (e *evaluation) propose() {
 	m.entryBytes.Observe(float64(len(data)))
 	var err error
 	if pass != nil {
-		err = pass.Propose(e.term, data)
+		err = pass.Propose(e.epoch.term, data)
 	} else {
-		err = r.group.Propose(e.term, data)
+		err = r.group.Propose(e.epoch.term, data)
 	}
 	if err != nil {
 		r.node.Logger.Debug("not proposed", "partition", r.id, "error", err)
 		r.mu.Lock()
-		if r.mu.reign == e.reign {
+		if r.mu.leadership.is(e.epoch) {
 			r.mu.inFlight = r.mu.inFlight[:len(r.mu.inFlight)-1]
 			m.proposals.Dec()
 			end.refused, end.waiters = p.answers, p.waiters
-			r.mu.waitingReads -= len(p.waiters)
+			r.mu.reads.waiting -= len(p.waiters)
 			r.abandonLocked(&end, p)
 		}
 		r.mu.Unlock()
@@ -93,8 +96,8 @@ func (e *evaluation) propose() {
 	}
 }
 
-// abandonLocked gives up a proposal whose writes are pending, and which is neither building nor in flight, and all that
-// is in flight with it.
+// abandonLocked gives up a proposal whose writes are pending, and which is neither building nor in
+// flight, and all that is in flight with it.
 func (r *Replica) abandonLocked(end *ending, p *pendingEntry) {
 	r.node.Metrics.pendingWrites.Sub(float64(len(p.writes)))
 	r.giveUpLocked(end, outcomeUnknown)

@@ -52,7 +52,7 @@ type read struct {
 	// Once it is registered:
 	timestamp  hlc.Timestamp
 	limit      hlc.Timestamp
-	reign      uint64
+	epoch      Epoch
 	descriptor *clusterpb.Partition
 	// restarts counts how often it began anew.
 	restarts int
@@ -168,15 +168,15 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.leadershipError(q, nil))
 		return
-	case rd.term != 0 && !(proved && provedTerm == l.Term && r.mu.serving):
+	case rd.term != 0 && !(proved && provedTerm == l.Term && r.mu.leadership.serving):
 		// It has its proof, but the gate is closed: the outcome of something is open.
 		r.mu.Unlock()
 		r.endRead(rd, r.notLeader(q))
 		return
 	}
 	var step readStep
-	if proved && provedTerm == l.Term && r.mu.serving {
-		rd.descriptor, rd.reign = d, r.mu.reign
+	if proved && provedTerm == l.Term && r.mu.leadership.serving {
+		rd.descriptor, rd.epoch = d, r.mu.leadership.epoch()
 		step = r.registerLocked(rd)
 	} else {
 		step = r.proveLocked(rd)
@@ -195,39 +195,31 @@ func (r *Replica) proveLocked(rd *read) readStep {
 		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for a confirmation of its leadership"))
 	}
 	rd.term = r.mu.leadership.Term
-	r.mu.waitingReads++
-	r.mu.next = append(r.mu.next, rd)
-	if r.mu.confirming {
+	if !r.mu.reads.confirm(rd) {
 		return readStep{do: readWait}
 	}
-	r.mu.confirming = true
 	return readStep{do: readConfirm}
 }
 
 // tooManyReadsLocked says that no more reads may wait.
 func (r *Replica) tooManyReadsLocked() bool {
-	return r.mu.waitingReads+r.mu.locks.WaitingReads() >= r.node.MaxWaitingReads
+	return r.mu.reads.waiting+r.mu.locks.WaitingReads() >= r.node.MaxWaitingReads
 }
 
-// confirm asks for a read index for all reads that wait for one. Those that come while it is under way need another: it
-// speaks for what was committed when it was asked for.
+// confirm asks for a read index for all reads that wait for one.
 func (r *Replica) confirm() {
 	r.mu.Lock()
-	reads := r.mu.next
-	r.mu.next = nil
-	if len(reads) == 0 {
-		r.mu.confirming = false
-		r.mu.Unlock()
-		return
-	}
+	reads := r.mu.reads.ask()
 	r.mu.Unlock()
-	r.group.ReadIndex(func(err error) { r.confirmed(reads, err) })
+	if len(reads) > 0 {
+		r.group.ReadIndex(func(err error) { r.confirmed(reads, err) })
+	}
 }
 
 // confirmed goes on with reads whose read index is applied. It is called by the group.
 func (r *Replica) confirmed(reads []*read, err error) {
 	r.mu.Lock()
-	r.mu.waitingReads -= len(reads)
+	r.mu.reads.waiting -= len(reads)
 	r.mu.Unlock()
 	resume := func() {
 		r.confirm()
@@ -253,7 +245,7 @@ func (r *Replica) confirmed(reads []*read, err error) {
 // registerAgain registers a read that has waited, if it was not for nothing.
 func (r *Replica) registerAgain(rd *read) {
 	r.mu.Lock()
-	if r.mu.reign != rd.reign {
+	if !r.mu.leadership.is(rd.epoch) {
 		r.mu.Unlock()
 		r.refuseRead(rd)
 		return
@@ -290,7 +282,7 @@ func (r *Replica) registerLocked(rd *read) readStep {
 	case r.tooManyReadsLocked():
 		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for writes in flight"))
 	}
-	r.mu.waitingReads++
+	r.mu.reads.waiting++
 	wait.waiters = append(wait.waiters, rd)
 	r.node.Metrics.readsWaited.Inc()
 	if r.mu.open != nil && r.mu.open.proposal == wait {
@@ -321,7 +313,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	// And what a transaction put above the timestamp at which it was prepared here.
 	rd.limit = hlc.Timestamp{}
 	if !rd.latest() && !rd.uncertain.IsZero() {
-		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.low, r.mu.foreign)))
+		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign)))
 	}
 	if rd.momentOnly {
 		return nil
@@ -342,7 +334,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 			last = max(last, p.sequence)
 		}
 	}
-	return r.proposalLocked(last)
+	return r.mu.find(last)
 }
 
 // belowPending says that the read is of the latest value of one key, and does not wait for pending
@@ -360,7 +352,7 @@ func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
 		return nil
 	}
 	if sequence := r.newestInFlightLocked(key, rd.session); sequence != 0 {
-		return r.proposalLocked(sequence)
+		return r.mu.find(sequence)
 	}
 	if oldest.Timestamp.LessEq(rd.timestamp) {
 		rd.timestamp = oldest.Timestamp.Prev()
@@ -374,22 +366,6 @@ func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
 		return w.Sequence
 	}
 	return 0
-}
-
-// proposalLocked finds a proposal in flight, or being built.
-func (r *Replica) proposalLocked(sequence uint64) *pendingEntry {
-	if sequence == 0 {
-		return nil
-	}
-	if b := r.mu.building; b != nil && b.sequence == sequence {
-		return b
-	}
-	for _, p := range r.mu.inFlight {
-		if p.sequence == sequence {
-			return p
-		}
-	}
-	return nil
 }
 
 // newestInSpanLocked is the newest proposal in flight that writes into the span at or below the read's timestamp.

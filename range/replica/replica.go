@@ -17,7 +17,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Replica is one node's copy of a partition. It implements group.StateMachine.
@@ -44,75 +43,31 @@ type Replica struct {
 	closed  atomic.Bool
 	drained atomic.Pointer[chan struct{}]
 
+	// mu guards what makes this one state machine. Each field is a room of its own, without a lock.
 	mu struct {
 		sync.Mutex
 		// applied is written by Apply and Install only.
-		applied    appliedRecord
-		leadership group.Leadership
-		// reign changes whenever what was in flight is given up. An evaluation that began in another one has no effect.
-		reign uint64
-		// serving: this replica leads, and everything that earlier leaders, or earlier reigns, left in the log is applied.
-		serving bool
-		// firstTerm is the term of the log's first entry, 0 if this process has not seen it applied.
-		firstTerm uint64
-		// ledTerm is the latest term in which this replica led.
-		ledTerm    uint64
-		handedOver handedOver
-		// hearsSince is since when transactions' heartbeats have been heard, by the same clock; 0:
-		// they always have, by this leader or one that handed over to it.
-		// After an election it is earlier than that, by what a leader gives less than all the time that a client may be silent (electedTime).
-		hearsSince int64
-		// barrier is the sequence of the proposal that ends the wait for what an earlier reign of the same term left in the log;
-		// 0: there is nothing to wait for. It is to be proposed if barrierDue is set.
-		barrier    uint64
-		barrierDue bool
-		// successor is the replica to hand over to once the barrier is proposed; 0: none.
-		successor keys.ReplicaID
-		// handingOver: it serves nothing more as a leader of this term, which the group gives up in any case.
-		handingOver bool
-		// low is below every timestamp that this leadership gave, and at or above every one that an earlier one gave or
-		// served: what is read at or below it may have been written by another node.
-		low hlc.Timestamp
+		applied appliedRecord
 		// failed is why nothing is applied any more.
-		failed error
-
-		queue proposal.Queue[write]
-		// evaluating: a goroutine is in evaluateQueue.
-		evaluating bool
-		// building is the proposal that the evaluation at work fills.
-		building *pendingEntry
-		// open is the evaluation that fills it, if it stays open and nobody is at work.
-		open *evaluation
-		// inFlight is what is proposed and not applied, oldest first.
-		inFlight []*pendingEntry
-		// sequence is the number of the latest proposal.
-		sequence uint64
+		failed     error
+		leadership leadership
+		pipeline
 		// pending are the writes that are evaluated and not applied.
 		pending proposal.Pending
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
 		recent  proposal.Recent
 		cache   tscache.Cache
-
 		// locks are the locks of transactions, and what waits for them.
 		locks concurrency.Manager
 		// held is what is held back by commit wait.
-		held commitWaits
-		// records are the transaction records in flight.
-		records map[txn.ID]flightRecord
-		// mayHaveRecords: there may be transaction records for garbage collection to look at.
-		mayHaveRecords bool
-		// recordsSet counts the batches of entries that have set transaction records.
-		recordsSet uint64
-		// foreign is at or above every version that a transaction's commit put above the timestamp at which it was prepared here: what
-		// is at or below may have been acknowledged before this node's clock had come to it.
+		held    commitWaits
+		records records
+		// foreign is the max foreign commit timestamp: at or above every version that a
+		// transaction's commit put above the timestamp at which it was prepared here. What is at or
+		// below it may have been acknowledged before this node's clock had come to it.
 		foreign hlc.Timestamp
-
-		// waitingReads counts reads that wait for a proposal or a read index.
-		waitingReads int
-		// confirming: a read index is asked for. next are the reads that came after that, and need another one.
-		confirming bool
-		next       []*read
+		reads   waitingReads
 		// collecting: CollectGarbage is at work.
 		collecting bool
 	}
@@ -123,8 +78,8 @@ var _ group.StateMachine = (*Replica)(nil)
 // ErrClosed is returned after Close.
 var ErrClosed = errors.New("the replica is closed")
 
-// New opens a replica: what the state database says of the partition, or if it says nothing, a new and empty partition.
-// Node.Prepare must have been called.
+// New opens a replica: what the state database says of the partition, or if it says nothing, a new
+// and empty partition. Node.Prepare must have been called.
 func New(c Config) (*Replica, error) {
 	if c.State == nil || c.Group == nil || c.Node == nil || c.ReplicaID == 0 || c.Partition == nil {
 		return nil, errors.New("replica: State, Group, Node, Partition and ReplicaID must be set")
@@ -182,13 +137,14 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	r.mu.Lock()
 	r.mu.applied = applied
 	r.mu.locks.Reset(found.locks)
-	r.mu.mayHaveRecords = found.records
+	r.mu.records.mayHave = found.records
 	r.mu.Unlock()
 	return nil
 }
 
-// observe brings the clock above a timestamp that is in the state: whoever asks this node for its clock, and then reads at that, is
-// to see what it has acknowledged. The clock refuses only what a wrong one has given.
+// observe brings the clock above a timestamp that is in the state: whoever asks this node for its
+// clock, and then reads at that, is to see what it has acknowledged. The clock refuses only what a
+// wrong one has given.
 func (r *Replica) observe(ts hlc.Timestamp) {
 	if ts.IsZero() {
 		return
@@ -262,14 +218,14 @@ func (r *Replica) Stats() Stats {
 func (r *Replica) Leadership() group.Leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.leadership
+	return r.mu.leadership.Leadership
 }
 
 // Serving reports whether this replica leads and would evaluate writes.
 func (r *Replica) Serving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.serving
+	return r.mu.leadership.serving
 }
 
 // Applied returns the index and term of the last applied entry.
@@ -313,8 +269,9 @@ func (r *Replica) exit() {
 	}
 }
 
-// Close ends the replica: everything is answered, and nothing touches the state database after it returns. The group is stopped
-// before it: it must call no more, and must have called what it was given. Close may be called again.
+// Close ends the replica: everything is answered, and nothing touches the state database after it
+// returns. The group is stopped before it: it must call no more, and must have called what it was
+// given. Close may be called again.
 func (r *Replica) Close() error {
 	drained := make(chan struct{}, 1)
 	if !r.drained.CompareAndSwap(nil, &drained) {
@@ -325,12 +282,10 @@ func (r *Replica) Close() error {
 	var end ending
 	r.giveUpLocked(&end, outcomeUnknown)
 	r.refuseQueueLocked(&end)
-	r.mu.serving, r.mu.barrier, r.mu.barrierDue = false, 0, false
+	r.mu.leadership.close()
 	r.endHeldLocked(&end)
 	r.mu.locks.Close()
-	confirming := r.mu.next
-	r.mu.next = nil
-	r.mu.waitingReads -= len(confirming)
+	confirming := r.mu.reads.drain()
 	r.mu.Unlock()
 	r.finish(&end)
 	for _, rd := range confirming {

@@ -73,7 +73,7 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 		e.refuse(w, r.notLeader(q))
 	case wait != nil:
 		r.mu.Lock()
-		if r.mu.reign != e.reign || !r.mu.locks.Has(wait) || wait.InFlight() != (until == concurrency.UntilApplied) {
+		if !r.mu.leadership.is(e.epoch) || !r.mu.locks.Has(wait) || wait.InFlight() != (until == concurrency.UntilApplied) {
 			r.mu.Unlock()
 			e.again = append(e.again, *w)
 			return nil
@@ -108,7 +108,7 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 	commit := rpc.FromTimestamp(status.GetTimestamp())
 	committed := status.GetState() == kvpb.TransactionState_COMMITTED
 	r.mu.Lock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return nil

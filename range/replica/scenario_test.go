@@ -278,7 +278,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		fmt.Fprintf(&out, "applied %d of term %d, highest %s, %d live keys, %d versions, %d bytes\n", r.mu.applied.index, r.mu.applied.term,
 			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions, r.mu.applied.stats.Bytes)
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",
-			r.mu.serving, r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
+			r.mu.leadership.serving, r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
 		r.mu.Unlock()
 	case "compare":
 		var first [2]uint64

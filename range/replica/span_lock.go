@@ -72,7 +72,7 @@ func (p *preparation) acquireSpans(spans []*kvpb.KeySpan) spansOutcome {
 	e, r := p.e, p.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		return spansLost
 	}
 	all := eachSpan(spans)

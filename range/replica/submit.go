@@ -88,7 +88,7 @@ func (r *Replica) enqueue(p Pending, c *command.Command) bool {
 		r.reply(p, c, r.notLeader(p.Request))
 		return false
 	}
-	stalled := len(r.mu.inFlight) > 0 && p.Arrived.Sub(r.mu.inFlight[0].at) > r.node.StallTimeout
+	stalled := r.stalledLocked(p.Arrived)
 	if n := r.mu.queue.Len(); n >= r.node.MaxQueuedWrites || (n > 0 && r.mu.queue.Size()+w.size > r.node.MaxQueuedBytes) {
 		r.mu.Unlock()
 		r.reply(p, c, r.overloaded(p.Request, "writes wait in its queue"))
@@ -115,7 +115,7 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 		r.mu.Unlock()
 		c.done(err)
 		return
-	case !r.mu.serving:
+	case !r.mu.leadership.serving:
 		r.mu.Unlock()
 		c.done(errNotLeader)
 		return
@@ -162,7 +162,7 @@ func (r *Replica) kickIn(pass Pass, callback bool) {
 		return
 	}
 	r.mu.evaluating = true
-	long := r.mu.barrierDue || (r.mu.queue.Len() > 0 && r.mu.queue.First().alone())
+	long := r.mu.leadership.barrierDue || (r.mu.queue.Len() > 0 && r.mu.queue.First().alone())
 	r.mu.Unlock()
 	if (callback || long) && r.goActive(func() { r.evaluateQueue(nil) }) {
 		return
@@ -172,10 +172,10 @@ func (r *Replica) kickIn(pass Pass, callback bool) {
 
 // readyLocked says whether there is something to evaluate or propose now.
 func (r *Replica) readyLocked() bool {
-	if r.mu.barrierDue {
+	if r.mu.leadership.barrierDue {
 		return r.mu.leadership.IsLeader
 	}
-	if !r.mu.serving {
+	if !r.mu.leadership.serving {
 		return false
 	}
 	room := len(r.mu.inFlight) < r.node.MaxInFlight

@@ -14,7 +14,7 @@ func (r *Replica) SweepLocks(now int64) {
 	defer r.exit()
 	var work lockWork
 	r.mu.Lock()
-	if r.mu.serving {
+	if r.mu.leadership.serving {
 		r.mu.locks.Sweep(now, r.lockNow(), &work.Work)
 	}
 	r.mu.Unlock()

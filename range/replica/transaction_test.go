@@ -248,7 +248,7 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			fmt.Fprintf(out, "[%q, %q) held by %s\n", l.Key, l.End, shortID(l.Transaction.ID.Bytes()))
 			return true
 		})
-		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(), r.mu.locks.WaitingReads(), len(r.mu.records))
+		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(), r.mu.locks.WaitingReads(), len(r.mu.records.proposed))
 		r.mu.Unlock()
 	default:
 		return false
@@ -386,7 +386,7 @@ func (s *scenario) leadership(options map[string]string) *kvpb.Leadership {
 		return nil
 	}
 	l := &kvpb.Leadership{Partition: uint64(s.c.members[0].replica.id)}
-	if _, err := fmt.Sscanf(options["under"], "%d.%d", &l.Term, &l.Reign); err != nil {
+	if _, err := fmt.Sscanf(options["under"], "%d.%d", &l.Term, &l.Epoch); err != nil {
 		s.t.Fatalf("under=%s: %v", options["under"], err)
 	}
 	return l

@@ -18,30 +18,28 @@ import (
 //   - What it writes elsewhere is decided after its reads were refreshed here, which waits until the value is applied.
 //   - If it writes nothing, or gives up because of what it has read, the client refreshes too, before it says so.
 //
-// INVARIANT: a value in flight is lost only with the reign. The answer names the reign, and so do validation and refresh: in another one,
+// INVARIANT: a value in flight is lost only with the leadership epoch. The answer names the epoch, and so do validation and refresh: in another one,
 // what was read is taken for changed. Versions alone could not tell, for what was read may never have existed. Reads by the same
 // transaction name it too, so that it never sees, beside what was lost, that it was.
 
-// leadership is the present one. It does not change while the reign lasts.
-func (e *evaluation) leadership() *kvpb.Leadership {
-	return &kvpb.Leadership{Partition: uint64(e.r.id), Term: e.term, Reign: e.reign}
-}
+// leadership is the present epoch, as clients name it.
+func (e *evaluation) leadership() *kvpb.Leadership { return e.epoch.wire(e.r.id) }
 
 // isLeadership says that a leadership is this one.
 func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
-	return l.Partition == uint64(e.r.id) && l.Term == e.term && l.Reign == e.reign
+	return e.epoch.isWire(e.r.id, l)
 }
 
 // SameLeadership says that reads were made under the present leadership epoch.
 func (r *Replica) SameLeadership(l *kvpb.Leadership) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.serving && r.isLeadershipLocked(l)
+	return r.mu.leadership.serving && r.isLeadershipLocked(l)
 }
 
 // isLeadershipLocked says that a leadership is the present one of this replica.
 func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
-	return l.Partition == uint64(r.id) && l.Term == r.mu.leadership.Term && l.Reign == r.mu.reign
+	return r.mu.leadership.epoch().isWire(r.id, l)
 }
 
 // hold lays volatile locks, and answers with what is below them, which has been read.
@@ -49,7 +47,7 @@ func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 	e, r := p.e, p.e.r
 	laid := p.laid()
 	r.mu.Lock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return e.wrote(p.w, false, nil, nil)
@@ -100,7 +98,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 		concurrency.InOrder(woken)
 		if first := writeOf(woken[0]); first.light() && !e.over {
 			r.mu.Lock()
-			if r.mu.reign == e.reign {
+			if r.mu.leadership.is(e.epoch) {
 				r.mu.locks.Leave(woken[:1]) // otherwise what waits is of another epoch
 			}
 			r.mu.Unlock()
@@ -112,7 +110,7 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 			continue
 		}
 		r.mu.Lock()
-		if r.mu.reign == e.reign {
+		if r.mu.leadership.is(e.epoch) {
 			r.requeueLocked(woken)
 			r.mu.Unlock()
 			continue
@@ -133,7 +131,7 @@ func (e *evaluation) waitAgain(woken []*concurrency.Waiter) (free []*concurrency
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.reign != e.reign {
+	if !r.mu.leadership.is(e.epoch) {
 		return woken
 	}
 	return r.mu.locks.WaitAgain(woken)

@@ -3910,7 +3910,7 @@ type Leadership struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	Reign         uint64                 `protobuf:"varint,3,opt,name=reign,proto3" json:"reign,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3959,9 +3959,9 @@ func (x *Leadership) GetTerm() uint64 {
 	return 0
 }
 
-func (x *Leadership) GetReign() uint64 {
+func (x *Leadership) GetEpoch() uint64 {
 	if x != nil {
-		return x.Reign
+		return x.Epoch
 	}
 	return 0
 }
@@ -5756,7 +5756,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"Leadership\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
-	"\x05reign\x18\x03 \x01(\x04R\x05reign\"1\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\"\x9b\x02\n" +

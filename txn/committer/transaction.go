@@ -90,7 +90,7 @@ func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if earlier := t.mu.leaderships[p]; earlier != nil {
-		return earlier.Partition == l.Partition && earlier.Term == l.Term && earlier.Reign == l.Reign
+		return earlier.Partition == l.Partition && earlier.Term == l.Term && earlier.Epoch == l.Epoch
 	}
 	if t.mu.leaderships == nil {
 		t.mu.leaderships = make(map[keys.PartitionID]*kvpb.Leadership)

@@ -1,0 +1,131 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+const ahead = 500 * time.Millisecond
+
+// elected is a leadership that has begun at a time, behind entries of earlier terms.
+func elected(term uint64, now int64) *leadership {
+	l := &leadership{}
+	l.change(group.Leadership{IsLeader: true, Term: term})
+	l.endEpoch()
+	l.begin(now, ahead)
+	return l
+}
+
+// The gate opens when an entry of the leader's own term is applied, and not before.
+func TestLeadershipServesBehindItsOwnEntry(t *testing.T) {
+	l := elected(3, 1000)
+	if l.mayServe(&appliedRecord{term: 2}) {
+		t.Error("it serves before an entry of its term is applied")
+	}
+	applied := &appliedRecord{term: 3}
+	if !l.mayServe(applied) {
+		t.Fatal("it does not serve")
+	}
+	l.serve(applied, 2000)
+	if !l.serving || l.mayServe(applied) {
+		t.Error("the gate is not open, or is to be opened twice")
+	}
+	l.change(group.Leadership{Term: 4})
+	if l.serving || l.mayServe(&appliedRecord{term: 4}) {
+		t.Error("a follower serves")
+	}
+}
+
+// A barrier keeps the gate closed until it, or something behind it, has come back.
+func TestBarrierClosesTheGate(t *testing.T) {
+	l, applied := elected(3, 1000), &appliedRecord{term: 3}
+	l.serve(applied, 2000)
+	l.raiseBarrier(7)
+	for _, sequence := range []uint64{5, 6} {
+		if l.cameBack(sequence); l.serving || l.mayServe(applied) {
+			t.Fatalf("it serves after proposal %d, the barrier is 7", sequence)
+		}
+	}
+	if l.cameBack(7); !l.mayServe(applied) {
+		t.Error("it does not serve behind the barrier")
+	}
+	l.handingOver = true
+	if l.mayServe(applied) {
+		t.Error("it serves while it hands over")
+	}
+}
+
+// The low-water mark is above all that earlier leaders can have served, but for the first leader of
+// a log, before which there was none.
+func TestLowWaterMark(t *testing.T) {
+	const now = int64(time.Hour)
+	later := elected(3, now)
+	if want := now + int64(ahead); later.low.Wall != want {
+		t.Errorf("it begins at %d, want %d", later.low.Wall, want)
+	}
+	written := hlc.Timestamp{Wall: now + int64(time.Minute), Logical: 9}
+	first := later.serve(&appliedRecord{term: 3, highest: written}, now)
+	if first || !written.Less(later.low) {
+		t.Errorf("first %t, the low-water mark %s is not above what is applied", first, later.low)
+	}
+	before := later.low
+	later.clockWentForward(now+int64(time.Second), ahead)
+	if later.low.Less(before) {
+		t.Error("the low-water mark went back")
+	}
+
+	earliest := elected(1, now)
+	earliest.firstTerm = 1
+	if !earliest.serve(&appliedRecord{term: 1}, now) || earliest.low.Wall != now {
+		t.Errorf("the first leader of a log begins at %d, want %d", earliest.low.Wall, now)
+	}
+	earliest.raiseBarrier(1)
+	if earliest.serve(&appliedRecord{term: 1}, now) {
+		t.Error("it is the first a second time, and has served")
+	}
+}
+
+// The clients of transactions are given time after an election, and none after a leader has handed
+// over a moment ago.
+func TestLivenessFloor(t *testing.T) {
+	const now = int64(time.Hour)
+	const given = now - int64(txn.Abandoned-electedTime)
+	for name, test := range map[string]struct {
+		handedOver handedOver
+		want       int64
+	}{
+		"election":             {handedOver{}, given},
+		"handed over":          {handedOver{2, now - int64(handOverTime) + 1}, 0},
+		"handed over long ago": {handedOver{2, now - int64(handOverTime)}, given},
+		"an earlier leader's":  {handedOver{1, now}, given},
+	} {
+		l := elected(3, now)
+		l.handedOver = test.handedOver
+		l.serve(&appliedRecord{term: 3, commandTerm: 2}, now)
+		if l.livenessFloor != test.want {
+			t.Errorf("%s: the floor is %d, want %d", name, l.livenessFloor, test.want)
+		}
+	}
+}
+
+// An epoch is over with its term, and with all that was given up within it; clients name it so.
+func TestEpochs(t *testing.T) {
+	l := elected(3, 1000)
+	e := l.epoch()
+	if !l.is(e) || !e.isWire(100, e.wire(100)) || e.isWire(101, e.wire(100)) {
+		t.Error("the present epoch is not itself")
+	}
+	l.endEpoch()
+	if l.is(e) || l.epoch().isWire(100, e.wire(100)) {
+		t.Error("an epoch goes on when what was pending is given up")
+	}
+	e = l.epoch()
+	l.change(group.Leadership{IsLeader: true, Term: 4})
+	if l.is(e) {
+		t.Error("an epoch goes on in another term")
+	}
+}

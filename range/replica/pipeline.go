@@ -1,0 +1,58 @@
+package replica
+
+import "github.com/tidemarkdb/tidemark/range/replica/proposal"
+
+// pipeline is the way of writes from the queue to the log: the queue, the evaluation, and what is
+// proposed and not applied. Replica.mu guards it.
+type pipeline struct {
+	queue proposal.Queue[write]
+	// evaluating: a goroutine is in evaluateQueue.
+	evaluating bool
+	// building is the entry that the evaluation at work fills.
+	building *pendingEntry
+	// open is the evaluation that fills it, if it stays open and no goroutine is at work.
+	open *evaluation
+	// inFlight is what is proposed and not applied, oldest first.
+	inFlight []*pendingEntry
+	// sequence is the number of the latest proposal.
+	sequence uint64
+}
+
+// find is the entry of a sequence that is in flight, or being filled; nil if there is none.
+func (p *pipeline) find(sequence uint64) *pendingEntry {
+	if sequence == 0 {
+		return nil
+	}
+	if b := p.building; b != nil && b.sequence == sequence {
+		return b
+	}
+	return p.proposed(sequence)
+}
+
+// proposed is the entry of a sequence that is in flight; nil if there is none.
+func (p *pipeline) proposed(sequence uint64) *pendingEntry {
+	for _, e := range p.inFlight {
+		if e.sequence == sequence {
+			return e
+		}
+	}
+	return nil
+}
+
+// base is the sequence that the next proposal of a term builds on.
+func (p *pipeline) base(term uint64, applied *appliedRecord) uint64 {
+	if n := len(p.inFlight); n > 0 {
+		return p.inFlight[n-1].sequence
+	}
+	if applied.commandTerm == term {
+		return applied.sequence
+	}
+	return 0
+}
+
+// removeFirst takes out the oldest entry in flight.
+func (p *pipeline) removeFirst() {
+	n := copy(p.inFlight, p.inFlight[1:])
+	p.inFlight[n] = nil
+	p.inFlight = p.inFlight[:n]
+}

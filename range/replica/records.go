@@ -1,0 +1,47 @@
+package replica
+
+import "github.com/tidemarkdb/tidemark/txn"
+
+// records is what is known of the partition's transaction records, beside those in the engine.
+// Replica.mu guards it.
+type records struct {
+	// proposed are those that are in an entry that is proposed, or being filled, and not applied;
+	// nil if there are none.
+	proposed map[txn.ID]proposedRecord
+	// mayHave: there may be records for garbage collection to look at.
+	mayHave bool
+	// set counts the batches of entries that have set records.
+	set uint64
+}
+
+type proposedRecord struct {
+	record *txn.Record
+	// sequence is of the entry that carries it.
+	sequence uint64
+}
+
+// propose notes a record that an entry carries.
+func (r *records) propose(id txn.ID, record *txn.Record, sequence uint64) {
+	if r.proposed == nil {
+		r.proposed = make(map[txn.ID]proposedRecord)
+	}
+	r.proposed[id] = proposedRecord{record, sequence}
+}
+
+// applied takes the records of an applied entry out of those proposed.
+func (r *records) applied(p *pendingEntry) {
+	for _, id := range p.records {
+		if r.proposed[id].sequence == p.sequence {
+			delete(r.proposed, id)
+		}
+	}
+	if len(r.proposed) == 0 {
+		r.proposed = nil // maps do not shrink
+	}
+}
+
+// applying notes that entries that are applied set records.
+func (r *records) applying() {
+	r.mayHave = true
+	r.set++
+}
