@@ -163,6 +163,11 @@ func TestPairVerbs(t *testing.T) {
 	b.fails(exitNotFound, "no value", "cas", "pairs", "pear", "x", "--expect", "y")
 	b.ok("cas", "pairs", "pear", "ripe", "--expect-absent")
 	b.ok("cas", "pairs", "pear", "--delete", "--expect", "ripe")
+	b.want("1", "increment", "pairs", "visits", "-o", "raw")
+	b.want("-41", "increment", "pairs", "visits", "--by", "-42", "-o", "raw")
+	b.want("-41", "get", "pairs", "visits", "-o", "raw")
+	b.fails(exitUsage, `"brown" is not a decimal number`, "increment", "pairs", "apple")
+	b.ok("delete", "pairs", "visits")
 	b.fails(exitNotFound, "no value", "get", "pairs", "pear")
 
 	b.ok("put", "pairs", "00ff0a", "c0ffee", "--hex")

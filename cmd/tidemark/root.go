@@ -49,8 +49,8 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	}
 	add(groupServers, a.demoCommand(), a.startCommand())
 	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(), a.partitionsCommand(), a.debugCommand())
-	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.scanCommand(), a.countCommand(),
-		a.txnCommand(), a.loadCommand(), a.dumpCommand())
+	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.incrementCommand(), a.scanCommand(),
+		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand())
 	add(groupMeasure, a.benchCommand())
 	root.AddCommand(a.versionCommand(), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
 	return root

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,6 +60,7 @@ var txnVerbs = []txnVerb{
 	{"get", "KEYSPACE KEY", "read a key", 2, 2, false, false, (*txnSession).get},
 	{"get-for-update", "KEYSPACE KEY", "read a key and lock it until the end", 2, 2, true, false, (*txnSession).getForUpdate},
 	{"put", "KEYSPACE KEY VALUE", "write a key", 3, 3, false, true, (*txnSession).put},
+	{"increment", "KEYSPACE KEY [BY]", "add to the number that a key holds", 2, 3, false, true, (*txnSession).increment},
 	{"delete", "KEYSPACE KEY", "delete a key", 2, 2, false, true, (*txnSession).delete},
 	{"scan", "KEYSPACE [PREFIX]", "show keys and values in key order", 1, 2, false, false, (*txnSession).scan},
 	{"count", "KEYSPACE [PREFIX]", "count keys", 1, 2, false, false, (*txnSession).count},
@@ -72,7 +74,7 @@ var txnVerbs = []txnVerb{
 }
 
 // otherWords are what other databases call the commands.
-var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put", "del": "delete", "start": "begin"}
+var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put", "incr": "increment", "del": "delete", "start": "begin"}
 
 // txnHelp lists the commands.
 func txnHelp() string {
@@ -320,6 +322,32 @@ func (s *txnSession) put(ctx context.Context, args []string) error {
 		return err
 	}
 	return s.printVersion(version)
+}
+
+func (s *txnSession) increment(ctx context.Context, args []string) error {
+	key, err := s.decodeKey(args[1])
+	if err != nil {
+		return err
+	}
+	by := int64(1)
+	if len(args) == 3 {
+		if by, err = strconv.ParseInt(args[2], 10, 64); err != nil {
+			return usagef("increment: %q is not a whole number of 64 bits", args[2])
+		}
+	}
+	ks := s.client.Keyspace(args[0])
+	if s.tx != nil {
+		sum, err := s.tx.Increment(ctx, ks, key, by)
+		if err != nil {
+			return err
+		}
+		return s.printSum(sum, kv.Uncommitted())
+	}
+	sum, version, err := ks.Increment(ctx, key, by)
+	if err != nil {
+		return err
+	}
+	return s.printSum(sum, version)
 }
 
 func (s *txnSession) delete(ctx context.Context, args []string) error {

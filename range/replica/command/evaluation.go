@@ -83,8 +83,9 @@ type Result struct {
 	Respond func(r *Result, q *kvpb.Request, at hlc.Timestamp) *kvpb.Response
 	// Record, if not nil, adds what else belongs to the entry.
 	Record func(at hlc.Timestamp, batch *engine.StateBatch) error
-	// existed is what the answer to a deletion tells.
+	// existed is what the answer to a deletion tells, number what that to an increment does.
 	existed bool
+	number  int64
 }
 
 // WriteOp is one version to be written. Its memory is that of the request.

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) incrementCommand() *cobra.Command {
+	var e encoding
+	var by int64
+	cmd := &cobra.Command{
+		Use:   "increment NAME KEY",
+		Short: "Add to the number that a key holds",
+		Long: `Add to the number that a key of the keyspace NAME holds, and print the sum; with --output raw only
+that. A number is a value like 42 or -7: decimal, with at most 64 bits. A key without a value holds 0.
+
+It takes effect once, also if it had to be sent again. If the key holds something else, nothing is
+changed, and the exit code is 2.`,
+		Example: `  tidemark increment fruit visits
+  tidemark increment fruit stock --by -3
+  next=$(tidemark increment fruit serial --output raw)`,
+		Args:              arguments("NAME KEY", 2, 2),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			key, err := e.decodeKey(args[1])
+			if err != nil {
+				return err
+			}
+			return a.withKeyspace(ctx, args[0], func(ks *kv.Keyspace) error {
+				sum, version, err := ks.Increment(ctx, key, by)
+				if err != nil {
+					return err
+				}
+				return a.printSum(sum, version)
+			})
+		}),
+	}
+	e.register(cmd)
+	cmd.Flags().Int64Var(&by, "by", 1, "how much to add; it may be negative")
+	return a.printing(a.client(cmd))
+}
+
+// printSum prints what an increment made. Inside a transaction it has no version yet.
+func (a *app) printSum(sum int64, version kv.Timestamp) error {
+	columns := []output.Column{{Name: "value", Number: true}}
+	row := []any{sum}
+	if a.format != output.Raw {
+		columns = append(columns, output.Column{Name: "version", Whole: true})
+		if version == kv.Uncommitted() {
+			row = append(row, nil)
+		} else {
+			row = append(row, version)
+		}
+	}
+	list := a.list(columns...)
+	list.Row(row...)
+	return list.Flush()
+}

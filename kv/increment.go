@@ -1,0 +1,43 @@
+package kv
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Increment adds to the number that a key holds, and returns the sum and its version. A number is a
+// value like "42" or "-7": decimal, with at most 64 bits; a key without a value holds 0, and by may be
+// negative. It takes effect at most once, however often it is sent again on the way.
+//
+// A key that holds something else, and a sum beyond 64 bits, fail with ErrInvalidArgument and change
+// nothing.
+func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64) (int64, Timestamp, error) {
+	const op = "increment"
+	if err := k.check(op, key, nil, ""); err != nil {
+		return 0, Timestamp{}, err
+	}
+	answer, err := k.one(ctx, op, key, true, &kvpb.Request{
+		Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: key, By: by}}})
+	if err != nil {
+		return 0, Timestamp{}, err
+	}
+	r := answer.GetIncrement()
+	return r.GetValue(), fromWire(r.GetVersion()), nil
+}
+
+// Increment is Keyspace.Increment inside the transaction: it reads the key as GetForUpdate does, so
+// that transactions that count the same thing take turns, and writes the sum with the commit.
+func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64) (int64, error) {
+	const op = "increment"
+	p, err := t.lookUp(ctx, op, ks, key, true)
+	if err != nil {
+		return 0, err
+	}
+	sum, err := keys.AddNumber(p.Value, p.Exists(), by)
+	if err != nil {
+		return 0, invalid(op, ks.name, key, "%v", err)
+	}
+	return sum, t.write(op, ks, key, keys.FormatNumber(sum), false)
+}

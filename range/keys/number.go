@@ -1,0 +1,42 @@
+package keys
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// A number is a value that Increment adds to: a decimal number of 64 bits with a sign, as people write
+// it ("42", "-7"). So `put` can set one, and `get` shows it.
+
+// MaxNumberLength is how many bytes the longest number has.
+const MaxNumberLength = 20
+
+// ParseNumber reads a number. The error says what the value is instead.
+func ParseNumber(value []byte) (int64, error) {
+	if len(value) > MaxNumberLength {
+		return 0, fmt.Errorf("its value of %d bytes is not a decimal number of 64 bits", len(value))
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("its value %q is not a decimal number of 64 bits", value)
+	}
+	return n, nil
+}
+
+// AddNumber adds to the number that a key holds; one without a value holds 0. It refuses a sum beyond
+// 64 bits.
+func AddNumber(value []byte, exists bool, by int64) (sum int64, err error) {
+	if exists {
+		if sum, err = ParseNumber(value); err != nil {
+			return 0, err
+		}
+	}
+	if by > 0 && sum > math.MaxInt64-by || by < 0 && sum < math.MinInt64-by {
+		return 0, fmt.Errorf("%d and %d added are beyond 64 bits", sum, by)
+	}
+	return sum + by, nil
+}
+
+// FormatNumber is the value that holds a number.
+func FormatNumber(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

@@ -1,0 +1,62 @@
+package command
+
+import (
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Increment adds to the number that a key holds.
+var Increment = register((*kvpb.Request_Increment)(nil), Command{
+	Name:         "increment",
+	Way:          InQueue,
+	Body:         func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
+	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetIncrement().Key) },
+	Foreground:   always,
+	MayDoNothing: always,
+	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
+		key := q.GetIncrement().GetKey()
+		return Writing{Size: len(key) + keys.MaxNumberLength}, checkKey(d, key)
+	},
+	Evaluate: increment,
+})
+
+// increment writes the sum. A retry finds it in the version that its first attempt wrote.
+func increment(e *Evaluation, q *kvpb.Request) error {
+	c := q.GetIncrement()
+	p, err := e.Prior(c.Key)
+	if err != nil {
+		return err
+	}
+	own, err := e.Own(c.Key, &p)
+	if err != nil {
+		return err
+	}
+	if own.Found {
+		sum, err := keys.ParseNumber(own.Value)
+		if err != nil {
+			return err
+		}
+		e.number = sum
+		e.Duplicate(incrementResponse(&e.Result, q, own.Timestamp), own.Sequence)
+		return nil
+	}
+	e.HoldSeen(&p) // the sum tells of it
+	sum, err := keys.AddNumber(p.Value, p.Live(), c.By)
+	if err != nil {
+		refusal := Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "key %s: %v", keys.Pretty(c.Key), err)
+		e.NothingDone(refusal, p.Sequence)
+		return nil
+	}
+	e.number = sum
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum), WasLive: p.Live(), Prior: p.Timestamp})
+	e.Write(incrementResponse)
+	return nil
+}
+
+func incrementResponse(r *Result, q *kvpb.Request, version hlc.Timestamp) *kvpb.Response {
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Increment{
+		Increment: &kvpb.IncrementResponse{Value: r.number, Version: rpc.ToTimestamp(version)}}}
+}
