@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -131,4 +132,21 @@ func (c *Client) logger() *slog.Logger {
 		return c.cfg.route.Logger
 	}
 	return slog.New(slog.DiscardHandler)
+}
+
+// splitEndpoints takes lists apart, "host:port,host:port", and refuses what cannot be an address.
+func splitEndpoints(endpoints []string) ([]string, error) {
+	var all []string
+	for _, list := range endpoints {
+		for endpoint := range strings.SplitSeq(list, ",") {
+			if endpoint = strings.TrimSpace(endpoint); endpoint == "" {
+				return nil, invalid("open", "", nil, "one of the endpoints is empty; want addresses such as 127.0.0.1:7400")
+			}
+			all = append(all, endpoint)
+		}
+	}
+	if len(all) == 0 {
+		return nil, invalid("open", "", nil, "no endpoints are given; want addresses such as 127.0.0.1:7400")
+	}
+	return all, nil
 }

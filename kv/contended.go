@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
@@ -31,7 +32,7 @@ type contention struct {
 
 // contended is a key, and the latest attempt that has read or written it, or failed over it.
 type contended struct {
-	bufferKey
+	writes.Key
 	attempt int
 }
 
@@ -59,7 +60,7 @@ func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
 		if c.keys == nil {
 			c.keys = make(map[string]*contended)
 		}
-		c.keys[m] = &contended{bufferKey{ks, clone(key)}, attempt}
+		c.keys[m] = &contended{writes.Key{Keyspace: ks, Key: clone(key)}, attempt}
 	}
 }
 
@@ -69,12 +70,12 @@ func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
 func (t *Txn) noteContended(err error) {
 	if t.ended && !t.rolledBack {
 		maps.DeleteFunc(t.contended.keys, func(_ string, k *contended) bool {
-			_, written := t.writes.get(k.keyspace, k.key)
+			_, written := t.writes.Get(k.Keyspace, k.Key.Key)
 			return !written && k.attempt < t.attempt
 		})
 	}
-	if t.writes.tree.Len() <= maxContended {
-		if known := t.transaction.Known(t.writes.writes(), t.reads()); len(known) <= maxNoted {
+	if t.writes.Len() <= maxContended {
+		if known := t.transaction.Known(t.writes.All(), t.reads()); len(known) <= maxNoted {
 			for _, k := range known {
 				t.contended.add(k.Keyspace, k.Key, t.attempt)
 			}
@@ -88,7 +89,7 @@ func (t *Txn) noteContended(err error) {
 	if ks == nil {
 		return
 	}
-	if _, written := t.writes.get(ks.ID, e.Key); written {
+	if _, written := t.writes.Get(ks.ID, e.Key); written {
 		t.contended.add(ks.ID, e.Key, t.attempt)
 	}
 }
@@ -106,30 +107,30 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	}
 	ctx, cancel := t.client.bound(ctx)
 	defer cancel()
-	sorted := make([]bufferKey, 0, len(t.contended.keys))
+	sorted := make([]writes.Key, 0, len(t.contended.keys))
 	for _, k := range t.contended.keys {
-		sorted = append(sorted, k.bufferKey)
+		sorted = append(sorted, k.Key)
 	}
-	slices.SortFunc(sorted, compareBufferKeys)
+	slices.SortFunc(sorted, writes.Compare)
 	sorted = sorted[:min(len(sorted), maxAhead)]
 	t.ahead = make(map[string]Pair, len(sorted))
 	for _, k := range sorted {
-		ks := t.client.sender.Table().KeyspaceByID(k.keyspace)
+		ks := t.client.sender.Table().KeyspaceByID(k.Keyspace)
 		if ks == nil {
 			continue // it is dropped, which the function will find
 		}
-		if t.holds(ks, k.key) {
+		if t.holds(ks, k.Key) {
 			continue
 		}
-		p, err := t.lock(ctx, ks, k.key)
+		p, err := t.lock(ctx, ks, k.Key)
 		if err != nil {
-			err = t.fail("update", ks.Info.Name, k.key, err)
+			err = t.fail("update", ks.Info.Name, k.Key, err)
 			if again = errors.Is(err, ErrKeyspaceNotFound); again {
-				maps.DeleteFunc(t.contended.keys, func(_ string, of *contended) bool { return of.keyspace == k.keyspace })
+				maps.DeleteFunc(t.contended.keys, func(_ string, of *contended) bool { return of.Keyspace == k.Keyspace })
 			}
 			return err, again
 		}
-		t.ahead[contendedKey(k.keyspace, k.key)] = p
+		t.ahead[contendedKey(k.Keyspace, k.Key)] = p
 	}
 	return nil, false
 }
@@ -144,7 +145,7 @@ func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys []
 		if !t.contended.meets(ks.ID, key, t.attempt) || t.holds(ks, key) {
 			continue
 		}
-		if _, written := t.writes.get(ks.ID, key); written {
+		if _, written := t.writes.Get(ks.ID, key); written {
 			continue
 		}
 		if pairs == nil {
@@ -152,7 +153,7 @@ func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys []
 		}
 		if p, known := t.ahead[contendedKey(ks.ID, key)]; known {
 			pairs[string(key)] = p
-		} else if !t.set.isLocked(ks.ID, key) {
+		} else if !t.set.IsLocked(ks.ID, key) {
 			wanted = append(wanted, key)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/reads"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/txn/committer"
@@ -67,19 +68,19 @@ func (t *Txn) failedOverRead(err *Error) bool {
 	if ks == nil {
 		return false
 	}
-	if _, written := t.writes.get(ks.ID, err.Key); !written {
+	if _, written := t.writes.Get(ks.ID, err.Key); !written {
 		return true
 	}
-	_, read := t.set.seen(ks, err.Key)
-	return !read && !t.set.isLocked(ks.ID, err.Key)
+	_, read := t.set.Seen(ks, err.Key)
+	return !read && !t.set.IsLocked(ks.ID, err.Key)
 }
 
 // readOnly is what the transaction has read and not written, and what it was about to scan.
 func (t *Txn) readOnly() []committer.Span {
-	reads := t.set.reads()
-	spans := reads.Spans
-	for _, k := range reads.Keys {
-		if _, written := t.writes.get(k.Keyspace, k.Key); written {
+	all := t.set.All()
+	spans := all.Spans
+	for _, k := range all.Keys {
+		if _, written := t.writes.Get(k.Keyspace, k.Key); written {
 			continue
 		}
 		hash := committer.AllPartitions
@@ -119,7 +120,7 @@ func condenseSpans(spans []committer.Span) (out []committer.Span) {
 		return cmp.Or(cmp.Compare(a.keyspace, b.keyspace), cmp.Compare(a.hash, b.hash))
 	})
 	for _, p := range places {
-		for _, s := range cover(byPlace[p], maxHeld) {
+		for _, s := range reads.Cover(byPlace[p], maxHeld) {
 			out = append(out, committer.Span{Keyspace: p.keyspace, Hash: p.hash, Span: s.Clone()})
 		}
 	}

@@ -1,12 +1,15 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -73,113 +76,6 @@ func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err er
 		return false, err
 	}
 	return answer.GetDelete().GetExisted(), nil
-}
-
-// Expectation is what CompareAndSwap expects of the key.
-type Expectation struct {
-	kind    expectation
-	value   []byte
-	version Timestamp
-}
-
-type expectation uint8
-
-const (
-	expectNothing expectation = iota
-	expectAbsent
-	expectValue
-	expectVersion
-)
-
-// ExpectAbsent expects that the key has no value.
-func ExpectAbsent() Expectation { return Expectation{kind: expectAbsent} }
-
-// ExpectValue expects exactly this value.
-func ExpectValue(value []byte) Expectation { return Expectation{kind: expectValue, value: value} }
-
-// ExpectVersion expects the value of exactly this version: unchanged since, even to the same value and back.
-func ExpectVersion(version Timestamp) Expectation {
-	return Expectation{kind: expectVersion, version: version}
-}
-
-// Replacement is what CompareAndSwap and Modify write: Set, Delete or Keep.
-type Replacement struct {
-	value []byte
-	kind  replacement
-}
-
-type replacement uint8
-
-const (
-	replaceNothing replacement = iota
-	replaceValue
-	replaceDelete
-	replaceKeep
-)
-
-// Set replaces the value.
-func Set(value []byte) Replacement { return Replacement{value: value, kind: replaceValue} }
-
-// Delete takes the value away.
-func Delete() Replacement { return Replacement{kind: replaceDelete} }
-
-// Keep leaves the key as it is. It is for Modify; CompareAndSwap has nothing to do with it.
-func Keep() Replacement { return Replacement{kind: replaceKeep} }
-
-// Swap is the result of CompareAndSwap.
-type Swap struct {
-	// Swapped reports whether the key was as expected, and was changed.
-	Swapped bool
-	// Version is the new version, if swapped.
-	Version Timestamp
-	// Current is what is there, if not swapped; Current.Exists says whether anything is.
-	Current Pair
-}
-
-// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the Swap says what is there
-// instead.
-//
-//	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
-func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
-	const op = "compare-and-swap"
-	if err := k.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
-		return Swap{}, err
-	}
-	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value, Delete: replacement.kind == replaceDelete}
-	switch expect.kind {
-	case expectAbsent:
-		command.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
-	case expectValue:
-		command.Expected = &kvpb.CompareAndSwapRequest_Value{Value: expect.value}
-	case expectVersion:
-		command.Expected = &kvpb.CompareAndSwapRequest_Version{Version: toWire(expect.version)}
-	}
-	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: command}})
-	if err != nil {
-		return Swap{}, err
-	}
-	r := answer.GetCompareAndSwap()
-	if r.GetSwapped() {
-		return Swap{Swapped: true, Version: fromWire(r.Version)}, nil
-	}
-	swap := Swap{Current: Pair{Key: clone(key)}}
-	if r.GetFound() {
-		swap.Current.Value, swap.Current.Version = owned(r.Current), fromWire(r.CurrentVersion)
-	}
-	return swap, nil
-}
-
-// checkSwap says what is wrong with a compare-and-swap; empty if nothing.
-func checkSwap(expect Expectation, replacement Replacement) string {
-	switch {
-	case expect.kind == expectNothing:
-		return "expects nothing; use ExpectAbsent, ExpectValue or ExpectVersion"
-	case expect.kind == expectVersion && expect.version.IsZero():
-		return "expects an unset version; a key without a value is expected with ExpectAbsent"
-	case replacement.kind == replaceNothing, replacement.kind == replaceKeep:
-		return "replaces nothing; use Set or Delete"
-	}
-	return ""
 }
 
 // check validates what a call was given before anything is sent.
@@ -291,3 +187,75 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 	}
 	return Timestamp{}, false
 }
+
+// PartitionOf is the id of the partition that holds the key at present, as far as the client knows. Keys with the same id
+// can travel in one Batch, unless the partition is split before it is committed (ErrCrossPartition then). It asks the
+// cluster only if the client does not know yet.
+func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
+	const op = "locate"
+	s := k.client.sender
+	if ks := s.Table().KeyspaceByName(k.name); ks != nil {
+		if p := ks.ByKey(key); p != nil {
+			return uint64(p.ID), nil
+		}
+	}
+	if err := k.check(op, key, nil, ""); err != nil {
+		return 0, err
+	}
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	ks, err := k.resolve(ctx, op)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		// Without a gap in the table every key lies in exactly one partition; one that changed meanwhile is asked for again.
+		parts, err := s.PartitionsOf(ctx, ks.ID, keys.Span{})
+		if err != nil {
+			return 0, wrap(op, k.name, key, err)
+		}
+		for _, p := range parts {
+			if !ks.Hashed() && !p.Span.Contains(key) {
+				continue
+			}
+			if ks.Hashed() && p.Hash != keys.HashPartition(key, ks.Info.HashPartitions) {
+				continue
+			}
+			return uint64(p.ID), nil
+		}
+	}
+}
+
+// Pair is a key with its value and the value's version. Its slices belong to whoever received it.
+type Pair struct {
+	Key   []byte
+	Value []byte
+	// Version is the timestamp of the write; zero if the key has no value.
+	Version Timestamp
+}
+
+// Exists reports whether the key has a value. Only BatchGet and CompareAndSwap return pairs of which that is not certain.
+func (p Pair) Exists() bool { return !p.Version.IsZero() }
+
+// clone copies and keeps nil.
+func clone(b []byte) []byte { return bytes.Clone(b) }
+
+// pairOf copies a pair out of the message that brought it, so that a kept pair does not keep the message; with one
+// allocation, and capacities that keep appends to one slice from running into the other.
+func pairOf(p *rpc.Row) Pair {
+	k, n := len(p.Key), len(p.Key)+len(p.Value)
+	buf := make([]byte, n)
+	copy(buf, p.Key)
+	copy(buf[k:], p.Value)
+	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: p.Version}
+}
+
+// owned copies a value out of the message that brought it. It is never nil: an empty value is a value.
+func owned(value []byte) []byte {
+	out := make([]byte, len(value))
+	copy(out, value)
+	return out
+}
+
+func fromWire(ts *kvpb.Timestamp) hlc.Timestamp { return rpc.FromTimestamp(ts) }
+func toWire(ts hlc.Timestamp) *kvpb.Timestamp   { return rpc.ToTimestamp(ts) }

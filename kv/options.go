@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
@@ -81,3 +83,134 @@ func MaxClockOffset(d time.Duration) Option {
 func Random(random func() uint64) Option {
 	return clientOption(func(c *config) { c.route.Random = random })
 }
+
+// query is what the options of a read, or a range deletion, add up to.
+type query struct {
+	span     keys.Span
+	explicit bool // a span was asked for
+	prefixed bool
+	bounded  bool
+	at       Timestamp
+	hasAt    bool
+	limit    int
+	reverse  bool
+	keysOnly bool
+	pageSize int
+	bad      string
+}
+
+// GetOption is an option of Get and BatchGet: At.
+type GetOption interface{ get(*query) }
+
+// CountOption is an option of Count: At, Prefix, From, To, All.
+type CountOption interface{ count(*query) }
+
+// ScanOption is an option of Scan: all there are.
+type ScanOption interface{ scan(*query) }
+
+// DeleteRangeOption is an option of DeleteRange: Prefix, From, To, All.
+type DeleteRangeOption interface{ deleteRange(*query) }
+
+// SpanOption says which keys.
+type SpanOption struct{ apply func(*query) }
+
+func (o SpanOption) count(q *query)       { o.apply(q) }
+func (o SpanOption) scan(q *query)        { o.apply(q) }
+func (o SpanOption) deleteRange(q *query) { o.apply(q) }
+
+// TimeOption says as of when.
+type TimeOption struct{ at Timestamp }
+
+func (o TimeOption) apply(q *query) {
+	q.at, q.hasAt = o.at, true
+	if o.at.Wall <= 0 {
+		q.bad = "At with an unset timestamp"
+	}
+}
+func (o TimeOption) get(q *query)   { o.apply(q) }
+func (o TimeOption) count(q *query) { o.apply(q) }
+func (o TimeOption) scan(q *query)  { o.apply(q) }
+
+// ShapeOption says how to scan.
+type ShapeOption struct{ apply func(*query) }
+
+func (o ShapeOption) scan(q *query) { o.apply(q) }
+
+// Prefix is all keys that start with p. Together with From or To it is what lies in both.
+func Prefix(p []byte) SpanOption {
+	p = clone(p)
+	return SpanOption{func(q *query) {
+		q.explicit, q.prefixed = true, true
+		q.span = q.span.Intersect(keys.PrefixSpan(p))
+	}}
+}
+
+// From is all keys at or above k.
+func From(k []byte) SpanOption {
+	k = clone(k)
+	return SpanOption{func(q *query) {
+		q.explicit, q.bounded = true, true
+		q.span = q.span.Intersect(keys.Span{Start: k})
+	}}
+}
+
+// To is all keys below k, k itself not included.
+func To(k []byte) SpanOption {
+	k = clone(k)
+	return SpanOption{func(q *query) {
+		q.explicit, q.bounded = true, true
+		if len(k) == 0 {
+			q.bad = "To with an empty key: nothing lies below it; leave To out to go to the end"
+		}
+		q.span = q.span.Intersect(keys.Span{End: k})
+	}}
+}
+
+// All is every key of the keyspace. It is what Scan and Count do by themselves; DeleteRange wants it said.
+func All() SpanOption { return SpanOption{func(q *query) { q.explicit = true }} }
+
+// At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whatever was acknowledged when.
+func At(ts Timestamp) TimeOption { return TimeOption{ts} }
+
+// AtTime reads the past as of t by the cluster's clocks.
+func AtTime(t time.Time) TimeOption { return TimeOption{TimestampOf(t)} }
+
+// Limit ends the scan after n rows.
+func Limit(n int) ShapeOption {
+	return ShapeOption{func(q *query) {
+		q.limit = n
+		if n <= 0 {
+			q.bad = "Limit must be above 0; leave it out for no limit"
+		}
+	}}
+}
+
+// Reverse scans from the highest key down.
+func Reverse() ShapeOption { return ShapeOption{func(q *query) { q.reverse = true }} }
+
+// KeysOnly leaves the values out; versions are there.
+func KeysOnly() ShapeOption { return ShapeOption{func(q *query) { q.keysOnly = true }} }
+
+// PageSize is the greatest number of rows that travel in one page. The client chooses well by itself: small pages first, then
+// larger ones.
+func PageSize(n int) ShapeOption {
+	return ShapeOption{func(q *query) {
+		q.pageSize = n
+		if n <= 0 {
+			q.bad = "PageSize must be above 0"
+		}
+	}}
+}
+
+// check says what is wrong with the query; empty if nothing.
+func (q *query) check() string {
+	switch {
+	case q.bad != "":
+		return q.bad
+	case q.bounded && !q.prefixed && q.span.End != nil && bytes.Compare(q.span.Start, q.span.End) > 0:
+		return "From " + keys.Pretty(q.span.Start) + " lies above To " + keys.Pretty(q.span.End)
+	}
+	return ""
+}
+
+func (q *query) empty() bool { return q.span.Empty() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/reads"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -38,7 +39,7 @@ type reading struct {
 	at Timestamp
 	// moves counts how often the moment was moved.
 	moves int
-	set   readSet
+	set   reads.Set
 	// open are the scans that are running.
 	open []*openScan
 
@@ -74,11 +75,11 @@ type openScan struct {
 	endless bool
 }
 
-func (r *reading) unread() bool { return r.set.empty() && len(r.open) == 0 }
+func (r *reading) unread() bool { return r.set.Empty() && len(r.open) == 0 }
 
 // untouched is unread, but for scans that have not got anywhere.
 func (r *reading) untouched() bool {
-	return r.set.empty() && !slices.ContainsFunc(r.open, func(s *openScan) bool { return s.any })
+	return r.set.Empty() && !slices.ContainsFunc(r.open, func(s *openScan) bool { return s.any })
 }
 
 // nodeContext is what reads say to a node as long as nothing changes. It is not changed.
@@ -279,7 +280,7 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 
 // reads is everything that was read so far.
 func (r *reading) reads() committer.Reads {
-	out := r.set.reads()
+	out := r.set.All()
 	out.At, out.Leaderships = r.at, r.leaderships()
 	if len(out.Leaderships) > 0 {
 		// Its locks prove nothing.
@@ -323,7 +324,7 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 		if err := r.readAt(answer, fromWire(got.GetAt()), movable); err != nil {
 			return nil, err
 		}
-		r.set.key(ks, key, fromWire(got.Version))
+		r.set.Key(ks, key, fromWire(got.Version))
 		return got, nil
 	}
 }
@@ -372,7 +373,7 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 			}
 			continue
 		}
-		r.set.pairs(ks, pairs)
+		r.set.Pairs(ks, len(pairs), func(i int) ([]byte, Timestamp) { return pairs[i].Key, pairs[i].Version })
 		return pairs, nil
 	}
 }
@@ -408,7 +409,7 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace, q 
 		}
 		total, err := c.all(ctx, parts, snap)
 		if err == nil {
-			r.set.span(ks, q.span.Clone())
+			r.set.Span(ks, q.span.Clone())
 			return total, nil
 		}
 		if err = r.again(ctx, err); err != nil {
@@ -427,6 +428,6 @@ func (r *reading) openAt(ks *route.Keyspace, q *query) *openScan {
 func (r *reading) close(s *openScan) {
 	r.open = slices.DeleteFunc(r.open, func(o *openScan) bool { return o == s })
 	if s.any {
-		r.set.span(s.keyspace, s.covered)
+		r.set.Span(s.keyspace, s.covered)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/txn/committer"
@@ -37,7 +38,7 @@ type Txn struct {
 	reading
 	transaction *committer.Transaction
 	options     txnOptions
-	writes      *writeBuffer
+	writes      *writes.Buffer
 	// attempt counts the attempts from 1.
 	attempt int
 	// contended are keys that an earlier attempt had read and written, or failed over. It is shared with the attempts before.
@@ -82,7 +83,7 @@ func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Tx
 // attemptTxn is an attempt that the committer has begun.
 func (c *Client) attemptTxn(t *Txn) *Txn {
 	t.reading = reading{client: c, id: t.transaction.ID(), begun: t.transaction.Begun()}
-	t.writes = newWriteBuffer()
+	t.writes = writes.New()
 	return t
 }
 
@@ -205,7 +206,7 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 		return Pair{}, t.fail(op, ks.name, key, err)
 	}
 	lock = t.contended.meets(id.ID, key, t.attempt) && !t.holds(id, key) || lock
-	own, written := t.writes.get(id.ID, key)
+	own, written := t.writes.Get(id.ID, key)
 	if written && !lock {
 		return ownPair(key, own), nil
 	}
@@ -217,7 +218,7 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 	switch {
 	case known:
 		p = p.copied()
-	case lock && !t.set.isLocked(id.ID, key):
+	case lock && !t.set.IsLocked(id.ID, key):
 		p, err = t.lock(ctx, id, key)
 	case !written:
 		p, err = t.read(ctx, id, key)
@@ -241,11 +242,11 @@ func (t *Txn) confirm(ctx context.Context) error {
 	return t.fail("update", "", nil, t.client.committer.Refresh(ctx, t.id, t.begun, t.reads(), t.at))
 }
 
-func ownPair(key []byte, w ownWrite) Pair {
-	if w.deleted {
+func ownPair(key []byte, w writes.Own) Pair {
+	if w.Deleted {
 		return Pair{Key: clone(key)}
 	}
-	return Pair{Key: clone(key), Value: owned(w.value), Version: Uncommitted()}
+	return Pair{Key: clone(key), Value: owned(w.Value), Version: Uncommitted()}
 }
 
 func (r *reading) read(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
@@ -267,7 +268,7 @@ func (p Pair) copied() Pair {
 
 // lock locks a key and reads it under the lock. The value is that of the present, so everything else read is brought there.
 func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
-	if t.set.locks() >= maxTransactionKeys {
+	if t.set.Locks() >= writes.MaxKeys {
 		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
 	}
 	got, err := t.transaction.Lock(ctx, t.at, t.volatile, committer.Key{Keyspace: ks.ID, Key: clone(key)})
@@ -276,7 +277,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	}
 	value, at := got[0].Value, got[0].At
 	version := fromWire(value.GetVersion())
-	if earlier, seen := t.set.seen(ks, key); seen && earlier != version {
+	if earlier, seen := t.set.Seen(ks, key); seen && earlier != version {
 		return Pair{}, &committer.Error{Kind: committer.ErrConflict, Key: committer.Key{Keyspace: ks.ID, Key: key}}
 	}
 	switch {
@@ -289,7 +290,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 			return Pair{}, err
 		}
 	}
-	t.set.lock(ks, key)
+	t.set.Lock(ks, key)
 	t.lockedUnder(t.transaction.Leaderships())
 	p := Pair{Key: clone(key)}
 	if value.GetFound() {
@@ -328,7 +329,7 @@ func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]
 	var ask [][]byte
 	var places []int
 	for i, key := range userKeys {
-		if own, written := t.writes.get(id.ID, key); written {
+		if own, written := t.writes.Get(id.ID, key); written {
 			pairs[i] = ownPair(key, own)
 			continue
 		}
@@ -421,7 +422,7 @@ func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (
 	if err := t.holdAhead(ctx); err != nil {
 		return 0, t.fail(op, ks.name, nil, err)
 	}
-	if n, _ := t.writes.count(id.ID, q.span); n == 0 {
+	if n, _ := t.writes.Count(id.ID, q.span); n == 0 {
 		ctx, cancel := t.client.bound(ctx)
 		defer cancel()
 		total, err := t.count(ctx, ks, id, &q)
@@ -470,7 +471,7 @@ func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) er
 			return err
 		}
 	}
-	if bad := t.writes.write(id.ID, key, value, deleted); bad != "" {
+	if bad := t.writes.Put(id.ID, key, value, deleted); bad != "" {
 		return tooLarge(op, ks.name, key, bad)
 	}
 	t.transaction.AnchorAt(committer.Key{Keyspace: id.ID, Key: clone(key)})
@@ -515,7 +516,7 @@ func (t *Txn) Savepoint() Savepoint {
 	if t.ended {
 		return Savepoint{}
 	}
-	return Savepoint{t, t.writes.save()}
+	return Savepoint{t, t.writes.Save()}
 }
 
 // RollbackTo takes back what was written since a savepoint, and forgets later savepoints; the savepoint itself stays. What was read still
@@ -527,7 +528,7 @@ func (t *Txn) RollbackTo(s Savepoint) error {
 	if err := t.check(op, nil, nil); err != nil {
 		return err
 	}
-	if s.txn != t || !t.writes.rollBack(s.number) {
+	if s.txn != t || !t.writes.RollBack(s.number) {
 		return invalid(op, "", nil, "the savepoint is not one of this transaction, or was forgotten: after a rollback to an earlier one, or with 1,000 later ones")
 	}
 	return nil
@@ -538,8 +539,8 @@ func (t *Txn) RollbackTo(s Savepoint) error {
 func (t *Txn) Timestamp() Timestamp { return t.at }
 
 // Len and Bytes are the number of keys that the transaction has written, and their size with values.
-func (t *Txn) Len() int   { return t.writes.tree.Len() }
-func (t *Txn) Bytes() int { return t.writes.bytes }
+func (t *Txn) Len() int   { return t.writes.Len() }
+func (t *Txn) Bytes() int { return t.writes.Bytes() }
 
 // Commit ends the transaction and returns its timestamp: the version of all it has written. A transaction that has only read is
 // committed at the moment that it has read.
@@ -557,8 +558,8 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	ctx, cancel := t.client.bound(ctx)
 	defer cancel()
 	t.ended = true
-	writes := t.writes.writes()
-	at, err := t.transaction.Commit(ctx, writes, t.reads(), t.options.commitWait || t.client.anyWaits(writes))
+	all := t.writes.All()
+	at, err := t.transaction.Commit(ctx, all, t.reads(), t.options.commitWait || t.client.anyWaits(all))
 	if err != nil {
 		return Timestamp{}, t.asking(t.fail(op, "", nil, err))
 	}

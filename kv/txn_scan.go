@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 )
@@ -35,33 +36,33 @@ type txnScan struct {
 	yield  func(Pair, error) bool
 	// own are the next of the transaction's own writes; there says whether there is one.
 	own struct {
-		next  func() ([]byte, ownWrite, bool)
+		next  func() ([]byte, writes.Own, bool)
 		key   []byte
-		write ownWrite
+		write writes.Own
 		there bool
 	}
 }
 
 // scan yields a span; own may be nil. Errors are raw; each is the last thing it yields.
-func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query, own *writeBuffer, yield func(Pair, error) bool) {
+func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query, own *writes.Buffer, yield func(Pair, error) bool) {
 	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks, &q), yield: yield}
 	defer r.close(s.open)
 	s.run(ctx, own)
 }
 
 // run merges what was written with the rows.
-func (s *txnScan) run(ctx context.Context, own *writeBuffer) {
-	writes := func(func([]byte, ownWrite) bool) {}
+func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
+	written := func(func([]byte, writes.Own) bool) {}
 	if own != nil {
-		n, deletions := own.count(s.route.ID, s.q.span)
+		n, deletions := own.Count(s.route.ID, s.q.span)
 		if n > 0 {
-			writes = own.in(s.route.ID, s.q.span, s.q.reverse)
+			written = own.In(s.route.ID, s.q.span, s.q.reverse)
 		}
 		if s.q.limit > 0 {
 			s.rest.limit += deletions // so many rows may be hidden
 		}
 	}
-	next, stop := iter.Pull2(iter.Seq2[[]byte, ownWrite](writes))
+	next, stop := iter.Pull2(iter.Seq2[[]byte, writes.Own](written))
 	defer stop()
 	s.own.next = next
 	s.advance()
@@ -102,7 +103,7 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 		key, write := s.own.key, s.own.write
 		s.advance()
 		switch {
-		case !write.deleted:
+		case !write.Deleted:
 			if s.emit(s.pair(key, write)); s.left || s.reading.moves != s.moves {
 				return written, false
 			}
@@ -118,10 +119,10 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 }
 
 // pair is a pair that the transaction itself has written.
-func (s *txnScan) pair(key []byte, w ownWrite) Pair {
+func (s *txnScan) pair(key []byte, w writes.Own) Pair {
 	p := Pair{Key: clone(key), Version: Uncommitted()}
 	if !s.q.keysOnly {
-		p.Value = owned(w.value)
+		p.Value = owned(w.Value)
 	}
 	return p
 }

@@ -126,3 +126,106 @@ func asError(err error) *Error {
 func notFound(op, keyspace string, key []byte) *Error {
 	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: "the key has no value", wraps: []error{ErrNotFound}}
 }
+
+// Outcome asks what became of a transaction, when Update or Commit has failed with ErrOutcomeUnknown because its context ended too soon. err is
+// that error. Until then the transaction may be committed, or may be yet; by asking it may become so. Outcome returns
+//
+//   - the commit timestamp: the transaction is committed;
+//   - ErrConflict or ErrTransactionAborted: it is not, and never will be, so that it can be run again;
+//   - ErrOutcomeUnknown: ctx has ended before there was an answer, and Outcome can be asked again; or those who knew have
+//     forgotten it, because the GC window is over. Then only what was written can tell.
+//
+// The client must still be open. The error keeps what the transaction has written in memory. Outcome is not for several goroutines at a time with the
+// same error. With any other error it fails with ErrInvalidArgument.
+func Outcome(ctx context.Context, err error) (Timestamp, error) {
+	var e *Error
+	if !errors.As(err, &e) || e.outcome == nil {
+		return Timestamp{}, invalid("outcome", "", nil, "the error is not that of a commit whose outcome is unknown")
+	}
+	return e.outcome(ctx)
+}
+
+// asking is an error of a commit, by which its outcome can be asked for if it is unknown.
+func (t *Txn) asking(err error) error {
+	if e := asError(err); e != nil && errors.Is(err, ErrOutcomeUnknown) {
+		e.outcome = t.outcome
+	}
+	return err
+}
+
+func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
+	ctx, cancel := t.client.bound(ctx)
+	defer cancel()
+	at, err := t.transaction.Outcome(ctx)
+	if err != nil {
+		return Timestamp{}, t.asking(inAttempt(t.client.wrapTxn("outcome", "", nil, err), t.attempt))
+	}
+	t.client.sender.RaiseSession(at)
+	return at, nil
+}
+
+// Modify changes the value of one key by a function of the value that is there: f gets the key as
+// it is (old.Exists says whether there is a value), and returns what it is to become: Set(value),
+// Delete() or Keep(). Nothing else writes to the key in between. Modify returns the key as it is
+// afterwards.
+//
+//	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
+//		return kv.Set(plusOne(old.Value)), nil
+//	})
+//
+// f may run several times, when others write to the key, until ctx ends: it must not have effects
+// of its own that are wrong if they happen twice. If f returns an error, nothing is written and
+// Modify returns that error as it is. The errors are otherwise those of Update, of which this is
+// the short form for one key.
+func (k *Keyspace) Modify(ctx context.Context, key []byte, f func(old Pair) (Replacement, error)) (Pair, error) {
+	const op = "modify"
+	bad := ""
+	if f == nil {
+		bad = "there is no function to run"
+	}
+	if err := k.check(op, key, nil, bad); err != nil {
+		return Pair{}, err
+	}
+	var result Pair
+	var written bool
+	var own error // f's
+	at, err := k.client.Update(ctx, func(tx *Txn) error {
+		old, err := tx.Get(ctx, k, key)
+		if errors.Is(err, ErrNotFound) {
+			old = Pair{Key: clone(key)}
+		} else if err != nil {
+			return err
+		}
+		result = old
+		old.Key, old.Value = clone(old.Key), clone(old.Value) // f may change them
+		var replacement Replacement
+		if replacement, own = f(old); own != nil {
+			return own
+		}
+		switch replacement.kind {
+		case replaceKeep:
+			written = false
+			return nil
+		case replaceDelete:
+			result, written = Pair{Key: clone(key)}, false
+			if !old.Exists() {
+				return nil
+			}
+			return tx.Delete(k, key)
+		case replaceValue:
+			result, written = Pair{Key: clone(key), Value: owned(replacement.value)}, true
+			return tx.Put(k, key, result.Value)
+		}
+		return invalid(op, k.name, key, "the function replaces nothing; return Set, Delete or Keep")
+	})
+	switch {
+	case err != nil && err == own:
+		return Pair{}, err
+	case err != nil:
+		return Pair{}, named(op, k.name, err)
+	}
+	if written {
+		result.Version = at
+	}
+	return result, nil
+}

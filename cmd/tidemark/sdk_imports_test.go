@@ -13,7 +13,7 @@ import (
 // other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{
-		"hlc", "kv", "metric", "range/admission", "range/keys", "range/route",
+		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission", "range/keys", "range/route",
 		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "txn", "txn/committer",
 	}
 	sdkModules = []string{

@@ -1,4 +1,4 @@
-package kv
+package writes
 
 import (
 	"fmt"
@@ -8,25 +8,25 @@ import (
 // What was written since the latest savepoint is kept by none, however often it is overwritten; what was written before is, until the transaction goes
 // back.
 func TestOverwritesSinceASavepoint(t *testing.T) {
-	b := newWriteBuffer()
-	value := make([]byte, maxTransactionBytes/4)
+	b := New()
+	value := make([]byte, MaxBytes/4)
 	write := func(why string, fits bool) {
 		t.Helper()
-		if tooLarge := b.write(7, []byte("k"), value, false); (tooLarge == "") != fits {
+		if tooLarge := b.Put(7, []byte("k"), value, false); (tooLarge == "") != fits {
 			t.Fatalf("%s: %q", why, tooLarge)
 		}
 	}
-	first := b.save()
+	first := b.Save()
 	for n := range 10 {
 		write(fmt.Sprintf("overwrite %d", n), true)
 	}
 	for n := range 2 {
-		b.save()
+		b.Save()
 		write(fmt.Sprintf("beside savepoint %d", n), true)
 	}
-	b.save()
+	b.Save()
 	write("three are kept already, and keys", false)
-	if !b.rollBack(first) {
+	if !b.RollBack(first) {
 		t.Fatal("the savepoint has gone")
 	}
 	for n := range 10 {

@@ -1,4 +1,6 @@
-package kv
+// Package reads is what a transaction or a View has read: what must not change until it commits. It
+// is for package kv.
+package reads
 
 import (
 	"bytes"
@@ -6,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/txn/committer"
@@ -19,8 +22,8 @@ const (
 	condensedEntries = 1000
 )
 
-// readSet is what a transaction has read: what must not change until it commits.
-type readSet struct {
+// Set is what a transaction has read: what must not change until it commits.
+type Set struct {
 	keyspaces map[keys.KeyspaceID]*keyspaceReads
 	entries   int
 	bytes     int
@@ -35,7 +38,7 @@ type readSet struct {
 type keyRead struct {
 	keyspace *route.Keyspace
 	key      string
-	version  Timestamp
+	version  hlc.Timestamp
 }
 
 // maxRecent is how many keys are recent at most.
@@ -46,7 +49,7 @@ type keyspaceReads struct {
 	// partitions is the number of hash partitions; 0 in a range keyspace.
 	partitions uint32
 	// keys have the version that was read, zero if there was no value.
-	keys map[string]Timestamp
+	keys map[string]hlc.Timestamp
 	// locked are keys under a lock of the transaction.
 	locked map[string]bool
 	// spans were read in all partitions; parts in one hash partition each.
@@ -54,10 +57,10 @@ type keyspaceReads struct {
 	parts map[uint32][]keys.Span
 }
 
-func (s *readSet) keyspace(ks *route.Keyspace) *keyspaceReads {
+func (s *Set) keyspace(ks *route.Keyspace) *keyspaceReads {
 	r := s.keyspaces[ks.ID]
 	if r == nil {
-		r = &keyspaceReads{keys: make(map[string]Timestamp), locked: make(map[string]bool)}
+		r = &keyspaceReads{keys: make(map[string]hlc.Timestamp), locked: make(map[string]bool)}
 		if ks.Hashed() {
 			r.partitions = ks.Info.HashPartitions
 		}
@@ -69,16 +72,16 @@ func (s *readSet) keyspace(ks *route.Keyspace) *keyspaceReads {
 	return r
 }
 
-// empty says that nothing was read.
-func (s *readSet) empty() bool { return len(s.keyspaces) == 0 && len(s.recent) == 0 }
+// Empty says that nothing was read.
+func (s *Set) Empty() bool { return len(s.keyspaces) == 0 && len(s.recent) == 0 }
 
-// key notes that a key was read.
-func (s *readSet) key(ks *route.Keyspace, key []byte, version Timestamp) {
+// Key notes that a key was read.
+func (s *Set) Key(ks *route.Keyspace, key []byte, version hlc.Timestamp) {
 	s.settle()
 	s.note(ks, string(key), version)
 }
 
-func (s *readSet) note(ks *route.Keyspace, key string, version Timestamp) {
+func (s *Set) note(ks *route.Keyspace, key string, version hlc.Timestamp) {
 	r := s.keyspace(ks)
 	if _, there := r.keys[key]; there || r.locked[key] {
 		return
@@ -87,23 +90,25 @@ func (s *readSet) note(ks *route.Keyspace, key string, version Timestamp) {
 	s.grow(1, len(key))
 }
 
-// pairs notes that keys were read.
-func (s *readSet) pairs(ks *route.Keyspace, pairs []Pair) {
+// Pairs notes that keys were read.
+func (s *Set) Pairs(ks *route.Keyspace, n int, at func(i int) (key []byte, version hlc.Timestamp)) {
 	size := 0
-	for i := range pairs {
-		size += len(pairs[i].Key)
+	for i := range n {
+		key, _ := at(i)
+		size += len(key)
 	}
 	var all strings.Builder // of which each key is a part
 	all.Grow(size)
-	for i := range pairs {
-		all.Write(pairs[i].Key)
+	for i := range n {
+		key, _ := at(i)
+		all.Write(key)
 	}
 	rest := all.String()
-	s.recent = slices.Grow(s.recent, len(pairs))
-	for i := range pairs {
-		n := len(pairs[i].Key)
-		s.recent = append(s.recent, keyRead{keyspace: ks, key: rest[:n], version: pairs[i].Version})
-		rest = rest[n:]
+	s.recent = slices.Grow(s.recent, n)
+	for i := range n {
+		key, version := at(i)
+		s.recent = append(s.recent, keyRead{keyspace: ks, key: rest[:len(key)], version: version})
+		rest = rest[len(key):]
 	}
 	if len(s.recent) > maxRecent {
 		s.settle()
@@ -111,7 +116,7 @@ func (s *readSet) pairs(ks *route.Keyspace, pairs []Pair) {
 }
 
 // settle puts what is recent where it belongs.
-func (s *readSet) settle() {
+func (s *Set) settle() {
 	recent := s.recent
 	s.recent = nil
 	for i := range recent {
@@ -119,19 +124,19 @@ func (s *readSet) settle() {
 	}
 }
 
-// seen returns the version of a key that was read, as far as is still known.
-func (s *readSet) seen(ks *route.Keyspace, key []byte) (version Timestamp, seen bool) {
+// Seen returns the version of a key that was read, as far as is still known.
+func (s *Set) Seen(ks *route.Keyspace, key []byte) (version hlc.Timestamp, seen bool) {
 	s.settle()
 	r := s.keyspaces[ks.ID]
 	if r == nil {
-		return Timestamp{}, false
+		return hlc.Timestamp{}, false
 	}
 	version, seen = r.keys[string(key)]
 	return version, seen
 }
 
-// lock notes that a key was read under a lock that stands.
-func (s *readSet) lock(ks *route.Keyspace, key []byte) {
+// Lock notes that a key was read under a lock that stands.
+func (s *Set) Lock(ks *route.Keyspace, key []byte) {
 	s.settle()
 	r := s.keyspace(ks)
 	if _, there := r.keys[string(key)]; there {
@@ -144,22 +149,22 @@ func (s *readSet) lock(ks *route.Keyspace, key []byte) {
 	}
 }
 
-// isLocked reports whether the transaction holds a lock on the key.
-func (s *readSet) isLocked(id keys.KeyspaceID, key []byte) bool {
+// IsLocked reports whether the transaction holds a lock on the key.
+func (s *Set) IsLocked(id keys.KeyspaceID, key []byte) bool {
 	r := s.keyspaces[id]
 	return r != nil && r.locked[string(key)]
 }
 
-// locks is how many there are.
-func (s *readSet) locks() (n int) {
+// Locks is how many there are.
+func (s *Set) Locks() (n int) {
 	for _, r := range s.keyspaces {
 		n += len(r.locked)
 	}
 	return n
 }
 
-// span notes that a span was read. It takes it over.
-func (s *readSet) span(ks *route.Keyspace, span keys.Span) {
+// Span notes that a span was read. It takes it over.
+func (s *Set) Span(ks *route.Keyspace, span keys.Span) {
 	s.settle()
 	r := s.keyspace(ks)
 	if span.Empty() {
@@ -179,7 +184,7 @@ func (s *readSet) span(ks *route.Keyspace, span keys.Span) {
 	s.grow(1, len(span.Start)+len(span.End))
 }
 
-func (s *readSet) grow(entries, size int) {
+func (s *Set) grow(entries, size int) {
 	s.entries += entries
 	s.bytes += size
 	if s.entries > max(maxReadEntries, s.next) || (s.bytes > maxReadBytes && s.entries > max(condensedEntries, s.next)) {
@@ -188,7 +193,7 @@ func (s *readSet) grow(entries, size int) {
 }
 
 // condense covers what was read with fewer spans.
-func (s *readSet) condense() {
+func (s *Set) condense() {
 	s.entries, s.bytes = 0, 0
 	for _, r := range s.keyspaces {
 		r.condense(max(1, condensedEntries/len(s.keyspaces)))
@@ -223,15 +228,15 @@ func (r *keyspaceReads) condense(limit int) {
 			r.parts[h] = append(r.parts[h], keys.Point([]byte(k)))
 		}
 		for h := range r.parts {
-			r.parts[h] = cover(r.parts[h], max(1, limit/len(r.parts)))
+			r.parts[h] = Cover(r.parts[h], max(1, limit/len(r.parts)))
 		}
 	}
 	clear(r.keys)
-	r.spans = cover(r.spans, limit)
+	r.spans = Cover(r.spans, limit)
 }
 
-// cover returns at most limit spans, in order, that cover all of the given ones.
-func cover(spans []keys.Span, limit int) []keys.Span {
+// Cover returns at most limit spans, in order, that cover all of the given ones.
+func Cover(spans []keys.Span, limit int) []keys.Span {
 	slices.SortFunc(spans, func(a, b keys.Span) int { return bytes.Compare(a.Start, b.Start) })
 	spans = join(spans, func(last, next keys.Span) bool {
 		return len(last.End) == 0 || bytes.Compare(next.Start, last.End) <= 0
@@ -263,8 +268,8 @@ func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
 	return out
 }
 
-// reads is all of it, as the committer wants it, in an order of its own: the same for the same reads.
-func (s *readSet) reads() (out committer.Reads) {
+// All is all of it, as the committer wants it, in an order of its own: the same for the same reads.
+func (s *Set) All() (out committer.Reads) {
 	s.settle()
 	for id, r := range s.keyspaces {
 		for k := range r.keys {

@@ -1,4 +1,4 @@
-package kv
+package reads
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -35,10 +36,15 @@ func covers(r committer.Reads, ks *route.Keyspace, key []byte) bool {
 	return false
 }
 
+// unwritten are keys without a value.
+func unwritten(all ...[]byte) func(i int) ([]byte, hlc.Timestamp) {
+	return func(i int) ([]byte, hlc.Timestamp) { return all[i], hlc.Timestamp{} }
+}
+
 // Whatever is done to make it smaller, all that was read is covered.
 func TestReadSetCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s readSet
+		var s Set
 		spaces := []*route.Keyspace{testKeyspace(1, 0), testKeyspace(2, 7)}
 		type read struct {
 			ks  *route.Keyspace
@@ -50,22 +56,22 @@ func TestReadSetCovers(t *testing.T) {
 			key := fmt.Sprintf("%03d", rapid.IntRange(0, 200).Draw(t, "key"))
 			switch rapid.IntRange(0, 5).Draw(t, "op") {
 			case 5:
-				s.pairs(ks, []Pair{{Key: []byte(key)}, {Key: []byte(key + "0")}})
+				s.Pairs(ks, 2, unwritten([]byte(key), []byte(key+"0")))
 				all = append(all, read{ks, key}, read{ks, key + "0"})
 			case 0:
-				s.span(ks, keys.Span{Start: []byte(key), End: []byte(key + "5")})
+				s.Span(ks, keys.Span{Start: []byte(key), End: []byte(key + "5")})
 				all = append(all, read{ks, key}, read{ks, key + "4"})
 			case 1:
-				s.lock(ks, []byte(key))
+				s.Lock(ks, []byte(key))
 				all = append(all, read{ks, key})
 			case 2:
 				s.condense()
 			default:
-				s.key(ks, []byte(key), Timestamp{})
+				s.Key(ks, []byte(key), hlc.Timestamp{})
 				all = append(all, read{ks, key})
 			}
 		}
-		got := s.reads()
+		got := s.All()
 		for _, r := range all {
 			if !covers(got, r.ks, []byte(r.key)) {
 				t.Fatalf("%s of keyspace %s is not covered: %+v", r.key, r.ks.ID, got)
@@ -75,16 +81,16 @@ func TestReadSetCovers(t *testing.T) {
 }
 
 func TestReadSetIsBounded(t *testing.T) {
-	var s readSet
+	var s Set
 	hash, ranges := testKeyspace(1, 16), testKeyspace(2, 0)
 	for i := range 200_000 {
 		key := fmt.Appendf(nil, "key-%06d", (i*7919)%200_000)
 		if i%2 == 0 {
-			s.key(hash, key, Timestamp{})
+			s.Key(hash, key, hlc.Timestamp{})
 		} else {
-			s.pairs(hash, []Pair{{Key: key}})
+			s.Pairs(hash, 1, unwritten(key))
 		}
-		s.pairs(ranges, []Pair{{Key: key}})
+		s.Pairs(ranges, 1, unwritten(key))
 		if s.entries > maxReadEntries || len(s.recent) > maxRecent {
 			t.Fatalf("%d entries and %d recent ones after %d keys", s.entries, len(s.recent), i)
 		}
@@ -93,7 +99,7 @@ func TestReadSetIsBounded(t *testing.T) {
 	if s.entries > 2*condensedEntries {
 		t.Errorf("%d entries", s.entries)
 	}
-	if got := s.reads(); !covers(got, hash, []byte("key-123456")) || covers(got, ranges, []byte("other")) {
+	if got := s.All(); !covers(got, hash, []byte("key-123456")) || covers(got, ranges, []byte("other")) {
 		t.Error("it covers too little, or too much")
 	}
 }

@@ -1,0 +1,145 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Expectation is what CompareAndSwap expects of the key.
+type Expectation struct {
+	kind    expectation
+	value   []byte
+	version Timestamp
+}
+
+type expectation uint8
+
+const (
+	expectNothing expectation = iota
+	expectAbsent
+	expectValue
+	expectVersion
+)
+
+// ExpectAbsent expects that the key has no value.
+func ExpectAbsent() Expectation { return Expectation{kind: expectAbsent} }
+
+// ExpectValue expects exactly this value.
+func ExpectValue(value []byte) Expectation { return Expectation{kind: expectValue, value: value} }
+
+// ExpectVersion expects the value of exactly this version: unchanged since, even to the same value and back.
+func ExpectVersion(version Timestamp) Expectation {
+	return Expectation{kind: expectVersion, version: version}
+}
+
+// Replacement is what CompareAndSwap and Modify write: Set, Delete or Keep.
+type Replacement struct {
+	value []byte
+	kind  replacement
+}
+
+type replacement uint8
+
+const (
+	replaceNothing replacement = iota
+	replaceValue
+	replaceDelete
+	replaceKeep
+)
+
+// Set replaces the value.
+func Set(value []byte) Replacement { return Replacement{value: value, kind: replaceValue} }
+
+// Delete takes the value away.
+func Delete() Replacement { return Replacement{kind: replaceDelete} }
+
+// Keep leaves the key as it is. It is for Modify; CompareAndSwap has nothing to do with it.
+func Keep() Replacement { return Replacement{kind: replaceKeep} }
+
+// Swap is the result of CompareAndSwap.
+type Swap struct {
+	// Swapped reports whether the key was as expected, and was changed.
+	Swapped bool
+	// Version is the new version, if swapped.
+	Version Timestamp
+	// Current is what is there, if not swapped; Current.Exists says whether anything is.
+	Current Pair
+}
+
+// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the Swap says what is there
+// instead.
+//
+//	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
+func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
+	const op = "compare-and-swap"
+	if err := k.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
+		return Swap{}, err
+	}
+	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value, Delete: replacement.kind == replaceDelete}
+	switch expect.kind {
+	case expectAbsent:
+		command.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
+	case expectValue:
+		command.Expected = &kvpb.CompareAndSwapRequest_Value{Value: expect.value}
+	case expectVersion:
+		command.Expected = &kvpb.CompareAndSwapRequest_Version{Version: toWire(expect.version)}
+	}
+	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: command}})
+	if err != nil {
+		return Swap{}, err
+	}
+	r := answer.GetCompareAndSwap()
+	if r.GetSwapped() {
+		return Swap{Swapped: true, Version: fromWire(r.Version)}, nil
+	}
+	swap := Swap{Current: Pair{Key: clone(key)}}
+	if r.GetFound() {
+		swap.Current.Value, swap.Current.Version = owned(r.Current), fromWire(r.CurrentVersion)
+	}
+	return swap, nil
+}
+
+// checkSwap says what is wrong with a compare-and-swap; empty if nothing.
+func checkSwap(expect Expectation, replacement Replacement) string {
+	switch {
+	case expect.kind == expectNothing:
+		return "expects nothing; use ExpectAbsent, ExpectValue or ExpectVersion"
+	case expect.kind == expectVersion && expect.version.IsZero():
+		return "expects an unset version; a key without a value is expected with ExpectAbsent"
+	case replacement.kind == replaceNothing, replacement.kind == replaceKeep:
+		return "replaces nothing; use Set or Delete"
+	}
+	return ""
+}
+
+// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
+// Swap says what is there instead. Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects
+// what the transaction itself has written.
+func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
+	const op = "compare-and-swap"
+	if err := ks.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
+		return Swap{}, err
+	}
+	current, err := t.lookUp(ctx, op, ks, key, false)
+	if err != nil {
+		return Swap{}, err
+	}
+	met := false
+	switch expect.kind {
+	case expectAbsent:
+		met = !current.Exists()
+	case expectValue:
+		met = current.Exists() && bytes.Equal(current.Value, expect.value)
+	case expectVersion:
+		met = current.Exists() && current.Version == expect.version
+	}
+	if !met {
+		return Swap{Current: current}, nil
+	}
+	if err := t.write(op, ks, key, replacement.value, replacement.kind == replaceDelete); err != nil {
+		return Swap{}, err
+	}
+	return Swap{Swapped: true, Version: Uncommitted()}, nil
+}
