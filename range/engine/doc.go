@@ -10,9 +10,7 @@
 //	Log    WAL on, synced   small memtables, so that WAL files are reused early   bytewise keys
 //	State  WAL off          64 MiB memtables, bloom filters on key prefixes       cockroachkvs keys
 //
-// Requests that need no disk do not wait for those that do: the WAL is synced by the kernel's
-// asynchronous I/O where there is one (diskSync), and flushes and compactions pause now and then
-// (piece).
+// Flushes and compactions pause now and then, for requests that need no disk (piece).
 //
 // # When the disk is full
 //

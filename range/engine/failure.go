@@ -36,8 +36,6 @@ type guard struct {
 	logger *slog.Logger
 	// hideWAL makes writes of the WAL succeed once the engine has failed; see the package comment.
 	hideWAL bool
-	// disk syncs the WAL; nil does it as the filesystem does.
-	disk *diskSync
 	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no
 	// use.
 	fillWAL int64

@@ -275,7 +275,7 @@ func (f *guardFile) SyncData() error {
 		return f.sync(f.File.SyncData)
 	}
 	start := time.Now()
-	err := f.sync(func() error { return f.g.disk.sync(f.File) })
+	err := f.sync(f.File.SyncData)
 	f.g.walSyncSeconds.Observe(time.Since(start).Seconds())
 	return f.named(err)
 }

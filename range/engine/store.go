@@ -90,9 +90,6 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	// EnsureDefaults here, so that tables for ingestion are written by the same options.
 	p.EnsureDefaults()
 	s.pebbleOptions = p
-	if k == kindLog {
-		s.g.disk = newDiskSync(o.FS)
-	}
 	s.g.checkFreeSpace()
 	if err := verify(s.fs, o.Dir, k); err != nil {
 		return nil, openError(o.Dir, k, err)
@@ -321,8 +318,6 @@ func (s *store) release() error {
 		}
 	}
 	s.g.names.close()
-	s.g.disk.close()
-	s.g.disk = nil
 	// What goes wrong after a failure is its consequence.
 	if err != nil && s.g.err() == nil {
 		return fmt.Errorf("close %s engine in %s: %w", s.kind, s.dir, err)
