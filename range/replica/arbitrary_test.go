@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -122,6 +123,8 @@ func (a *arbitrary) scalar(f protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOfUint32([]uint32{0, 1, 2, 7, 1 << 31}[a.IntN(5)])
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
 		return protoreflect.ValueOfUint64([]uint64{0, 1, 100, 1e6, 1 << 63}[a.IntN(5)])
+	case protoreflect.Sint64Kind:
+		return protoreflect.ValueOfInt64([]int64{0, 1, -1, 1e6, math.MaxInt64, math.MinInt64}[a.IntN(6)])
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString("text")
 	}
