@@ -8,8 +8,9 @@ import (
 	"math/rand/v2"
 )
 
-// Bank moves money between accounts: a transfer reads two of them and writes both, an audit reads all of them at one moment. Whatever
-// happens, the money stays the same in all; an audit that finds another sum fails.
+// Bank moves money between accounts: a transfer reads two of them and writes both, an audit reads
+// all of them at one moment. Whatever happens, the money stays the same in all; an audit that finds
+// another sum fails.
 type Bank struct {
 	// Accounts is how many there are; default 100.
 	Accounts int
@@ -73,7 +74,10 @@ func (b *Bank) draw(random *rand.Rand) (Kind, func(context.Context) error) {
 	to := (from + 1 + random.IntN(len(b.keys)-1)) % len(b.keys)
 	amount := 1 + random.Uint64N(10)
 	return Transfer, func(ctx context.Context) error {
-		return b.run.update(ctx, func(tx Tx) error { return b.transfer(ctx, tx, b.keys[from], b.keys[to], amount) })
+		return b.run.update(ctx, func(
+			tx Tx) error {
+			return b.transfer(ctx, tx, b.keys[from], b.keys[to], amount)
+		})
 	}
 }
 
@@ -102,7 +106,8 @@ func (b *Bank) audit(ctx context.Context) (sum uint64, err error) {
 		return 0, err
 	}
 	if want := uint64(len(b.keys)) * openingBalance; sum != want {
-		return sum, fmt.Errorf("%w: the %d accounts have %d in all, and were given %d", ErrWrongTotal, len(b.keys), sum, want)
+		return sum, fmt.Errorf("%w: the %d accounts have %d in all, and were given %d",
+			ErrWrongTotal, len(b.keys), sum, want)
 	}
 	return sum, nil
 }
@@ -128,7 +133,8 @@ func numberValue(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n)
 
 func number(key, value []byte) (uint64, error) {
 	if len(value) != 8 {
-		return 0, fmt.Errorf("key %q has a value of %d bytes, which is no number: does somebody else write to the keyspace?", key, len(value))
+		return 0, fmt.Errorf("key %q has a value of %d bytes, which is no number: does another "+
+			"client write to the keyspace?", key, len(value))
 	}
 	return binary.BigEndian.Uint64(value), nil
 }

@@ -12,7 +12,8 @@ type Distribution int
 const (
 	// Uniform: every record is as likely as every other.
 	Uniform Distribution = iota
-	// Zipfian: few records take most operations (theta 0.99), and they are scattered over the key space.
+	// Zipfian: few records take most operations (theta 0.99), and they are scattered over the key
+	// space.
 	Zipfian
 	// Latest: the most recently inserted records take most operations.
 	Latest
@@ -35,10 +36,12 @@ func ParseDistribution(name string) (Distribution, error) {
 			return Distribution(i), nil
 		}
 	}
-	return 0, fmt.Errorf("unknown key distribution %q: use one of %s", name, strings.Join(Distributions, ", "))
+	return 0, fmt.Errorf("unknown key distribution %q: use one of %s", name,
+		strings.Join(Distributions, ", "))
 }
 
-// chooser draws the record that an operation is about. One chooser serves all clients; the randomness is the client's.
+// chooser draws the record that an operation is about. One chooser serves all clients; the
+// randomness is the client's.
 type chooser interface {
 	choose(r *rand.Rand) uint64
 }
@@ -58,15 +61,17 @@ type uniform uint64
 
 func (u uniform) choose(r *rand.Rand) uint64 { return r.Uint64N(uint64(u)) }
 
-// scrambledZipfian scatters the popular ranks over the records by a hash, so that the popular keys lie in all partitions.
+// scrambledZipfian scatters the popular ranks over the records by a hash, so that the popular keys
+// lie in all partitions.
 type scrambledZipfian struct{ zipf *zipf }
 
 func (s *scrambledZipfian) choose(r *rand.Rand) uint64 {
 	return mix(^s.zipf.draw(r)) % s.zipf.n
 }
 
-// latest counts back from the newest acknowledged insert. The ranks reach as far back as there were records when the run
-// began; what is older than that is never drawn, and with YCSB's skew would hardly be.
+// latest counts back from the newest acknowledged insert. The ranks reach as far back as there were
+// records when the run began; what is older than that is never drawn, and with YCSB's skew would
+// hardly be.
 type latest struct {
 	zipf     *zipf
 	inserted *insertCounter

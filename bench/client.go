@@ -26,7 +26,8 @@ type failure struct {
 	example string
 }
 
-// record is what one client saw of one kind of operation. Only the client's goroutine touches it until the run has ended.
+// record is what one client saw of one kind of operation. Only the client's goroutine touches it
+// until the run has ended.
 type record struct {
 	latency   *hdrhistogram.Histogram // made at the first use: a client rarely does all kinds
 	inWindow  uint64                  // successes that ended inside the window
@@ -51,7 +52,8 @@ type run struct {
 	chooser  chooser
 	inserted *insertCounter
 	phase    atomic.Int32
-	// transactions is set instead of target, values, chooser and inserted if the operations are transactions.
+	// transactions is set instead of target, values, chooser and inserted if the operations are
+	// transactions.
 	transactions *transactionRun
 }
 
@@ -60,7 +62,8 @@ type client struct {
 	run     *run
 	random  *rand.Rand
 	records [kinds]record
-	// ctx bounds the operations; it is renewed when half of its time is gone, which costs nothing per operation.
+	// ctx bounds the operations; it is renewed when half of its time is gone, which costs nothing
+	// per operation.
 	ctx    context.Context
 	cancel context.CancelFunc
 	renew  time.Time
@@ -93,7 +96,8 @@ func (c *client) draw() operation {
 	} else {
 		op.number = r.chooser.choose(c.random)
 	}
-	// A fresh key for each operation: the target may keep it while the call lasts, and a call may end early.
+	// A fresh key for each operation: the target may keep it while the call lasts, and a call may
+	// end early.
 	op.key = appendKey(make([]byte, 0, len(r.cfg.KeyPrefix)+keyDigits), r.cfg.KeyPrefix, op.number)
 	switch op.kind {
 	case Update, Insert, ReadModifyWrite:
@@ -128,7 +132,7 @@ func (c *client) execute(op operation) (rows int, err error) {
 	return 0, fmt.Errorf("unknown kind of operation %d", int(op.kind))
 }
 
-// loop runs until the phase is over or ctx ends; an operation in flight is waited for.
+// loop runs until the phase is over or ctx ends; an operation under way is waited for.
 func (c *client) loop(ctx context.Context) {
 	defer func() {
 		if c.cancel != nil {

@@ -19,9 +19,11 @@ type Config struct {
 	WarmUp time.Duration
 	// Duration is the measured window. Default 10 s.
 	Duration time.Duration
-	// OperationTimeout is the least time an operation is given; it may be given up to twice as much. Default 10 s.
+	// OperationTimeout is the least time an operation is given; it may be given up to twice as
+	// much. Default 10 s.
 	OperationTimeout time.Duration
-	// Seed makes the run repeatable: each client draws the same operations in the same order. Default 1.
+	// Seed makes the run repeatable: each client draws the same operations in the same order.
+	// Default 1.
 	Seed uint64
 	// KeyPrefix begins every key. Default "user".
 	KeyPrefix string
@@ -29,7 +31,8 @@ type Config struct {
 	SkipLoad bool
 	// Classify names the class of an error. Default: Classify.
 	Classify func(error) string
-	// Progress, if set, is called every ProgressInterval (default 1 s) and at the end of each phase, from one goroutine at a time.
+	// Progress, if set, is called every ProgressInterval (default 1 s) and at the end of each
+	// phase, from one goroutine at a time.
 	Progress         func(Progress)
 	ProgressInterval time.Duration
 }
@@ -38,7 +41,8 @@ type Config struct {
 type Progress struct {
 	// Phase is "load", "warm-up" or "measure".
 	Phase string
-	// Elapsed and Total are times of the phase; Total is 0 for the load, which ends when it is done.
+	// Elapsed and Total are times of the phase; Total is 0 for the load, which ends when it is
+	// done.
 	Elapsed, Total time.Duration
 	// Records and RecordsTotal count the load phase.
 	Records, RecordsTotal uint64

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Counters adds one to a counter with every transaction. At the end the counters have what was added to them.
+// Counters adds one to a counter with every transaction. At the end the counters have what was
+// added to them.
 type Counters struct {
 	// Counters is how many there are, all as likely; default 1.
 	Counters int
@@ -84,7 +85,8 @@ func (c *Counters) verify(ctx context.Context) (string, error) {
 		have = "the counter has %d"
 	}
 	if sum < added || sum > added+perhaps {
-		return "", fmt.Errorf("%w: "+have+"; %s acknowledged, and perhaps %d more made", ErrWrongTotal, sum, counted(added, "increment"), perhaps)
+		return "", fmt.Errorf("%w: "+have+"; %s acknowledged, and perhaps %d more made",
+			ErrWrongTotal, sum, counted(added, "increment"), perhaps)
 	}
 	return fmt.Sprintf(have+": every increment is there", sum), nil
 }

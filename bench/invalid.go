@@ -2,8 +2,8 @@ package bench
 
 import "fmt"
 
-// InvalidError is a field of Config or of a workload with a value that makes no sense, or for which the store's records do not lie right.
-// Nothing was written.
+// InvalidError is a field of Config or of a workload with a value that makes no sense, or for which
+// the store's records do not lie right. Nothing was written.
 type InvalidError struct {
 	// Field is its name.
 	Field string
@@ -12,7 +12,10 @@ type InvalidError struct {
 	Reason string
 }
 
-func (e *InvalidError) Error() string { return fmt.Sprintf("%s %v: %s", e.Field, e.Value, e.Reason) }
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("%s %v: %s", e.Field, e.Value,
+		e.Reason)
+}
 
 func invalid(field string, value any, format string, args ...any) error {
 	return &InvalidError{Field: field, Value: value, Reason: fmt.Sprintf(format, args...)}

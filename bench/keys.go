@@ -5,8 +5,9 @@ import "math/rand/v2"
 // keyDigits is the length of the hexadecimal part of a key.
 const keyDigits = 16
 
-// appendKey appends the key of record number n: the prefix and 16 hexadecimal digits of a mixed n. The mixing is one to
-// one, so that no two records collide, and spreads neighbouring numbers over the key space, as YCSB's hashed inserts do.
+// appendKey appends the key of record number n: the prefix and 16 hexadecimal digits of a mixed n.
+// The mixing is one to one, so that no two records collide, and spreads neighbouring numbers over
+// the key space, as YCSB's hashed inserts do.
 func appendKey(dst []byte, prefix string, n uint64) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, prefix...)
@@ -33,7 +34,8 @@ func newRandom(seed uint64, client int) *rand.Rand {
 // valuePool is how many random bytes values are cut from.
 const valuePool = 1 << 20
 
-// values hands out incompressible values as slices of one shared, immutable pool: a value costs no copy.
+// values hands out incompressible values as slices of one shared, immutable pool: a value costs no
+// copy.
 type values struct {
 	pool []byte
 	size int
@@ -52,7 +54,7 @@ func newValues(seed uint64, size int) *values {
 	return &values{pool: pool, size: size}
 }
 
-// draw returns a value that nobody may change.
+// draw returns a value that no caller may change.
 func (v *values) draw(r *rand.Rand) []byte {
 	offset := r.IntN(valuePool)
 	return v.pool[offset : offset+v.size : offset+v.size]

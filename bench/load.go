@@ -15,8 +15,8 @@ const (
 	loaders   = 64
 )
 
-// Load writes the records 0..Records-1. Unlike an operation of the run, a write that fails ends the load: a benchmark of
-// records that are not all there would measure something else.
+// Load writes the records 0..Records-1. Unlike an operation of the run, a write that fails ends the
+// load: a benchmark of records that are not all there would measure something else.
 func Load(ctx context.Context, target Target, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -41,7 +41,8 @@ func Load(ctx context.Context, target Target, cfg Config) error {
 				to := min(from+loadChunk, cfg.Records)
 				records := make([]Record, 0, to-from)
 				for n := from; n < to; n++ {
-					records = append(records, Record{Key: appendKey(nil, cfg.KeyPrefix, n), Value: source.draw(random)})
+					records = append(records, Record{Key: appendKey(nil, cfg.KeyPrefix, n),
+						Value: source.draw(random)})
 				}
 				if hasBulk {
 					if err := bulk.Load(groupCtx, records); err != nil {
@@ -89,7 +90,8 @@ func reportLoad(cfg Config, done *atomic.Uint64, stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		now, count := time.Now(), done.Load()
-		p := Progress{Phase: "load", Elapsed: now.Sub(start), Records: count, RecordsTotal: cfg.Records}
+		p := Progress{Phase: "load", Elapsed: now.Sub(start), Records: count,
+			RecordsTotal: cfg.Records}
 		if interval := now.Sub(lastLook); interval > 0 {
 			p.Rate = float64(count-last) / interval.Seconds()
 		}

@@ -6,16 +6,18 @@ import (
 	"math/rand/v2"
 )
 
-// Mixed is transactions over a number of keys in a number of partitions, of records that are loaded first.
+// Mixed is transactions over a number of keys in a number of partitions, of records that are loaded
+// first.
 type Mixed struct {
-	// KeysPerTxn is how many different keys a transaction has to do with, and PartitionsPerTxn in how many partitions they lie, as evenly as
-	// can be. Both default to 1.
+	// KeysPerTxn is how many different keys a transaction has to do with, and PartitionsPerTxn in
+	// how many partitions they lie, as evenly as can be. Both default to 1.
 	KeysPerTxn, PartitionsPerTxn int
-	// Reads is how many of the keys, from the first on, are read, and Writes how many, from the last back, are written. Negative is none,
-	// 0 all.
+	// Reads is how many of the keys, from the first on, are read, and Writes how many, from the
+	// last back, are written. Negative is none, 0 all.
 	Reads, Writes int
-	// Contention is the skew with which the keys of a partition are drawn: 0 is none, every key is as likely; below 1, the key of rank r
-	// is drawn with probability proportional to 1/r^Contention. 0.99 is what YCSB has.
+	// Contention is the skew with which the keys of a partition are drawn: 0 is none, every key is
+	// as likely; below 1, the key of rank r is drawn with probability proportional to
+	// 1/r^Contention. 0.99 is what YCSB has.
 	Contention float64
 	// Lock has keys that will be written locked as soon as they are read.
 	Lock bool
@@ -38,8 +40,10 @@ func (m *Mixed) about() string {
 	if m.Lock {
 		how = " under a lock"
 	}
-	return fmt.Sprintf("%s in %d of %s, %d read%s, %d written, contention %g", counted(uint64(m.KeysPerTxn), "key"), m.PartitionsPerTxn,
-		counted(uint64(len(m.partitions)), "partition"), max(m.Reads, 0), how, max(m.Writes, 0), m.Contention)
+	return fmt.Sprintf("%s in %d of %s, %d read%s, %d written, contention %g",
+		counted(uint64(m.KeysPerTxn), "key"), m.PartitionsPerTxn,
+		counted(uint64(len(m.partitions)), "partition"), max(m.Reads, 0), how, max(m.Writes, 0),
+		m.Contention)
 }
 
 func (m *Mixed) withDefaults(cfg Config) error {
@@ -62,7 +66,8 @@ func (m *Mixed) withDefaults(cfg Config) error {
 	case m.PartitionsPerTxn < 0:
 		return invalid("PartitionsPerTxn", m.PartitionsPerTxn, "it is at least 1")
 	case uint64(m.KeysPerTxn) > cfg.Records:
-		return invalid("KeysPerTxn", m.KeysPerTxn, "it is at most the number of records, %d", cfg.Records)
+		return invalid("KeysPerTxn", m.KeysPerTxn, "it is at most the number of records, %d",
+			cfg.Records)
 	case m.PartitionsPerTxn > m.KeysPerTxn:
 		return invalid("PartitionsPerTxn", m.PartitionsPerTxn, atMostKeys, m.KeysPerTxn)
 	case reads > m.KeysPerTxn:
@@ -70,7 +75,9 @@ func (m *Mixed) withDefaults(cfg Config) error {
 	case writes > m.KeysPerTxn:
 		return invalid("Writes", writes, atMostKeys, m.KeysPerTxn)
 	case reads+writes < m.KeysPerTxn:
-		return invalid("Writes", writes, "with %d of %d read it is at least %d, or keys would be left alone", reads, m.KeysPerTxn, m.KeysPerTxn-reads)
+		return invalid("Writes", writes,
+			"with %d of %d read it is at least %d, or keys would be left alone", reads,
+			m.KeysPerTxn, m.KeysPerTxn-reads)
 	case !(m.Contention >= 0 && m.Contention < 1):
 		return invalid("Contention", m.Contention, "it is at least 0 and below 1")
 	}
@@ -106,13 +113,17 @@ func (m *Mixed) place(ctx context.Context, r *transactionRun) error {
 		m.partitions[at].records = append(m.partitions[at].records, n)
 	}
 	if len(m.partitions) < m.PartitionsPerTxn {
-		return invalid("PartitionsPerTxn", m.PartitionsPerTxn, "it is at most the number of partitions in which the %d records lie, %d", r.cfg.Records, len(m.partitions))
+		return invalid("PartitionsPerTxn", m.PartitionsPerTxn,
+			"it is at most the number of partitions in which the %d records lie, %d", r.cfg.Records,
+			len(m.partitions))
 	}
 	most := (m.KeysPerTxn + m.PartitionsPerTxn - 1) / m.PartitionsPerTxn
 	for i := range m.partitions {
 		p := &m.partitions[i]
 		if len(p.records) < most {
-			return invalid("Records", r.cfg.Records, "too few: a transaction has %d keys in one partition, and of these records one partition holds only %d", most, len(p.records))
+			return invalid("Records", r.cfg.Records,
+				"too few: a transaction has %d keys in one partition, and of these records one "+
+					"partition holds only %d", most, len(p.records))
 		}
 		if m.Contention > 0 {
 			p.zipf = newZipf(uint64(len(p.records)), m.Contention)

@@ -15,8 +15,8 @@ import (
 // Formats are the names that Result.Write takes.
 var Formats = []string{"table", "json", "tsv"}
 
-// Write prints the result: "table" for people, "json" as one indented object, "tsv" as one line per kind of operation
-// under a line of names, with times in microseconds.
+// Write prints the result: "table" for people, "json" as one indented object, "tsv" as one line per
+// kind of operation under a line of names, with times in microseconds.
 func (r *Result) Write(w io.Writer, format string) error {
 	switch format {
 	case "table":
@@ -28,7 +28,8 @@ func (r *Result) Write(w io.Writer, format string) error {
 	case "tsv":
 		return r.writeTSV(w)
 	}
-	return fmt.Errorf("unknown report format %q: use one of %s", format, strings.Join(Formats, ", "))
+	return fmt.Errorf("unknown report format %q: use one of %s", format,
+		strings.Join(Formats, ", "))
 }
 
 // rows lists the kinds, and the total if there is more than one.
@@ -44,8 +45,10 @@ func (r *Result) writeTable(w io.Writer) error {
 		fmt.Fprintf(w, "workload %s: %s, %s, %.1f s measured after %.1f s warm-up, seed %d\n",
 			r.Workload, counted(uint64(r.Clients), "client"), x.About, r.Seconds, r.WarmUp, r.Seed)
 	} else {
-		fmt.Fprintf(w, "workload %s: %s, %s of %s, %s keys, %.1f s measured after %.1f s warm-up, seed %d\n",
-			r.Workload, counted(uint64(r.Clients), "client"), counted(r.Records, "record"), counted(uint64(r.ValueSize), "byte"), r.Keys, r.Seconds, r.WarmUp, r.Seed)
+		fmt.Fprintf(w, "workload %s: %s, %s of %s, %s keys, %.1f s measured after %.1f s "+
+			"warm-up, seed %d\n",
+			r.Workload, counted(uint64(r.Clients), "client"), counted(r.Records, "record"),
+			counted(uint64(r.ValueSize), "byte"), r.Keys, r.Seconds, r.WarmUp, r.Seed)
 	}
 	if r.Interrupted {
 		fmt.Fprintln(w, "the run was interrupted: these are the numbers until then")
@@ -64,12 +67,14 @@ func (r *Result) writeTable(w io.Writer) error {
 	t.AppendHeader(header)
 	var columns []table.ColumnConfig
 	for number := 2; number <= len(header); number++ {
-		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight,
+			AlignHeader: text.AlignRight})
 	}
 	t.SetColumnConfigs(columns)
 	for _, op := range r.rows() {
 		row := table.Row{
-			op.Kind, groupDigits(strconv.FormatUint(op.Count, 10)), groupDigits(fmt.Sprintf("%.0f", op.Throughput)),
+			op.Kind, groupDigits(strconv.FormatUint(op.Count, 10)),
+			groupDigits(fmt.Sprintf("%.0f", op.Throughput)),
 			micros(int64(op.Mean)), micros(op.P50), micros(op.P95), micros(op.P99), micros(op.Max),
 			groupDigits(strconv.FormatUint(op.Errors, 10)),
 		}
@@ -87,7 +92,8 @@ func (r *Result) writeTable(w io.Writer) error {
 		}
 	}
 	for _, f := range r.Total.Failures {
-		if _, err := fmt.Fprintf(w, "%s × %s, for example: %s\n", groupDigits(strconv.FormatUint(f.Count, 10)), f.Class, f.Example); err != nil {
+		if _, err := fmt.Fprintf(w, "%s × %s, for example: %s\n",
+			groupDigits(strconv.FormatUint(f.Count, 10)), f.Class, f.Example); err != nil {
 			return err
 		}
 	}
@@ -95,12 +101,15 @@ func (r *Result) writeTable(w io.Writer) error {
 }
 
 func (r *Result) writeTSV(w io.Writer) error {
-	if _, err := fmt.Fprintln(w, "workload\toperation\tclients\tcount\tthroughput\tmean_us\tp50_us\tp95_us\tp99_us\tp999_us\tmax_us\terrors\trows"); err != nil {
+	if _, err := fmt.Fprintln(w,
+		"workload\toperation\tclients\tcount\tthroughput\tmean_us\tp50_us\tp95_us\tp99_us\tp999_us\tmax_us\terrors\trows"); err != nil {
 		return err
 	}
 	for _, op := range r.rows() {
-		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Workload, op.Kind, r.Clients, op.Count,
-			op.Throughput, op.Mean, op.P50, op.P95, op.P99, op.P999, op.Max, op.Errors, op.Rows); err != nil {
+		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%.1f\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
+			r.Workload, op.Kind, r.Clients, op.Count,
+			op.Throughput, op.Mean, op.P50, op.P95, op.P99, op.P999, op.Max, op.Errors,
+			op.Rows); err != nil {
 			return err
 		}
 	}

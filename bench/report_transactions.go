@@ -15,15 +15,18 @@ func (x *Transactions) write(w io.Writer) error {
 	var b strings.Builder
 	count := func(n uint64) string { return groupDigits(strconv.FormatUint(n, 10)) }
 	restarts := total(x.Restarts)
-	fmt.Fprintf(&b, "run again: %s, %.1f %% of all", counted(restarts, "attempt"), 100*x.RestartShare)
+	fmt.Fprintf(&b, "run again: %s, %.1f %% of all", counted(restarts, "attempt"),
+		100*x.RestartShare)
 	if restarts > 0 {
 		fmt.Fprintf(&b, " (%s)", countedBy(x.Restarts))
 	}
-	fmt.Fprintf(&b, "; at most %s for one transaction\n", counted(uint64(x.MostAttempts), "attempt"))
+	fmt.Fprintf(&b, "; at most %s for one transaction\n", counted(uint64(x.MostAttempts),
+		"attempt"))
 	if len(x.Commits) > 0 {
 		fmt.Fprintf(&b, "commits by phases: %s\n", countedBy(x.Commits))
 	}
-	fmt.Fprintf(&b, "fairness: the slowest client did %s, %.0f %% of the median client's %s; the longest wait was %.1f times the median\n",
+	fmt.Fprintf(&b, "fairness: the slowest client did %s, %.0f %% of the median client's %s; "+
+		"the longest wait was %.1f times the median\n",
 		count(x.SlowestClient), 100*x.SlowestShare, count(x.MedianClient), x.LongestWait)
 	if x.Verified != "" {
 		fmt.Fprintf(&b, "verified: %s\n", x.Verified)

@@ -96,7 +96,9 @@ func (r *record) operation(kind string, seconds float64) Operation {
 		op.Mean = r.latency.Mean()
 		op.Max = r.max.Microseconds()
 		// A quantile is the upper end of its bucket, which can lie above the exact maximum.
-		quantile := func(q float64) int64 { return min(r.latency.ValueAtQuantile(q), max(op.Max, histogramLowest)) }
+		quantile := func(q float64) int64 {
+			return min(r.latency.ValueAtQuantile(q), max(op.Max, histogramLowest))
+		}
 		op.P50, op.P95, op.P99, op.P999 = quantile(50), quantile(95), quantile(99), quantile(99.9)
 	}
 	for class, f := range r.failures {

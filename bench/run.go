@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Run loads the records if the workload needs them, warms up, measures, and reports. When ctx ends early it returns what
-// was measured until then, with Interrupted set, and ctx's error if nothing was.
+// Run loads the records if the workload needs them, warms up, measures, and reports. When ctx ends
+// early it returns what was measured until then, with Interrupted set, and ctx's error if nothing
+// was.
 func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -33,7 +34,8 @@ func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 	return result, nil
 }
 
-// drive lets the clients work through the warm-up and the window. It returns when all of them have ended.
+// drive lets the clients work through the warm-up and the window. It returns when all of them have
+// ended.
 func (r *run) drive(ctx context.Context) (*Result, []*client) {
 	cfg := r.cfg
 	if cfg.WarmUp == 0 {
@@ -119,7 +121,8 @@ func (w *watcher) look(phase string, total time.Duration) {
 		errors += c.live.errors.Load()
 	}
 	now := time.Now()
-	p := Progress{Phase: phase, Elapsed: now.Sub(w.phaseStart), Total: total, Errors: errors - w.phaseErrors}
+	p := Progress{Phase: phase, Elapsed: now.Sub(w.phaseStart), Total: total,
+		Errors: errors - w.phaseErrors}
 	if interval := now.Sub(w.lastLook); interval > 0 {
 		p.Rate = float64(ops-w.ops) / interval.Seconds()
 	}

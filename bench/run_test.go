@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is a Target with a fixed latency, and failures on demand. In a synctest bubble its time is virtual.
+// memory is a Target with a fixed latency, and failures on demand. In a synctest bubble its time is
+// virtual.
 type memory struct {
 	latency time.Duration
 	fail    func(kind string, n int) error
@@ -95,8 +96,11 @@ func TestRunCountsExactly(t *testing.T) {
 		target := newMemory(3 * time.Millisecond)
 		var seen []string
 		result, err := Run(t.Context(), target, Config{
-			Workload: Put(), Clients: 4, Records: 100, WarmUp: 300 * time.Millisecond, Duration: 3 * time.Second,
-			Progress: func(p Progress) { seen = append(seen, fmt.Sprintf("%s %.0f", p.Phase, p.Rate)) },
+			Workload: Put(), Clients: 4, Records: 100, WarmUp: 300 * time.Millisecond,
+			Duration: 3 * time.Second,
+			Progress: func(p Progress) {
+				seen = append(seen, fmt.Sprintf("%s %.0f", p.Phase, p.Rate))
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +112,8 @@ func TestRunCountsExactly(t *testing.T) {
 		if op.P50 != 3000 && op.P50 != 3001 || op.Max != 3000 {
 			t.Errorf("p50 %d µs, max %d µs, want 3000", op.P50, op.Max)
 		}
-		if len(seen) < 3 || !strings.HasPrefix(seen[0], "warm-up") || !strings.HasPrefix(seen[len(seen)-1], "measure") {
+		if len(seen) < 3 || !strings.HasPrefix(seen[0], "warm-up") ||
+			!strings.HasPrefix(seen[len(seen)-1], "measure") {
 			t.Errorf("progress: %q", seen)
 		}
 	})
@@ -124,13 +129,15 @@ func TestYCSBRunsOverLoadedRecords(t *testing.T) {
 				}
 				target := newMemory(time.Millisecond)
 				result, err := Run(t.Context(), target, Config{
-					Workload: w, Clients: 5, Records: 700, WarmUp: 50 * time.Millisecond, Duration: 500 * time.Millisecond, ValueSize: 10,
+					Workload: w, Clients: 5, Records: 700, WarmUp: 50 * time.Millisecond,
+					Duration: 500 * time.Millisecond, ValueSize: 10,
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if result.Total.Errors != 0 || result.Total.Count == 0 {
-					t.Errorf("count %d, errors %d: %v", result.Total.Count, result.Total.Errors, result.Total.Failures)
+					t.Errorf("count %d, errors %d: %v", result.Total.Count, result.Total.Errors,
+						result.Total.Failures)
 				}
 				for _, op := range result.Operations {
 					if op.Kind == "scan" && op.Rows == 0 {
@@ -153,7 +160,8 @@ func TestErrorsAreCountedByClass(t *testing.T) {
 			return nil
 		}
 		result, err := Run(t.Context(), target, Config{
-			Workload: Get(), SkipLoad: true, Clients: 2, Records: 10, WarmUp: -1, Duration: time.Second,
+			Workload: Get(), SkipLoad: true, Clients: 2, Records: 10, WarmUp: -1,
+			Duration: time.Second,
 			Classify: func(err error) string {
 				if errors.Is(err, broken) {
 					return "fire"
@@ -171,7 +179,8 @@ func TestErrorsAreCountedByClass(t *testing.T) {
 		for _, f := range result.Total.Failures {
 			classes[f.Class] = f.Count
 		}
-		if classes["fire"] == 0 || classes["not found"] == 0 || classes["fire"]+classes["not found"] != result.Total.Errors {
+		if classes["fire"] == 0 || classes["not found"] == 0 ||
+			classes["fire"]+classes["not found"] != result.Total.Errors {
 			t.Errorf("classes %v of %d errors", classes, result.Total.Errors)
 		}
 	})
@@ -182,11 +191,13 @@ func TestAStalledOperationIsInTheMaximum(t *testing.T) {
 		target := newMemory(time.Millisecond)
 		target.fail = func(kind string, n int) error {
 			if n == 900 {
-				<-time.After(2 * time.Second) // virtual: the store stalls past the end of the window
+				// virtual: the store stalls past the end of the window
+				<-time.After(2 * time.Second)
 			}
 			return nil
 		}
-		result, err := Run(t.Context(), target, Config{Workload: Put(), Clients: 1, WarmUp: -1, Duration: time.Second})
+		result, err := Run(t.Context(), target, Config{Workload: Put(), Clients: 1, WarmUp: -1,
+			Duration: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +210,8 @@ func TestAStalledOperationIsInTheMaximum(t *testing.T) {
 func TestOperationsTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		result, err := Run(t.Context(), newMemory(time.Hour), Config{
-			Workload: Put(), Clients: 3, WarmUp: -1, Duration: time.Second, OperationTimeout: 100 * time.Millisecond,
+			Workload: Put(), Clients: 3, WarmUp: -1, Duration: time.Second,
+			OperationTimeout: 100 * time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -214,11 +226,13 @@ func TestInterruptedRunReportsWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		result, err := Run(ctx, newMemory(time.Millisecond), Config{Workload: Put(), Clients: 2, WarmUp: -1, Duration: time.Hour})
+		result, err := Run(ctx, newMemory(time.Millisecond), Config{Workload: Put(), Clients: 2,
+			WarmUp: -1, Duration: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !result.Interrupted || result.Total.Count == 0 || result.Total.Errors != 0 || result.Seconds > 1.1 {
+		if !result.Interrupted || result.Total.Count == 0 || result.Total.Errors != 0 ||
+			result.Seconds > 1.1 {
 			t.Errorf("%+v", result)
 		}
 	})
@@ -234,7 +248,8 @@ func TestLoadStopsAtTheFirstError(t *testing.T) {
 			return nil
 		}
 		_, err := Run(t.Context(), target, Config{Workload: Get(), Records: 10_000})
-		if err == nil || !strings.Contains(err.Error(), "no room") || !strings.Contains(err.Error(), "of 10000 records") {
+		if err == nil || !strings.Contains(err.Error(), "no room") || !strings.Contains(err.Error(),
+			"of 10000 records") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -282,7 +297,8 @@ func TestMergedHistograms(t *testing.T) {
 }
 
 func sampleResult() *Result {
-	r := newResult(Config{Workload: Workload{Name: "ycsb-e", Keys: Zipfian}, Clients: 64, Records: 1_000_000, ValueSize: 256, Seed: 1, WarmUp: 2 * time.Second}, 10*time.Second)
+	r := newResult(Config{Workload: Workload{Name: "ycsb-e", Keys: Zipfian}, Clients: 64,
+		Records: 1_000_000, ValueSize: 256, Seed: 1, WarmUp: 2 * time.Second}, 10*time.Second)
 	c := &client{run: &run{cfg: Config{Classify: Classify}}}
 	c.run.phase.Store(phaseMeasure)
 	for i := range 2000 {
@@ -291,7 +307,8 @@ func sampleResult() *Result {
 	for i := range 100 {
 		c.account(Insert, phaseMeasure, time.Duration(i)*20*time.Millisecond, 0, nil)
 	}
-	c.account(Insert, phaseMeasure, time.Second, 0, fmt.Errorf("put %q: %w", "user1", context.DeadlineExceeded))
+	c.account(Insert, phaseMeasure, time.Second, 0, fmt.Errorf("put %q: %w", "user1",
+		context.DeadlineExceeded))
 	for kind := range c.records {
 		r.merged[kind].merge(&c.records[kind])
 	}
@@ -352,7 +369,8 @@ func BenchmarkGenerator(b *testing.B) {
 		b.Fatal(err)
 	}
 	inserted := newInsertCounter(cfg.Records)
-	r := &run{cfg: cfg, values: newValues(1, 256), chooser: newChooser(w.Keys, cfg.Records, inserted), inserted: inserted}
+	r := &run{cfg: cfg, values: newValues(1, 256), chooser: newChooser(w.Keys, cfg.Records,
+		inserted), inserted: inserted}
 	r.phase.Store(phaseMeasure)
 	c := &client{run: r, random: newRandom(1, 0)}
 	b.ReportAllocs()

@@ -19,7 +19,8 @@ type TransactionWorkload interface {
 	prepare(ctx context.Context, r *transactionRun) error
 	// draw draws a client's next transaction.
 	draw(random *rand.Rand) (Kind, func(ctx context.Context) error)
-	// verify looks whether what is there at the end is right, and says what it has found. nothing: there is nothing to look at.
+	// verify looks whether what is there at the end is right, and says what it has found. nothing:
+	// there is nothing to look at.
 	verify(ctx context.Context) (found string, err error)
 }
 
@@ -34,10 +35,11 @@ type transactionRun struct {
 	mostAttempts   atomic.Int64
 }
 
-// RunTransactions makes ready what the workload needs, warms up, measures, looks whether what is there then is right, and reports. It does not
-// use Config's Workload. If what is there is wrong, it returns the result and an error. When ctx ends early it does as Run does,
-// and does not look.
-func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkload, cfg Config) (*Result, error) {
+// RunTransactions makes ready what the workload needs, warms up, measures, looks whether what is
+// there then is right, and reports. It does not use Config's Workload. If what is there is wrong,
+// it returns the result and an error. When ctx ends early it does as Run does, and does not look.
+func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkload, cfg Config) (
+	*Result, error) {
 	cfg, err := checked(w, cfg)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,8 @@ func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkloa
 	return result, nil
 }
 
-// CheckTransactions says what makes no sense about a workload. What depends on the store shows when it runs.
+// CheckTransactions says what makes no sense about a workload. What depends on the store shows when
+// it runs.
 func CheckTransactions(w TransactionWorkload, cfg Config) error {
 	_, err := checked(w, cfg)
 	return err
@@ -101,7 +104,8 @@ func (t *transactionRun) update(ctx context.Context, f func(Tx) error) error {
 		return f(tx)
 	})
 	if t.measuring.Load() {
-		for most := t.mostAttempts.Load(); attempts > most && !t.mostAttempts.CompareAndSwap(most, attempts); {
+		for most := t.mostAttempts.Load(); attempts > most && !t.mostAttempts.CompareAndSwap(most,
+			attempts); {
 			most = t.mostAttempts.Load()
 		}
 	}
@@ -113,7 +117,8 @@ type Transactions struct {
 	// About says what a transaction does.
 	About string `json:"about"`
 	Tally
-	// RestartShare is the part of all attempts that had to run again, and MostAttempts the most that one transaction took.
+	// RestartShare is the part of all attempts that had to run again, and MostAttempts the most
+	// that one transaction took.
 	RestartShare float64 `json:"restart_share"`
 	MostAttempts int64   `json:"most_attempts"`
 	Fairness     `json:"fairness"`
@@ -122,7 +127,8 @@ type Transactions struct {
 }
 
 func (t *transactionRun) result(r *Result, clients []*client) *Transactions {
-	x := &Transactions{About: t.workload.about(), Tally: t.within, MostAttempts: t.mostAttempts.Load(), Fairness: fairnessOf(r, clients)}
+	x := &Transactions{About: t.workload.about(), Tally: t.within,
+		MostAttempts: t.mostAttempts.Load(), Fairness: fairnessOf(r, clients)}
 	restarts := total(x.Restarts)
 	if attempts := restarts + r.Total.Count; attempts > 0 {
 		x.RestartShare = float64(restarts) / float64(attempts)
@@ -139,12 +145,14 @@ func total(counts map[string]uint64) (sum uint64) {
 
 // Fairness compares the clients with each other.
 type Fairness struct {
-	// MedianClient and SlowestClient are how many operations of these two succeeded inside the window.
+	// MedianClient and SlowestClient are how many operations of these two succeeded inside the
+	// window.
 	MedianClient  uint64 `json:"median_client"`
 	SlowestClient uint64 `json:"slowest_client"`
 	// SlowestShare is the slowest client's throughput over that of the median one.
 	SlowestShare float64 `json:"slowest_share"`
-	// LongestWait is the longest latency of all kinds of operations over the median one of its kind.
+	// LongestWait is the longest latency of all kinds of operations over the median one of its
+	// kind.
 	LongestWait float64 `json:"longest_wait"`
 }
 

@@ -12,10 +12,12 @@ import (
 	"time"
 )
 
-// ledger is a Transactor whose transactions are validated when they commit. Reads and commits take their time.
+// ledger is a Transactor whose transactions are validated when they commit. Reads and commits take
+// their time.
 type ledger struct {
 	*memory
-	// lose is which write it forgets, which a database must not; 0: none. Several could make up for each other.
+	// lose is which write it forgets, which a database must not; 0: none. Several could make up for
+	// each other.
 	lose int
 	// doubtful makes every so manieth commit end without an answer.
 	doubtful int
@@ -130,17 +132,21 @@ func TestTransactionsAreCountedAndVerified(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				result, err := RunTransactions(t.Context(), newLedger(time.Millisecond), w, Config{Clients: 4, WarmUp: 100 * time.Millisecond, Duration: time.Second})
+				result, err := RunTransactions(t.Context(), newLedger(time.Millisecond), w,
+					Config{Clients: 4, WarmUp: 100 * time.Millisecond, Duration: time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
 				x := result.Transactions
 				restarts := x.Restarts["conflict"]
-				if result.Total.Count == 0 || result.Total.Errors != 0 || restarts == 0 || x.MostAttempts < 2 || x.Verified == "" {
+				if result.Total.Count == 0 || result.Total.Errors != 0 || restarts == 0 ||
+					x.MostAttempts < 2 || x.Verified == "" {
 					t.Errorf("%+v, %+v", result.Total, x)
 				}
-				if want := float64(restarts) / float64(restarts+result.Total.Count); x.RestartShare != want {
-					t.Errorf("%d restarts beside %d transactions are a share of %g", restarts, result.Total.Count, x.RestartShare)
+				if want := float64(restarts) / float64(
+					restarts+result.Total.Count); x.RestartShare != want {
+					t.Errorf("%d restarts beside %d transactions are a share of %g", restarts,
+						result.Total.Count, x.RestartShare)
 				}
 				if x.SlowestClient > x.MedianClient || x.SlowestShare > 1 || x.LongestWait < 1 {
 					t.Errorf("%+v", x.Fairness)
@@ -152,13 +158,16 @@ func TestTransactionsAreCountedAndVerified(t *testing.T) {
 
 // A store that loses writes is found out, and the numbers are there all the same.
 func TestLostWritesAreFoundOut(t *testing.T) {
-	for name, w := range map[string]TransactionWorkload{"bank": &Bank{Accounts: 5}, "counters": &Counters{Counters: 3}} {
+	for name, w := range map[string]TransactionWorkload{"bank": &Bank{Accounts: 5},
+		"counters": &Counters{Counters: 3}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newLedger(time.Millisecond)
 				store.lose = 101
-				result, err := RunTransactions(t.Context(), store, w, Config{Clients: 2, WarmUp: -1, Duration: time.Second})
-				if !errors.Is(err, ErrWrongTotal) || result == nil || result.Total.Count == 0 || result.Transactions.Verified != "" {
+				result, err := RunTransactions(t.Context(), store, w, Config{Clients: 2, WarmUp: -1,
+					Duration: time.Second})
+				if !errors.Is(err, ErrWrongTotal) || result == nil || result.Total.Count == 0 ||
+					result.Transactions.Verified != "" {
 					t.Errorf("result %+v, error %v", result, err)
 				}
 			})
@@ -172,9 +181,10 @@ func TestDoubtfulIncrementsAreAllowedFor(t *testing.T) {
 		store := newLedger(time.Millisecond)
 		store.doubtful = 10
 		w := &Counters{}
-		result, err := RunTransactions(t.Context(), store, w, Config{Clients: 2, WarmUp: -1, Duration: time.Second})
+		result, err := RunTransactions(t.Context(), store, w, Config{Clients: 2, WarmUp: -1,
+			Duration: time.Second})
 		if err != nil || result.Total.Errors == 0 || w.perhaps.Load() == 0 {
-			t.Errorf("%+v, %d in doubt, error %v", result, w.perhaps.Load(), err)
+			t.Errorf("%+v, %d of unknown outcome, error %v", result, w.perhaps.Load(), err)
 		}
 	})
 }
@@ -189,7 +199,8 @@ func TestMixedTransactionsLieWhereTheyShould(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLedger(time.Millisecond)
-			result, err := RunTransactions(t.Context(), store, m, Config{Clients: 3, Records: 200, WarmUp: -1, Duration: 200 * time.Millisecond})
+			result, err := RunTransactions(t.Context(), store, m, Config{Clients: 3, Records: 200,
+				WarmUp: -1, Duration: 200 * time.Millisecond})
 			if err != nil || result.Total.Count == 0 || result.Total.Errors != 0 {
 				t.Fatalf("%+v: %+v, %v", m, result, err)
 			}
@@ -205,7 +216,8 @@ func TestMixedTransactionsLieWhereTheyShould(t *testing.T) {
 					partitions[p] = true
 				}
 				if len(different) != m.KeysPerTxn || len(partitions) != m.PartitionsPerTxn {
-					t.Fatalf("%s: %d keys in %d partitions", m.about(), len(different), len(partitions))
+					t.Fatalf("%s: %d keys in %d partitions", m.about(), len(different),
+						len(partitions))
 				}
 			}
 		})
@@ -215,7 +227,8 @@ func TestMixedTransactionsLieWhereTheyShould(t *testing.T) {
 // The higher the contention, the more transactions run again.
 func TestContentionIsWhatItSays(t *testing.T) {
 	share := func(contention float64) float64 {
-		m := &Mixed{Contention: contention, partitions: []mixedPartition{{records: make([]uint64, 1000)}}}
+		m := &Mixed{Contention: contention, partitions: []mixedPartition{
+			{records: make([]uint64, 1000)}}}
 		for i := range m.partitions[0].records {
 			m.partitions[0].records[i] = uint64(i)
 		}
@@ -232,7 +245,8 @@ func TestContentionIsWhatItSays(t *testing.T) {
 	}
 	none, some, much := share(0), share(0.6), share(0.99)
 	if none > 0.003 || some < 3*none || much < 3*some {
-		t.Errorf("the most popular of 1000 keys is drawn in %g, %g and %g of all cases", none, some, much)
+		t.Errorf("the most popular of 1000 keys is drawn in %g, %g and %g of all cases", none, some,
+			much)
 	}
 }
 
@@ -249,16 +263,19 @@ func TestTransactionalWorkloadsAreChecked(t *testing.T) {
 		{&Mixed{KeysPerTxn: 2, Writes: 3}, "Writes"},
 		{&Mixed{KeysPerTxn: 3, Reads: 1, Writes: 1}, "Writes"},
 		{&Mixed{Contention: 1}, "Contention"},
-		{&Mixed{KeysPerTxn: 5, PartitionsPerTxn: 5}, "PartitionsPerTxn"}, // there are four partitions
-		{&Mixed{KeysPerTxn: 1000}, "KeysPerTxn"},                         // of fewer records
-		{&Mixed{KeysPerTxn: 99}, "Records"},                              // all of which are not in one partition
+		// there are four partitions
+		{&Mixed{KeysPerTxn: 5, PartitionsPerTxn: 5}, "PartitionsPerTxn"},
+		{&Mixed{KeysPerTxn: 1000}, "KeysPerTxn"}, // of fewer records
+		// all of which are not in one partition
+		{&Mixed{KeysPerTxn: 99}, "Records"},
 		{&Bank{Accounts: 1}, "Accounts"},
 		{&Bank{Audits: 2}, "Audits"},
 		{&Counters{Counters: -1}, "Counters"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLedger(0)
-			_, err := RunTransactions(t.Context(), store, c.w, Config{Records: 100, Duration: time.Millisecond})
+			_, err := RunTransactions(t.Context(), store, c.w,
+				Config{Records: 100, Duration: time.Millisecond})
 			var wrong *InvalidError
 			if !errors.As(err, &wrong) || wrong.Field != c.field {
 				t.Errorf("%+v: %v, want an error about %s", c.w, err, c.field)
@@ -279,8 +296,12 @@ func TestOneIsSingular(t *testing.T) {
 		{&Counters{Counters: 1000, Lock: true}, "1,000 counters, locked as they are read"},
 		{&Counters{Counters: 1, Lock: true}, "1 counter, locked as it is read"},
 		{&Bank{Accounts: 2}, "2 accounts"},
-		{&Mixed{KeysPerTxn: 1, PartitionsPerTxn: 1, Reads: 1, Writes: 1, partitions: make([]mixedPartition, 1)}, "1 key in 1 of 1 partition, 1 read, 1 written, contention 0"},
-		{&Mixed{KeysPerTxn: 4, PartitionsPerTxn: 1, Reads: 4, Writes: -1, partitions: make([]mixedPartition, 8)}, "4 keys in 1 of 8 partitions, 4 read, 0 written, contention 0"},
+		{&Mixed{KeysPerTxn: 1, PartitionsPerTxn: 1, Reads: 1, Writes: 1,
+			partitions: make([]mixedPartition, 1)},
+			"1 key in 1 of 1 partition, 1 read, 1 written, contention 0"},
+		{&Mixed{KeysPerTxn: 4, PartitionsPerTxn: 1, Reads: 4, Writes: -1,
+			partitions: make([]mixedPartition, 8)},
+			"4 keys in 1 of 8 partitions, 4 read, 0 written, contention 0"},
 	} {
 		if got := c.w.about(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
@@ -289,20 +310,23 @@ func TestOneIsSingular(t *testing.T) {
 	r := newResult(Config{Clients: 1, Records: 1, ValueSize: 1}, time.Second)
 	var plain, transactions bytes.Buffer
 	err := r.Write(&plain, "table")
-	r.Transactions = &Transactions{Tally: Tally{Restarts: map[string]uint64{"conflict": 1}}, MostAttempts: 1}
+	r.Transactions = &Transactions{Tally: Tally{Restarts: map[string]uint64{"conflict": 1}},
+		MostAttempts: 1}
 	if err = errors.Join(err, r.Write(&transactions, "table")); err != nil {
 		t.Fatal(err)
 	}
 	if got := plain.String(); !strings.Contains(got, ": 1 client, 1 record of 1 byte, ") {
 		t.Errorf("%s", got)
 	}
-	if got := transactions.String(); !strings.Contains(got, "run again: 1 attempt, ") || !strings.Contains(got, "; at most 1 attempt for one transaction\n") {
+	if got := transactions.String(); !strings.Contains(got, "run again: 1 attempt, ") ||
+		!strings.Contains(got, "; at most 1 attempt for one transaction\n") {
 		t.Errorf("%s", got)
 	}
 }
 
 func TestTransactionReport(t *testing.T) {
-	r := newResult(Config{Workload: Workload{Name: "bank"}, Clients: 64, Seed: 1, WarmUp: 2 * time.Second}, 10*time.Second)
+	r := newResult(Config{Workload: Workload{Name: "bank"}, Clients: 64, Seed: 1,
+		WarmUp: 2 * time.Second}, 10*time.Second)
 	c := &client{run: &run{cfg: Config{Classify: Classify}}}
 	c.run.phase.Store(phaseMeasure)
 	for i := range 3000 {
@@ -314,8 +338,10 @@ func TestTransactionReport(t *testing.T) {
 	r.finish()
 	r.Keys = ""
 	r.Transactions = &Transactions{
-		About: "100 accounts", Tally: Tally{Commits: map[string]uint64{"one": 400, "two": 2600}, Restarts: map[string]uint64{"wounded": 200, "conflict": 1000}},
-		RestartShare: 1200.0 / 4200, MostAttempts: 7, Fairness: Fairness{MedianClient: 47, SlowestClient: 40, SlowestShare: 40.0 / 47, LongestWait: 3.26},
+		About: "100 accounts", Tally: Tally{Commits: map[string]uint64{"one": 400, "two": 2600},
+			Restarts: map[string]uint64{"wounded": 200, "conflict": 1000}},
+		RestartShare: 1200.0 / 4200, MostAttempts: 7, Fairness: Fairness{MedianClient: 47,
+			SlowestClient: 40, SlowestShare: 40.0 / 47, LongestWait: 3.26},
 		Verified: "the accounts have 100000 in all, as in the beginning",
 	}
 	var out bytes.Buffer
@@ -338,7 +364,9 @@ verified: the accounts have 100000 in all, as in the beginning
 		t.Fatal(err)
 	}
 	var back Result
-	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.Transactions == nil || back.Transactions.Restarts["wounded"] != 200 || !strings.Contains(out.String(), `"slowest_share"`) {
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.Transactions == nil ||
+		back.Transactions.Restarts["wounded"] != 200 || !strings.Contains(out.String(),
+		`"slowest_share"`) {
 		t.Errorf("%v, json:\n%s", err, out.String())
 	}
 }

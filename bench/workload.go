@@ -31,7 +31,8 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write", "transaction", "transfer", "audit", "increment"}
+var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write",
+	"transaction", "transfer", "audit", "increment"}
 
 func (k Kind) String() string {
 	if k < 0 || k >= kinds {
@@ -46,7 +47,8 @@ type Workload struct {
 	// Mix holds the share of each kind; the shares add up to 1.
 	Mix  [kinds]float64
 	Keys Distribution
-	// ScanRows is the number of rows of a scan. With ScanRandom it is the most of a uniform choice from 1.
+	// ScanRows is the number of rows of a scan. With ScanRandom it is the most of a uniform choice
+	// from 1.
 	ScanRows   int
 	ScanRandom bool
 	// Preload says that the records must exist before the run.
@@ -94,7 +96,8 @@ func YCSB(letter string) (Workload, error) {
 	case "f":
 		w.Mix = mixOf(Read, 0.5, ReadModifyWrite, 0.5)
 	default:
-		return Workload{}, fmt.Errorf("unknown YCSB workload %q: use one of a, b, c, d, e, f", letter)
+		return Workload{}, fmt.Errorf("unknown YCSB workload %q: use one of a, b, c, d, e, f",
+			letter)
 	}
 	return w, nil
 }

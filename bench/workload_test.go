@@ -34,7 +34,8 @@ func TestMixesAreTheStandardOnes(t *testing.T) {
 		}
 		for kind := range kinds {
 			if got := float64(counts[kind]) / draws; math.Abs(got-shares[kind]) > 0.005 {
-				t.Errorf("workload %s: share of %s is %.3f, want %.3f", letter, kind, got, shares[kind])
+				t.Errorf("workload %s: share of %s is %.3f, want %.3f", letter, kind, got,
+					shares[kind])
 			}
 		}
 	}
@@ -132,7 +133,8 @@ func TestValuesAreRepeatable(t *testing.T) {
 	}
 }
 
-// The counter beside a naive one: acknowledged is the length of the gapless run of answered numbers.
+// The counter beside a naive one: acknowledged is the length of the gapless run of answered
+// numbers.
 func TestInsertCounter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const start = 10

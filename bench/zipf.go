@@ -8,8 +8,9 @@ import (
 // zipfTheta is the skew that YCSB uses.
 const zipfTheta = 0.99
 
-// zipf draws ranks 0..n-1, rank r with probability proportional to 1/(r+1)^theta, by the method of Gray et al.,
-// "Quickly generating billion-record synthetic databases" (SIGMOD 1994). It is immutable: all clients share one.
+// zipf draws ranks 0..n-1, rank r with probability proportional to 1/(r+1)^theta, by the method of
+// Gray et al., "Quickly generating billion-record synthetic databases" (SIGMOD 1994). It is
+// immutable: all clients share one.
 type zipf struct {
 	n           uint64
 	alpha, eta  float64
@@ -41,13 +42,15 @@ func (z *zipf) draw(r *rand.Rand) uint64 {
 	if uz < z.secondBound {
 		return 1
 	}
-	// For n = 2 eta is not a number, but then one of the two returns above was taken: zetaN is secondBound.
+	// For n = 2 eta is not a number, but then one of the two returns above was taken: zetaN is
+	// secondBound.
 	rank := uint64(float64(z.n) * math.Pow(z.eta*u-z.eta+1, z.alpha))
 	return min(rank, z.n-1)
 }
 
-// zetaExact is up to where zeta adds term by term; past it the rest comes from the Euler-Maclaurin formula, whose error
-// is then far below the last digit, so that a billion records cost no minute of start-up.
+// zetaExact is up to where zeta adds term by term; past it the rest comes from the Euler-Maclaurin
+// formula, whose error is then far below the last digit, so that a billion records cost no minute
+// of start-up.
 const zetaExact = 100_000
 
 // zeta returns the sum of i^-theta for i in 1..n.

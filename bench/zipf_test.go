@@ -18,7 +18,8 @@ func TestZetaAgreesWithTheSum(t *testing.T) {
 	}
 }
 
-// The drawn ranks follow 1/(r+1)^theta: the first two exactly, the rest as well as the method of Gray et al. does.
+// The drawn ranks follow 1/(r+1)^theta: the first two exactly, the rest as well as the method of
+// Gray et al. does.
 func TestZipfShares(t *testing.T) {
 	const n, draws = 1000, 2_000_000
 	z := newZipf(n, zipfTheta)
@@ -31,7 +32,8 @@ func TestZipfShares(t *testing.T) {
 	for _, span := range []struct {
 		from, to  int
 		tolerance float64
-	}{{0, 1, 0.02}, {1, 2, 0.02}, {2, 10, 0.15}, {10, 100, 0.05}, {100, 500, 0.05}, {500, 1000, 0.05}} {
+	}{{0, 1, 0.02}, {1, 2, 0.02}, {2, 10, 0.15}, {10, 100, 0.05}, {100, 500, 0.05},
+		{500, 1000, 0.05}} {
 		want, got := 0.0, 0.0
 		for r := span.from; r < span.to; r++ {
 			want += math.Pow(float64(r+1), -zipfTheta) / zetaN

@@ -14,12 +14,14 @@ import (
 
 func TestClassify(t *testing.T) {
 	for want, err := range map[string]error{
-		"outcome unknown": errors.Join(kv.ErrUnavailable, kv.ErrOutcomeUnknown, context.DeadlineExceeded),
-		"no quorum":       fmt.Errorf("put: %w", errors.Join(kv.ErrNoQuorum, context.DeadlineExceeded)),
-		"disk full":       kv.ErrDiskFull,
-		"not found":       errors.Join(bench.ErrNotFound, kv.ErrNotFound),
-		"timeout":         context.DeadlineExceeded,
-		"other":           errors.New("?"),
+		"outcome unknown": errors.Join(kv.ErrUnavailable, kv.ErrOutcomeUnknown,
+			context.DeadlineExceeded),
+		"no quorum": fmt.Errorf("put: %w", errors.Join(kv.ErrNoQuorum,
+			context.DeadlineExceeded)),
+		"disk full": kv.ErrDiskFull,
+		"not found": errors.Join(bench.ErrNotFound, kv.ErrNotFound),
+		"timeout":   context.DeadlineExceeded,
+		"other":     errors.New("?"),
 	} {
 		if got := Classify(err); got != want {
 			t.Errorf("%v: class %q, want %q", err, got, want)
@@ -38,7 +40,8 @@ func TestAgainstACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := bench.Run(t.Context(), New(keyspace), bench.Config{
-		Workload: workload, Clients: 4, Records: 2000, ValueSize: 20, WarmUp: -1, Duration: 300 * time.Millisecond, Classify: Classify,
+		Workload: workload, Clients: 4, Records: 2000, ValueSize: 20, WarmUp: -1,
+		Duration: 300 * time.Millisecond, Classify: Classify,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +53,8 @@ func TestAgainstACluster(t *testing.T) {
 	if err != nil || count < 2000 {
 		t.Errorf("%d records after the load, %v", count, err)
 	}
-	if err := New(keyspace).Get(t.Context(), []byte("nothing")); !errors.Is(err, bench.ErrNotFound) {
+	if err := New(keyspace).Get(t.Context(), []byte("nothing")); !errors.Is(err,
+		bench.ErrNotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
 }

@@ -21,15 +21,18 @@ type Transactor struct {
 
 var _ bench.Transactor = Transactor{}
 
-// NewTransactor measures transactions over a keyspace, all of them with the options. metrics are those that the client was opened with
-// (kv.Metrics): what they count is the report's tally; nil counts nothing.
-func NewTransactor(client *kv.Client, keyspace *kv.Keyspace, metrics prometheus.Gatherer, options ...kv.TxnOption) Transactor {
+// NewTransactor measures transactions over a keyspace, all of them with the options. metrics are
+// those that the client was opened with (kv.Metrics): what they count is the report's tally; nil
+// counts nothing.
+func NewTransactor(client *kv.Client, keyspace *kv.Keyspace, metrics prometheus.Gatherer,
+	options ...kv.TxnOption) Transactor {
 	return Transactor{Target: New(keyspace), client: client, metrics: metrics, options: options}
 }
 
 // Update implements bench.Transactor.
 func (t Transactor) Update(ctx context.Context, f func(bench.Tx) error) error {
-	_, err := t.client.Update(ctx, func(tx *kv.Txn) error { return f(transaction{tx, t.keyspace}) }, t.options...)
+	_, err := t.client.Update(ctx, func(tx *kv.Txn) error { return f(transaction{tx, t.keyspace}) },
+		t.options...)
 	return err
 }
 

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits as exactly as the kernel can, which the language's own timers do not: what is due within a millisecond they leave until that is over.
-// It rings as news from the network comes.
+// alarm waits as exactly as the kernel can, which the language's own timers do not: what is due
+// within a millisecond they leave until that is over. It rings as news from the network comes.
 type alarm struct {
 	fd   int
 	file *os.File // of fd
@@ -28,7 +28,8 @@ func (a *alarm) wait(due time.Time) {
 	if left <= 0 {
 		return
 	}
-	err := unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(left))}, nil)
+	err := unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(left))},
+		nil)
 	if err == nil {
 		var rung [8]byte
 		_, err = a.file.Read(rung[:])

@@ -13,8 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// bare are servers that do nothing but read keys of a storage engine each and send the values, over one connection to each, and a client that does
-// nothing but ask them: what is left of a get, and of a snapshot over the same number of nodes, without the database around it.
+// bare are servers that do nothing but read keys of a storage engine each and send the values, over
+// one connection to each, and a client that does nothing but ask them: what is left of a get, and
+// of a snapshot over the same number of nodes, without the database around it.
 type bare struct {
 	servers []*bareServer
 	conns   []net.Conn
@@ -43,7 +44,8 @@ func startBare(ctx context.Context, parent string) (_ *bare, err error) {
 	}()
 	for i := range bareServers {
 		s := &bareServer{}
-		if s.db, err = pebble.Open(filepath.Join(parent, fmt.Sprint("bare", i)), &pebble.Options{Logger: errorsOnly{}}); err != nil {
+		if s.db, err = pebble.Open(filepath.Join(parent, fmt.Sprint("bare", i)),
+			&pebble.Options{Logger: errorsOnly{}}); err != nil {
 			return nil, err
 		}
 		b.servers = append(b.servers, s)
@@ -85,14 +87,21 @@ type errorsOnly struct{}
 func (errorsOnly) Infof(string, ...any) {}
 
 // Errorf implements pebble.Logger.
-func (errorsOnly) Errorf(format string, args ...any) { pebble.DefaultLogger.Errorf(format, args...) }
+func (errorsOnly) Errorf(format string, args ...any) {
+	pebble.DefaultLogger.Errorf(format,
+		args...)
+}
 
 // Fatalf implements pebble.Logger.
-func (errorsOnly) Fatalf(format string, args ...any) { pebble.DefaultLogger.Fatalf(format, args...) }
+func (errorsOnly) Fatalf(format string, args ...any) {
+	pebble.DefaultLogger.Fatalf(format,
+		args...)
+}
 
 func bareKey(to []byte, key int) []byte { return binary.BigEndian.AppendUint32(to, uint32(key)) }
 
-// serve answers on the one connection that is made: a request is the number of its keys and they, an answer their values.
+// serve answers on the one connection that is made: a request is the number of its keys and they,
+// an answer their values.
 func (s *bareServer) serve() {
 	conn, err := s.listener.Accept()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // burnPeriod is how often a burner alternates between computing and resting.
 const burnPeriod = 20 * time.Millisecond
 
-// burn has goroutines compute, as many as there are processors, so that together they use so many of them. They share nothing with
-// anybody. The function that it returns ends them.
+// burn has goroutines compute, as many as there are processors, so that together they use so many
+// of them. They share nothing with any of them. The function that it returns ends them.
 func burn(processors float64) (stop func()) {
 	done := make(chan struct{})
 	var burners sync.WaitGroup
@@ -21,7 +21,8 @@ func burn(processors float64) (stop func()) {
 			ticker := time.NewTicker(burnPeriod)
 			defer ticker.Stop()
 			for {
-				for began := time.Now(); time.Since(began) < each; { //nolint:revive // it is meant to be busy
+				// it is meant to be busy
+				for began := time.Now(); time.Since(began) < each; { //nolint:revive
 				}
 				select {
 				case <-ticker.C:

@@ -31,10 +31,12 @@ const (
 	waitGoal       = 20
 )
 
-// contention has clients increment one counter and put to one key, in turns, on servers that are processes of their own; and then move money.
+// contention has clients increment one counter and put to one key, in turns, on servers that are
+// processes of their own; and then move money.
 func contention(ctx context.Context, out io.Writer, c *config) error {
 	if c.contention.turns < 1 || c.contention.turn <= 0 {
-		return fmt.Errorf("-turns %d -turn %v: there has to be a turn", c.contention.turns, c.contention.turn)
+		return fmt.Errorf("-turns %d -turn %v: there has to be a turn", c.contention.turns,
+			c.contention.turn)
 	}
 	servers, err := startSeparate(ctx, c.dir, 0)
 	if err != nil {
@@ -52,15 +54,18 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 		return err
 	}
 	store := kvtarget.NewTransactor(client, ks, registry)
-	cfg := bench.Config{Clients: contentionClients, WarmUp: contentionWarmUp, Duration: c.contention.turn, Classify: kvtarget.Classify}
+	cfg := bench.Config{Clients: contentionClients, WarmUp: contentionWarmUp,
+		Duration: c.contention.turn, Classify: kvtarget.Classify}
 
 	t := table.NewWriter()
 	t.SetOutputMirror(out)
-	t.AppendHeader(table.Row{"turn", "puts to one key, 1/s", "increments of one key, 1/s", "share", "goal", "median wait ms", "longest, times", "goal",
+	t.AppendHeader(table.Row{"turn", "puts to one key, 1/s", "increments of one key, 1/s", "share",
+		"goal", "median wait ms", "longest, times", "goal",
 		"slowest client, of the median one", "run again"})
 	var puts, increments float64
 	row := func(name any, put, increment float64, rest ...any) {
-		t.AppendRow(append(table.Row{name, fmt.Sprintf("%.0f", put), fmt.Sprintf("%.0f", increment), fmt.Sprintf("%.2f", increment/put), incrementsGoal}, rest...))
+		t.AppendRow(append(table.Row{name, fmt.Sprintf("%.0f", put), fmt.Sprintf("%.0f", increment),
+			fmt.Sprintf("%.2f", increment/put), incrementsGoal}, rest...))
 	}
 	for turn := range c.contention.turns {
 		put, err := complete(bench.Run(ctx, store, withPuts(cfg)))
@@ -72,7 +77,8 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 			return err
 		}
 		puts, increments = puts+put.Total.Throughput, increments+result.Total.Throughput
-		row(turn+1, put.Total.Throughput, result.Total.Throughput, append([]any{milliseconds(result.Total.P50)}, fairness(result, waitGoal)...)...)
+		row(turn+1, put.Total.Throughput, result.Total.Throughput,
+			append([]any{milliseconds(result.Total.P50)}, fairness(result, waitGoal)...)...)
 	}
 	turns := float64(c.contention.turns)
 	row("all", puts/turns, increments/turns)
@@ -80,7 +86,8 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 
 	b := table.NewWriter()
 	b.SetOutputMirror(out)
-	b.AppendHeader(table.Row{"bank", "transfers, 1/s", "median ms", "longest, times", "goal", "slowest client, of the median one", "run again", "most attempts of one"})
+	b.AppendHeader(table.Row{"bank", "transfers, 1/s", "median ms", "longest, times", "goal",
+		"slowest client, of the median one", "run again", "most attempts of one"})
 	for _, w := range []struct {
 		name string
 		bank bench.Bank
@@ -89,7 +96,8 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 		if err != nil {
 			return err
 		}
-		b.AppendRow(append(append(table.Row{w.name, fmt.Sprintf("%.0f", result.Total.Throughput), milliseconds(result.Total.P50)}, fairness(result, "")...),
+		b.AppendRow(append(append(table.Row{w.name, fmt.Sprintf("%.0f", result.Total.Throughput),
+			milliseconds(result.Total.P50)}, fairness(result, "")...),
 			result.Transactions.MostAttempts))
 	}
 	fmt.Fprintln(out)
@@ -111,7 +119,8 @@ func complete(r *bench.Result, err error) (*bench.Result, error) {
 	case r.Interrupted:
 		return nil, context.Canceled
 	case r.Total.Errors > 0:
-		return nil, fmt.Errorf("%s: %d operations failed, the first: %s", r.Workload, r.Total.Errors, r.Total.Failures[0].Example)
+		return nil, fmt.Errorf("%s: %d operations failed, the first: %s", r.Workload,
+			r.Total.Errors, r.Total.Failures[0].Example)
 	}
 	return r, nil
 }
@@ -119,7 +128,8 @@ func complete(r *bench.Result, err error) (*bench.Result, error) {
 // fairness is a row's part about how alike clients were served.
 func fairness(r *bench.Result, goal any) []any {
 	x := r.Transactions
-	return []any{fmt.Sprintf("%.1f", x.LongestWait), goal, fmt.Sprintf("%.2f", x.SlowestShare), fmt.Sprintf("%.1f %%", 100*x.RestartShare)}
+	return []any{fmt.Sprintf("%.1f", x.LongestWait), goal, fmt.Sprintf("%.2f", x.SlowestShare),
+		fmt.Sprintf("%.1f %%", 100*x.RestartShare)}
 }
 
 func milliseconds(us int64) string { return fmt.Sprintf("%.1f", float64(us)/1000) }

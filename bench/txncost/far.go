@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// wire delays what travels on connections, as the way between machines does: all of it by the same time, in each direction, so that the bytes
-// that are sent at the same time arrive at the same time, however many connections they are on.
+// wire delays what travels on connections, as the way between machines does: all of it by the same
+// time, in each direction, so that the bytes that are sent at the same time arrive at the same
+// time, however many connections they are on.
 type wire struct {
 	delay time.Duration
 	queue chan parcel
@@ -22,10 +23,11 @@ type parcel struct {
 	deliver func()
 }
 
-// wireRoom is how many parcels are under way at most; those who send more wait.
+// wireRoom is how many parcels are under way at most; senders of more wait.
 const wireRoom = 1024
 
-// newWire makes one on which a message and its answer take trip longer. Close it when its connections are closed.
+// newWire makes one on which a message and its answer take trip longer. Close it when its
+// connections are closed.
 func newWire(trip time.Duration) (*wire, error) {
 	w := &wire{delay: trip / 2, queue: make(chan parcel, wireRoom), done: make(chan struct{})}
 	alarm, err := newAlarm()

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// nodes are connections of their own to all nodes, for requests that ask for next to nothing: what a message costs, to one node and to all of them
-// at once, whatever it says.
+// nodes are connections of their own to all nodes, for requests that ask for next to nothing: what
+// a message costs, to one node and to all of them at once, whatever it says.
 type nodes struct {
 	dialer *rpc.Dialer
 	all    []*rpc.BatchConn
@@ -33,7 +33,8 @@ func reach(ctx context.Context, client *kv.Client) (*nodes, error) {
 			n.close()
 			return nil, err
 		}
-		n.all = append(n.all, rpc.NewBatchConn(rpc.BatchConfig{Conn: conn, Dialer: n.dialer, Address: info.Address, Client: id, Stream: func() uint64 { return streams.Add(1) }}))
+		n.all = append(n.all, rpc.NewBatchConn(rpc.BatchConfig{Conn: conn, Dialer: n.dialer,
+			Address: info.Address, Client: id, Stream: func() uint64 { return streams.Add(1) }}))
 	}
 	return n, nil
 }

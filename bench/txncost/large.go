@@ -26,8 +26,9 @@ const (
 	// smallKeys are there to be read, each readPause after the last.
 	smallKeys = 10_000
 	readPause = time.Millisecond
-	// When the writer is done, it is read on until the servers, looked at every so often, use little more than when they were idle, but not for
-	// longer than calmMost: its locks may still be on their way to become versions.
+	// When the writer is done, it is read on until the servers, looked at every so often, use
+	// little more than when they were idle, but not for longer than calmMost: its locks may still
+	// be on their way to become versions.
 	calmPeriod = 2 * time.Second
 	calmMore   = 0.05
 	calmMost   = time.Minute
@@ -117,13 +118,15 @@ type beside struct {
 type reading struct {
 	name    string
 	latency *hdrhistogram.Histogram
-	// processors is how many the servers, and what went on beside them, used on average, servers those of the servers; 0: unknown.
+	// processors is how many the servers, and what went on beside them, used on average, servers
+	// those of the servers; 0: unknown.
 	processors, servers float64
 	// queued is the 99th percentile of how long goroutines of a server waited for a processor.
 	queued time.Duration
 }
 
-// read reads until end. other is the process beside which it does, if there is one that does not end before the reading.
+// read reads until end. other is the process beside which it does, if there is one that does not
+// end before the reading.
 func (b *beside) read(name string, other *actor, end <-chan time.Time) error {
 	used := func() (all, servers time.Duration) {
 		servers = b.servers.used()
@@ -143,7 +146,8 @@ func (b *beside) read(name string, other *actor, end <-chan time.Time) error {
 	}
 	took := time.Since(began).Seconds()
 	allNow, serversNow := used()
-	r := reading{name: name, latency: latency, processors: (allNow - all).Seconds() / took, servers: (serversNow - servers).Seconds() / took}
+	r := reading{name: name, latency: latency, processors: (allNow - all).Seconds() / took,
+		servers: (serversNow - servers).Seconds() / took}
 	r.queued, err = b.servers.queued()
 	b.rows = append(b.rows, r)
 	return err
@@ -160,8 +164,9 @@ func (b *beside) calm() {
 	}
 }
 
-// controls reads beside goroutines that use as much processor time as the large transactions did, and share nothing with the reads: first in
-// the servers' process, where the language's scheduler has to share it out, then in one of their own.
+// controls reads beside goroutines that use as much processor time as the large transactions did,
+// and share nothing with the reads: first in the servers' process, where the language's scheduler
+// has to share it out, then in one of their own.
 func (b *beside) controls(d time.Duration) error {
 	more := b.rows[1].processors - b.rows[0].processors // that of the large transactions
 	if more <= 0 {
@@ -175,7 +180,8 @@ func (b *beside) controls(d time.Duration) error {
 	for _, c := range []struct {
 		name string
 		burn func(processors float64) error
-	}{{"beside as much computing in the servers", b.servers.burn}, {"beside as much computing elsewhere", burner.burn}} {
+	}{{"beside as much computing in the servers", b.servers.burn},
+		{"beside as much computing elsewhere", burner.burn}} {
 		if err := c.burn(more); err != nil {
 			return err
 		}
@@ -192,7 +198,8 @@ func (b *beside) controls(d time.Duration) error {
 func (b *beside) report(out io.Writer) {
 	t := table.NewWriter()
 	t.SetOutputMirror(out)
-	t.AppendHeader(table.Row{"point reads", "count", "median µs", "p90 µs", "p99 µs", "highest µs", "p99 times", "goal", "processors", "p99 of waiting for one µs"})
+	t.AppendHeader(table.Row{"point reads", "count", "median µs", "p90 µs", "p99 µs", "highest µs",
+		"p99 times", "goal", "processors", "p99 of waiting for one µs"})
 	idle := b.rows[0].latency.ValueAtQuantile(99)
 	for i, r := range b.rows {
 		times, goal := "", ""
@@ -203,7 +210,8 @@ func (b *beside) report(out io.Writer) {
 			goal = fmt.Sprint(readGoal)
 		}
 		l := r.latency
-		t.AppendRow(table.Row{r.name, l.TotalCount(), l.ValueAtQuantile(50), l.ValueAtQuantile(90), l.ValueAtQuantile(99), l.Max(), times, goal,
+		t.AppendRow(table.Row{r.name, l.TotalCount(), l.ValueAtQuantile(50), l.ValueAtQuantile(90),
+			l.ValueAtQuantile(99), l.Max(), times, goal,
 			fmt.Sprintf("%.2f", r.processors), r.queued.Microseconds()})
 	}
 	t.RenderMarkdown()
@@ -212,7 +220,8 @@ func (b *beside) report(out io.Writer) {
 func smallKey(n int) []byte { return fmt.Appendf(nil, "small-%06d", n) }
 
 // readUntil reads keys until end, and returns how long each took, in microseconds.
-func readUntil(ctx context.Context, ks *kv.Keyspace, end <-chan time.Time) (*hdrhistogram.Histogram, error) {
+func readUntil(ctx context.Context, ks *kv.Keyspace, end <-chan time.Time) (*hdrhistogram.Histogram,
+	error) {
 	latency := hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
 	ticker := time.NewTicker(readPause)
 	defer ticker.Stop()

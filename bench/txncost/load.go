@@ -19,7 +19,8 @@ func processorTime(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	// The second field, which may hold anything, ends with the last parenthesis; user and system time are the 14th and 15th.
+	// The second field, which may hold anything, ends with the last parenthesis; user and system
+	// time are the 14th and 15th.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0
@@ -29,7 +30,8 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// queueing looks at how long the goroutines of this process that could run have waited for a processor.
+// queueing looks at how long the goroutines of this process that could run have waited for a
+// processor.
 type queueing struct{ before []uint64 }
 
 // look is the 99th percentile of that since it was looked at last.

@@ -34,17 +34,27 @@ func main() {
 	what := flag.String("what", "cost,wait,contention,large", "what to measure")
 	flag.IntVar(&c.rounds, "rounds", 1000, "how often each kind of operation is done")
 	flag.IntVar(&c.warmUp, "warm-up", 200, "how often before that")
-	flag.DurationVar(&c.pause, "pause", 5*time.Millisecond, "how long to wait before each operation")
-	flag.DurationVar(&c.trip, "rtt", 500*time.Microsecond, "cost: how much longer a message and its answer take between the far client and the nodes (0: no far client)")
+	flag.DurationVar(&c.pause, "pause", 5*time.Millisecond,
+		"how long to wait before each operation")
+	flag.DurationVar(&c.trip, "rtt", 500*time.Microsecond,
+		"cost: how much longer a message and its answer take between the far client and the "+
+			"nodes (0: no far client)")
 	flag.DurationVar(&c.bound, "bound", goalBound, "wait: how far clocks are apart at most")
-	only := flag.String("only", "", "cost: measure only the operations whose names match this `pattern`")
-	flag.StringVar(&c.dir, "dir", "", "where the servers' data goes (default: the system's temporary directory)")
-	flag.StringVar(&c.endpoint, "endpoint", "", "cost: measure the cluster at this `address` instead of one of its own")
-	flag.BoolVar(&c.together, "together", false, "cost, wait: all nodes in this process (for profiles)")
-	flag.IntVar(&c.contention.turns, "turns", 4, "contention: how many turns of puts and increments")
-	flag.DurationVar(&c.contention.turn, "turn", 6*time.Second, "contention: how long a turn of each, and of the bank, is")
+	only := flag.String("only", "",
+		"cost: measure only the operations whose names match this `pattern`")
+	flag.StringVar(&c.dir, "dir", "",
+		"where the servers' data goes (default: the system's temporary directory)")
+	flag.StringVar(&c.endpoint, "endpoint", "",
+		"cost: measure the cluster at this `address` instead of one of its own")
+	flag.BoolVar(&c.together, "together", false,
+		"cost, wait: all nodes in this process (for profiles)")
+	flag.IntVar(&c.contention.turns, "turns", 4,
+		"contention: how many turns of puts and increments")
+	flag.DurationVar(&c.contention.turn, "turn", 6*time.Second,
+		"contention: how long a turn of each, and of the bank, is")
 	flag.IntVar(&c.large.transactions, "transactions", 3, "large: how many transactions")
-	flag.DurationVar(&c.large.idle, "idle", 10*time.Second, "large: how long to read while nothing else happens")
+	flag.DurationVar(&c.large.idle, "idle", 10*time.Second,
+		"large: how long to read while nothing else happens")
 	flag.Parse()
 	var err error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -90,7 +100,8 @@ func run(ctx context.Context, out io.Writer, c *config, what []string) error {
 }
 
 // measure has operations take turns on a cluster with a clock bound; 0 is the usual one.
-func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration, kinds func(*kv.Client, *places) []*operation) error {
+func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
+	kinds func(*kv.Client, *places) []*operation) error {
 	addresses := []string{c.endpoint}
 	if c.endpoint == "" || bound != 0 {
 		cluster, end, err := startNodes(ctx, c, bound)
@@ -129,7 +140,8 @@ func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 }
 
 // startNodes starts a cluster, in processes of its own or in this one, and says where it is.
-func startNodes(ctx context.Context, c *config, bound time.Duration) (addresses []string, end func(), err error) {
+func startNodes(ctx context.Context, c *config, bound time.Duration) (addresses []string,
+	end func(), err error) {
 	if c.together {
 		cluster, err := start(ctx, c.dir, bound)
 		if err != nil {

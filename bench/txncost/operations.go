@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// operation is one kind. If goal is not 0, its median is to be at most that many times the one of the operation against. Without a goal that is
-// only for comparison.
+// operation is one kind. If goal is not 0, its median is to be at most that many times the one of
+// the operation against. Without a goal that is only for comparison.
 type operation struct {
 	name    string
 	do      func(ctx context.Context, n int) error
@@ -28,7 +28,8 @@ type operation struct {
 
 // takeTurns does all operations, over and over.
 func takeTurns(ctx context.Context, c *config, operations []*operation) error {
-	turns := slices.DeleteFunc(slices.Clone(operations), func(o *operation) bool { return !c.only.MatchString(o.name) })
+	turns := slices.DeleteFunc(slices.Clone(operations),
+		func(o *operation) bool { return !c.only.MatchString(o.name) })
 	for _, o := range operations {
 		o.latency = hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
 	}
@@ -45,7 +46,8 @@ func takeTurns(ctx context.Context, c *config, operations []*operation) error {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
 			if n >= c.warmUp {
-				_ = o.latency.RecordValue(max(1, time.Since(began).Microseconds())) // an hour is not exceeded
+				// an hour is not exceeded
+				_ = o.latency.RecordValue(max(1, time.Since(began).Microseconds()))
 			}
 		}
 	}
@@ -61,7 +63,8 @@ const (
 
 var value = make([]byte, 256)
 
-// places are keys by partition. Each kind of operation has keys of its own: none meets what another leaves to be cleared up.
+// places are keys by partition. Each kind of operation has keys of its own: none meets what another
+// leaves to be cleared up.
 type places struct {
 	ks *kv.Keyspace
 	by [][][]byte
@@ -79,7 +82,8 @@ type comparison struct {
 }
 
 // compare makes that. end ends it.
-func (p *places) compare(ctx context.Context, c *config, client *kv.Client, addresses []string) (end func(), err error) {
+func (p *places) compare(ctx context.Context, c *config, client *kv.Client, addresses []string) (
+	end func(), err error) {
 	var ends []func()
 	end = func() {
 		for _, f := range slices.Backward(ends) {
@@ -164,7 +168,8 @@ func (p *places) spread(count, from int) (all [][]byte) {
 }
 
 // write is a transaction that writes keys.
-func (p *places) write(client *kv.Client, all [][]byte, options ...kv.TxnOption) func(context.Context, int) error {
+func (p *places) write(client *kv.Client, all [][]byte, options ...kv.TxnOption) func(
+	context.Context, int) error {
 	return func(ctx context.Context, _ int) error {
 		_, err := client.Update(ctx, func(tx *kv.Txn) error {
 			for _, key := range all {
@@ -206,9 +211,12 @@ func costs(client *kv.Client, p *places) []*operation {
 			return err
 		}},
 		{name: "get", do: p.get(client)},
-		{name: "transaction of 10 keys in 1 partition", do: p.write(client, p.by[0][:10]), against: "put", goal: 1.3},
-		{name: "transaction over 2 partitions", do: p.write(client, p.spread(2, 10)), against: "put", goal: 2.5},
-		{name: "transaction over 8 partitions", do: p.write(client, p.spread(8, 11)), against: "put", goal: 3.5},
+		{name: "transaction of 10 keys in 1 partition", do: p.write(client, p.by[0][:10]),
+			against: "put", goal: 1.3},
+		{name: "transaction over 2 partitions", do: p.write(client, p.spread(2, 10)),
+			against: "put", goal: 2.5},
+		{name: "transaction over 8 partitions", do: p.write(client, p.spread(8, 11)),
+			against: "put", goal: 3.5},
 		{name: "read and write over 2 partitions", do: func(ctx context.Context, _ int) error {
 			_, err := client.Update(ctx, func(tx *kv.Txn) error {
 				for _, key := range [][]byte{p.by[0][12], p.by[1][12]} {
@@ -223,7 +231,8 @@ func costs(client *kv.Client, p *places) []*operation {
 			})
 			return err
 		}},
-		{name: "snapshot of 10 keys over 8 partitions", do: p.snapshot(client), against: "get", goal: 1.5},
+		{name: "snapshot of 10 keys over 8 partitions", do: p.snapshot(client), against: "get",
+			goal: 1.5},
 		// What a snapshot, and a get, cost at the least here.
 		{name: "empty message to 1 node", do: p.nodes.ask(1), against: "get"},
 		{name: "empty message to each of 3 nodes", do: p.nodes.ask(3), against: "get"},
@@ -233,7 +242,8 @@ func costs(client *kv.Client, p *places) []*operation {
 	if p.far != nil {
 		far := fmt.Sprintf("get, %s away", p.trip)
 		operations = append(operations, &operation{name: far, do: p.get(p.far)},
-			&operation{name: fmt.Sprintf("snapshot of 10 keys over 8 partitions, %s away", p.trip), do: p.snapshot(p.far), against: far})
+			&operation{name: fmt.Sprintf("snapshot of 10 keys over 8 partitions, %s away", p.trip),
+				do: p.snapshot(p.far), against: far})
 	}
 	return operations
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// BenchmarkOperation does the operations one by one, with no pause between them, so that profiles and allocations of each can be looked at. The
-// allocations are those of the client and of all three nodes.
+// BenchmarkOperation does the operations one by one, with no pause between them, so that profiles
+// and allocations of each can be looked at. The allocations are those of the client and of all
+// three nodes.
 func BenchmarkOperation(b *testing.B) {
 	ctx := context.Background()
 	cluster, err := start(ctx, b.TempDir(), 0)
@@ -26,7 +27,8 @@ func BenchmarkOperation(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	end, err := p.compare(ctx, &config{dir: b.TempDir(), trip: 500 * time.Microsecond}, client, cluster.Endpoints())
+	end, err := p.compare(ctx, &config{dir: b.TempDir(), trip: 500 * time.Microsecond}, client,
+		cluster.Endpoints())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,16 +17,17 @@ import (
 	"time"
 )
 
-// Servers are this program again, with a role, and so is the writer of -what large: each has processors, as the language shares them out, and memory
-// of its own.
+// Servers are this program again, with a role, and so is the writer of -what large: each has
+// processors, as the language shares them out, and memory of its own.
 const (
 	roleVariable = "TXNCOST_ROLE"
 	roleServer   = "server"
 	roleWriter   = "writer"
 	roleBurner   = "burner"
 
-	// What servers and burners are told, a line each: to say how long goroutines have waited for a processor since they were asked last, and
-	// to compute, with as many processors as the number that follows.
+	// What servers and burners are told, a line each: to say how long goroutines have waited for a
+	// processor since they were asked last, and to compute, with as many processors as the number
+	// that follows.
 	sayLook = "look"
 	sayBurn = "burn"
 )
@@ -50,7 +51,8 @@ func begin(ctx context.Context, role string, arguments ...string) (*actor, error
 		return nil, err
 	}
 	a := &actor{command: exec.CommandContext(ctx, self)}
-	a.command.Env = append(os.Environ(), roleVariable+"="+strings.Join(append([]string{role}, arguments...), ","))
+	a.command.Env = append(os.Environ(), roleVariable+"="+strings.Join(append([]string{role},
+		arguments...), ","))
 	a.command.Stderr = os.Stderr
 	if a.in, err = a.command.StdinPipe(); err != nil {
 		return nil, err
@@ -92,7 +94,8 @@ func (a *actor) wait() error {
 		said, err := io.ReadAll(a.out)
 		a.said = strings.TrimSpace(string(said))
 		a.err = errors.Join(err, a.command.Wait())
-		a.atEnd.Store(int64(a.command.ProcessState.UserTime() + a.command.ProcessState.SystemTime()))
+		a.atEnd.Store(int64(a.command.ProcessState.UserTime() +
+			a.command.ProcessState.SystemTime()))
 	})
 	return a.err
 }
@@ -137,13 +140,13 @@ func play(ctx context.Context, role string) error {
 	}
 	stop()
 	if err != nil {
-		return err // whoever waits for a line has to hear that there is none
+		return err // the goroutine that waits for a line has to hear that there is none
 	}
 	fmt.Println(&m)
 	return nil
 }
 
-// obey does what it is told, until nobody wants it any more.
+// obey does what it is told, until it is wanted no more.
 func obey(ctx context.Context) {
 	var q queueing
 	stop := func() {}
@@ -210,7 +213,9 @@ func (m *memory) String() string {
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		for line := range strings.Lines(string(status)) {
 			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-				if n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB"))); err == nil {
+				if n, err := strconv.Atoi(
+					strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest),
+						"kB"))); err == nil {
 					resident = fmt.Sprintf("%d MiB", n>>10)
 				}
 			}

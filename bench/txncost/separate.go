@@ -14,8 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
-// separate is three nodes in processes of their own, as those of a real cluster are: none waits for a processor that the language's scheduler
-// gave to another or to the client, while the machine has one to spare.
+// separate is three nodes in processes of their own, as those of a real cluster are: none waits for
+// a processor that the language's scheduler gave to another or to the client, while the machine has
+// one to spare.
 type separate struct {
 	dir       string
 	addresses []string
@@ -35,7 +36,8 @@ func startSeparate(ctx context.Context, parent string, bound time.Duration) (*se
 }
 
 // startSeparateAt starts one at each address. The first is the core, too.
-func startSeparateAt(ctx context.Context, parent string, bound time.Duration, addresses []string) (_ *separate, err error) {
+func startSeparateAt(ctx context.Context, parent string, bound time.Duration, addresses []string) (
+	_ *separate, err error) {
 	s := &separate{addresses: addresses}
 	ctx, s.stop = context.WithCancelCause(ctx)
 	defer func() {
@@ -47,7 +49,8 @@ func startSeparateAt(ctx context.Context, parent string, bound time.Duration, ad
 		return nil, err
 	}
 	for i, address := range addresses {
-		a, err := begin(ctx, roleServer, filepath.Join(s.dir, fmt.Sprint("server-", i+1)), address, fmt.Sprint(bound.Nanoseconds()), addresses[0])
+		a, err := begin(ctx, roleServer, filepath.Join(s.dir, fmt.Sprint("server-", i+1)), address,
+			fmt.Sprint(bound.Nanoseconds()), addresses[0])
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +83,8 @@ func (s *separate) used() (sum time.Duration) {
 	return sum
 }
 
-// queued asks how long goroutines have waited for a processor since this was asked last: in the server where it is longest.
+// queued asks how long goroutines have waited for a processor since this was asked last: in the
+// server where it is longest.
 func (s *separate) queued() (longest time.Duration, err error) {
 	for _, a := range s.servers {
 		line, err := a.queued()
@@ -128,28 +132,29 @@ func (s *separate) close() {
 	}
 }
 
-// serveOne is one of the servers, until nobody wants it any more: whoever started it has closed its standard input, or ended, which does the same.
-// It has a directory to itself.
+// serveOne is one of the servers, until it is wanted no more: the process that started it has
+// closed its standard input, or ended, which does the same. It has a directory to itself.
 func serveOne(ctx context.Context, dir, listen, bound string, core []string) error {
 	nanoseconds, err := strconv.ParseInt(bound, 10, 64)
 	if err != nil {
 		return err
 	}
-	ctx, unwanted := context.WithCancel(ctx)
-	defer unwanted()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var told sync.WaitGroup
 	told.Go(func() {
 		obey(ctx)
-		unwanted()
+		cancel()
 	})
 	defer told.Wait() // what it was told may be a computation
-	defer unwanted()
+	defer cancel()
 	embedded.TuneCollector(os.Getenv("GOGC"))
-	defer func() { // in case that whoever started it cannot do so any more
+	defer func() { // in case that the process that started it cannot do so any more
 		_ = os.RemoveAll(dir)
 		_ = os.Remove(filepath.Dir(dir)) // that of all servers, by the last of them
 	}()
-	server, err := embedded.StartServer(ctx, embedded.ServerConfig{Dir: dir, Listen: listen, Core: core, MaxOffset: time.Duration(nanoseconds)})
+	server, err := embedded.StartServer(ctx, embedded.ServerConfig{Dir: dir, Listen: listen,
+		Core: core, MaxOffset: time.Duration(nanoseconds)})
 	if err != nil {
 		return err
 	}

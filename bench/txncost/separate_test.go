@@ -43,7 +43,8 @@ func wantEmpty(t *testing.T, dir string) {
 	}
 }
 
-// TestSeparateServersDoAllOperations does each operation of -what cost and -what wait once, the far client's as well.
+// TestSeparateServersDoAllOperations does each operation of -what cost and -what wait once, the far
+// client's as well.
 func TestSeparateServersDoAllOperations(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	cluster := startedSeparate(t, dir)
@@ -56,7 +57,8 @@ func TestSeparateServersDoAllOperations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := p.compare(ctx, &config{dir: t.TempDir(), trip: time.Millisecond}, client, cluster.Endpoints())
+	end, err := p.compare(ctx, &config{dir: t.TempDir(), trip: time.Millisecond}, client,
+		cluster.Endpoints())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,8 @@ func TestSeparateServersDoAllOperations(t *testing.T) {
 	}
 }
 
-// TestSeparateServersEndByThemselves has nobody want them any more, as when the benchmark is killed: they end, and take their data with them.
+// TestSeparateServersEndByThemselves has them wanted no more, as when the benchmark is killed: they
+// end, and take their data with them.
 func TestSeparateServersEndByThemselves(t *testing.T) {
 	dir := t.TempDir()
 	cluster := startedSeparate(t, dir)
@@ -111,8 +114,8 @@ func TestSeparateServersAreInterrupted(t *testing.T) {
 	wantEmpty(t, dir)
 }
 
-// TestSeparateServersThatFail has one of them end before it is ready, since somebody else has its address: nobody waits for the others, and nothing is
-// left of them.
+// TestSeparateServersThatFail has one of them end before it is ready, since another process has its
+// address: the test does not wait for the others, and nothing is left of them.
 func TestSeparateServersThatFail(t *testing.T) {
 	for i := range separateServers {
 		t.Run(fmt.Sprint("server ", i+1), func(t *testing.T) {
@@ -130,7 +133,8 @@ func TestSeparateServersThatFail(t *testing.T) {
 			if err == nil {
 				cluster.close()
 			}
-			if want := fmt.Sprintf("server %d ended before", i+1); err == nil || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("server %d ended before", i+1); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 			wantEmpty(t, dir)

@@ -9,9 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// The one anomaly that read restart allows. One client commits x and tells another one, past the database; that one commits y, on a node
-// with a slower clock, at a lower timestamp. Who began to read before both, on the node of x, then sees y and not x. With commit wait nobody
-// does: the first commit is acknowledged only when the slow clock has passed it too.
+// The one anomaly that read restart allows. One client commits x and tells another one, past the
+// database; that one commits y, on a node with a slower clock, at a lower timestamp. A reader that
+// began before both, on the node of x, then sees y and not x. With commit wait no reader does: the
+// first commit is acknowledged only when the slow clock has passed it too.
 func TestCausalReversal(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -25,11 +26,13 @@ func TestCausalReversal(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := six(t, nil)
 				admin := c.Client(t)
-				// One replica each: followers would bring a leader's timestamps to the clocks of their nodes.
+				// One replica each: followers would bring a leader's timestamps to the clocks of
+				// their nodes.
 				things := create(t, admin, "things", kv.Range([]byte("m")), kv.Replicas(1))
 				put(t, things, "a", "0")
 				put(t, things, "z", "0")
-				fast, slow := serverOf(t, c, partitionOf(t, c, "a")), serverOf(t, c, partitionOf(t, c, "z"))
+				fast, slow := serverOf(t, c, partitionOf(t, c, "a")),
+					serverOf(t, c, partitionOf(t, c, "z"))
 				if fast == slow {
 					t.Fatalf("server %d has both partitions", fast)
 				}
@@ -68,9 +71,12 @@ func TestCausalReversal(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("x at %v, y at %v, %v later; saw %q in attempt %d", x, y, time.Duration(y.Wall-x.Wall), saw, attempts)
+				t.Logf("x at %v, y at %v, %v later; saw %q in attempt %d", x, y,
+					time.Duration(y.Wall-x.Wall), saw, attempts)
 				if reversed := saw == "y"; reversed != test.reversed {
-					t.Errorf("the reader saw %q; y without x is what it %s", saw, map[bool]string{true: "should have seen", false: "must not see"}[test.reversed])
+					t.Errorf("the reader saw %q; y without x is what it %s", saw,
+						map[bool]string{true: "should have seen",
+							false: "must not see"}[test.reversed])
 				}
 				if y.Less(x) != test.reversed {
 					t.Errorf("x has timestamp %v, and y, which came after it, %v", x, y)
@@ -90,14 +96,18 @@ func serverOf(t *testing.T, c *kvtest.Cluster, partition uint64) int {
 			}
 		}
 	}
-	t.Fatalf("nobody has partition %d", partition)
+	t.Fatalf("no server has partition %d", partition)
 	return 0
 }
 
 // commit writes one key in a transaction.
-func commit(t *testing.T, client *kv.Client, value, key string, options ...kv.TxnOption) kv.Timestamp {
+func commit(t *testing.T, client *kv.Client, value, key string,
+	options ...kv.TxnOption) kv.Timestamp {
 	t.Helper()
-	at, err := client.Update(t.Context(), func(tx *kv.Txn) error { return tx.Put(client.Keyspace("things"), []byte(key), []byte(value)) }, options...)
+	at, err := client.Update(t.Context(),
+		func(tx *kv.Txn) error {
+			return tx.Put(client.Keyspace("things"), []byte(key), []byte(value))
+		}, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

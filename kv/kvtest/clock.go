@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Clock is the time as one server sees it: a wall clock, the test's own, set off and running at a speed of its own, and a monotonic
-// clock. It goes on while the server is down. Leases and ticks are measured with the monotonic clock, which Pause stops and SetSpeed changes;
-// timers, and what gRPC does, run in true time.
+// Clock is the time as one server sees it: a wall clock, the test's own, set off and running at a
+// speed of its own, and a monotonic clock. It goes on while the server is down. Leases and ticks
+// are measured with the monotonic clock, which Pause stops and SetSpeed changes; timers, and what
+// gRPC does, run in true time.
 type Clock struct {
 	mu struct {
 		sync.Mutex
@@ -83,12 +84,14 @@ func (c *Clock) Jump(d time.Duration) {
 	c.turn(func(_ time.Time, wall *hand) { wall.shown += int64(d) })
 }
 
-// SetDrift makes the wall clock gain so many seconds in each true second from now on: 0.0001 is 100 parts in a million too fast.
+// SetDrift makes the wall clock gain so many seconds in each true second from now on: 0.0001 is 100
+// parts in a million too fast.
 func (c *Clock) SetDrift(gain float64) {
 	c.turn(func(_ time.Time, wall *hand) { wall.speed = 1 + gain })
 }
 
-// SetLimit keeps the wall clock within an offset from the true time, whatever it was set to; 0 ends that.
+// SetLimit keeps the wall clock within an offset from the true time, whatever it was set to; 0 ends
+// that.
 func (c *Clock) SetLimit(d time.Duration) {
 	c.turn(func(time.Time, *hand) { c.mu.limit = d })
 }

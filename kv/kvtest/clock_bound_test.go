@@ -14,13 +14,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// TestClientsAreToldTheClockBound: in a cluster that is configured for clocks that are further apart than usual, a client that was told nothing of it finds what
-// was acknowledged before it began to read, although the clock by which it reads is behind that by most of the bound.
+// TestClientsAreToldTheClockBound: in a cluster that is configured for clocks that are further
+// apart than usual, a client that was told nothing of it finds what was acknowledged before it
+// began to read, although the clock by which it reads is behind that by most of the bound.
 func TestClientsAreToldTheClockBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const wide = 4 * bound
 		c := six(t, func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset = wide })
-		// One replica each: followers would bring a leader's timestamps to the clocks of their nodes.
+		// One replica each: followers would bring a leader's timestamps to the clocks of their
+		// nodes.
 		things := create(t, c.Client(t), "things", kv.Range([]byte("m")), kv.Replicas(1))
 		put(t, things, "a", "before")
 		put(t, things, "z", "before")
@@ -42,13 +44,17 @@ func TestClientsAreToldTheClockBound(t *testing.T) {
 	})
 }
 
-// TestServersSayHowFarAheadTimestampsMayBe: with the kernel's bound the timestamps of commits that wait are ahead of the clocks, and that is part of
-// what a server tells its clients.
+// TestServersSayHowFarAheadTimestampsMayBe: with the kernel's bound the timestamps of commits that
+// wait are ahead of the clocks, and that is part of what a server tells its clients.
 func TestServersSayHowFarAheadTimestampsMayBe(t *testing.T) {
 	for kernel, want := range map[bool]time.Duration{false: bound, true: 2 * bound} {
 		bubble(t, func(t *testing.T) {
-			c := kvtest.Start(t, kvtest.Options{Nodes: 1, Configure: func(_ int, sc *embedded.ServerConfig) { sc.MaxOffset, sc.KernelBound = bound, kernel }})
-			connection, err := grpc.NewClient("passthrough:///"+c.Endpoints()[0], grpc.WithContextDialer(c.Dialer("client")),
+			c := kvtest.Start(t, kvtest.Options{Nodes: 1, Configure: func(_ int,
+				sc *embedded.ServerConfig) {
+				sc.MaxOffset, sc.KernelBound = bound, kernel
+			}})
+			connection, err := grpc.NewClient("passthrough:///"+c.Endpoints()[0],
+				grpc.WithContextDialer(c.Dialer("client")),
 				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
@@ -56,19 +62,22 @@ func TestServersSayHowFarAheadTimestampsMayBe(t *testing.T) {
 			defer connection.Close()
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			table, err := clusterpb.NewClusterClient(connection).WatchTable(ctx, &clusterpb.WatchTableRequest{})
+			table, err := clusterpb.NewClusterClient(connection).WatchTable(ctx,
+				&clusterpb.WatchTableRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			first, err := table.Recv()
-			if got := time.Duration(first.GetMaxClockOffsetMicros()) * time.Microsecond; err != nil || got != want {
+			got := time.Duration(first.GetMaxClockOffsetMicros()) * time.Microsecond
+			if err != nil || got != want {
 				t.Errorf("kernel's bound %t: told %s, %v, want %s", kernel, got, err, want)
 			}
 		})
 	}
 }
 
-// seesAcknowledged begins a View with key z, whose partition a slow node leads, and checks that it sees what was acknowledged in key a before.
+// seesAcknowledged begins a View with key z, whose partition a slow node leads, and checks that it
+// sees what was acknowledged in key a before.
 func seesAcknowledged(t *testing.T, reader *kv.Client, ks *kv.Keyspace) {
 	t.Helper()
 	saw := ""

@@ -13,9 +13,11 @@ import (
 // bound is the maximum clock offset of the clocks of these clusters.
 const bound = hlc.DefaultMaxOffset
 
-// A clock that jumps beyond the bound is given to nobody, not for a moment: neither versions nor what a session learns of it.
+// A clock that jumps beyond the bound is handed on to none, not for a moment: neither versions nor
+// what a session learns of it.
 func TestJumpBeyondTheBoundIsNotHandedOn(t *testing.T) {
-	for _, off := range []time.Duration{2 * bound, 2 * time.Second, time.Hour, -2 * bound, -2 * time.Second, -time.Hour} {
+	for _, off := range []time.Duration{2 * bound, 2 * time.Second, time.Hour, -2 * bound,
+		-2 * time.Second, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := six(t, nil)
@@ -26,14 +28,18 @@ func TestJumpBeyondTheBoundIsNotHandedOn(t *testing.T) {
 				put(t, ks, "k", "2")
 				c.Clock(bad).SetOffset(off)
 				jumped := time.Now()
-				for last := (hlc.Timestamp{}); time.Since(jumped) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+				for last := (hlc.Timestamp{}); time.Since(jumped) < 10*time.Second; time.Sleep(
+					20 * time.Millisecond) {
 					at, err := ks.Put(t.Context(), []byte("k"), []byte("3"))
 					if err != nil {
 						t.Fatal(err)
 					}
-					// A leader may be ahead by the bound for its clock, and by another for its election.
-					if truth := time.Now().UnixNano(); at.Wall > truth+2*int64(bound) || at.Wall < jumped.UnixNano()-2*int64(bound) {
-						t.Fatalf("%v after the jump a version is %v off", time.Since(jumped), time.Duration(at.Wall-truth))
+					// A leader may be ahead by the bound for its clock, and by another for its
+					// election.
+					if truth := time.Now().UnixNano(); at.Wall > truth+2*int64(bound) ||
+						at.Wall < jumped.UnixNano()-2*int64(bound) {
+						t.Fatalf("%v after the jump a version is %v off", time.Since(jumped),
+							time.Duration(at.Wall-truth))
 					}
 					if !last.Less(at) {
 						t.Fatalf("version %v after %v", at, last)
@@ -47,7 +53,8 @@ func TestJumpBeyondTheBoundIsNotHandedOn(t *testing.T) {
 					t.Error("it leads")
 				}
 				c.Clock(bad).SetOffset(0)
-				eventually(t, "the node with the mended clock to serve", func() bool { ready, _ := c.Process(bad).Ready(); return ready })
+				eventually(t, "the node with the mended clock to serve",
+					func() bool { ready, _ := c.Process(bad).Ready(); return ready })
 				put(t, ks, "k", "4")
 				mustHold(t, ks, "k", "4")
 				equal(t, c)
@@ -56,21 +63,23 @@ func TestJumpBeyondTheBoundIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// A step within the bound can take a clock beyond it from another one, while a third between them agrees with both. What is committed by it is not
-// below what was acknowledged by the other.
+// A step within the bound can take a clock beyond it from another one, while a third between them
+// agrees with both. What is committed by it is not below what was acknowledged by the other.
 func TestStepAwayFromOneOfTwo(t *testing.T) {
 	for name, d := range map[string]time.Duration{"back": 1, "forward": -1} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := six(t, nil)
 				client := c.Client(t)
-				// Each on a node of its own, and used by a client of its own, which knows nothing of the others.
+				// Each on a node of its own, and used by a client of its own, which knows nothing
+				// of the others.
 				var spread []*kv.Keyspace
 				for _, name := range []string{"a", "b", "c"} {
 					create(t, client, name, kv.Range(), kv.Replicas(1), kv.CommitWait())
 					spread = append(spread, c.Client(t).Keyspace(name))
 				}
-				create(t, client, "shared", kv.Range(), kv.Replicas(3)) // whose hosts compare their clocks
+				// whose hosts compare their clocks
+				create(t, client, "shared", kv.Range(), kv.Replicas(3))
 				c.Clock(3).SetOffset(-120 * time.Millisecond * d)
 				c.Clock(4).SetOffset(-120 * time.Millisecond * d)
 				c.Clock(5).SetOffset(80 * time.Millisecond * d)
@@ -91,7 +100,8 @@ func TestStepAwayFromOneOfTwo(t *testing.T) {
 						if err == nil {
 							acknowledged++
 							if !last.Less(at) {
-								t.Fatalf("%v after the step keyspace %s commits at %v, after %v was acknowledged", time.Since(began), ks.Name(), at, last)
+								t.Fatalf("%v after the step keyspace %s commits at %v, after %v "+
+									"was acknowledged", time.Since(began), ks.Name(), at, last)
 							}
 							last = at
 						}
@@ -113,7 +123,8 @@ func TestStepAwayFromOneOfTwo(t *testing.T) {
 	}
 }
 
-// A jump within the bound disturbs nobody: no request fails (those that come before it is noticed are tried again), nobody hands over.
+// A jump within the bound disturbs nothing: no request fails (those that come before it is noticed
+// are tried again), no leader hands over.
 func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)
@@ -136,7 +147,8 @@ func TestJumpWithinTheBoundDisturbsNothing(t *testing.T) {
 			}
 		}
 		if leads, now := leading(c, leader); !leads || now != term {
-			t.Errorf("the leader was replaced: leads %v in term %d, before in term %d", leads, now, term)
+			t.Errorf("the leader was replaced: leads %v in term %d, before in term %d", leads, now,
+				term)
 		}
 	})
 }
@@ -165,7 +177,8 @@ func TestJumpThatPeersConfirm(t *testing.T) {
 	})
 }
 
-// A server that is alone has nobody to ask and nobody to disagree with: it goes by its clock, and its versions never go back.
+// A server that is alone has no peer to ask and none to disagree with: it goes by its clock, and
+// its versions never go back.
 func TestJumpOfTheOnlyServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 1, Latency: latency})
@@ -205,15 +218,19 @@ func TestStartWithAWrongClock(t *testing.T) {
 				}
 				c.Clock(3).SetOffset(off)
 				start(t, c, 3)
-				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(
+					10 * time.Millisecond) {
 					if ready, why := c.Process(3).Ready(); ready {
 						t.Fatalf("ready after %v: %s", time.Since(began), why)
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 					at, err := single.Put(ctx, []byte(time.Since(began).String()), []byte("v"))
 					cancel()
-					if truth := time.Now(); err == nil && (at.Wall > truth.Add(2*bound).UnixNano() || at.Wall < truth.Add(-2*bound).UnixNano()) {
-						t.Fatalf("%v after the start a version is %v off", time.Since(began), time.Duration(at.Wall-truth.UnixNano()))
+					if truth := time.Now(); err == nil &&
+						(at.Wall > truth.Add(2*bound).UnixNano() ||
+							at.Wall < truth.Add(-2*bound).UnixNano()) {
+						t.Fatalf("%v after the start a version is %v off", time.Since(began),
+							time.Duration(at.Wall-truth.UnixNano()))
 					}
 				}
 				c.Clock(3).SetOffset(0)

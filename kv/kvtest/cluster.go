@@ -43,7 +43,8 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	c.network.SetDefaultLatency(o.Latency)
 	for i := range o.servers() {
-		c.servers = append(c.servers, &server{cluster: c, index: i, host: "server-" + strconv.Itoa(i), disk: newDisk(c.random()), clock: newClock()})
+		c.servers = append(c.servers, &server{cluster: c, index: i, host: "server-" +
+			strconv.Itoa(i), disk: newDisk(c.random()), clock: newClock()})
 	}
 	c.messages = newMessages(c)
 	t.Cleanup(func() {
@@ -93,7 +94,8 @@ func (c *Cluster) Log() string {
 	return c.tail.String()
 }
 
-// Servers is how many servers the cluster has, those that are down included. They are counted from 0.
+// Servers is how many servers the cluster has, those that are down included. They are counted from
+// 0.
 func (c *Cluster) Servers() int { return len(c.servers) }
 
 // Endpoints are the addresses of all servers.
@@ -108,13 +110,14 @@ func (c *Cluster) Endpoints() []string {
 // core is the list of the core's addresses.
 func (c *Cluster) core() []string { return c.Endpoints()[:c.options.Cores] }
 
-// Dialer makes connections into the cluster's network, from a host that is given a name: links to it can be cut like any other.
+// Dialer makes connections into the cluster's network, from a host that is given a name: links to
+// it can be cut like any other.
 func (c *Cluster) Dialer(host string) func(ctx context.Context, address string) (net.Conn, error) {
 	return c.network.Dialer(host)
 }
 
-// Client opens a client that knows all servers; it is closed when the test ends, before the cluster. Its host in the network is
-// "client-1", the next one's "client-2".
+// Client opens a client that knows all servers; it is closed when the test ends, before the
+// cluster. Its host in the network is "client-1", the next one's "client-2".
 func (c *Cluster) Client(t testing.TB, options ...kv.Option) *kv.Client {
 	t.Helper()
 	client, err := c.Open(context.Background(), options...)

@@ -12,8 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// TestNobodySeesACommitBeforeItsTime: however it is read, what a transaction with commit wait has written, or deleted, comes to light when every
-// clock has passed its timestamp, and not before. The clocks agree here, and nobody knows that.
+// TestNobodySeesACommitBeforeItsTime: however it is read, what a transaction with commit wait has
+// written, or deleted, comes to light when every clock has passed its timestamp, and not before.
+// The clocks agree here, and no server knows that.
 func TestNobodySeesACommitBeforeItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Latency: latency})
@@ -67,7 +68,8 @@ func TestNobodySeesACommitBeforeItsTime(t *testing.T) {
 		for name, way := range ways {
 			for _, phases := range []int{1, 2} {
 				if _, err := writer.Update(ctx, func(tx *kv.Txn) error {
-					return errors.Join(tx.Delete(ks, []byte("new")), tx.Put(ks, []byte("gone"), []byte("v")))
+					return errors.Join(tx.Delete(ks, []byte("new")), tx.Put(ks, []byte("gone"),
+						[]byte("v")))
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -104,7 +106,8 @@ func TestNobodySeesACommitBeforeItsTime(t *testing.T) {
 				}
 				writing.Wait()
 				if early := first.UnixNano() - int64(hlc.DefaultMaxOffset) - at.Wall; early <= 0 {
-					t.Errorf("%s, %d phases: seen %s before every clock has passed %s", name, phases, time.Duration(-early), at)
+					t.Errorf("%s, %d phases: seen %s before every clock has passed %s", name,
+						phases, time.Duration(-early), at)
 				}
 			}
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// diskBytes is the size of every disk, as it reports it; what is on it is held in memory and not counted.
+// diskBytes is the size of every disk, as it reports it; what is on it is held in memory and not
+// counted.
 const diskBytes = 1 << 40
 
 // ErrDisk is what a broken disk returns.
@@ -61,16 +62,19 @@ const (
 
 func newDisk(random *rand.Rand) *Disk { return &Disk{mem: vfs.NewCrashableMem(), random: random} }
 
-// SetFull makes the disk full, or gives it room again: writes fail with ENOSPC, and the free space it reports is none.
+// SetFull makes the disk full, or gives it room again: writes fail with ENOSPC, and the free space
+// it reports is none.
 func (d *Disk) SetFull(full bool) { d.full.Store(full) }
 
-// SetLow makes the disk report that it has no room left, while what is written still fits: as a disk does whose reserve is used.
+// SetLow makes the disk report that it has no room left, while what is written still fits: as a
+// disk does whose reserve is used.
 func (d *Disk) SetLow(low bool) { d.low.Store(low) }
 
 // Written is how many bytes have been written to the disk.
 func (d *Disk) Written() int64 { return d.written.Load() }
 
-// Fail makes the next n operations of a kind fail with ErrDisk; a negative n all from now on, 0 none any more.
+// Fail makes the next n operations of a kind fail with ErrDisk; a negative n all from now on, 0
+// none any more.
 func (d *Disk) Fail(op DiskOp, n int) { d.failing[op].Store(int64(n)) }
 
 // fails says whether an operation of a kind is one of those that Fail meant.
@@ -147,8 +151,9 @@ func (d *Disk) held() chan struct{} {
 // SetBroken makes everything that changes the disk fail with ErrDisk, or mends it.
 func (d *Disk) SetBroken(broken bool) { d.broken.Store(broken) }
 
-// SetSyncDelay makes each sync of a log's file take a random time of up to d. Only those, and not while the server is closed: of the
-// others some are made by Pebble with a lock held, and in a synctest bubble who waits for a lock keeps time from passing.
+// SetSyncDelay makes each sync of a log's file take a random time of up to d. Only those, and not
+// while the server is closed: of the others some are made by Pebble with a lock held, and in a
+// synctest bubble a goroutine that waits for a lock keeps time from passing.
 func (d *Disk) SetSyncDelay(delay time.Duration) { d.SetSyncTimes(0, delay) }
 
 // SetSyncTimes is SetSyncDelay with a least time.
@@ -167,7 +172,8 @@ func (d *Disk) Mem() *vfs.MemFS {
 // mount is the disk for one process of the server.
 func (d *Disk) mount() vfs.FS { return &mountedFS{FS: d.Mem(), disk: d} }
 
-// crash makes the disk what a power failure at this moment leaves of it. A process that still runs goes on with the former one.
+// crash makes the disk what a power failure at this moment leaves of it. A process that still runs
+// goes on with the former one.
 func (d *Disk) crash(unsyncedPercent int, random *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -219,12 +225,16 @@ func (m *mountedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return m.file("create", name, func() (vfs.File, error) { return m.FS.Create(name, c) })
 }
 
-func (m *mountedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return m.file("reuse", newname, func() (vfs.File, error) { return m.FS.ReuseForWrite(oldname, newname, c) })
+func (m *mountedFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File,
+	error) {
+	return m.file("reuse", newname,
+		func() (vfs.File, error) { return m.FS.ReuseForWrite(oldname, newname, c) })
 }
 
-func (m *mountedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, options ...vfs.OpenOption) (vfs.File, error) {
-	return m.file("open", name, func() (vfs.File, error) { return m.FS.OpenReadWrite(name, c, options...) })
+func (m *mountedFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, options ...vfs.OpenOption) (
+	vfs.File, error) {
+	return m.file("open", name,
+		func() (vfs.File, error) { return m.FS.OpenReadWrite(name, c, options...) })
 }
 
 // Open opens a file for reading.
@@ -271,7 +281,8 @@ func (m *mountedFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 		usage.AvailBytes, usage.UsedBytes = 0, diskBytes
 	} else if capacity := m.disk.capacity.Load(); capacity > 0 {
 		used := m.disk.count()
-		usage = vfs.DiskUsage{TotalBytes: uint64(capacity), UsedBytes: uint64(used), AvailBytes: uint64(max(0, capacity-used))}
+		usage = vfs.DiskUsage{TotalBytes: uint64(capacity), UsedBytes: uint64(used),
+			AvailBytes: uint64(max(0, capacity-used))}
 	}
 	return usage, nil
 }

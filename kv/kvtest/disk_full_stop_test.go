@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// A server whose writes wait for room on its disk stops when it is told to, be it up or still starting, and loses nothing.
+// A server whose writes wait for room on its disk stops when it is told to, be it up or still
+// starting, and loses nothing.
 func TestStopWithAFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)
@@ -69,7 +70,8 @@ func TestStopWithAFullDisk(t *testing.T) {
 		}
 		ready(t, c)
 		for _, key := range keys {
-			if pair, err := ks.Get(t.Context(), []byte(key)); err != nil || (string(pair.Value) != "1" && string(pair.Value) != large) {
+			if pair, err := ks.Get(t.Context(), []byte(key)); err != nil ||
+				(string(pair.Value) != "1" && string(pair.Value) != large) {
 				t.Errorf("%s is %.10q, %v", key, pair.Value, err)
 			}
 		}

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// HoldReads makes reads of tables of data wait, as a disk does that is about to fail, or lets them go on. A server cannot be closed while
-// they wait.
+// HoldReads makes reads of tables of data wait, as a disk does that is about to fail, or lets them
+// go on. A server cannot be closed while they wait.
 func (d *Disk) HoldReads(hold bool) {
 	if hold {
 		gate := make(chan struct{})

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestFullDisksRest: servers whose disks are full, and that no client writes to, do not write over and
-// over what they have no room for.
+// TestFullDisksRest: servers whose disks are full, and that no client writes to, do not write over
+// and over what they have no room for.
 func TestFullDisksRest(t *testing.T) {
 	const capacity, reserve = 64 << 20, 8 << 20
 	bubble(t, func(t *testing.T) {
@@ -52,7 +52,8 @@ func TestFullDisksRest(t *testing.T) {
 			left := capacity - c.Disk(server).Used()
 			t.Logf("server %d wrote %d KiB in 20 s, %d KiB are left", server, wrote>>10, left>>10)
 			if wrote > capacity {
-				t.Errorf("server %d wrote %d MiB in 20 s without having anything to do", server, wrote>>20)
+				t.Errorf("server %d wrote %d MiB in 20 s without having anything to do", server,
+					wrote>>20)
 			}
 		}
 	})

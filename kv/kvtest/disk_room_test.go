@@ -22,7 +22,8 @@ func TestOneFullDiskFailsNoWrite(t *testing.T) {
 		ks := create(t, c.Client(t), "things", kv.Hash(6))
 		for full := 3; full < 6; full++ {
 			c.Disk(full).SetLow(true)
-			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(
+				5 * time.Millisecond) {
 				key := fmt.Appendf(nil, "k%d", time.Since(began)/(5*time.Millisecond)%100)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if _, err := ks.Put(ctx, key, []byte("v")); err != nil {
@@ -66,7 +67,8 @@ func TestFollowerKeepsItsReserve(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if wrote := c.Disk(full).Written() - before; wrote > reserve/2 {
-			t.Errorf("a follower with a reserve of %d bytes wrote %d bytes below it", reserve, wrote)
+			t.Errorf("a follower with a reserve of %d bytes wrote %d bytes below it", reserve,
+				wrote)
 		}
 		second := 12 - leader - full
 		c.Disk(second).SetLow(true)
@@ -88,11 +90,13 @@ func TestFollowerKeepsItsReserve(t *testing.T) {
 func TestDropOnFullDisks(t *testing.T) {
 	const capacity, reserve = 24 << 20, 4 << 20
 	bubble(t, func(t *testing.T) {
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency, Configure: func(_ int, s *embedded.ServerConfig) {
-			s.MinFreeBytes, s.RetainLogBytes = reserve, 64<<10
-		}})
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency,
+			Configure: func(_ int, s *embedded.ServerConfig) {
+				s.MinFreeBytes, s.RetainLogBytes = reserve, 64<<10
+			}})
 		client := c.Client(t)
-		large, small := create(t, client, "large", kv.Hash(3)), create(t, client, "small", kv.Hash(3))
+		large, small := create(t, client, "large", kv.Hash(3)), create(t, client, "small",
+			kv.Hash(3))
 		put(t, small, "k", "1")
 		for server := range c.Servers() {
 			c.Disk(server).SetCapacity(capacity)
@@ -129,7 +133,8 @@ func TestDropOnFullDisks(t *testing.T) {
 		}
 		putWithin(t, small, "k", "2", time.Minute)
 		for server := range c.Servers() {
-			t.Logf("server %d has %d KiB left after the drop", server, (capacity-c.Disk(server).Used())>>10)
+			t.Logf("server %d has %d KiB left after the drop", server,
+				(capacity-c.Disk(server).Used())>>10)
 		}
 		if err := c.Restart(0); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,8 @@ func TestFullDisksInTurn(t *testing.T) {
 		ks := create(t, c.Client(t), "things", kv.Hash(6))
 		for _, full := range []int{3, 4, 5, 3} {
 			c.Disk(full).SetLow(true)
-			for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
+			for began := time.Now(); time.Since(began) < 3*time.Second; time.Sleep(
+				5 * time.Millisecond) {
 				key := fmt.Appendf(nil, "k%d", time.Since(began)/(5*time.Millisecond)%100)
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				if _, err := ks.Put(ctx, key, []byte("v")); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// TestACommitOutlivesItsCoordinator: the keyspace that holds the outcome of a committed transaction is dropped while a partition of another
-// one has its lock, and cannot be told at first.
+// TestACommitOutlivesItsCoordinator: the keyspace that holds the outcome of a committed transaction
+// is dropped while a partition of another one has its lock, and cannot be told at first.
 func TestACommitOutlivesItsCoordinator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})
@@ -25,7 +25,8 @@ func TestACommitOutlivesItsCoordinator(t *testing.T) {
 			t.Fatal(err)
 		}
 		at, err := client.Update(t.Context(), func(tx *kv.Txn) error {
-			return errors.Join(tx.Put(dropped, []byte("anchor"), []byte("a")), tx.Put(ks, far, []byte("b")))
+			return errors.Join(tx.Put(dropped, []byte("anchor"), []byte("a")),
+				tx.Put(ks, far, []byte("b")))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +37,8 @@ func TestACommitOutlivesItsCoordinator(t *testing.T) {
 		}
 		time.Sleep(15 * time.Second)
 		c.Rejoin(2)
-		if p, err := ks.Get(t.Context(), far); err != nil || string(p.Value) != "b" || p.Version != at {
+		if p, err := ks.Get(t.Context(), far); err != nil || string(p.Value) != "b" ||
+			p.Version != at {
 			t.Errorf("%v, %v; want the write of %s", p, err, at)
 		}
 		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
@@ -58,7 +60,8 @@ func TestACommitOutlivesItsCoordinator(t *testing.T) {
 	})
 }
 
-// TestLocksWithoutACoordinatorGo: the locks of a transaction that nobody can decide any more are not in the way for ever.
+// TestLocksWithoutACoordinatorGo: the locks of a transaction that can no longer be decided are not
+// in the way for ever.
 func TestLocksWithoutACoordinatorGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Latency: latency})
@@ -71,7 +74,8 @@ func TestLocksWithoutACoordinatorGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, x := range []*kv.Keyspace{dropped, ks} {
-			if _, err := tx.GetForUpdate(t.Context(), x, []byte("k")); !errors.Is(err, kv.ErrNotFound) {
+			if _, err := tx.GetForUpdate(t.Context(), x, []byte("k")); !errors.Is(err,
+				kv.ErrNotFound) {
 				t.Fatal(err)
 			}
 		}

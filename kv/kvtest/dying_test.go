@@ -17,11 +17,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// cleanedUp is how long, in the test's time, nobody has to wait longer for what a client or a server leaves behind that dies.
+// cleanedUp is how long, in the test's time, no client has to wait longer for what a client or a
+// server leaves behind that dies.
 const cleanedUp = 5 * time.Second
 
-// steps counts what a client sends, and has something happen before one of its writes to a connection, or when that has arrived and the answer has not. It is
-// the client's dialer.
+// steps counts what a client sends, and has something happen before one of its writes to a
+// connection, or when that has arrived and the answer has not. It is the client's dialer.
 type steps struct {
 	dial func(ctx context.Context, address string) (net.Conn, error)
 	// left is how many writes go out before it happens; below zero: it has happened, or never will.
@@ -76,10 +77,11 @@ type mortal struct {
 
 func newMortal(t *testing.T) *mortal {
 	m := &mortal{}
-	m.Cluster = kvtest.Start(t, kvtest.Options{Cores: 3, Latency: latency, Configure: func(server int, c *embedded.ServerConfig) {
-		m.registries[server] = prometheus.NewRegistry()
-		c.Registry = m.registries[server]
-	}})
+	m.Cluster = kvtest.Start(t, kvtest.Options{Cores: 3, Latency: latency,
+		Configure: func(server int, c *embedded.ServerConfig) {
+			m.registries[server] = prometheus.NewRegistry()
+			c.Registry = m.registries[server]
+		}})
 	m.witness = m.Client(t)
 	m.hash = create(t, m.witness, "hash", kv.Hash(4))
 	create(t, m.witness, "range", kv.Range([]byte("m")))
@@ -106,7 +108,8 @@ func (m *mortal) locks(t *testing.T) (n float64) {
 	return n
 }
 
-// where names the keys that each transaction, of client c, writes: in all partitions of both keyspaces.
+// where names the keys that each transaction, of client c, writes: in all partitions of both
+// keyspaces.
 func (m *mortal) where(c *kv.Client, visit func(ks *kv.Keyspace, key []byte) error) error {
 	var errs []error
 	hash, ranged := c.Keyspace("hash"), c.Keyspace("range")
@@ -116,23 +119,30 @@ func (m *mortal) where(c *kv.Client, visit func(ks *kv.Keyspace, key []byte) err
 	return errors.Join(append(errs, visit(ranged, []byte("a")), visit(ranged, []byte("z")))...)
 }
 
-// write writes one value to all the keys. A patient one locks one of them and lets time go by, so that its client sends signs
-// of life; whoever wants the keys waits for that too, and once more if it has to run again.
-func (m *mortal) write(ctx context.Context, c *kv.Client, value string, patient bool) error {
+// write writes one value to all the keys. A slow one locks one of them and lets time go by, so that
+// its client sends signs of life; a client that wants the keys waits for that too, and once more if
+// it has to run again.
+func (m *mortal) write(ctx context.Context, c *kv.Client, value string, slow bool) error {
 	_, err := c.Update(ctx, func(tx *kv.Txn) error {
-		// One that is written too, and is compared as it is prepared, and one that is not, and is refreshed.
+		// One that is written too, and is compared as it is prepared, and one that is not, and is
+		// refreshed.
 		for _, key := range []string{"a", "only read"} {
-			if _, err := tx.Get(ctx, c.Keyspace("range"), []byte(key)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+			if _, err := tx.Get(ctx, c.Keyspace("range"), []byte(key)); err != nil &&
+				!errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
 		}
-		if patient {
-			if _, err := tx.GetForUpdate(ctx, c.Keyspace("hash"), []byte("h3")); err != nil && !errors.Is(err, kv.ErrNotFound) {
+		if slow {
+			if _, err := tx.GetForUpdate(ctx, c.Keyspace("hash"), []byte("h3")); err != nil &&
+				!errors.Is(err, kv.ErrNotFound) {
 				return err
 			}
 			time.Sleep(1500 * time.Millisecond) // longer than between two heartbeats
 		}
-		return m.where(c, func(ks *kv.Keyspace, key []byte) error { return tx.Put(ks, key, []byte(value)) })
+		return m.where(c, func(ks *kv.Keyspace,
+			key []byte) error {
+			return tx.Put(ks, key, []byte(value))
+		})
 	})
 	return err
 }
@@ -157,10 +167,11 @@ func (m *mortal) read(t *testing.T, ctx context.Context) (value string, err erro
 	return value, err
 }
 
-// at is a moment in the life of a transaction: before its client's packet, or when that packet has arrived and the answer to it has not.
+// at is a moment in the life of a transaction: before its client's packet, or when that packet has
+// arrived and the answer to it has not.
 type at struct {
-	packet           int
-	arrives, patient bool
+	packet        int
+	arrives, slow bool
 }
 
 func (a at) String() string {
@@ -168,16 +179,17 @@ func (a at) String() string {
 	if a.arrives {
 		when = "just after"
 	}
-	if a.patient {
-		which = " of a patient transaction"
+	if a.slow {
+		which = " of a transaction that takes its time"
 	}
 	return fmt.Sprintf("%s packet %d%s", when, a.packet, which)
 }
 
-// moments gives one moment after the other to a function, until that has said for each kind of transaction that its end was reached.
+// moments gives one moment after the other to a function, until that has said for each kind of
+// transaction that its end was reached.
 func moments(t *testing.T, try func(n int, a at) (happened bool)) {
 	n := 0
-	for _, patient := range []bool{false, true} {
+	for _, slow := range []bool{false, true} {
 		for _, arrives := range []bool{false, true} {
 			packet := 0
 			// Two runs of a transaction do not send exactly as many packets.
@@ -186,7 +198,7 @@ func moments(t *testing.T, try func(n int, a at) (happened bool)) {
 					t.Fatal("a transaction sends more than a thousand packets")
 				}
 				late++
-				if try(n, at{packet, arrives, patient}) {
+				if try(n, at{packet, arrives, slow}) {
 					late = 0
 				}
 				n++
@@ -199,9 +211,11 @@ func moments(t *testing.T, try func(n int, a at) (happened bool)) {
 	t.Logf("%d moments", n)
 }
 
-// attempt runs a transaction, and has something happen at a moment of its life. It returns when the transaction has ended and the thing has happened or cannot
-// happen any more; the error is that of the commit.
-func (m *mortal) attempt(t *testing.T, a at, value string, happen func(host string, kill context.CancelFunc)) (happened bool, err error) {
+// attempt runs a transaction, and has something happen at a moment of its life. It returns when the
+// transaction has ended and the thing has happened or cannot happen any more; the error is that of
+// the commit.
+func (m *mortal) attempt(t *testing.T, a at, value string, happen func(host string,
+	kill context.CancelFunc)) (happened bool, err error) {
 	t.Helper()
 	m.clients++
 	host := fmt.Sprintf("mortal-%d", m.clients)
@@ -223,7 +237,7 @@ func (m *mortal) attempt(t *testing.T, a at, value string, happen func(host stri
 		t.Fatal(err)
 	}
 	s.left.Store(int64(a.packet))
-	err = m.write(life, client, value, a.patient)
+	err = m.write(life, client, value, a.slow)
 	if err == nil && !s.happened() {
 		time.Sleep(time.Second) // it resolves in the background
 	}
@@ -232,8 +246,9 @@ func (m *mortal) attempt(t *testing.T, a at, value string, happen func(host stri
 	return happened, err
 }
 
-// TestClientDiesAtEachStep kills the client of a transaction around each of the packets that it sends. The transaction is there as a whole or not at all, it is
-// there if it was acknowledged, and within 5 s others have read and written its keys; or, if nobody wants to, nothing of it is left.
+// TestClientDiesAtEachStep kills the client of a transaction around each of the packets that it
+// sends. The transaction is there as a whole or not at all, it is there if it was acknowledged, and
+// within 5 s others have read and written its keys; or, if none wants to, nothing of it is left.
 func TestClientDiesAtEachStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newMortal(t)
@@ -272,9 +287,11 @@ func TestClientDiesAtEachStep(t *testing.T) {
 			switch {
 			case found == value:
 			case found != before:
-				t.Errorf("after a client had died %v: found %q, which is neither %q nor %q", a, found, before, value)
+				t.Errorf("after a client had died %v: found %q, which is neither %q nor %q", a,
+					found, before, value)
 			case err == nil:
-				t.Errorf("after a client had died %v: found %q, although %q had been acknowledged", a, found, value)
+				t.Errorf("after a client had died %v: found %q, although %q had been acknowledged",
+					a, found, value)
 			}
 			if err != nil && found == value {
 				unknown++
@@ -287,7 +304,8 @@ func TestClientDiesAtEachStep(t *testing.T) {
 			return happened
 		}
 		moments(t, try)
-		// Two runs of a transaction do not send the same packets, so a moment can be missed; this one must not.
+		// Two runs of a transaction do not send the same packets, so a moment can be missed; this
+		// one must not.
 		for round := 0; unknown == 0 && round < 5; round++ {
 			moments(t, try)
 		}
@@ -298,8 +316,9 @@ func TestClientDiesAtEachStep(t *testing.T) {
 	})
 }
 
-// TestServerDiesAtEachStep kills a server around each of the packets that the client of a transaction sends. The transaction is there as a whole or not at all,
-// it is there if it was acknowledged, and within 5 s others have written its keys.
+// TestServerDiesAtEachStep kills a server around each of the packets that the client of a
+// transaction sends. The transaction is there as a whole or not at all, it is there if it was
+// acknowledged, and within 5 s others have written its keys.
 func TestServerDiesAtEachStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newMortal(t)
@@ -334,7 +353,8 @@ func TestServerDiesAtEachStep(t *testing.T) {
 				}
 				d := time.Since(died)
 				if longest = max(longest, d); d > cleanedUp {
-					t.Errorf("server %d died %v: others had written the same keys %v later", victim, a, d)
+					t.Errorf("server %d died %v: others had written the same keys %v later", victim,
+						a, d)
 				}
 			}
 			<-ended
@@ -350,9 +370,11 @@ func TestServerDiesAtEachStep(t *testing.T) {
 			switch {
 			case found == others && others != "":
 			case found != value:
-				t.Errorf("server %d died %v: found %q, which is neither %q nor %q; before it was %q", victim, a, found, value, others, before)
+				t.Errorf("server %d died %v: found %q, which is neither %q nor %q; before it "+
+					"was %q", victim, a, found, value, others, before)
 			case err != nil && !errors.Is(err, kv.ErrOutcomeUnknown):
-				t.Errorf("server %d died %v: %q is there, although its client was told: %v", victim, a, value, err)
+				t.Errorf("server %d died %v: %q is there, although its client was told: %v", victim,
+					a, value, err)
 			}
 			before = found
 			return happened

@@ -11,12 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// TestClientDiesWithMany kills a client of which many transactions wait for a lock that one of them has, for others, or commit: nobody else has to
-// wait for one of them after the other.
+// TestClientDiesWithMany kills a client of which many transactions wait for a lock that one of them
+// has, for others, or commit: no other client has to wait for one of them after the other.
 func TestClientDiesWithMany(t *testing.T) {
 	const many = 6
 	fruit, pear := []byte("fruit"), []byte("pear")
-	for what, wait := range map[string]func(ctx context.Context, ks *kv.Keyspace, c *kv.Client) error{
+	for what, wait := range map[string]func(ctx context.Context, ks *kv.Keyspace,
+		c *kv.Client) error{
 		"a lock": func(ctx context.Context, ks *kv.Keyspace, c *kv.Client) error {
 			_, err := c.Update(ctx, func(tx *kv.Txn) error {
 				_, err := tx.GetForUpdate(ctx, ks, fruit)
@@ -24,10 +25,12 @@ func TestClientDiesWithMany(t *testing.T) {
 			})
 			return err
 		},
-		"a lock, with another one held": func(ctx context.Context, ks *kv.Keyspace, c *kv.Client) error {
+		"a lock, with another one held": func(ctx context.Context, ks *kv.Keyspace,
+			c *kv.Client) error {
 			_, err := c.Update(ctx, func(tx *kv.Txn) error {
 				// Each has its own.
-				if _, err := tx.GetForUpdate(ctx, ks, []byte(tx.ID())); err != nil && !errors.Is(err, kv.ErrNotFound) {
+				if _, err := tx.GetForUpdate(ctx, ks, []byte(tx.ID())); err != nil &&
+					!errors.Is(err, kv.ErrNotFound) {
 					return err
 				}
 				_, err := tx.GetForUpdate(ctx, ks, fruit)
@@ -36,7 +39,11 @@ func TestClientDiesWithMany(t *testing.T) {
 			return err
 		},
 		"a commit of two phases": func(ctx context.Context, ks *kv.Keyspace, c *kv.Client) error {
-			_, err := c.Update(ctx, func(tx *kv.Txn) error { return errors.Join(tx.Put(ks, fruit, fruit), tx.Put(ks, pear, pear)) })
+			_, err := c.Update(ctx, func(
+				tx *kv.Txn) error {
+				return errors.Join(tx.Put(ks, fruit, fruit),
+					tx.Put(ks, pear, pear))
+			})
 			return err
 		},
 		"a write": func(ctx context.Context, ks *kv.Keyspace, _ *kv.Client) error {
@@ -44,8 +51,10 @@ func TestClientDiesWithMany(t *testing.T) {
 			return err
 		},
 	} {
-		for mode, how := range map[string]memnet.Mode{"killed": memnet.Break, "cut off": memnet.Stall} {
-			for stay, lives := range map[string]time.Duration{"at once": 100 * time.Millisecond, "after a while": 2500 * time.Millisecond} {
+		for mode, how := range map[string]memnet.Mode{"killed": memnet.Break,
+			"cut off": memnet.Stall} {
+			for stay, lives := range map[string]time.Duration{"at once": 100 * time.Millisecond,
+				"after a while": 2500 * time.Millisecond} {
 				t.Run(what+", "+mode+" "+stay, func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
 						m := newMortal(t)
@@ -70,7 +79,7 @@ func TestClientDiesWithMany(t *testing.T) {
 						for range many {
 							waiters.Go(func() {
 								if err := wait(life, ks, client); err == nil {
-									t.Error("somebody got what another one had")
+									t.Error("a client got what another one had")
 								}
 							})
 						}
@@ -78,11 +87,12 @@ func TestClientDiesWithMany(t *testing.T) {
 						m.Network().Isolate("dying", how)
 						died := time.Now()
 						kill()
-						if _, err := m.witness.Keyspace("hash").Put(t.Context(), fruit, []byte("others'")); err != nil {
+						if _, err := m.witness.Keyspace("hash").Put(t.Context(), fruit,
+							[]byte("others'")); err != nil {
 							t.Fatal(err)
 						}
 						if d := time.Since(died); d > cleanedUp {
-							t.Errorf("somebody else could write %v after the client had died", d)
+							t.Errorf("another client could write %v after the client had died", d)
 						}
 						for m.locks(t) > 0 {
 							time.Sleep(100 * time.Millisecond)

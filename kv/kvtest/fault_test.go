@@ -19,12 +19,15 @@ func leading(c *kvtest.Cluster, server int) (leads bool, term uint64) {
 	return false, 0
 }
 
-// A disk that fails once ends its server, which says so; what it had acknowledged is there when it is started again.
+// A disk that fails once ends its server, which says so; what it had acknowledged is there when it
+// is started again.
 func TestOneDiskError(t *testing.T) {
 	for _, op := range []kvtest.DiskOp{kvtest.DiskRead, kvtest.DiskWrite, kvtest.DiskSync} {
 		t.Run(fmt.Sprint(op), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				c := six(t, func(_ int, s *embedded.ServerConfig) { s.MemTableBytes, s.CacheBytes = 64<<10, 64<<10 })
+				c := six(t, func(_ int, s *embedded.ServerConfig) {
+					s.MemTableBytes, s.CacheBytes = 64<<10, 64<<10
+				})
 				ks := create(t, c.Client(t), "things", kv.Range())
 				value := strings.Repeat("v", 4<<10)
 				for i := range 100 {
@@ -37,7 +40,8 @@ func TestOneDiskError(t *testing.T) {
 					put(t, ks, fmt.Sprint(i), "2")
 				}
 				err := c.Process(bad).Err()
-				if err != nil && !errors.Is(err, kvtest.ErrDisk) || err == nil && op != kvtest.DiskRead {
+				if err != nil && !errors.Is(err, kvtest.ErrDisk) || err == nil &&
+					op != kvtest.DiskRead {
 					t.Errorf("the server failed with %v", err)
 				}
 				c.Kill(bad, 50)

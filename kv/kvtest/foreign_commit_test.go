@@ -9,9 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestScanSeesCommitOfAFasterClock: the timestamp of a transaction's commit comes from whichever node concerned has the fastest clock, so it can lie above
-// the clock of the leader of a partition that it writes to, and above the timestamp of a scan that begins after it was acknowledged. The scan does not miss
-// it, also when the partition is handed over while the scan runs.
+// TestScanSeesCommitOfAFasterClock: the timestamp of a transaction's commit comes from whichever
+// node concerned has the fastest clock, so it can lie above the clock of the leader of a partition
+// that it writes to, and above the timestamp of a scan that begins after it was acknowledged. The
+// scan does not miss it, also when the partition is handed over while the scan runs.
 func TestScanSeesCommitOfAFasterClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)
@@ -49,7 +50,8 @@ func TestScanSeesCommitOfAFasterClock(t *testing.T) {
 			mustHold(t, writer.Keyspace(other), "o", "before")
 			time.Sleep(4 * bound)
 		}
-		// When the reader asks for the clocks, the slow node has not heard yet of what is acknowledged.
+		// When the reader asks for the clocks, the slow node has not heard yet of what is
+		// acknowledged.
 		c.Network().SetLatency("client-2", c.Host(here), 100*latency)
 		acknowledged, err := writer.Update(t.Context(), func(tx *kv.Txn) error {
 			if err := tx.Put(writer.Keyspace(other), []byte("o"), []byte("after")); err != nil {
@@ -61,7 +63,8 @@ func TestScanSeesCommitOfAFasterClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if physical := c.Clock(here).Now(); acknowledged.Wall <= physical {
-			t.Fatalf("the commit at %s does not lie above the slow clocks, which show %d", acknowledged, physical)
+			t.Fatalf("the commit at %s does not lie above the slow clocks, which show %d",
+				acknowledged, physical)
 		}
 		rows, found := 0, ""
 		for pair, err := range reader.Keyspace("things").Scan(t.Context(), kv.PageSize(5)) {
@@ -77,13 +80,14 @@ func TestScanSeesCommitOfAFasterClock(t *testing.T) {
 			}
 		}
 		if found != "after" {
-			t.Errorf("in the last of %d rows the scan found %q, which was overwritten before it began", rows, found)
+			t.Errorf("in the last of %d rows the scan found %q, which was overwritten before it "+
+				"began", rows, found)
 		}
 	})
 }
 
-// leaders waits until two of the last three servers lead one of two partitions each. They are the one that leads the given partition, the one that leads the
-// other, and the one that leads none.
+// leaders waits until two of the last three servers lead one of two partitions each. They are the
+// one that leads the given partition, the one that leads the other, and the one that leads none.
 func leaders(t *testing.T, c *kvtest.Cluster, partition uint64) (here, there, none int) {
 	t.Helper()
 	for range 60 {

@@ -15,23 +15,27 @@ import (
 // aheadRequests counts the requests that had to wait for a clock.
 const aheadRequests = "tidemark_node_requests_ahead_total"
 
-// TestFutureReadsKeepClocksWithinTheLimits: a client asks a server with a fast clock for a moment that is still ahead of that, or its session is from then. It does
-// not carry the clock along: what is written there next is found by everybody who begins to read after it was acknowledged.
+// TestFutureReadsKeepClocksWithinTheLimits: a client asks a server with a fast clock for a moment
+// that is still ahead of that, or its session is from then. It does not carry the clock along: what
+// is written there next is found by every reader that begins after it was acknowledged.
 func TestFutureReadsKeepClocksWithinTheLimits(t *testing.T) {
 	future := map[string]func(t *testing.T, client *kv.Client, at kv.Timestamp){
 		"read": func(t *testing.T, client *kv.Client, at kv.Timestamp) {
-			if p, err := client.SnapshotAt(at).Get(t.Context(), client.Keyspace("things"), []byte("a")); err != nil || string(p.Value) != "before" {
+			if p, err := client.SnapshotAt(at).Get(t.Context(), client.Keyspace("things"),
+				[]byte("a")); err != nil || string(p.Value) != "before" {
 				t.Errorf("%q, %v", p.Value, err)
 			}
 		},
 		"many": func(t *testing.T, client *kv.Client, at kv.Timestamp) {
-			if _, err := client.SnapshotAt(at).BatchGet(t.Context(), client.Keyspace("things"), [][]byte{[]byte("a"), []byte("b")}); err != nil {
+			if _, err := client.SnapshotAt(at).BatchGet(t.Context(), client.Keyspace("things"),
+				[][]byte{[]byte("a"), []byte("b")}); err != nil {
 				t.Error(err)
 			}
 		},
 		"session": func(t *testing.T, client *kv.Client, at kv.Timestamp) {
 			client.Observe(at)
-			if _, err := client.Keyspace("things").Put(t.Context(), []byte("a"), []byte("between")); err != nil {
+			if _, err := client.Keyspace("things").Put(t.Context(), []byte("a"),
+				[]byte("between")); err != nil {
 				t.Error(err)
 			}
 		},
@@ -44,11 +48,13 @@ func TestFutureReadsKeepClocksWithinTheLimits(t *testing.T) {
 					registries[server] = prometheus.NewRegistry()
 					sc.Registry = registries[server]
 				})
-				// One replica each: followers would bring a leader's timestamps to the clocks of their nodes.
+				// One replica each: followers would bring a leader's timestamps to the clocks of
+				// their nodes.
 				things := create(t, c.Client(t), "things", kv.Range([]byte("m")), kv.Replicas(1))
 				put(t, things, "a", "before")
 				put(t, things, "z", "before")
-				fast, slow := serverOf(t, c, partitionOf(t, c, "a")), serverOf(t, c, partitionOf(t, c, "z"))
+				fast, slow := serverOf(t, c, partitionOf(t, c, "a")),
+					serverOf(t, c, partitionOf(t, c, "z"))
 				if fast == slow {
 					t.Fatalf("server %d has both partitions", fast)
 				}
@@ -72,12 +78,14 @@ func TestFutureReadsKeepClocksWithinTheLimits(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsAmongEqualClocks: a new leader's first timestamps are ahead of its clock, and clients carry them to all the others. If the clocks show the same,
-// nobody waits because of that.
+// TestNothingWaitsAmongEqualClocks: a new leader's first timestamps are ahead of its clock, and
+// clients carry them to all the others. If the clocks show the same, no request waits because of
+// that.
 func TestNothingWaitsAmongEqualClocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		registries := make([]*prometheus.Registry, 3)
-		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(server int, sc *embedded.ServerConfig) {
+		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(server int,
+			sc *embedded.ServerConfig) {
 			registries[server] = prometheus.NewRegistry()
 			sc.Registry = registries[server]
 		}})
@@ -95,7 +103,8 @@ func TestNothingWaitsAmongEqualClocks(t *testing.T) {
 			put(t, things, "z", value)
 			if _, err := client.Update(t.Context(), func(tx *kv.Txn) error {
 				for _, key := range []string{"a", "z"} {
-					if p, err := tx.Get(t.Context(), things, []byte(key)); err != nil || string(p.Value) != value {
+					if p, err := tx.Get(t.Context(), things, []byte(key)); err != nil ||
+						string(p.Value) != value {
 						return fmt.Errorf("%s is %q, %w", key, p.Value, err)
 					}
 					if err := tx.Put(things, []byte(key), []byte(value+"'")); err != nil {

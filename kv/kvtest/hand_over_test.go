@@ -9,9 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// The first timestamps of a leader are up to one maximum offset ahead of its clock. When it hands over at once to a node whose clock
-// is behind its own, they are further ahead of that one's than one maximum offset: a scan over several partitions, which begins with
-// the clocks of their leaders, has to see what was written at them.
+// The first timestamps of a leader are up to one maximum offset ahead of its clock. When it hands
+// over at once to a node whose clock is behind its own, they are further ahead of that one's than
+// one maximum offset: a scan over several partitions, which begins with the clocks of their
+// leaders, has to see what was written at them.
 func TestScanSeesWritesOfAFasterClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)
@@ -58,7 +59,8 @@ func TestScanSeesWritesOfAFasterClock(t *testing.T) {
 	})
 }
 
-// partitionOf finds the partition of a keyspace of two by one of its keys, "a" or "z": the second one's id is the higher.
+// partitionOf finds the partition of a keyspace of two by one of its keys, "a" or "z": the second
+// one's id is the higher.
 func partitionOf(t *testing.T, c *kvtest.Cluster, key string) (id uint64) {
 	t.Helper()
 	for i := range c.Servers() {

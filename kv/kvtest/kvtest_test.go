@@ -21,7 +21,8 @@ func use(t *testing.T, c *kvtest.Cluster) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		if _, err := ks.Put(t.Context(), fmt.Appendf(nil, "key %02d", i), []byte("value")); err != nil {
+		if _, err := ks.Put(t.Context(), fmt.Appendf(nil, "key %02d", i),
+			[]byte("value")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +43,8 @@ func TestRealTime(t *testing.T) { use(t, kvtest.Start(t, kvtest.Options{})) }
 func TestVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		use(t, kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: 200 * time.Microsecond}))
+		use(t, kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true,
+			Latency: 200 * time.Microsecond}))
 		t.Logf("%v of virtual time", time.Since(began))
 	})
 }

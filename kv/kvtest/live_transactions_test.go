@@ -12,8 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestLiveTransactionsOfThoseWhoAnswer: a server that is down keeps nobody from seeing what the others know, though more of its partitions are asked than
-// are asked at a time; and it is said which do not answer.
+// TestLiveTransactionsOfThoseWhoAnswer: a server that is down keeps no client from seeing what the
+// others know, though more of its partitions are asked than are asked at a time; and it is said
+// which do not answer.
 func TestLiveTransactionsOfThoseWhoAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})
@@ -27,7 +28,8 @@ func TestLiveTransactionsOfThoseWhoAnswer(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			ks := create(t, client, name, kv.Hash(128), kv.Replicas(1))
 			for key := range byte(64) {
-				if _, err := tx.GetForUpdate(ctx, ks, []byte{key}); !errors.Is(err, kv.ErrNotFound) {
+				if _, err := tx.GetForUpdate(ctx, ks, []byte{key}); !errors.Is(err,
+					kv.ErrNotFound) {
 					t.Fatal(err)
 				}
 			}

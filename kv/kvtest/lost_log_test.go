@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// unmount takes a part of a server's directory away, as if it were a volume of its own, and returns what brings it back.
+// unmount takes a part of a server's directory away, as if it were a volume of its own, and returns
+// what brings it back.
 func unmount(t *testing.T, c *kvtest.Cluster, server int, part string) (mount func()) {
 	t.Helper()
 	mem, dir := c.Disk(server).Mem(), c.Config(server).Dir
@@ -30,7 +31,8 @@ func unmount(t *testing.T, c *kvtest.Cluster, server int, part string) (mount fu
 	}
 }
 
-// nodesOf are the leader of the only partition there is, and the two other nodes of three on servers of their own.
+// nodesOf are the leader of the only partition there is, and the two other nodes of three on
+// servers of their own.
 func nodesOf(t *testing.T, c *kvtest.Cluster) (leader int, others []int) {
 	t.Helper()
 	leader = leaderOf(t, c)
@@ -42,14 +44,16 @@ func nodesOf(t *testing.T, c *kvtest.Cluster) (leader int, others []int) {
 	return leader, others
 }
 
-// A replica whose state is gone, and whose log begins behind what it would need, does not open, and says so: it does not begin anew.
+// A replica whose state is gone, and whose log begins behind what it would need, does not open, and
+// says so: it does not begin anew.
 func TestReplicaThatCannotBeReplayedStaysOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		registries := make([]*prometheus.Registry, 4)
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Separate: true, Latency: latency, Configure: func(server int, s *embedded.ServerConfig) {
-			registries[server] = prometheus.NewRegistry()
-			s.Registry, s.RetainLogBytes, s.MemTableBytes = registries[server], 16<<10, 64<<10
-		}})
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Separate: true, Latency: latency,
+			Configure: func(server int, s *embedded.ServerConfig) {
+				registries[server] = prometheus.NewRegistry()
+				s.Registry, s.RetainLogBytes, s.MemTableBytes = registries[server], 16<<10, 64<<10
+			}})
 		ks := create(t, c.Client(t), "things", kv.Range())
 		put(t, ks, "k", "1")
 		leader, others := nodesOf(t, c)
@@ -57,7 +61,8 @@ func TestReplicaThatCannotBeReplayedStaysOut(t *testing.T) {
 		value := strings.Repeat("v", 8<<10)
 		eventually(t, "a log that does not begin with the first entry", func() bool {
 			put(t, ks, "filler", value)
-			return measured(t, registries[without:without+1], "tidemark_raftlog_truncations_total", "node") > 0
+			return measured(t, registries[without:without+1], "tidemark_raftlog_truncations_total",
+				"node") > 0
 		})
 		c.Kill(late, 0)
 		put(t, ks, "k", "2")
@@ -71,8 +76,10 @@ func TestReplicaThatCannotBeReplayedStaysOut(t *testing.T) {
 		start(t, c, late)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		if pair, err := ks.Get(ctx, []byte("k")); err == nil || !strings.Contains(err.Error(), "lost data") {
-			t.Errorf("%.10q, %v; want an error that says that the state has lost data", pair.Value, err)
+		if pair, err := ks.Get(ctx, []byte("k")); err == nil || !strings.Contains(err.Error(),
+			"lost data") {
+			t.Errorf("%.10q, %v; want an error that says that the state has lost data", pair.Value,
+				err)
 		}
 		if err := c.Stop(without); err != nil {
 			t.Fatal(err)
@@ -83,21 +90,24 @@ func TestReplicaThatCannotBeReplayedStaysOut(t *testing.T) {
 	})
 }
 
-// A server that is core and node, and has lost its node's log, goes on as a member of the core alone.
+// A server that is core and node, and has lost its node's log, goes on as a member of the core
+// alone.
 func TestCoreMemberGoesOnWithoutItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		alone := false
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency, Configure: func(server int, s *embedded.ServerConfig) {
-			if server == 0 && alone {
-				s.Roles = []string{embedded.RoleCore}
-			}
-		}})
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency,
+			Configure: func(server int, s *embedded.ServerConfig) {
+				if server == 0 && alone {
+					s.Roles = []string{embedded.RoleCore}
+				}
+			}})
 		client := c.Client(t)
 		create(t, client, "things", kv.Range())
 		c.Kill(0, 0)
 		unmount(t, c, 0, "node/log")
 		err := c.Run(0)
-		if !errors.Is(err, embedded.ErrDirectory) || !strings.Contains(err.Error(), "--roles core") {
+		if !errors.Is(err, embedded.ErrDirectory) || !strings.Contains(err.Error(),
+			"--roles core") {
 			t.Errorf("%v; want an error that says how the core goes on", err)
 		}
 		alone = true

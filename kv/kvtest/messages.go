@@ -15,15 +15,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// MessageFaults is what becomes of Raft messages: each of them, by itself, with these probabilities in percent. Late messages, and the
-// copies of repeated ones, come after a random time of up to MaxDelay, and so in another order.
+// MessageFaults is what becomes of Raft messages: each of them, by itself, with these probabilities
+// in percent. Late messages, and the copies of repeated ones, come after a random time of up to
+// MaxDelay, and so in another order.
 type MessageFaults struct {
 	Lose, Late, Repeat int
 	MaxDelay           time.Duration
 }
 
-// Messages is what happens to the Raft messages between servers: above the connections, on which nothing gets lost or out of
-// order. Snapshots and pings are not among them. It also remembers the last messages of each link: see Trace.
+// Messages is what happens to the Raft messages between servers: above the connections, on which
+// nothing gets lost or out of order. Snapshots and pings are not among them. It also remembers the
+// last messages of each link: see Trace.
 type Messages struct {
 	began  time.Time
 	server map[string]int // by address
@@ -49,8 +51,9 @@ type Sent struct {
 	Message *peerpb.RaftMessage
 }
 
-// Observe has a function called with every message before it is sent, and before it gets lost, by whatever goroutine sends it: it
-// must be quick and must not block. What a server says whose power was taken reaches nobody, and is not told.
+// Observe has a function called with every message before it is sent, and before it gets lost, by
+// whatever goroutine sends it: it must be quick and must not block. What a server says whose power
+// was taken reaches no server, and is not reported.
 func (m *Messages) Observe(f func(Sent)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +92,8 @@ func newMessages(c *Cluster) *Messages {
 	return m
 }
 
-// Set sets what happens to messages from one server to another from now on; the zero value ends it. What is late still comes.
+// Set sets what happens to messages from one server to another from now on; the zero value ends it.
+// What is late still comes.
 func (m *Messages) Set(from, to int, f MessageFaults) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +113,8 @@ func (m *Messages) Heal() {
 
 // filter is the filter of a server's process.
 func (m *Messages) filter(server int, l *life) embedded.PeerFilter {
-	return func(to embedded.PeerLink, messages []*peerpb.RaftMessage, send func([]*peerpb.RaftMessage)) {
+	return func(to embedded.PeerLink, messages []*peerpb.RaftMessage,
+		send func([]*peerpb.RaftMessage)) {
 		receiver, known := m.server[to.Address]
 		if !known {
 			send(messages)
@@ -132,7 +137,8 @@ func (m *Messages) filter(server int, l *life) embedded.PeerFilter {
 }
 
 // pass records messages, and gives those that are to be sent at once.
-func (m *Messages) pass(link [2]int, realm string, messages []*peerpb.RaftMessage, send func([]*peerpb.RaftMessage)) []*peerpb.RaftMessage {
+func (m *Messages) pass(link [2]int, realm string, messages []*peerpb.RaftMessage,
+	send func([]*peerpb.RaftMessage)) []*peerpb.RaftMessage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.mu.traces[link]
@@ -150,7 +156,8 @@ func (m *Messages) pass(link [2]int, realm string, messages []*peerpb.RaftMessag
 	var now []*peerpb.RaftMessage
 	later := func(r *peerpb.RaftMessage) {
 		again := []*peerpb.RaftMessage{proto.Clone(r).(*peerpb.RaftMessage)}
-		time.AfterFunc(time.Duration(m.mu.random.Int64N(int64(faults.MaxDelay)+1)), func() { send(again) })
+		time.AfterFunc(time.Duration(m.mu.random.Int64N(int64(faults.MaxDelay)+1)),
+			func() { send(again) })
 	}
 	for _, r := range messages {
 		fate := ""
@@ -174,13 +181,16 @@ func (m *Messages) pass(link [2]int, realm string, messages []*peerpb.RaftMessag
 
 func (m *Messages) record(t *trace, realm string, r *peerpb.RaftMessage, fate string) {
 	t.ring[t.count%traced] = message{
-		at: time.Since(m.began), realm: realm, group: r.GetGroup(), term: r.GetTerm(), index: r.GetIndex(), commit: r.GetCommit(),
-		from: r.GetFrom(), to: r.GetTo(), kind: raftpb.MessageType(r.GetType()), entries: len(r.GetEntries()), reject: r.GetReject(), fate: fate,
+		at: time.Since(m.began), realm: realm, group: r.GetGroup(), term: r.GetTerm(),
+		index: r.GetIndex(), commit: r.GetCommit(),
+		from: r.GetFrom(), to: r.GetTo(), kind: raftpb.MessageType(r.GetType()),
+		entries: len(r.GetEntries()), reject: r.GetReject(), fate: fate,
 	}
 	t.count++
 }
 
-// Trace is the last messages of each link between two servers, in the order in which they were sent.
+// Trace is the last messages of each link between two servers, in the order in which they were
+// sent.
 func (m *Messages) Trace() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,10 +202,12 @@ func (m *Messages) Trace() string {
 	slices.SortFunc(links, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
 	for _, link := range links {
 		t := m.mu.traces[link]
-		fmt.Fprintf(&b, "from server %d to server %d, %d messages, the last of them:\n", link[0], link[1], t.count)
+		fmt.Fprintf(&b, "from server %d to server %d, %d messages, the last of them:\n", link[0],
+			link[1], t.count)
 		for i := max(0, t.count-traced); i < t.count; i++ {
 			s := &t.ring[i%traced]
-			fmt.Fprintf(&b, "  [%v] %s group %d: %s from %d to %d, term %d, index %d, commit %d, %d entries", s.at.Round(time.Microsecond), s.realm,
+			fmt.Fprintf(&b, "  [%v] %s group %d: %s from %d to %d, term %d, index %d, commit "+
+				"%d, %d entries", s.at.Round(time.Microsecond), s.realm,
 				s.group, s.kind, s.from, s.to, s.term, s.index, s.commit, s.entries)
 			if s.reject {
 				b.WriteString(", reject")

@@ -7,20 +7,24 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
-// Options describe a Cluster. The zero value is a cluster of three data nodes, one of which is the consistent core too.
+// Options describe a Cluster. The zero value is a cluster of three data nodes, one of which is the
+// consistent core too.
 type Options struct {
-	// Nodes is the number of data nodes, default 3; Cores that of members of the consistent core: 1, 3 or 5, default 1.
+	// Nodes is the number of data nodes, default 3; Cores that of members of the consistent core:
+	// 1, 3 or 5, default 1.
 	Nodes, Cores int
-	// Separate gives each member of the core a server of its own: servers 0 to Cores-1 are the core, those after them the
-	// data nodes. Otherwise the first Cores of the data nodes are the core as well.
+	// Separate gives each member of the core a server of its own: servers 0 to Cores-1 are the
+	// core, those after them the data nodes. Otherwise the first Cores of the data nodes are the
+	// core as well.
 	Separate bool
-	// Seed makes the servers' random choices (but not Go's scheduler, nor Raft's election timeouts) repeat themselves.
-	// Default: a random one.
+	// Seed makes the servers' random choices (but not Go's scheduler, nor Raft's election timeouts)
+	// repeat themselves. Default: a random one.
 	Seed uint64
-	// Latency of every link, in one direction. Default: none. Inside a synctest bubble give one, such as 200 µs: time stands
-	// still there for as long as anybody has something to do.
+	// Latency of every link, in one direction. Default: none. Inside a synctest bubble give one,
+	// such as 200 µs: time stands still there for as long as any goroutine has something to do.
 	Latency time.Duration
-	// Logger gets the servers' logs, with the server's number. Default: the last lines are kept, and shown if the test fails.
+	// Logger gets the servers' logs, with the server's number. Default: the last lines are kept,
+	// and shown if the test fails.
 	Logger *slog.Logger
 	// Configure may change the configuration of a server before each start; optional.
 	Configure func(server int, c *embedded.ServerConfig)

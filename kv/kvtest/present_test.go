@@ -9,8 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestReadsDoNotPushClocks: a client does not know how the way of an answer divides into there and back, so what it believes the time to be is wrong by
-// that. It does not read at a time that has not come yet: the servers' clocks would be pushed to that, and its next belief would be built on theirs.
+// TestReadsDoNotPushClocks: a client does not know how the way of an answer divides into there and
+// back, so what it believes the time to be is wrong by that. It does not read at a time that has
+// not come yet: the servers' clocks would be pushed to that, and its next belief would be built on
+// theirs.
 func TestReadsDoNotPushClocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Latency: latency})
@@ -29,7 +31,8 @@ func TestReadsDoNotPushClocks(t *testing.T) {
 		}
 		reader := c.Client(t)
 		for round := range 3 {
-			// Some time at which all that it hears comes from far; by then what it believed before is too old.
+			// Some time at which all that it hears comes from far; by then what it believed before
+			// is too old.
 			slow(far)
 			for range 12 {
 				mustHold(t, reader.Keyspace("things"), "k0", "value")

@@ -41,11 +41,13 @@ func (l *lines) take() []string {
 	return all
 }
 
-// TestStartIsQuiet: what is normal when servers start, stop and start again is no warning, and a few lines at info.
+// TestStartIsQuiet: what is normal when servers start, stop and start again is no warning, and a
+// few lines at info.
 func TestStartIsQuiet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log := &lines{}
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency, Logger: slog.New(log), NotReady: true})
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency,
+			Logger: slog.New(log), NotReady: true})
 		quiet := func(what string, most int) {
 			t.Helper()
 			ready(t, c)
@@ -57,7 +59,8 @@ func TestStartIsQuiet(t *testing.T) {
 				}
 			}
 			if len(said) > most {
-				t.Errorf("%s: %d lines, which is too many to be read:\n%s", what, len(said), strings.Join(said, "\n"))
+				t.Errorf("%s: %d lines, which is too many to be read:\n%s", what, len(said),
+					strings.Join(said, "\n"))
 			}
 		}
 		// Each server: listening, the core is formed, joined; the core's leader once for each node.
@@ -88,12 +91,14 @@ func TestStartIsQuiet(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		missed := 0
 		for _, line := range log.take() {
-			if strings.HasPrefix(line, "WARN peer is out of reach") && strings.Contains(line, c.Endpoints()[2]) {
+			if strings.HasPrefix(line, "WARN peer is out of reach") && strings.Contains(line,
+				c.Endpoints()[2]) {
 				missed++
 			}
 		}
 		if missed != 4 {
-			t.Errorf("%d lines say that a server is missing; want one of each core member and each node that is left", missed)
+			t.Errorf("%d lines say that a server is missing; want one of each core member and "+
+				"each node that is left", missed)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// mustSayNoQuorum checks that an error is about a quorum, and says who does not answer.
+// mustSayNoQuorum checks that an error is about a quorum, and says which servers do not answer.
 func mustSayNoQuorum(t *testing.T, what string, err error, silent ...string) {
 	t.Helper()
 	if !errors.Is(err, kv.ErrNoQuorum) {
@@ -29,18 +29,20 @@ func mustSayNoQuorum(t *testing.T, what string, err error, silent ...string) {
 	}
 }
 
-// TestCoreWithoutQuorumSaysSo: every call that needs the core ends in ErrNoQuorum and names the members that do not answer, however
-// the majority was lost and however short the caller's time is.
+// TestCoreWithoutQuorumSaysSo: every call that needs the core ends in ErrNoQuorum and names the
+// members that do not answer, however the majority was lost and however short the caller's time is.
 func TestCoreWithoutQuorumSaysSo(t *testing.T) {
 	for _, separate := range []bool{false, true} {
 		for _, mode := range []memnet.Mode{memnet.Break, memnet.Stall, 0} {
-			name := map[memnet.Mode]string{memnet.Break: "cut off", memnet.Stall: "silent", 0: "stopped"}[mode]
+			name := map[memnet.Mode]string{memnet.Break: "cut off", memnet.Stall: "silent",
+				0: "stopped"}[mode]
 			if separate {
 				name += ", core on servers of its own"
 			}
 			t.Run(name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: separate, Latency: latency})
+					c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: separate,
+						Latency: latency})
 					client := c.Client(t)
 					create(t, client, "here", kv.Hash(2), kv.Replicas(1))
 					for i := range 2 {
@@ -52,18 +54,38 @@ func TestCoreWithoutQuorumSaysSo(t *testing.T) {
 					}
 					lost := []string{c.Endpoints()[0], c.Endpoints()[1]}
 					time.Sleep(5 * time.Second) // the member that is left notices
-					for _, limit := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 11 * time.Second} {
+					for _, limit := range []time.Duration{500 * time.Millisecond, 2 * time.Second,
+						11 * time.Second} {
 						within := func(what string, call func(context.Context) error) {
 							t.Helper()
 							ctx, cancel := context.WithTimeout(t.Context(), limit)
 							defer cancel()
 							mustSayNoQuorum(t, what+" within "+limit.String(), call(ctx), lost...)
 						}
-						within("list keyspaces", func(ctx context.Context) error { _, err := client.Keyspaces(ctx); return err })
-						within("create", func(ctx context.Context) error { _, err := client.CreateKeyspace(ctx, "more", kv.Hash(1)); return err })
-						within("drop", func(ctx context.Context) error { return client.DropKeyspace(ctx, "here") })
-						within("list nodes", func(ctx context.Context) error { _, err := client.Nodes(ctx); return err })
-						within("list partitions", func(ctx context.Context) error { _, err := client.Partitions(ctx, "here"); return err })
+						within("list keyspaces",
+							func(ctx context.Context) error {
+								_, err := client.Keyspaces(ctx)
+								return err
+							})
+						within("create", func(
+							ctx context.Context) error {
+							_, err := client.CreateKeyspace(ctx,
+								"more", kv.Hash(1))
+							return err
+						})
+						within("drop", func(ctx context.Context) error {
+							return client.DropKeyspace(ctx, "here")
+						})
+						within("list nodes", func(
+							ctx context.Context) error {
+							_, err := client.Nodes(ctx)
+							return err
+						})
+						within("list partitions",
+							func(ctx context.Context) error {
+								_, err := client.Partitions(ctx, "here")
+								return err
+							})
 						within("get of an unknown keyspace", func(ctx context.Context) error {
 							_, err := client.Keyspace("unheard").Get(ctx, []byte("k"))
 							return err
@@ -75,11 +97,13 @@ func TestCoreWithoutQuorumSaysSo(t *testing.T) {
 	}
 }
 
-// TestPartitionWithoutQuorumSaysSo: what is asked of a partition that has lost two of its three replicas ends in ErrNoQuorum, and names
-// the nodes that do not answer; a write that may have been executed says that as well.
+// TestPartitionWithoutQuorumSaysSo: what is asked of a partition that has lost two of its three
+// replicas ends in ErrNoQuorum, and names the nodes that do not answer; a write that may have been
+// executed says that as well.
 func TestPartitionWithoutQuorumSaysSo(t *testing.T) {
 	for _, mode := range []memnet.Mode{memnet.Break, memnet.Stall, 0} {
-		t.Run(map[memnet.Mode]string{memnet.Break: "cut off", memnet.Stall: "silent", 0: "stopped"}[mode], func(t *testing.T) {
+		t.Run(map[memnet.Mode]string{memnet.Break: "cut off", memnet.Stall: "silent",
+			0: "stopped"}[mode], func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})
 				ks := create(t, c.Client(t), "here", kv.Hash(1))
@@ -102,27 +126,34 @@ func TestPartitionWithoutQuorumSaysSo(t *testing.T) {
 					defer cancel()
 					return call(ctx)
 				}
-				putOne := func(ctx context.Context) error { _, err := ks.Put(ctx, []byte("a"), []byte("2")); return err }
+				putOne := func(ctx context.Context) error {
+					_, err := ks.Put(ctx, []byte("a"), []byte("2"))
+					return err
+				}
 				// The first goes to a leader that does not know yet.
 				err := within(6*time.Second, putOne)
 				mustSayNoQuorum(t, "the first put", err, append(lost, `"a"`, "partition p")...)
 				if !errors.Is(err, kv.ErrOutcomeUnknown) {
 					t.Errorf("the first put: %v; want ErrOutcomeUnknown as well", err)
 				}
-				for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 11 * time.Second} {
+				for _, limit := range []time.Duration{300 * time.Millisecond, 3 * time.Second,
+					11 * time.Second} {
 					err := within(limit, putOne)
-					mustSayNoQuorum(t, "put within "+limit.String(), err, append(lost, `"a"`, "partition p")...)
+					mustSayNoQuorum(t, "put within "+limit.String(), err,
+						append(lost, `"a"`, "partition p")...)
 					if errors.Is(err, kv.ErrOutcomeUnknown) {
-						t.Errorf("put: %v; nobody can have executed it", err)
+						t.Errorf("put: %v; no server can have executed it", err)
 					}
-					mustSayNoQuorum(t, "get within "+limit.String(), within(limit, func(ctx context.Context) error {
-						_, err := ks.Get(ctx, []byte("a"))
-						return err
-					}), lost...)
-					mustSayNoQuorum(t, "count within "+limit.String(), within(limit, func(ctx context.Context) error {
-						_, err := ks.Count(ctx)
-						return err
-					}), lost...)
+					mustSayNoQuorum(t, "get within "+limit.String(),
+						within(limit, func(ctx context.Context) error {
+							_, err := ks.Get(ctx, []byte("a"))
+							return err
+						}), lost...)
+					mustSayNoQuorum(t, "count within "+limit.String(),
+						within(limit, func(ctx context.Context) error {
+							_, err := ks.Count(ctx)
+							return err
+						}), lost...)
 				}
 			})
 		})
@@ -132,12 +163,14 @@ func TestPartitionWithoutQuorumSaysSo(t *testing.T) {
 // damage makes the only partition's replica on a server that is down one that does not open.
 func damage(t *testing.T, c *kvtest.Cluster, server int, partition uint64) {
 	t.Helper()
-	state, err := engine.OpenState(engine.Options{FS: c.Disk(server).Mem(), Dir: "/tidemark/node/state", CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+	state, err := engine.OpenState(engine.Options{FS: c.Disk(server).Mem(),
+		Dir: "/tidemark/node/state", CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := state.NewBatch()
-	if err := b.Set(keys.LocalKey(keys.PartitionID(partition), keys.SuffixApplied), []byte("nonsense"), nil); err != nil {
+	if err := b.Set(keys.LocalKey(keys.PartitionID(partition), keys.SuffixApplied),
+		[]byte("nonsense"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(state.Commit(b), b.Close(), state.Flush(), state.Close()); err != nil {
@@ -145,8 +178,8 @@ func damage(t *testing.T, c *kvtest.Cluster, server int, partition uint64) {
 	}
 }
 
-// TestDamagedReplicas: with one damaged replica nothing is refused; with a second one, or a node down, the error names the damage, and
-// at once if no waiting helps.
+// TestDamagedReplicas: with one damaged replica nothing is refused; with a second one, or a node
+// down, the error names the damage, and at once if no waiting helps.
 func TestDamagedReplicas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency})

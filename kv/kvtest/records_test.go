@@ -47,7 +47,8 @@ func keyOn(t *testing.T, c *kvtest.Cluster, client *kv.Client, name string, serv
 			continue
 		}
 		for i := range 1000 {
-			if key := fmt.Appendf(nil, "key-%d", i); int(keys.HashPartition(key, uint32(len(partitions)))) == p.Hash {
+			if key := fmt.Appendf(nil, "key-%d", i); int(keys.HashPartition(key,
+				uint32(len(partitions)))) == p.Hash {
 				return key
 			}
 		}
@@ -56,15 +57,17 @@ func keyOn(t *testing.T, c *kvtest.Cluster, client *kv.Client, name string, serv
 	return nil
 }
 
-// TestACommitIsRemembered: a partition is cut off with the lock of a committed transaction, for much longer than the GC window. When it is back
-// the lock turns into the version that was promised; and then the record goes.
+// TestACommitIsRemembered: a partition is cut off with the lock of a committed transaction, for
+// much longer than the GC window. When it is back the lock turns into the version that was
+// promised; and then the record goes.
 func TestACommitIsRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		registries := make([]*prometheus.Registry, 4)
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency, Configure: func(server int, sc *embedded.ServerConfig) {
-			registries[server] = prometheus.NewRegistry()
-			sc.Registry, sc.GCInterval = registries[server], time.Second
-		}})
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Separate: true, Latency: latency,
+			Configure: func(server int, sc *embedded.ServerConfig) {
+				registries[server] = prometheus.NewRegistry()
+				sc.Registry, sc.GCInterval = registries[server], time.Second
+			}})
 		client := c.Client(t)
 		ks := create(t, client, "here", kv.Hash(6), kv.Replicas(1), kv.GCWindow(2*time.Second))
 		anchor, far := keyOn(t, c, client, "here", 1), keyOn(t, c, client, "here", 2)
@@ -80,9 +83,11 @@ func TestACommitIsRemembered(t *testing.T) {
 		}
 		c.Isolate(2, memnet.Break)
 		time.Sleep(time.Minute)
-		const collected, kept = "tidemark_txn_records_collected_total", "tidemark_txn_records_kept_total"
+		const collected, kept = "tidemark_txn_records_collected_total",
+			"tidemark_txn_records_kept_total"
 		if counted(t, registries, kept) == 0 || counted(t, registries, collected) != 0 {
-			t.Errorf("kept %v, collected %v", counted(t, registries, kept), counted(t, registries, collected))
+			t.Errorf("kept %v, collected %v", counted(t, registries, kept), counted(t, registries,
+				collected))
 		}
 		c.Rejoin(2)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -90,7 +95,8 @@ func TestACommitIsRemembered(t *testing.T) {
 		if p, err := ks.Get(ctx, far); err != nil || string(p.Value) != "b" || p.Version != at {
 			t.Errorf("%v, %v; want the write of %s", p, err, at)
 		}
-		for deadline := time.Now().Add(time.Minute); counted(t, registries, collected) == 0; time.Sleep(time.Second) {
+		for deadline := time.Now().Add(time.Minute); counted(t, registries,
+			collected) == 0; time.Sleep(time.Second) {
 			if time.Now().After(deadline) {
 				t.Fatal("the record is not collected")
 			}

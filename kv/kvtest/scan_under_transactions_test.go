@@ -53,7 +53,8 @@ func transfer(t *testing.T, c *kvtest.Cluster, keyspace string) *transfers {
 			}
 		})
 	}
-	eventually(t, "first commits", func() bool { return w.acknowledged[0].Load() > 0 && w.acknowledged[1].Load() > 0 })
+	eventually(t, "first commits",
+		func() bool { return w.acknowledged[0].Load() > 0 && w.acknowledged[1].Load() > 0 })
 	return w
 }
 
@@ -82,8 +83,10 @@ func (w *transfers) sees(rows int, scan iter.Seq2[kv.Pair, error]) error {
 	for i := range least {
 		low, high := pairKeys(i)
 		var n int64
-		if _, err := fmt.Sscan(found[string(low)], &n); err != nil || n < least[i] || found[string(low)] != found[string(high)] {
-			return fmt.Errorf("client %d: %q and %q, of which %d was acknowledged before", i, found[string(low)], found[string(high)], least[i])
+		if _, err := fmt.Sscan(found[string(low)], &n); err != nil || n < least[i] ||
+			found[string(low)] != found[string(high)] {
+			return fmt.Errorf("client %d: %q and %q, of which %d was acknowledged before", i,
+				found[string(low)], found[string(high)], least[i])
 		}
 	}
 	return nil
@@ -95,7 +98,8 @@ func fillRows(t *testing.T, client *kv.Client, ks *kv.Keyspace, rows int) {
 	for from := 0; from < rows; from += 100 {
 		if _, err := client.Update(t.Context(), func(tx *kv.Txn) error {
 			for i := from; i < min(rows, from+100); i++ {
-				if err := tx.Put(ks, fmt.Appendf(nil, "%c%03d-row", "az"[i%2], i/2), []byte("row")); err != nil {
+				if err := tx.Put(ks, fmt.Appendf(nil, "%c%03d-row", "az"[i%2], i/2),
+					[]byte("row")); err != nil {
 					return err
 				}
 			}
@@ -128,8 +132,12 @@ func TestScansEndUnderTransactions(t *testing.T) {
 						name string
 						run  func(context.Context) error
 					}{
-						{"long scan", func(ctx context.Context) error { return w.sees(rows, ks.Scan(ctx, long...)) }},
-						{"short scan", func(ctx context.Context) error { return w.sees(rows, ks.Scan(ctx, options...)) }},
+						{"long scan", func(ctx context.Context) error {
+							return w.sees(rows, ks.Scan(ctx, long...))
+						}},
+						{"short scan", func(ctx context.Context) error {
+							return w.sees(rows, ks.Scan(ctx, options...))
+						}},
 						{"count", func(ctx context.Context) error {
 							n, err := ks.Count(ctx)
 							if err == nil && n != rows+4 {
@@ -138,7 +146,10 @@ func TestScansEndUnderTransactions(t *testing.T) {
 							return err
 						}},
 						{"long scan of a view", func(ctx context.Context) error {
-							return client.View(ctx, func(s *kv.Snapshot) error { return w.sees(rows, s.Scan(ctx, ks, long...)) })
+							return client.View(ctx,
+								func(s *kv.Snapshot) error {
+									return w.sees(rows, s.Scan(ctx, ks, long...))
+								})
 						}},
 					}
 					for _, kind := range kinds {
@@ -151,9 +162,11 @@ func TestScansEndUnderTransactions(t *testing.T) {
 							}
 							cancel()
 						}
-						t.Logf("%s: each took %v", kind.name, time.Since(began)/time.Duration(tried))
+						t.Logf("%s: each took %v", kind.name, time.Since(began)/time.Duration(
+							tried))
 						if failed > 0 {
-							t.Errorf("%s: %d of %d failed; the last said: %v", kind.name, failed, tried, last)
+							t.Errorf("%s: %d of %d failed; the last said: %v", kind.name, failed,
+								tried, last)
 						}
 					}
 				})
@@ -166,7 +179,8 @@ func TestScansEndUnderTransactions(t *testing.T) {
 // transactions go on. The scan ends with all rows of one moment.
 func TestScanEndsThoughLeadersChange(t *testing.T) {
 	const rows = 300
-	for name, option := range map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")), "hash": kv.Hash(4)} {
+	for name, option := range map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")),
+		"hash": kv.Hash(4)} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := kvtest.Start(t, kvtest.Options{Latency: latency})
@@ -210,7 +224,8 @@ func TestScanEndsThoughLeadersChange(t *testing.T) {
 // acknowledged before, and nothing that is written after its first row.
 func TestScanSeesWhatAFasterClockAcknowledged(t *testing.T) {
 	const rows = 60
-	for name, option := range map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")), "hash": kv.Hash(4)} {
+	for name, option := range map[string]kv.KeyspaceOption{"range": kv.Range([]byte("m")),
+		"hash": kv.Hash(4)} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				c := six(t, nil)
@@ -235,11 +250,13 @@ func TestScanSeesWhatAFasterClockAcknowledged(t *testing.T) {
 							t.Fatal(err)
 						}
 						if n++; n == 1 {
-							if _, err := writer.Put(t.Context(), high, []byte("later")); err != nil {
+							if _, err := writer.Put(t.Context(), high,
+								[]byte("later")); err != nil {
 								t.Fatal(err)
 							}
 						}
-						if (string(pair.Key) == string(low) || string(pair.Key) == string(high)) && string(pair.Value) != string(value) {
+						if (string(pair.Key) == string(low) || string(pair.Key) == string(high)) &&
+							string(pair.Value) != string(value) {
 							t.Fatalf("round %d: %s is %q", round, pair.Key, pair.Value)
 						}
 					}

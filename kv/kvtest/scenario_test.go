@@ -20,9 +20,11 @@ const latency = 200 * time.Microsecond
 // bubble runs a test in virtual time.
 func bubble(t *testing.T, test func(t *testing.T)) { synctest.Test(t, test) }
 
-// six is a cluster of three core members and three data nodes on servers of their own: servers 0 to 2 and 3 to 5.
+// six is a cluster of three core members and three data nodes on servers of their own: servers 0 to
+// 2 and 3 to 5.
 func six(t *testing.T, configure func(int, *embedded.ServerConfig)) *kvtest.Cluster {
-	return kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: latency, Configure: configure})
+	return kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: latency,
+		Configure: configure})
 }
 
 func create(t *testing.T, c *kv.Client, name string, options ...kv.KeyspaceOption) *kv.Keyspace {
@@ -127,14 +129,15 @@ func equal(t *testing.T, c *kvtest.Cluster) {
 	})
 }
 
-// A leader that is cut off from its followers, but not from clients, answers no read once another one may have written.
+// A leader that is cut off from its followers, but not from clients, answers no read once another
+// one may have written.
 func TestIsolatedLeaderServesNothingStale(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, nil)
 		ks := create(t, c.Client(t), "things", kv.Range())
 		put(t, ks, "k", "old")
 		old := leaderOf(t, c)
-		// This client knows the old leader, will reach nobody else, and believes in it.
+		// This client knows the old leader, will reach no other server, and believes in it.
 		near := c.Client(t)
 		mustHold(t, near.Keyspace("things"), "k", "old")
 		for other := range c.Servers() {
@@ -148,7 +151,7 @@ func TestIsolatedLeaderServesNothingStale(t *testing.T) {
 				c.Network().CutBoth("client-2", c.Host(other), memnet.Stall)
 			}
 		}
-		// And this one everybody but the old leader.
+		// And this one all servers but the old leader.
 		far := c.Client(t)
 		c.Network().CutBoth("client-3", c.Host(old), memnet.Stall)
 		written := make(chan struct{})
@@ -182,7 +185,8 @@ func TestIsolatedLeaderServesNothingStale(t *testing.T) {
 	})
 }
 
-// With a full disk on one node the quorum goes on; reads are served everywhere; and when there is room again the node is as before.
+// With a full disk on one node the quorum goes on; reads are served everywhere; and when there is
+// room again the node is as before.
 func TestDiskFullOnOneNode(t *testing.T) {
 	c := kvtest.Start(t, kvtest.Options{})
 	ks := create(t, c.Client(t), "things", kv.Hash(6))
@@ -245,10 +249,10 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The node's disk, in a server that is told of the other core.
-		foreign := a.Config(1)
-		foreign.FS = b.Config(1).FS
-		foreign.Listen = "elsewhere:7400"
-		s, err := embedded.StartServer(t.Context(), foreign)
+		other := a.Config(1)
+		other.FS = b.Config(1).FS
+		other.Listen = "elsewhere:7400"
+		s, err := embedded.StartServer(t.Context(), other)
 		if err == nil {
 			defer s.Close(t.Context())
 			select {
@@ -257,7 +261,8 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		}
-		if !errors.Is(err, embedded.ErrDirectory) && (err == nil || !strings.Contains(err.Error(), "cluster")) {
+		if !errors.Is(err, embedded.ErrDirectory) && (err == nil || !strings.Contains(err.Error(),
+			"cluster")) {
 			t.Fatalf("a node of another cluster: %v", err)
 		}
 		if s != nil {

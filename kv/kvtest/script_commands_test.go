@@ -20,7 +20,8 @@ var commands map[string]func(s *scene, l *line)
 
 func init() {
 	commands = map[string]func(s *scene, l *line){
-		// cluster [nodes=3] [cores=1] [separate] [awake] [not-ready] [log=64K] [memtable=256K] [bound=50ms]
+		// cluster [nodes=3] [cores=1] [separate] [awake] [not-ready] [log=64K] [memtable=256K]
+		// [bound=50ms]
 		"cluster": (*scene).cluster,
 
 		// client NAME opens a client. The first one has no name, and needs no command.
@@ -52,7 +53,8 @@ func init() {
 		"never":           (*scene).never,
 		"never-keyspaces": (*scene).neverKeyspaces,
 
-		// name NAME leader|core-leader|SERVER; name NAME NAME... rest-of nodes|core NAME...: those left.
+		// name NAME leader|core-leader|SERVER; name NAME NAME... rest-of nodes|core NAME...: those
+		// left.
 		"name": (*scene).name,
 		// cut FROM... to TO...|others [break]: both ways, servers and clients. slow likewise, by=.
 		"cut":  func(s *scene, l *line) { s.links(l, s.c.Network().CutBoth) },
@@ -64,13 +66,15 @@ func init() {
 			}
 		},
 		"rejoin": each(func(s *scene, i int, _ *line) { s.c.Rejoin(i) }),
-		// messages [lose=10] [late=20] [repeat=20] [most=300ms]: of a hundred; without options none is.
+		// messages [lose=10] [late=20] [repeat=20] [most=300ms]: of a hundred; without options none
+		// is.
 		"messages": (*scene).messages,
 
 		// fates says what has become of messages.
 		"fates": func(s *scene, _ *line) {
 			for _, fate := range []string{"lost", "late", "repeated"} {
-				s.print("messages were %s: %v", fate, strings.Contains(s.c.Messages().Trace(), ": "+fate+"\n"))
+				s.print("messages were %s: %v", fate, strings.Contains(s.c.Messages().Trace(),
+					": "+fate+"\n"))
 			}
 		},
 
@@ -80,23 +84,31 @@ func init() {
 		"suspend": each(func(s *scene, i int, _ *line) { s.c.Clock(i).SetSpeed(0); s.c.Pause(i) }),
 		"wake":    each(func(s *scene, i int, _ *line) { s.c.Resume(i); s.c.Clock(i).SetSpeed(1) }),
 		// crash [unsynced=50] SERVER...: at the same moment.
-		"crash": func(s *scene, l *line) { s.c.KillAll(l.number("unsynced", 0), l.list(l.words)...) },
+		"crash": func(s *scene, l *line) {
+			s.c.KillAll(l.number("unsynced", 0), l.list(l.words)...)
+		},
 		"stop": each(func(s *scene, i int, _ *line) {
 			if err := s.c.Stop(i); err != nil {
 				s.t.Fatal(err)
 			}
 		}),
 		// start SERVER... [says=]
-		"start":   each((*scene).start),
-		"restart": each(func(s *scene, i int, l *line) { s.c.Kill(i, l.number("unsynced", 0)); s.start(i, l) }),
+		"start": each((*scene).start),
+		"restart": each(func(s *scene, i int,
+			l *line) {
+			s.c.Kill(i, l.number("unsynced", 0))
+			s.start(i, l)
+		}),
 		"wipe": each(func(s *scene, i int, _ *line) {
 			if err := s.c.Wipe(i); err != nil {
 				s.t.Fatal(err)
 			}
 		}),
 		// unmount SERVER DIRECTORY, mount SERVER
-		"unmount": func(s *scene, l *line) { s.mounts[l.word(0)] = unmount(s.t, s.c, l.server(l.word(0)), l.word(1)) },
-		"mount":   func(s *scene, l *line) { s.mounts[l.word(0)]() },
+		"unmount": func(s *scene, l *line) {
+			s.mounts[l.word(0)] = unmount(s.t, s.c, l.server(l.word(0)), l.word(1))
+		},
+		"mount": func(s *scene, l *line) { s.mounts[l.word(0)]() },
 
 		// clock SERVER... offset=2s|jump=1s
 		"clock": each((*scene).clock),
@@ -107,9 +119,15 @@ func init() {
 		// await ready [SERVER...]|unready|leading|not-leading SERVER...|equal [because=]
 		"await": (*scene).await,
 		// ready SERVER... [because=a_part_of_the_reason]
-		"ready": each(func(s *scene, i int, l *line) { s.print("%s %s", l.words[0], s.because(i, l.options["because"])) }),
+		"ready": each(func(s *scene, i int,
+			l *line) {
+			s.print("%s %s", l.words[0], s.because(i, l.options["because"]))
+		}),
 		// leads SERVER...; core-leads SERVER...
-		"leads": each(func(s *scene, i int, l *line) { s.print("%s leads: %v", l.words[0], s.leads(i)) }),
+		"leads": each(func(s *scene, i int,
+			l *line) {
+			s.print("%s leads: %v", l.words[0], s.leads(i))
+		}),
 		"core-leads": each(func(s *scene, i int, l *line) {
 			s.print("%s leads the core: %v", l.words[0], s.c.Process(i).LeadsCore())
 		}),
@@ -133,7 +151,8 @@ func init() {
 		"same-terms": (*scene).sameTerms,
 		// during 1m every=1s, with indented commands.
 		"during": func(s *scene, l *line) {
-			repeat(l.parseDuration(l.word(0)), l.duration("every", time.Second), func() { s.run(l.inner) })
+			repeat(l.parseDuration(l.word(0)), l.duration("every", time.Second),
+				func() { s.run(l.inner) })
 		},
 	}
 }
@@ -151,9 +170,11 @@ func each(f func(s *scene, server int, l *line)) func(*scene, *line) {
 }
 
 func (s *scene) cluster(l *line) {
-	log, memtable, limit, awake := l.number("log", 0), l.number("memtable", 0), l.duration("bound", 0), l.flag("awake")
+	log, memtable, limit, awake := l.number("log", 0), l.number("memtable", 0),
+		l.duration("bound", 0), l.flag("awake")
 	s.c = kvtest.Start(s.t, kvtest.Options{
-		Nodes: l.number("nodes", 3), Cores: l.number("cores", 1), Separate: l.flag("separate"), NotReady: l.flag("not-ready"), Latency: latency,
+		Nodes: l.number("nodes", 3), Cores: l.number("cores", 1), Separate: l.flag("separate"),
+		NotReady: l.flag("not-ready"), Latency: latency,
 		Configure: func(_ int, c *embedded.ServerConfig) {
 			if awake {
 				c.SleepAfter = -1
@@ -176,7 +197,8 @@ func (s *scene) cluster(l *line) {
 // matter which error it is.
 func (l *line) failure(err error) string {
 	var kinds []string
-	for _, kind := range []error{kv.ErrNoQuorum, kv.ErrDiskFull, kv.ErrNotFound, kv.ErrCorruption, kv.ErrOutcomeUnknown} {
+	for _, kind := range []error{kv.ErrNoQuorum, kv.ErrDiskFull, kv.ErrNotFound, kv.ErrCorruption,
+		kv.ErrOutcomeUnknown} {
 		if errors.Is(err, kind) {
 			kinds = append(kinds, kind.Error())
 		}
@@ -293,7 +315,8 @@ func (s *scene) never(l *line) {
 	repeat(l.duration("for", time.Second), 0, func() {
 		ctx, cancel := l.context()
 		defer cancel()
-		if pair, err := l.keyspace().Get(ctx, []byte(key)); err == nil && string(pair.Value) == value {
+		if pair, err := l.keyspace().Get(ctx, []byte(key)); err == nil &&
+			string(pair.Value) == value {
 			n++
 		}
 	})
@@ -408,7 +431,10 @@ func (s *scene) led() map[leadership]uint64 {
 func (s *scene) sameTerms(l *line) {
 	before, now, servers := maps.Clone(s.terms), s.led(), l.list(l.words)
 	if len(servers) > 0 {
-		elsewhere := func(of leadership, _ uint64) bool { return !slices.Contains(servers, of.server) }
+		elsewhere := func(of leadership,
+			_ uint64) bool {
+			return !slices.Contains(servers, of.server)
+		}
 		maps.DeleteFunc(before, elsewhere)
 		maps.DeleteFunc(now, elsewhere)
 	}

@@ -60,7 +60,8 @@ func (s *scene) messages(l *line) {
 	for from := range s.c.Servers() {
 		for to := range s.c.Servers() {
 			s.c.Messages().Set(from, to, kvtest.MessageFaults{
-				Lose: l.number("lose", 0), Late: l.number("late", 0), Repeat: l.number("repeat", 0), MaxDelay: l.duration("most", 0),
+				Lose: l.number("lose", 0), Late: l.number("late", 0), Repeat: l.number("repeat", 0),
+				MaxDelay: l.duration("most", 0),
 			})
 		}
 	}
@@ -87,7 +88,8 @@ func (s *scene) await(l *line) {
 				return ok
 			case "unready":
 				ok, why := s.c.Process(i).Ready()
-				return !ok && strings.Contains(why, strings.ReplaceAll(l.options["because"], "_", " "))
+				return !ok && strings.Contains(why, strings.ReplaceAll(l.options["because"], "_",
+					" "))
 			case "leading":
 				return s.leads(i)
 			case "not-leading":

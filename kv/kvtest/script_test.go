@@ -29,8 +29,8 @@ import (
 //	----
 //	k = old
 //
-// With mode=(stall, break) it runs twice, with $mode being one and then the other; both times it has
-// to print the same. A command that goes as it should prints nothing, but for those that ask
+// With mode=(stall, break) it runs twice, with $mode being one and then the other; both times it
+// has to print the same. A command that goes as it should prints nothing, but for those that ask
 // something. commands (script_commands_test.go) has the list. Indented lines belong to the command
 // before them.
 func TestScripts(t *testing.T) {
@@ -46,7 +46,9 @@ func TestScripts(t *testing.T) {
 			printed := ""
 			for i, v := range variants(d.CmdArgs) {
 				got := ""
-				t.Run(v.name, func(t *testing.T) { bubble(t, func(t *testing.T) { got = play(t, v.replace(d.Input)) }) })
+				t.Run(v.name, func(t *testing.T) {
+					bubble(t, func(t *testing.T) { got = play(t, v.replace(d.Input)) })
+				})
 				if i > 0 && got != printed {
 					t.Errorf("%s prints\n%s\nand the first one printed\n%s", v.name, got, printed)
 				}
@@ -77,8 +79,9 @@ func variants(args []datadriven.CmdArg) []variant {
 		for _, before := range all {
 			for _, value := range arg.Vals {
 				longer = append(longer, variant{
-					name:     strings.Trim(before.name+","+arg.Key+"="+value, ","),
-					replacer: append(before.replacer[:len(before.replacer):len(before.replacer)], "$"+arg.Key, value),
+					name: strings.Trim(before.name+","+arg.Key+"="+value, ","),
+					replacer: append(before.replacer[:len(before.replacer):len(before.replacer)],
+						"$"+arg.Key, value),
 				})
 			}
 		}
@@ -106,7 +109,8 @@ type guest struct {
 }
 
 func play(t *testing.T, script string) string {
-	s := &scene{t: t, clients: make(map[string]*guest), servers: make(map[string]int), mounts: make(map[string]func())}
+	s := &scene{t: t, clients: make(map[string]*guest), servers: make(map[string]int),
+		mounts: make(map[string]func())}
 	s.run(strings.Split(script, "\n"))
 	return s.printed.String()
 }

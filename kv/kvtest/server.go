@@ -35,7 +35,7 @@ type server struct {
 type life struct {
 	number int
 	began  time.Time
-	// over: its power was taken, and nothing that it says reaches anybody.
+	// over: its power was taken, and nothing that it says reaches a server.
 	over atomic.Bool
 }
 
@@ -60,9 +60,11 @@ func (s *server) config() embedded.ServerConfig {
 	c := s.cluster
 	config := embedded.ServerConfig{
 		Dir: dataDir, Listen: s.address(), Core: c.core(), Roles: c.options.roles(s.index),
-		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock, Monotonic: s.clock.Monotonic,
+		Logger: c.logger.With("server", s.index), FS: s.disk.mount(), Physical: s.clock,
+		Monotonic:   s.clock.Monotonic,
 		NewListener: func(a string) (net.Listener, error) { return c.network.Listen(a) },
-		Dial:        c.network.Dialer(s.host), Random: c.source(), PeerFilter: c.messages.filter(s.index, s.born()),
+		Dial:        c.network.Dialer(s.host), Random: c.source(), PeerFilter: c.messages.filter(
+			s.index, s.born()),
 		// Many servers share the memory of a test; and a sync on such a disk copies the whole file.
 		CacheBytes: 8 << 20, MemTableBytes: 1 << 20, LogMemTableBytes: 256 << 10,
 	}
@@ -130,12 +132,13 @@ func (s *server) close(process *embedded.Server) error {
 	return process.Close(context.Background())
 }
 
-// Kill takes the power from a server. Of what was written and not synced each block survives with a probability, in percent.
-// Nothing happens if it is down.
+// Kill takes the power from a server. Of what was written and not synced each block survives with a
+// probability, in percent. Nothing happens if it is down.
 func (c *Cluster) Kill(server, unsyncedPercent int) { c.KillAll(unsyncedPercent, server) }
 
-// KillAll is Kill for several servers, at the same moment: none of them does anything more after another's end. (To kill them one by one takes
-// as long as what their disks are doing, and meanwhile the others go on.)
+// KillAll is Kill for several servers, at the same moment: none of them does anything more after
+// another's end. (To kill them one by one takes as long as what their disks are doing, and
+// meanwhile the others go on.)
 func (c *Cluster) KillAll(unsyncedPercent int, servers ...int) {
 	ended := make(map[*server]*embedded.Server)
 	// The network first: what was said until now was true on the disks that are copied afterwards.
@@ -163,7 +166,8 @@ func (c *Cluster) KillAll(unsyncedPercent int, servers ...int) {
 		if ended[s] == nil {
 			continue
 		}
-		// What the former process finds wrong with the world that was taken from it is of no interest.
+		// What the former process finds wrong with the world that was taken from it is of no
+		// interest.
 		s.clock.pause(false)
 		_ = s.close(ended[s])
 		s.follow()

@@ -11,10 +11,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A leader keeps the lead while a quorum answers its heartbeats in time, however long its links take.
-// A write through it takes the way to it, from there to a follower and back, and to the client: no
-// more, also while the core's leader does not reach the server, and when the server's lease there
-// has run out. A client that gives up earlier gets no write through.
+// A leader keeps the lead while a quorum answers its heartbeats in time, however long its links
+// take. A write through it takes the way to it, from there to a follower and back, and to the
+// client: no more, also while the core's leader does not reach the server, and when the server's
+// lease there has run out. A client that gives up earlier gets no write through.
 func TestALeaderWithSlowLinksServes(t *testing.T) {
 	const way = 170 * time.Millisecond
 	bubble(t, func(t *testing.T) {
@@ -34,13 +34,16 @@ func TestALeaderWithSlowLinksServes(t *testing.T) {
 			if took := duration(func() { put(t, ks, "a", "1") }); took > 4*way+20*time.Millisecond {
 				t.Errorf("a write took %v, four ways are %v", took, 4*way)
 			}
-			if took := duration(func() { mustHold(t, reader.Keyspace("things"), "a", "1") }); took > 2*way+20*time.Millisecond {
+			if took := duration(func() {
+				mustHold(t, reader.Keyspace("things"), "a", "1")
+			}); took > 2*way+20*time.Millisecond {
 				t.Errorf("a read took %v, two ways are %v", took, 2*way)
 			}
 		}
 		hasty, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if _, err := ks.Put(hasty, []byte("a"), []byte("2")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := ks.Put(hasty, []byte("a"), []byte("2")); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("a write with 500ms ended with %v", err)
 		}
 		if now := leaderOf(t, c); now != leader {

@@ -14,14 +14,15 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestASlowReadHoldsUpNobody: while reads wait for a disk, the same client goes on with what needs none, in the same partitions, and
-// does not give the node up.
+// TestASlowReadHoldsUpNobody: while reads wait for a disk, the same client goes on with what needs
+// none, in the same partitions, and does not give the node up.
 func TestASlowReadHoldsUpNobody(t *testing.T) {
 	c := kvtest.Start(t, kvtest.Options{Nodes: 1})
 	registry := prometheus.NewRegistry()
 	client := c.Client(t, kvprom.Metrics(registry))
 	ks := create(t, client, "things", kv.Hash(4), kv.Replicas(1))
-	// More than the block cache holds, so that some of it has to be read from the disk after a restart.
+	// More than the block cache holds, so that some of it has to be read from the disk after a
+	// restart.
 	value := make([]byte, 64<<10)
 	random := rand.NewChaCha8([32]byte{1})
 	for i := range 300 {
@@ -44,7 +45,8 @@ func TestASlowReadHoldsUpNobody(t *testing.T) {
 	answers := make(chan error, slow)
 	for i := range slow {
 		go func() {
-			pair, err := ks.Get(context.WithoutCancel(t.Context()), fmt.Appendf(nil, "cold %d", 10*i))
+			pair, err := ks.Get(context.WithoutCancel(t.Context()), fmt.Appendf(nil, "cold %d",
+				10*i))
 			if err == nil && len(pair.Value) != len(value) {
 				err = fmt.Errorf("%d bytes", len(pair.Value))
 			}

@@ -98,16 +98,19 @@ func TestStopHandsOver(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				close(stop)
 				all.Wait()
-				t.Logf("round %d: server %d led %d partitions (the core: %v), stopped in %v: longest pause %v of %s", round, server, led, core, took, p.worst, p.what)
+				t.Logf("round %d: server %d led %d partitions (the core: %v), stopped in %v: "+
+					"longest pause %v of %s", round, server, led, core, took, p.worst, p.what)
 				if p.failed != nil {
 					t.Errorf("round %d: server %d stopped: %v", round, server, p.failed)
 				}
 				if p.worst > stopPause {
-					t.Errorf("round %d: when server %d stopped, %s paused for %v", round, server, p.what, p.worst)
+					t.Errorf("round %d: when server %d stopped, %s paused for %v", round, server,
+						p.what, p.worst)
 				}
 				for partition, term := range terms(c, server) {
 					if term > before[partition]+1 {
-						t.Errorf("round %d: partition %d went from term %d to %d: more than one hand-over", round, partition, before[partition], term)
+						t.Errorf("round %d: partition %d went from term %d to %d: more than one "+
+							"hand-over", round, partition, before[partition], term)
 					}
 				}
 				start(t, c, server)

@@ -14,12 +14,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// stuck is a cluster in which a key is locked by a transaction that cannot be asked about: its coordinator is gone. free is another key on the same server, in
-// the same partition or not.
+// stuck is a cluster in which a key is locked by a transaction that cannot be asked about: its
+// coordinator is gone. free is another key on the same server, in the same partition or not.
 func stuck(t *testing.T, samePartition bool) (c *kvtest.Cluster, locked, free string) {
 	t.Helper()
 	ctx := t.Context()
-	c = kvtest.Start(t, kvtest.Options{Nodes: 2, Cores: 1, Separate: true, Latency: time.Millisecond})
+	c = kvtest.Start(t, kvtest.Options{Nodes: 2, Cores: 1, Separate: true,
+		Latency: time.Millisecond})
 	admin := c.Client(t)
 	ks := create(t, admin, "things", kv.Hash(8), kv.Replicas(1))
 	partition := func(key string) uint64 {
@@ -85,7 +86,8 @@ func TestAReadThatWaitsIsNoLoss(t *testing.T) {
 				t.Logf("a put of another key took %v at %v", took, time.Since(begun))
 			}
 			if now := retries(t, registry); now != before {
-				t.Errorf("at %v: %v requests were sent again because of a connection", time.Since(begun), now-before)
+				t.Errorf("at %v: %v requests were sent again because of a connection",
+					time.Since(begun), now-before)
 				before = now
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -94,13 +96,15 @@ func TestAReadThatWaitsIsNoLoss(t *testing.T) {
 	})
 }
 
-// A read that looks for a leader, and waits there at a lock, leaves the partition to the other requests of its client.
+// A read that looks for a leader, and waits there at a lock, leaves the partition to the other
+// requests of its client.
 func TestAReadThatWaitsHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		c, locked, free := stuck(t, true)
 
-		client, err := kv.Open(ctx, c.Endpoints()[:1], kv.Dialer(c.Dialer("client-x"))) // the table comes from the core
+		// the table comes from the core
+		client, err := kv.Open(ctx, c.Endpoints()[:1], kv.Dialer(c.Dialer("client-x")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,8 +121,9 @@ func TestAReadThatWaitsHoldsUpNobodyElse(t *testing.T) {
 			_, err := mine.Get(short, []byte(locked))
 			got <- fmt.Sprintf("after %v: %v", time.Since(begun), err)
 		}()
-		synctest.Wait()                         // it waits at the lock
-		c.Network().Drop("client-x", c.Host(2)) // the connection breaks once, and can be had again at once
+		synctest.Wait() // it waits at the lock
+		// the connection breaks once, and can be had again at once
+		c.Network().Drop("client-x", c.Host(2))
 		synctest.Wait()
 		for time.Since(begun) < 20*time.Second {
 			at := time.Now()

@@ -10,8 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A node on a machine that was suspended, whose monotonic clock stood still with it, does not tell the time that it believes in until it has
-// noticed: a client that took it for the present would read before what was acknowledged long since.
+// A node on a machine that was suspended, whose monotonic clock stood still with it, does not tell
+// the time that it believes in until it has noticed: a client that took it for the present would
+// read before what was acknowledged long since.
 func TestSuspendedNodeDoesNotTellTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, func(_ int, s *embedded.ServerConfig) { s.SleepAfter = -1 })
@@ -27,7 +28,8 @@ func TestSuspendedNodeDoesNotTellTheTime(t *testing.T) {
 		const suspended = 3
 		c.Clock(suspended).SetSpeed(0)
 		c.Pause(suspended)
-		time.Sleep(30*time.Second + 30*time.Millisecond) // until what the client knew of the time is too old
+		// until what the client knew of the time is too old
+		time.Sleep(30*time.Second + 30*time.Millisecond)
 		for _, key := range all {
 			put(t, writer, string(key), "new")
 		}
@@ -53,7 +55,8 @@ func TestSuspendedNodeDoesNotTellTheTime(t *testing.T) {
 		c.HealAll()
 		for _, pair := range <-read {
 			if string(pair.Value) != "new" {
-				t.Errorf("a read that began after the write of \"new\" found %s = %q", pair.Key, pair.Value)
+				t.Errorf("a read that began after the write of \"new\" found %s = %q", pair.Key,
+					pair.Value)
 			}
 		}
 	})

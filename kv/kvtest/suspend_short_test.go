@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A machine that was suspended for less than the bound between clocks, so that its clock has not jumped, has leases all the same that last longer than was promised.
+// A machine that was suspended for less than the bound between clocks, so that its clock has not
+// jumped, has leases all the same that last longer than was promised.
 func TestShortSuspensionProlongsNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := six(t, func(_ int, s *embedded.ServerConfig) { s.SleepAfter = -1 })
@@ -24,7 +25,7 @@ func TestShortSuspensionProlongsNoLease(t *testing.T) {
 			all = append(all, fmt.Sprintf("k%d", i))
 			put(t, writer, all[i], "old")
 		}
-		near := c.Client(t) // client-2, which reaches nobody but the old leader
+		near := c.Client(t) // client-2, which reaches only the old leader
 		things := near.Keyspace("things")
 		for _, key := range all {
 			mustHold(t, things, key, "old")
@@ -55,7 +56,8 @@ func TestShortSuspensionProlongsNoLease(t *testing.T) {
 				pair, err := things.Get(ctx, []byte(key))
 				cancel()
 				if err == nil && string(pair.Value) == "old" && stale.CompareAndSwap(false, true) {
-					t.Errorf("%v after the cut %s, which has been overwritten, is read by the old lease", written, key)
+					t.Errorf("%v after the cut %s, which has been overwritten, is read by the "+
+						"old lease", written, key)
 				}
 			})
 		}

@@ -13,11 +13,15 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestTransactionsOlderThanTheWindow: what began longer ago than versions are kept is refused, whatever it has done by then and wants to do, and is told
-// that this is why. It is not run again, and nothing of it is left.
+// TestTransactionsOlderThanTheWindow: what began longer ago than versions are kept is refused,
+// whatever it has done by then and wants to do, and is told that this is why. It is not run again,
+// and nothing of it is left.
 func TestTransactionsOlderThanTheWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(_ int, sc *embedded.ServerConfig) { sc.GCInterval = time.Second }})
+		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(_ int,
+			sc *embedded.ServerConfig) {
+			sc.GCInterval = time.Second
+		}})
 		client := c.Client(t)
 		ks := create(t, client, "here", kv.Hash(2), kv.GCWindow(2*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -52,7 +56,8 @@ func TestTransactionsOlderThanTheWindow(t *testing.T) {
 		}
 		nothing := func(*kv.Txn) error { return nil }
 		for name, test := range map[string]struct{ early, late func(tx *kv.Txn) error }{
-			"reads, and reads":               {read, func(tx *kv.Txn) error { _, err := tx.Count(ctx, ks); return err }},
+			"reads, and reads": {read,
+				func(tx *kv.Txn) error { _, err := tx.Count(ctx, ks); return err }},
 			"reads, and writes":              {read, write("k")},
 			"writes to one partition":        {write("k"), nothing},
 			"writes to several":              {write("k", "k1", "k2", "k3", "k4"), nothing},
@@ -70,11 +75,14 @@ func TestTransactionsOlderThanTheWindow(t *testing.T) {
 				age()
 				return test.late(tx)
 			})
-			if !errors.Is(err, kv.ErrTransactionTooOld) || runs != 1 || !strings.Contains(err.Error(), "longer GC window") || strings.Contains(err.Error(), "later moment") {
+			if !errors.Is(err, kv.ErrTransactionTooOld) || runs != 1 ||
+				!strings.Contains(err.Error(), "longer GC window") || strings.Contains(err.Error(),
+				"later moment") {
 				t.Errorf("%s: %v, after %d runs", name, err, runs)
 			}
 			began := time.Now()
-			if _, err := ks.Put(ctx, []byte("k"), []byte("old")); err != nil || time.Since(began) > cleanedUp {
+			if _, err := ks.Put(ctx, []byte("k"), []byte("old")); err != nil ||
+				time.Since(began) > cleanedUp {
 				t.Errorf("%s: another one wrote the key after %v: %v", name, time.Since(began), err)
 			}
 			if n, err := ks.Count(ctx, kv.Prefix([]byte("k"))); err != nil || n != 1 {

@@ -19,8 +19,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// measured adds up a metric over registries: the value of a counter or gauge, or of a histogram what was observed, in all. label is the value of one of its
-// labels, empty for all there are.
+// measured adds up a metric over registries: the value of a counter or gauge, or of a histogram
+// what was observed, in all. label is the value of one of its labels, empty for all there are.
 func measured(t *testing.T, registries []*prometheus.Registry, name, label string) (n float64) {
 	t.Helper()
 	for _, r := range registries {
@@ -33,8 +33,10 @@ func measured(t *testing.T, registries []*prometheus.Registry, name, label strin
 				continue
 			}
 			for _, m := range f.Metric {
-				if label == "" || slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
-					n += m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum() + m.GetGauge().GetValue()
+				if label == "" || slices.ContainsFunc(m.Label,
+					func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+					n += m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum() +
+						m.GetGauge().GetValue()
 				}
 			}
 		}
@@ -42,12 +44,13 @@ func measured(t *testing.T, registries []*prometheus.Registry, name, label strin
 	return n
 }
 
-// TestTransactionsAreMeasured: whatever gets in a transaction's way is counted by its reason, at the server and at the client, and how long somebody waited is
-// known, also if it was in vain.
+// TestTransactionsAreMeasured: whatever gets in a transaction's way is counted by its reason, at
+// the server and at the client, and how long a client waited is known, also if it was in vain.
 func TestTransactionsAreMeasured(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		servers := make([]*prometheus.Registry, 3)
-		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(server int, sc *embedded.ServerConfig) {
+		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(server int,
+			sc *embedded.ServerConfig) {
 			servers[server] = prometheus.NewRegistry()
 			sc.Registry = servers[server]
 		}})
@@ -66,7 +69,8 @@ func TestTransactionsAreMeasured(t *testing.T) {
 		}
 		lock := func(tx *kv.Txn, key string) {
 			t.Helper()
-			if _, err := tx.GetForUpdate(ctx, ks, []byte(key)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+			if _, err := tx.GetForUpdate(ctx, ks, []byte(key)); err != nil &&
+				!errors.Is(err, kv.ErrNotFound) {
 				t.Fatal(err)
 			}
 		}
@@ -75,15 +79,18 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			t.Helper()
 			before := measured(t, of, name, label)
 			f()
-			for deadline := time.Now().Add(10 * time.Second); measured(t, of, name, label) < before+by; time.Sleep(100 * time.Millisecond) {
+			for deadline := time.Now().Add(10 * time.Second); measured(t, of, name,
+				label) < before+by; time.Sleep(100 * time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Errorf("%s %s rose from %v to %v, and not by %v", name, label, before, measured(t, of, name, label), by)
+					t.Errorf("%s %s rose from %v to %v, and not by %v", name, label, before,
+						measured(t, of, name, label), by)
 					return
 				}
 			}
 		}
 
-		if sum := measured(t, servers, "tidemark_node_clock_bound_seconds", ""); sum != 3*hlc.DefaultMaxOffset.Seconds() {
+		if sum := measured(t, servers, "tidemark_node_clock_bound_seconds",
+			""); sum != 3*hlc.DefaultMaxOffset.Seconds() {
 			t.Errorf("three servers have bounds of %v s in all", sum)
 		}
 		older, younger := begin(), begin()
@@ -127,7 +134,8 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			rises(clients, "tidemark_client_transaction_restarts_total", "conflict", 1, func() {
 				runs := 0
 				if _, err := client.Update(ctx, func(tx *kv.Txn) error {
-					if _, err := tx.Get(ctx, ks, []byte("c")); err != nil && !errors.Is(err, kv.ErrNotFound) {
+					if _, err := tx.Get(ctx, ks, []byte("c")); err != nil &&
+						!errors.Is(err, kv.ErrNotFound) {
 						return err
 					}
 					if runs++; runs == 1 {
@@ -140,57 +148,64 @@ func TestTransactionsAreMeasured(t *testing.T) {
 			})
 		})
 		// A commit in one partition is seen by a scan before its time: both wait.
-		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()*3/2, func() {
-			rises(servers, "tidemark_txn_reads_held_total", "", 1, func() {
-				var writing sync.WaitGroup
-				writing.Go(func() {
-					if _, err := client.Update(ctx, func(tx *kv.Txn) error { return tx.Put(ks, []byte("f"), nil) }, kv.CommitWait()); err != nil {
-						t.Error(err)
-					}
-				})
-				for found := false; !found; {
-					for p, err := range ks.Scan(ctx, kv.Prefix([]byte("f"))) {
-						if err != nil {
-							t.Fatal(err)
+		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()*3/2,
+			func() {
+				rises(servers, "tidemark_txn_reads_held_total", "", 1, func() {
+					var writing sync.WaitGroup
+					writing.Go(func() {
+						if _, err := client.Update(ctx,
+							func(tx *kv.Txn) error { return tx.Put(ks, []byte("f"), nil) },
+							kv.CommitWait()); err != nil {
+							t.Error(err)
 						}
-						found = found || string(p.Key) == "f"
+					})
+					for found := false; !found; {
+						for p, err := range ks.Scan(ctx, kv.Prefix([]byte("f"))) {
+							if err != nil {
+								t.Fatal(err)
+							}
+							found = found || string(p.Key) == "f"
+						}
 					}
-				}
-				writing.Wait()
+					writing.Wait()
+				})
 			})
-		})
-		// Readers meet the locks of a commit that is decided, and that nobody is to hear of yet. Its timestamp is of a clock that is ahead of those of
-		// other leaders, whose readers have to move up to it.
+		// Readers meet the locks of a commit that is decided, and that no client is to hear of yet.
+		// Its timestamp is of a clock that is ahead of those of other leaders, whose readers have
+		// to move up to it.
 		c.Clock(1).SetOffset(hlc.DefaultMaxOffset / 2)
 		defer c.Clock(1).SetOffset(0)
 		reader := c.Client(t).Keyspace("here")
-		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()/2, func() {
-			rises(servers, "tidemark_txn_lock_waits_total", "read", 1, func() {
-				rises(servers, "tidemark_txn_pushes_total", "timestamp", 1, func() {
-					rises(servers, "tidemark_txn_read_restarts_total", "commit", 1, func() {
-						var writing sync.WaitGroup
-						writing.Go(func() {
-							if _, err := client.Update(ctx, func(tx *kv.Txn) error {
-								var errs []error
-								for _, key := range []string{"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"} {
-									errs = append(errs, tx.Put(ks, []byte(key), nil))
-								}
-								return errors.Join(errs...)
-							}, kv.CommitWait()); err != nil {
-								t.Error(err)
-							}
-						})
-						for i := range 8 {
+		rises(servers, "tidemark_txn_commit_wait_seconds", "", hlc.DefaultMaxOffset.Seconds()/2,
+			func() {
+				rises(servers, "tidemark_txn_lock_waits_total", "read", 1, func() {
+					rises(servers, "tidemark_txn_pushes_total", "timestamp", 1, func() {
+						rises(servers, "tidemark_txn_read_restarts_total", "commit", 1, func() {
+							var writing sync.WaitGroup
 							writing.Go(func() {
-								for err := error(kv.ErrNotFound); errors.Is(err, kv.ErrNotFound); {
-									_, err = reader.Get(ctx, fmt.Appendf(nil, "d%d", i))
+								if _, err := client.Update(ctx, func(tx *kv.Txn) error {
+									var errs []error
+									for _, key := range []string{"d0", "d1", "d2", "d3", "d4", "d5",
+										"d6", "d7"} {
+										errs = append(errs, tx.Put(ks, []byte(key), nil))
+									}
+									return errors.Join(errs...)
+								}, kv.CommitWait()); err != nil {
+									t.Error(err)
 								}
 							})
-						}
-						writing.Wait()
+							for i := range 8 {
+								writing.Go(func() {
+									for err := error(kv.ErrNotFound); errors.Is(err,
+										kv.ErrNotFound); {
+										_, err = reader.Get(ctx, fmt.Appendf(nil, "d%d", i))
+									}
+								})
+							}
+							writing.Wait()
+						})
 					})
 				})
 			})
-		})
 	})
 }

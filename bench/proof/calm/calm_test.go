@@ -66,8 +66,10 @@ func TestSettling(t *testing.T) {
 		kind           Kind
 		election, want time.Duration
 	}{
-		{Links, 100 * time.Millisecond, 3 * time.Second}, {Links, time.Second, 6 * time.Second}, {Restarts, time.Second, 7 * time.Second},
-		{Replacements, time.Second, 16 * time.Second}, {Clocks, time.Second, 36 * time.Second}, {Room, time.Second, 7 * time.Second},
+		{Links, 100 * time.Millisecond, 3 * time.Second}, {Links, time.Second, 6 * time.Second},
+		{Restarts, time.Second, 7 * time.Second},
+		{Replacements, time.Second, 16 * time.Second}, {Clocks, time.Second, 36 * time.Second},
+		{Room, time.Second, 7 * time.Second},
 	} {
 		if got := Settling(test.kind, test.election); got != test.want {
 			t.Errorf("a fault of kind %d is felt for %v, want %v", test.kind, got, test.want)
@@ -76,24 +78,34 @@ func TestSettling(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	is := func(kinds ...error) error { return errors.Join(append(kinds, errors.New("some more"))...) }
+	is := func(kinds ...error) error {
+		return errors.Join(append(kinds, errors.New("some more"))...)
+	}
 	for name, test := range map[string]struct {
 		operation Operation
 		took      time.Duration
 		want      end
 	}{
-		"success":               {Operation{}, time.Hour, succeeded},
-		"absence":               {Operation{Err: is(kv.ErrNotFound)}, 0, succeeded},
-		"failure":               {Operation{Err: is(kv.ErrUnavailable)}, 0, failed},
-		"at the deadline":       {Operation{Err: is(context.DeadlineExceeded), Patience: Enough}, Enough, failed},
-		"in haste":              {Operation{Err: is(context.DeadlineExceeded), Patience: Enough / 2}, Enough / 2, hasty},
-		"told in time":          {Operation{Err: is(kv.ErrConflict), Patience: Enough / 2}, Enough * 9 / 20, hasty},
-		"too soon for haste":    {Operation{Err: is(kv.ErrUnavailable), Patience: Enough / 2}, Enough / 4, failed},
-		"starved":               {Operation{Err: is(kv.ErrConflict, context.DeadlineExceeded), Patience: time.Minute}, time.Minute, failed},
-		"conflict of a part":    {Operation{Err: is(kv.ErrConflict), Part: true}, 0, conflicted},
-		"wounded":               {Operation{Err: is(kv.ErrTransactionAborted, kv.ErrWounded), Part: true}, 0, conflicted},
-		"too old":               {Operation{Err: is(kv.ErrTransactionTooOld), Part: true}, 0, failed},
-		"unknown of a part":     {Operation{Err: is(kv.ErrOutcomeUnknown, kv.ErrConflict), Part: true}, 0, failed},
+		"success": {Operation{}, time.Hour, succeeded},
+		"absence": {Operation{Err: is(kv.ErrNotFound)}, 0, succeeded},
+		"failure": {Operation{Err: is(kv.ErrUnavailable)}, 0, failed},
+		"at the deadline": {Operation{Err: is(context.DeadlineExceeded), Patience: Enough},
+			Enough, failed},
+		"in haste": {Operation{Err: is(context.DeadlineExceeded),
+			Patience: Enough / 2}, Enough / 2, hasty},
+		"told in time": {Operation{Err: is(kv.ErrConflict), Patience: Enough / 2},
+			Enough * 9 / 20, hasty},
+		"too soon for haste": {Operation{Err: is(kv.ErrUnavailable), Patience: Enough / 2},
+			Enough / 4, failed},
+		"starved": {Operation{Err: is(kv.ErrConflict, context.DeadlineExceeded),
+			Patience: time.Minute}, time.Minute, failed},
+		"conflict of a part": {Operation{Err: is(kv.ErrConflict), Part: true}, 0, conflicted},
+		"wounded": {Operation{Err: is(kv.ErrTransactionAborted, kv.ErrWounded),
+			Part: true}, 0, conflicted},
+		"too old": {Operation{Err: is(kv.ErrTransactionTooOld), Part: true}, 0,
+			failed},
+		"unknown of a part": {Operation{Err: is(kv.ErrOutcomeUnknown, kv.ErrConflict),
+			Part: true}, 0, failed},
 		"conflict of an entire": {Operation{Err: is(kv.ErrConflict)}, 0, failed},
 	} {
 		if got := judge(test.operation, test.took); got != test.want {
@@ -106,7 +118,8 @@ func TestJudge(t *testing.T) {
 // the first time.
 func record(t *Tally, calm bool, times int, err error) (first int) {
 	for range times {
-		if t.Record(Operation{Kind: "scan", Workload: "w", Attempts: 2, Err: err}, calm, fmt.Sprint(err)) {
+		if t.Record(Operation{Kind: "scan", Workload: "w", Attempts: 2, Err: err}, calm,
+			fmt.Sprint(err)) {
 			first++
 		}
 	}
@@ -121,22 +134,27 @@ func TestFailuresInCalm(t *testing.T) {
 		t.Errorf("%d complaints, want one", n)
 	}
 	complaints := Verdict(tally.Rows())
-	if len(complaints) != 2 || !strings.Contains(complaints[0], "scan of w succeeded 98 of 100 times in calm") ||
-		!strings.Contains(complaints[0], "2 times unavailable") || !strings.HasPrefix(complaints[1], "scan succeeded") {
+	if len(complaints) != 2 || !strings.Contains(complaints[0],
+		"scan of w succeeded 98 of 100 times in calm") ||
+		!strings.Contains(complaints[0], "2 times unavailable") || !strings.HasPrefix(complaints[1],
+		"scan succeeded") {
 		t.Errorf("the verdict is %q", complaints)
 	}
 }
 
 func TestFailuresInStormAreNone(t *testing.T) {
 	var tally Tally
-	if n := record(&tally, false, 1000, kv.ErrUnavailable) + record(&tally, false, 1, nil) + record(&tally, true, 1, nil); n != 0 {
+	if n := record(&tally, false, 1000, kv.ErrUnavailable) + record(&tally, false, 1, nil) +
+		record(&tally, true, 1, nil); n != 0 {
 		t.Errorf("%d complaints", n)
 	}
 	if complaints := Verdict(tally.Rows()); len(complaints) != 0 {
 		t.Errorf("the verdict is %q", complaints)
 	}
-	want := Row{Kind: "scan", Workload: "w", Calm: Counts{Succeeded: 1, Retried: 1}, Storm: Counts{Succeeded: 1, Failed: 1000, Retried: 1001}}
-	if rows := tally.Rows(); len(rows) != 1 || rows[0].Calm != want.Calm || rows[0].Storm != want.Storm {
+	want := Row{Kind: "scan", Workload: "w", Calm: Counts{Succeeded: 1, Retried: 1},
+		Storm: Counts{Succeeded: 1, Failed: 1000, Retried: 1001}}
+	if rows := tally.Rows(); len(rows) != 1 || rows[0].Calm != want.Calm ||
+		rows[0].Storm != want.Storm {
 		t.Errorf("rows %+v", rows)
 	}
 }
@@ -145,7 +163,8 @@ func TestNeverSucceeded(t *testing.T) {
 	for begun, want := range map[int]int{leastBegun - 1: 0, leastBegun: 2} {
 		var tally Tally
 		record(&tally, false, begun, kv.ErrUnavailable)
-		if complaints := Verdict(tally.Rows()); len(complaints) != want || want > 0 && !strings.Contains(complaints[0], "never succeeded") {
+		if complaints := Verdict(tally.Rows()); len(complaints) != want || want > 0 &&
+			!strings.Contains(complaints[0], "never succeeded") {
 			t.Errorf("of %d failures in storm the verdict is %q", begun, complaints)
 		}
 	}
@@ -167,7 +186,8 @@ func TestTable(t *testing.T) {
 	record(&tally, false, 4, kv.ErrUnavailable)
 	record(&tally, true, 5, kv.ErrUnavailable)
 	rows := tally.Rows()
-	if merged := Merge(rows, rows); merged[0].Calm.Succeeded != 6 || merged[0].Reasons["unavailable"] != 10 || rows[0].Calm.Succeeded != 3 {
+	if merged := Merge(rows, rows); merged[0].Calm.Succeeded != 6 ||
+		merged[0].Reasons["unavailable"] != 10 || rows[0].Calm.Succeeded != 3 {
 		t.Errorf("twice %+v is %+v", rows, merged)
 	}
 	text := Table(rows)

@@ -10,7 +10,7 @@ import (
 
 // Operation is a call that has ended.
 type Operation struct {
-	// Kind is what was called, such as "put"; Workload is on whose behalf.
+	// Kind is what was called, such as "put"; Workload is the workload that called.
 	Kind, Workload string
 	// Began is when it was called.
 	Began time.Time
@@ -62,7 +62,8 @@ func Promised(o Operation) bool {
 	case errors.Is(o.Err, kv.ErrNotFound):
 		return true
 	}
-	return o.Part && (errors.Is(o.Err, kv.ErrConflict) || errors.Is(o.Err, kv.ErrTransactionAborted))
+	return o.Part && (errors.Is(o.Err, kv.ErrConflict) ||
+		errors.Is(o.Err, kv.ErrTransactionAborted))
 }
 
 // judge says how an operation ended.
@@ -72,7 +73,8 @@ func judge(o Operation, took time.Duration) end {
 		return succeeded
 	case Promised(o):
 		return conflicted
-	case o.Patience > 0 && o.Patience < Enough && (took >= o.Patience*4/5 || errors.Is(o.Err, context.DeadlineExceeded)):
+	case o.Patience > 0 && o.Patience < Enough && (took >= o.Patience*4/5 ||
+		errors.Is(o.Err, context.DeadlineExceeded)):
 		// A server gives up when nine tenths of the time are over, so that its answer comes in
 		// time.
 		return hasty

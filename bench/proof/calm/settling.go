@@ -28,9 +28,9 @@ const (
 	// nodeLease is after how long without a heartbeat the core takes a node for dead, and lets
 	// another one have its address.
 	nodeLease = 9 * time.Second
-	// doubt is for how long a node whose clock has jumped may refuse to serve after the clock is
-	// right again.
-	doubt = 30 * time.Second
+	// quarantine is for how long a node whose clock has jumped may refuse to serve after the clock
+	// is right again.
+	quarantine = 30 * time.Second
 	// roomEvery is how often a server looks at the room on its disk.
 	roomEvery = time.Second
 )
@@ -54,7 +54,7 @@ func Settling(kind Kind, election time.Duration) time.Duration {
 	case Replacements:
 		return links + election + nodeLease
 	case Clocks:
-		return links + doubt
+		return links + quarantine
 	case Room:
 		return links + roomEvery
 	}

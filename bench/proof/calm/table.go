@@ -13,7 +13,8 @@ func Table(rows []Row) string {
 	var b strings.Builder
 	const columns = "%-16s %9s %7s %9s %7s %8s  |%9s %7s %9s %7s %8s\n"
 	fmt.Fprintf(&b, columns, "", "in calm:", "", "", "", "", "in storm:", "", "", "", "")
-	fmt.Fprintf(&b, columns, "operation", "succeeded", "failed", "conflicts", "hasty", "retried", "succeeded", "failed", "conflicts",
+	fmt.Fprintf(&b, columns, "operation", "succeeded", "failed", "conflicts", "hasty", "retried",
+		"succeeded", "failed", "conflicts",
 		"hasty", "retried")
 	cells := func(c Counts) (all []any) {
 		for _, n := range []int{c.Succeeded, c.Failed, c.Conflicts, c.Hasty, c.Retried} {

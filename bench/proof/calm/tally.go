@@ -131,12 +131,15 @@ func Verdict(rows []Row) (complaints []string) {
 		}
 		judged := r.Calm.Succeeded + r.Calm.Failed
 		if float64(r.Calm.Succeeded) < leastRate*float64(judged) {
-			complaints = append(complaints, fmt.Sprintf("%s succeeded %d of %d times in calm, which is less than %.0f %%: %s", what,
-				r.Calm.Succeeded, judged, 100*leastRate, reasons(r.Reasons)))
+			complaints = append(complaints,
+				fmt.Sprintf("%s succeeded %d of %d times in calm, which is less than %.0f %%: %s",
+					what,
+					r.Calm.Succeeded, judged, 100*leastRate, reasons(r.Reasons)))
 		}
 		begun := r.Calm.begun() + r.Storm.begun()
 		if r.Calm.Succeeded+r.Storm.Succeeded == 0 && begun >= leastBegun {
-			complaints = append(complaints, fmt.Sprintf("%s never succeeded, and was begun %d times", what, begun))
+			complaints = append(complaints,
+				fmt.Sprintf("%s never succeeded, and was begun %d times", what, begun))
 		}
 	}
 	return complaints

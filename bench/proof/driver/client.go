@@ -14,7 +14,8 @@ type Client struct {
 }
 
 // Connect opens a client for a workload, which the caller ends with hangUp.
-func (r *Run) Connect(ctx context.Context, workload string) (client *Client, hangUp func() error, err error) {
+func (r *Run) Connect(ctx context.Context, workload string) (client *Client, hangUp func() error,
+	err error) {
 	retries := NewRetries()
 	sdk, err := r.Open(ctx, kv.Metrics(retries))
 	if err != nil {
@@ -35,7 +36,10 @@ func (c *Client) For(workload string) *Client {
 }
 
 // Keyspace is kv.Client.Keyspace.
-func (c *Client) Keyspace(name string) *Keyspace { return &Keyspace{c.sdk.Keyspace(name), c.reports} }
+func (c *Client) Keyspace(name string) *Keyspace {
+	return &Keyspace{c.sdk.Keyspace(name),
+		c.reports}
+}
 
 // Timestamp is kv.Client.Timestamp.
 func (c *Client) Timestamp() kv.Timestamp { return c.sdk.Timestamp() }
@@ -50,7 +54,8 @@ func (c *Client) Report(ctx context.Context, kind string) (ended func(error)) {
 }
 
 // Update is kv.Client.Update; kind is what it is called in the table, such as "update".
-func (c *Client) Update(ctx context.Context, kind string, f func(*kv.Txn) error, options ...kv.TxnOption) (kv.Timestamp, error) {
+func (c *Client) Update(ctx context.Context, kind string, f func(*kv.Txn) error,
+	options ...kv.TxnOption) (kv.Timestamp, error) {
 	report := c.reports.begin(ctx, kind)
 	attempts := 0
 	at, err := c.sdk.Update(ctx, func(tx *kv.Txn) error {

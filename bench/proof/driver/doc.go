@@ -4,10 +4,10 @@
 // # How a run goes
 //
 // The caller makes a Run, lets every Workload make what it needs (Setup), then calls Drive once for
-// each of its clients, from goroutines of the caller's, while faults happen to the cluster. When the
-// time is over it cancels the Drives' context, heals everything, waits for the Drives, calls Check
-// of each, and at last Run.Judge. What was found is in the Run (Violations), how operations ended as
-// well (Rows), and the histories of single keys (Run.History) the caller checks.
+// each of its clients, from goroutines of the caller's, while faults happen to the cluster. When
+// the time is over it cancels the Drives' context, heals everything, waits for the Drives, calls
+// Check of each, and at last Run.Judge. What was found is in the Run (Violations), how operations
+// ended as well (Rows), and the histories of single keys (Run.History) the caller checks.
 //
 // # Rules for workloads
 //

@@ -59,7 +59,8 @@ func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err er
 }
 
 // CompareAndSwap swaps a key's value. That it does not is no error.
-func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect kv.Expectation, replacement kv.Replacement) (kv.Swap, error) {
+func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect kv.Expectation,
+	replacement kv.Replacement) (kv.Swap, error) {
 	report := k.reports.begin(ctx, "compare-and-swap")
 	swap, err := k.sdk.CompareAndSwap(ctx, key, expect, replacement)
 	report.end(err)
@@ -96,12 +97,14 @@ func (k *Keyspace) Dump(ctx context.Context, options ...kv.ScanOption) iter.Seq2
 }
 
 // ScanAt is Scan as of a moment.
-func (k *Keyspace) ScanAt(ctx context.Context, at kv.Timestamp, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
+func (k *Keyspace) ScanAt(ctx context.Context, at kv.Timestamp,
+	options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return k.scan(ctx, "scan at", append(options[:len(options):len(options)], kv.At(at)))
 }
 
 // scan reports a scan when its loop ends.
-func (k *Keyspace) scan(ctx context.Context, kind string, options []kv.ScanOption) iter.Seq2[kv.Pair, error] {
+func (k *Keyspace) scan(ctx context.Context, kind string,
+	options []kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {
 		report := k.reports.begin(ctx, kind)
 		var failed error
@@ -124,7 +127,8 @@ func (k *Keyspace) Count(ctx context.Context, options ...kv.CountOption) (uint64
 }
 
 // CountAt is Count as of a moment.
-func (k *Keyspace) CountAt(ctx context.Context, at kv.Timestamp, options ...kv.CountOption) (uint64, error) {
+func (k *Keyspace) CountAt(ctx context.Context, at kv.Timestamp, options ...kv.CountOption) (uint64,
+	error) {
 	report := k.reports.begin(ctx, "count at")
 	n, err := k.sdk.Count(ctx, append(options[:len(options):len(options)], kv.At(at))...)
 	report.end(err)
@@ -132,7 +136,8 @@ func (k *Keyspace) CountAt(ctx context.Context, at kv.Timestamp, options ...kv.C
 }
 
 // DeleteRange deletes keys.
-func (k *Keyspace) DeleteRange(ctx context.Context, options ...kv.DeleteRangeOption) (uint64, error) {
+func (k *Keyspace) DeleteRange(ctx context.Context, options ...kv.DeleteRangeOption) (uint64,
+	error) {
 	report := k.reports.begin(ctx, "delete-range")
 	n, err := k.sdk.DeleteRange(ctx, options...)
 	report.end(err)

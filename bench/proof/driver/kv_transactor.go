@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// KV makes Transactors of the SDK's transactions, for Transactional. The options are those of every update.
+// KV makes Transactors of the SDK's transactions, for Transactional. The options are those of every
+// update.
 func KV(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
 	return func(client *Client, keyspace string) Transactor {
 		return &sdk{client, client.Keyspace(keyspace).SDK(), options}
@@ -22,7 +23,8 @@ type sdk struct {
 
 // Update implements Transactor.
 func (s *sdk) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, error) {
-	return s.client.Update(ctx, "update", func(tx *kv.Txn) error { return f(&sdkTxn{tx, s.keyspace}) }, s.options...)
+	return s.client.Update(ctx, "update",
+		func(tx *kv.Txn) error { return f(&sdkTxn{tx, s.keyspace}) }, s.options...)
 }
 
 // View implements Transactor.
@@ -37,7 +39,8 @@ func (s *sdk) View(ctx context.Context, f func(Tx) error) (at kv.Timestamp, err 
 
 // ViewAt implements Transactor.
 func (s *sdk) ViewAt(ctx context.Context, at kv.Timestamp, f func(Tx) error) error {
-	return s.client.ViewAt(ctx, at, func(view *kv.Snapshot) error { return f(&sdkSnapshot{view, s.keyspace}) })
+	return s.client.ViewAt(ctx, at,
+		func(view *kv.Snapshot) error { return f(&sdkSnapshot{view, s.keyspace}) })
 }
 
 type sdkTxn struct {
@@ -45,7 +48,7 @@ type sdkTxn struct {
 	keyspace *kv.Keyspace
 }
 
-// Get implements Tx. Some keys are locked as they are read, whoever reads them; others are not.
+// Get implements Tx. Some keys are locked as they are read, by every reader; others are not.
 func (t *sdkTxn) Get(ctx context.Context, key []byte) ([]byte, error) {
 	get := t.Txn.Get
 	if len(key) > 0 && key[len(key)-1]%3 == 0 {

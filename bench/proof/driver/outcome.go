@@ -10,8 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Unknown says whether a write that ended with this error may have taken effect. Any error but ErrOutcomeUnknown promises
-// that it has not and never will: that promise is checked too, because the history says so.
+// Unknown says whether a write that ended with this error may have taken effect. Any error but
+// ErrOutcomeUnknown promises that it has not and never will: that promise is checked too, because
+// the history says so.
 func Unknown(err error) bool { return errors.Is(err, kv.ErrOutcomeUnknown) }
 
 // Failed records a write that ended with an error.
@@ -25,8 +26,10 @@ func Failed(p history.Pending, err error) {
 
 // kindOf is a short name of an error.
 func kindOf(err error) string {
-	for _, kind := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded, kv.ErrDiskFull,
-		kv.ErrNoQuorum, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld, kv.ErrUnavailable,
+	for _, kind := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded,
+		kv.ErrDiskFull,
+		kv.ErrNoQuorum, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrConflict,
+		kv.ErrTransactionAborted, kv.ErrTransactionTooOld, kv.ErrUnavailable,
 		kv.ErrClosed} {
 		if errors.Is(err, kind) {
 			return kind.Error()
@@ -41,14 +44,16 @@ func kindOf(err error) string {
 	return "other: " + err.Error()
 }
 
-// Patience gives an operation its time: mostly enough for an election, sometimes hardly enough for a round trip.
+// Patience gives an operation its time: mostly enough for an election, sometimes hardly enough for
+// a round trip.
 func Patience(ctx context.Context, random *rand.Rand) (context.Context, context.CancelFunc) {
 	return PatienceOf(ctx, random, 0)
 }
 
 // PatienceOf is Patience for an operation that needs a certain time at least. The time that is
 // hardly enough for a round trip stays what it is.
-func PatienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context, context.CancelFunc) {
+func PatienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context,
+	context.CancelFunc) {
 	d := max(time.Duration(2+random.IntN(10))*time.Second, least)
 	switch random.IntN(20) {
 	case 0:

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Pace stretches the pauses of all workloads of a run, so that the same workloads are calm or busy. The zero Pace leaves
-// them as they are.
+// Pace stretches the pauses of all workloads of a run, so that the same workloads are calm or busy.
+// The zero Pace leaves them as they are.
 type Pace struct {
 	// Factor multiplies all pauses; 0 is 1. Above 1 is calmer, below busier.
 	Factor float64
-	// Every so often a burst of length Burst begins, in which BurstFactor multiplies the pauses in addition. 0: no bursts.
+	// Every so often a burst of length Burst begins, in which BurstFactor multiplies the pauses in
+	// addition. 0: no bursts.
 	Every, Burst time.Duration
 	BurstFactor  float64
-	// Storms are when something happens to the cluster, in order and apart. In a storm BurstFactor alone multiplies the pauses, and
-	// nobody rests through the beginning of one.
+	// Storms are when something happens to the cluster, in order and apart. In a storm BurstFactor
+	// alone multiplies the pauses, and no client rests through the beginning of one.
 	Storms []Storm
 	// Finale multiplies the pauses instead of all others once the run's finale has begun; 0 is 1.
 	Finale float64
@@ -77,7 +78,8 @@ func stretch(d time.Duration, factor float64, random *rand.Rand) time.Duration {
 // is called once.
 func (r *Run) BeginFinale() { close(r.finale) }
 
-// Rest pauses a client for up to d, stretched by the pace of the run. It returns false when the context has ended.
+// Rest pauses a client for up to d, stretched by the pace of the run. It returns false when the
+// context has ended.
 func (r *Run) Rest(ctx context.Context, random *rand.Rand, d time.Duration) bool {
 	select {
 	case <-r.finale:

@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// KVPlainly is KV, but every other update that does nothing but put one key is a Put without a transaction: to those who look on they are the same.
+// KVPlainly is KV, but every other update that does nothing but put one key is a Put without a
+// transaction: to an observer they are the same.
 func KVPlainly(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
 	connect := KV(options...)
 	return func(client *Client, keyspace string) Transactor {

@@ -27,7 +27,8 @@ func (acceptingTx) Scan(context.Context, []byte) iter.Seq2[kv.Pair, error] {
 func (acceptingTx) Put([]byte, []byte) error { return nil }
 func (acceptingTx) Delete([]byte) error      { return nil }
 
-// TestPlainPuts sees that updates which only put one key are put without a transaction every other time, and all others never.
+// TestPlainPuts sees that updates which only put one key are put without a transaction every other
+// time, and all others never.
 func TestPlainPuts(t *testing.T) {
 	scanned := func(tx Tx) error {
 		for _, err := range tx.Scan(t.Context(), nil) {
@@ -39,19 +40,26 @@ func TestPlainPuts(t *testing.T) {
 		update func(Tx) error
 		puts   int
 	}{
-		"put":           {func(tx Tx) error { return tx.Put([]byte("k"), []byte("v")) }, 2},
-		"nothing":       {func(Tx) error { return nil }, 0},
-		"two puts":      {func(tx Tx) error { return errors.Join(tx.Put([]byte("k"), nil), tx.Put([]byte("k"), nil)) }, 0},
-		"put, deletion": {func(tx Tx) error { return errors.Join(tx.Put([]byte("k"), nil), tx.Delete([]byte("l"))) }, 0},
+		"put":     {func(tx Tx) error { return tx.Put([]byte("k"), []byte("v")) }, 2},
+		"nothing": {func(Tx) error { return nil }, 0},
+		"two puts": {func(tx Tx) error {
+			return errors.Join(tx.Put([]byte("k"), nil), tx.Put([]byte("k"), nil))
+		}, 0},
+		"put, deletion": {func(tx Tx) error {
+			return errors.Join(tx.Put([]byte("k"), nil), tx.Delete([]byte("l")))
+		}, 0},
 		"put, unheard get": {func(tx Tx) error {
 			tx.Get(t.Context(), []byte("l"))
 			return tx.Put([]byte("k"), nil)
 		}, 0},
-		"put, scan": {func(tx Tx) error { return errors.Join(tx.Put([]byte("k"), nil), scanned(tx)) }, 0},
+		"put, scan": {func(tx Tx) error {
+			return errors.Join(tx.Put([]byte("k"), nil), scanned(tx))
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var put []string
-			p := plain{Transactor: accepting{}, put: func(_ context.Context, key, value []byte) (kv.Timestamp, error) {
+			p := plain{Transactor: accepting{}, put: func(_ context.Context, key, value []byte) (
+				kv.Timestamp, error) {
 				put = append(put, string(key)+"="+string(value))
 				return kv.Timestamp{}, nil
 			}}

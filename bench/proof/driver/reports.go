@@ -24,7 +24,8 @@ type report struct {
 }
 
 func (r reports) begin(ctx context.Context, kind string) report {
-	p := report{reports: r, ctx: ctx, operation: calm.Operation{Kind: kind, Workload: r.workload, Began: time.Now()}, before: r.retries.Sum()}
+	p := report{reports: r, ctx: ctx, operation: calm.Operation{Kind: kind, Workload: r.workload,
+		Began: time.Now()}, before: r.retries.Sum()}
 	if deadline, limited := ctx.Deadline(); limited {
 		p.operation.Patience = max(1, deadline.Sub(p.operation.Began))
 	}
@@ -58,7 +59,8 @@ func (r *Run) ended(o calm.Operation) {
 		why = kindOf(o.Err)
 	}
 	if r.tally.Record(o, quiet, why) {
-		r.Violation("in calm a %s of %s, begun %v ago with patience for %v, failed after %d attempts: %v", o.Kind, o.Workload,
+		r.Violation("in calm a %s of %s, begun %v ago with patience for %v, failed after %d "+
+			"attempts: %v", o.Kind, o.Workload,
 			time.Since(o.Began).Round(time.Millisecond), o.Patience, o.Attempts, o.Err)
 	}
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Run is what the workloads of one run have in common, and where they report. The exported fields are set before the first
-// Setup and not changed afterwards.
+// Run is what the workloads of one run have in common, and where they report. The exported fields
+// are set before the first Setup and not changed afterwards.
 type Run struct {
-	// Open connects one more client; whoever calls it closes it.
+	// Open connects one more client; the caller closes it.
 	Open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)
 	// History takes operations on single keys; names of keys must not repeat between workloads.
 	History *history.Recorder
-	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so that memory does not grow with
-	// the length of the run. Otherwise the history is whole at the end; the caller checks it (in a synctest bubble: outside).
+	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so
+	// that memory does not grow with the length of the run. Otherwise the history is whole at the
+	// end; the caller checks it (in a synctest bubble: outside).
 	Incremental bool
 	// Replicas is how many replicas the workloads' keyspaces have; 0: as many as is usual.
 	Replicas int
@@ -29,7 +30,8 @@ type Run struct {
 	Weather calm.Weather
 	// Pace stretches the workloads' pauses.
 	Pace Pace
-	// OnViolation, if not nil, is called once: at the first violation, from the goroutine that found it, before it is recorded.
+	// OnViolation, if not nil, is called once: at the first violation, from the goroutine that
+	// found it, before it is recorded.
 	OnViolation func()
 	// Began is when the run began.
 	Began time.Time
@@ -53,7 +55,8 @@ type Run struct {
 
 // NewRun begins a run against the cluster that open connects to.
 func NewRun(open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)) *Run {
-	r := &Run{Open: open, History: history.NewRecorder(), Began: time.Now(), finale: make(chan struct{})}
+	r := &Run{Open: open, History: history.NewRecorder(), Began: time.Now(),
+		finale: make(chan struct{})}
 	r.mu.operations = make(map[string]int)
 	return r
 }
@@ -84,7 +87,7 @@ func (r *Run) Violation(format string, args ...any) {
 // checkPatience is how long the history of one key may take to check.
 const checkPatience = 20 * time.Second
 
-// Forget is told that the history of some keys is over: nobody begins anything more on them.
+// Forget is told that the history of some keys is over: no client begins anything more on them.
 func (r *Run) Forget(match func(key string) bool) {
 	if !r.Incremental {
 		return
@@ -92,8 +95,8 @@ func (r *Run) Forget(match func(key string) bool) {
 	r.CheckHistory(r.History.Take(match))
 }
 
-// CheckHistory checks operations on single keys and reports what it finds. It is not for a synctest bubble, where the time of the
-// checker would stand still.
+// CheckHistory checks operations on single keys and reports what it finds. It is not for a synctest
+// bubble, where the time of the checker would stand still.
 func (r *Run) CheckHistory(operations []history.Operation) history.Report {
 	report := history.Check(operations, checkPatience)
 	for _, f := range report.Failures {
@@ -106,7 +109,8 @@ func (r *Run) CheckHistory(operations []history.Operation) history.Report {
 	return report
 }
 
-// CreateKeyspace makes a workload's keyspace. A run begins with a cluster that has none of this name.
+// CreateKeyspace makes a workload's keyspace. A run begins with a cluster that has none of this
+// name.
 func (r *Run) CreateKeyspace(ctx context.Context, name string, options ...kv.KeyspaceOption) error {
 	client, err := r.Open(ctx)
 	if err != nil {
@@ -163,7 +167,8 @@ func (r *Run) CountTransaction(attempts int, err error) {
 	r.mu.retries += max(0, attempts-1)
 }
 
-// Transactions is how many transactions have succeeded, and how many attempts of transactions were followed by another one.
+// Transactions is how many transactions have succeeded, and how many attempts of transactions were
+// followed by another one.
 func (r *Run) Transactions() (succeeded, retries int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +182,8 @@ func (r *Run) stamp(what string) string {
 	return fmt.Sprintf("[%v] %s", r.Elapsed().Round(time.Millisecond), what)
 }
 
-// Violations are the first broken guarantees, in order of their discovery. What History still holds is not checked yet.
+// Violations are the first broken guarantees, in order of their discovery. What History still holds
+// is not checked yet.
 func (r *Run) Violations() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

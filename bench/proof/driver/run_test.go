@@ -30,7 +30,8 @@ func TestRunKeepsTheFirstViolations(t *testing.T) {
 		r.Violation("violation %d", i)
 	}
 	got := r.Violations()
-	if calls != 1 || len(got) != maxViolations+1 || !strings.Contains(got[0], "violation 0") || got[maxViolations] != "and 5 more" {
+	if calls != 1 || len(got) != maxViolations+1 || !strings.Contains(got[0], "violation 0") ||
+		got[maxViolations] != "and 5 more" {
 		t.Errorf("%d calls of the hook, violations %q", calls, got)
 	}
 }
@@ -41,7 +42,8 @@ func TestRunKeepsTheLastEvents(t *testing.T) {
 		r.Event("event %d", i)
 	}
 	got := r.Events()
-	if len(got) < maxEvents || len(got) > 2*maxEvents || !strings.HasSuffix(got[len(got)-1], fmt.Sprint("event ", 3*maxEvents)) {
+	if len(got) < maxEvents || len(got) > 2*maxEvents || !strings.HasSuffix(got[len(got)-1],
+		fmt.Sprint("event ", 3*maxEvents)) {
 		t.Errorf("%d events, the last %q", len(got), got[len(got)-1])
 	}
 }
@@ -64,7 +66,8 @@ func TestRunCounts(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	busy := Pace{Factor: 2, Every: 10 * time.Second, Burst: time.Second, BurstFactor: 0.1}
-	for elapsed, want := range map[time.Duration]float64{0: 2, 8 * time.Second: 2, 9500 * time.Millisecond: 0.2, 10 * time.Second: 2} {
+	for elapsed, want := range map[time.Duration]float64{0: 2, 8 * time.Second: 2,
+		9500 * time.Millisecond: 0.2, 10 * time.Second: 2} {
 		if got := busy.at(elapsed); got != want {
 			t.Errorf("after %v: factor %v, want %v", elapsed, got, want)
 		}
@@ -75,11 +78,13 @@ func TestPace(t *testing.T) {
 }
 
 func TestStorms(t *testing.T) {
-	p := Pace{Factor: 100, BurstFactor: 0.5, Storms: []Storm{{10 * time.Second, 12 * time.Second}, {20 * time.Second, 21 * time.Second}}}
+	p := Pace{Factor: 100, BurstFactor: 0.5, Storms: []Storm{{10 * time.Second, 12 * time.Second},
+		{20 * time.Second, 21 * time.Second}}}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		for elapsed, most := range map[time.Duration]time.Duration{
-			0:                10*time.Second + 500*time.Millisecond, // through the calm, and not through the storm
+			// through the calm, and not through the storm
+			0:                10*time.Second + 500*time.Millisecond,
 			11 * time.Second: 500 * time.Millisecond,
 			12 * time.Second: 8*time.Second + 500*time.Millisecond,
 			30 * time.Second: 100 * time.Second,

@@ -12,8 +12,9 @@ import (
 // closePatience is how long closing a window may take at a time; it is tried again.
 const closePatience = 20 * time.Second
 
-// Windows rotate what a workload uses, so that its memory is bounded however long the run: each window lives for some time,
-// and is then checked and forgotten by one of the clients. T is what a window holds.
+// Windows rotate what a workload uses, so that its memory is bounded however long the run: each
+// window lives for some time, and is then checked and forgotten by one of the clients. T is what a
+// window holds.
 type Windows[T any] struct {
 	// Age is how long a window is used; Fresh makes the content of one.
 	Age   time.Duration
@@ -56,7 +57,8 @@ func (w *Windows[T]) Leave(x *Window[T]) {
 	x.inside--
 }
 
-// due takes out a window that is over and has nobody in it, nil if there is none. The caller closes it, or puts it back.
+// due takes out a window that is over and has no client in it, nil if there is none. The caller
+// closes it, or puts it back.
 func (w *Windows[T]) due(now time.Duration) *Window[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,9 +72,11 @@ func (w *Windows[T]) due(now time.Duration) *Window[T] {
 	return nil
 }
 
-// CloseDue closes a window that is over, if there is one, within some time. It returns false if that failed; the window is then
-// tried again, and the client should not begin anything new meanwhile, so that open windows do not gather.
-func (w *Windows[T]) CloseDue(ctx context.Context, run *Run, closing func(ctx context.Context, state T) error) bool {
+// CloseDue closes a window that is over, if there is one, within some time. It returns false if
+// that failed; the window is then tried again, and the client should not begin anything new
+// meanwhile, so that open windows do not gather.
+func (w *Windows[T]) CloseDue(ctx context.Context, run *Run, closing func(ctx context.Context,
+	state T) error) bool {
 	x := w.due(run.Elapsed())
 	if x == nil {
 		return true
@@ -90,8 +94,10 @@ func (w *Windows[T]) CloseDue(ctx context.Context, run *Run, closing func(ctx co
 	return false
 }
 
-// CloseAll closes all windows at the end, when nobody is in any of them. An error is what closing could not do.
-func (w *Windows[T]) CloseAll(ctx context.Context, closing func(ctx context.Context, state T) error) error {
+// CloseAll closes all windows at the end, when no client is in any of them. An error is what
+// closing could not do.
+func (w *Windows[T]) CloseAll(ctx context.Context, closing func(ctx context.Context,
+	state T) error) error {
 	w.mu.Lock()
 	open := w.mu.open
 	w.mu.open = nil

@@ -49,7 +49,8 @@ func TestIncrementalRunsForget(t *testing.T) {
 	for _, incremental := range []bool{false, true} {
 		run := NewRun(nil)
 		run.Incremental = incremental
-		run.History.Begin(history.Operation{Key: "old", Kind: history.Get}).Got(history.Value("from nowhere"))
+		run.History.Begin(history.Operation{Key: "old", Kind: history.Get}).Got(
+			history.Value("from nowhere"))
 		run.History.Begin(history.Operation{Key: "new", Kind: history.Get}).Got(history.Absent)
 		run.Forget(func(key string) bool { return key == "old" })
 		left, found := run.History.Len(), len(run.Violations())

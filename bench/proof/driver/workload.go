@@ -13,8 +13,10 @@ type Workload interface {
 	Setup(ctx context.Context, run *Run) error
 	// Clients is how many Drives run at the same time; they may have a client each, or share some.
 	Clients() int
-	// Drive is one client, with a number below Clients: it works until the context ends. Violations go to run.Violation.
+	// Drive is one client, with a number below Clients: it works until the context ends. Violations
+	// go to run.Violation.
 	Drive(ctx context.Context, run *Run, number int, client *Client, random *rand.Rand)
-	// Check looks at the end, when everything is healed and nobody writes. An error is a violation.
+	// Check looks at the end, when everything is healed and no client writes. An error is a
+	// violation.
 	Check(ctx context.Context, run *Run, client *Client) error
 }

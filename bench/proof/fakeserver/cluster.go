@@ -113,7 +113,8 @@ func (c *Cluster) Change(f func()) {
 	})
 }
 
-// TellLocked tells the watchers of a change to what the table shows. The caller is in Set, or a script.
+// TellLocked tells the watchers of a change to what the table shows. The caller is in Set, or a
+// script.
 func (c *Cluster) TellLocked() {
 	c.revision++
 	close(c.changed)
@@ -159,9 +160,11 @@ func (c *Cluster) AddKeyspace(name string, hash int, splits ...string) (id uint3
 
 func (c *Cluster) addKeyspaceLocked(r *clusterpb.CreateKeyspaceRequest) *clusterpb.Keyspace {
 	k := &clusterpb.Keyspace{
-		Id: uint32(c.nextID), Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions,
-		ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, CommitWait: r.CommitWait,
-		State: clusterpb.KeyspaceState_ACTIVE,
+		Id: uint32(c.nextID), Name: r.Name, Partitioning: r.Partitioning,
+		HashPartitions:    r.HashPartitions,
+		ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds,
+		CommitWait: r.CommitWait,
+		State:      clusterpb.KeyspaceState_ACTIVE,
 	}
 	if c.WaitingFor != "" {
 		k.State = clusterpb.KeyspaceState_CREATING
@@ -185,7 +188,8 @@ func (c *Cluster) addKeyspaceLocked(r *clusterpb.CreateKeyspaceRequest) *cluster
 		if s != nil {
 			end = append(bytes.Clone(prefix), s...)
 		}
-		c.addPartitionLocked(data, &clusterpb.Partition{Keyspace: k.Id, Start: start, End: end, PrefixLength: 4})
+		c.addPartitionLocked(data, &clusterpb.Partition{Keyspace: k.Id, Start: start, End: end,
+			PrefixLength: 4})
 		start = end
 	}
 	return k

@@ -20,7 +20,8 @@ func (p *Partition) Resolve(key string, status *kvpb.TransactionStatus) {
 	delete(p.Data.Locks, key)
 	if status.State == kvpb.TransactionState_COMMITTED {
 		p.commit(key, l.Kind, Version{
-			At: rpc.FromTimestamp(status.Timestamp), Value: l.Value, Transaction: string(l.Transaction.Id),
+			At: rpc.FromTimestamp(status.Timestamp), Value: l.Value,
+			Transaction: string(l.Transaction.Id),
 		})
 	}
 }
@@ -39,7 +40,8 @@ func (p *Partition) commit(key string, kind kvpb.Mutation_Kind, v Version) {
 // Settled says whether the lock of another transaction is out of the way of a read at a timestamp,
 // or of a waiter. A decided transaction's lock is resolved. A pending one is pushed by a read, and
 // aborted if it is silent or younger than the waiter, where locks wait.
-func (s *Store) Settled(p *Partition, key string, waiter *kvpb.Transaction, read hlc.Timestamp) bool {
+func (s *Store) Settled(p *Partition, key string, waiter *kvpb.Transaction,
+	read hlc.Timestamp) bool {
 	l := p.Data.Locks[key]
 	r := s.Record(l.Transaction.Id)
 	if r.Status.State == kvpb.TransactionState_PENDING {
@@ -66,14 +68,17 @@ func (s *Store) Settled(p *Partition, key string, waiter *kvpb.Transaction, read
 // older says that one transaction goes before another.
 func older(a, b *kvpb.Transaction) bool {
 	return a != nil && len(a.Anchor) > 0 &&
-		cmp.Or(rpc.FromTimestamp(a.Begun).Compare(rpc.FromTimestamp(b.Begun)), bytes.Compare(a.Id, b.Id)) < 0
+		cmp.Or(rpc.FromTimestamp(a.Begun).Compare(rpc.FromTimestamp(b.Begun)),
+			bytes.Compare(a.Id, b.Id)) < 0
 }
 
 // pushLocks makes sure that what is locked in a span commits above a read, unless it is the
 // reader's own.
-func (s *Store) pushLocks(p *Partition, span keys.Span, at hlc.Timestamp, reader *kvpb.ReadContext) {
+func (s *Store) pushLocks(p *Partition, span keys.Span, at hlc.Timestamp,
+	reader *kvpb.ReadContext) {
 	for key, l := range p.Data.Locks {
-		if l.Kind != kvpb.Mutation_LOCK && l.Prepared.LessEq(at) && !bytes.Equal(l.Transaction.Id, reader.GetTransaction()) &&
+		if l.Kind != kvpb.Mutation_LOCK && l.Prepared.LessEq(at) && !bytes.Equal(l.Transaction.Id,
+			reader.GetTransaction()) &&
 			span.Contains([]byte(key)) && p.Contains(key) {
 			s.Settled(p, key, nil, at)
 		}
@@ -82,7 +87,8 @@ func (s *Store) pushLocks(p *Partition, span keys.Span, at hlc.Timestamp, reader
 
 // inTheWay finds a lock of another transaction on what one has read, which may become a version at
 // or below to, or any version if to is zero. The lock is pushed above to, waited for, or refused.
-func (s *Store) inTheWay(p *Partition, reads *kvpb.ReadSet, to hlc.Timestamp, waiter *kvpb.Transaction, id []byte) (refused *kvpb.Response, wait bool) {
+func (s *Store) inTheWay(p *Partition, reads *kvpb.ReadSet, to hlc.Timestamp,
+	waiter *kvpb.Transaction, id []byte) (refused *kvpb.Response, wait bool) {
 	for key, l := range p.Data.Locks {
 		switch {
 		case bytes.Equal(l.Transaction.Id, id), !p.covers(reads, key):
@@ -101,7 +107,8 @@ func (s *Store) inTheWay(p *Partition, reads *kvpb.ReadSet, to hlc.Timestamp, wa
 func (p *Partition) changed(reads *kvpb.ReadSet, from, to hlc.Timestamp, id []byte) *kvpb.Response {
 	for key, all := range p.Data.Versions {
 		for _, v := range all {
-			if from.Less(v.At) && v.At.LessEq(to) && v.Transaction != string(id) && p.covers(reads, key) {
+			if from.Less(v.At) && v.At.LessEq(to) && v.Transaction != string(id) &&
+				p.covers(reads, key) {
 				return conflict(key, nil)
 			}
 		}
@@ -109,7 +116,8 @@ func (p *Partition) changed(reads *kvpb.ReadSet, from, to hlc.Timestamp, id []by
 	return nil
 }
 
-// conflict refuses a request over a key. Servers do not know who wrote a version: then other is nil.
+// conflict refuses a request over a key. Servers do not know which transaction wrote a version:
+// then other is nil.
 func conflict(key string, other []byte) *kvpb.Response {
 	refused := Refusal(kvpb.ErrorCode_TRANSACTION_CONFLICT, "a conflict over "+key)
 	refused.Error.Conflict = &kvpb.Conflict{Key: []byte(key), Transaction: other}

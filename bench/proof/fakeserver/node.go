@@ -136,7 +136,8 @@ func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 			n.Timeless--
 			return Refusal(kvpb.ErrorCode_CLOCK_SKEW, "its clock has just been set")
 		}
-		return n.dated(&kvpb.Response{Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: n.ID}}})
+		return n.dated(&kvpb.Response{Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{
+			Node: n.ID}}})
 	}
 	var f Fault
 	if c.Script != nil {
@@ -178,7 +179,8 @@ func (n *Node) dated(answer *kvpb.Response) *kvpb.Response {
 func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	c := n.cluster
 	p := c.Partitions[r.Partition]
-	if p == nil || !slices.ContainsFunc(p.Desc.Replicas, func(x *clusterpb.Replica) bool { return x.Node == n.ID }) {
+	if p == nil || !slices.ContainsFunc(p.Desc.Replicas,
+		func(x *clusterpb.Replica) bool { return x.Node == n.ID }) {
 		return Refusal(kvpb.ErrorCode_PARTITION_NOT_FOUND, "no such partition here")
 	}
 	if r.Generation != p.Desc.Generation {
@@ -194,7 +196,8 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	if p.Leader != n.ID || r.Term != p.Term && (IsWrite(r) || r.Term != 0) {
 		refused := Refusal(kvpb.ErrorCode_NOT_LEADER, "not the leader")
 		if p.Leader != 0 {
-			refused.Error.Leader = &clusterpb.Leader{Partition: r.Partition, Node: p.Leader, Term: p.Term}
+			refused.Error.Leader = &clusterpb.Leader{Partition: r.Partition, Node: p.Leader,
+				Term: p.Term}
 		}
 		return refused
 	}

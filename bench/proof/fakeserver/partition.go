@@ -87,7 +87,8 @@ func (d *Data) Add(key string, v Version) {
 	i, found := slices.BinarySearchFunc(all, v.At, func(a Version, at hlc.Timestamp) int {
 		return a.At.Compare(at)
 	})
-	if found && all[i].Transaction == v.Transaction && all[i].By == v.By && all[i].Value == v.Value {
+	if found && all[i].Transaction == v.Transaction && all[i].By == v.By &&
+		all[i].Value == v.Value {
 		return
 	}
 	d.Versions[key] = slices.Insert(all, i, v)
@@ -145,7 +146,8 @@ func (p *Partition) keysIn(start, end []byte, at hlc.Timestamp) (found []string)
 // covers says whether a key of the partition is among what a transaction has read.
 func (p *Partition) covers(reads *kvpb.ReadSet, key string) bool {
 	return p.Contains(key) &&
-		(slices.ContainsFunc(reads.GetKeys(), func(k []byte) bool { return bytes.Equal(k, []byte(key)) }) ||
+		(slices.ContainsFunc(reads.GetKeys(),
+			func(k []byte) bool { return bytes.Equal(k, []byte(key)) }) ||
 			slices.ContainsFunc(reads.GetSpans(), func(s *kvpb.KeySpan) bool {
 				return keys.Span{Start: s.Start, End: s.End}.Contains([]byte(key))
 			}))

@@ -69,7 +69,8 @@ func (d *Data) value(key string, at hlc.Timestamp) *kvpb.GetResponse {
 
 func (q *reading) get(c *kvpb.GetRequest) *kvpb.Response {
 	reads, told := q.moment(c.At)
-	if refused := q.partition.uncertain(keys.Point(c.Key), reads, c.Context.GetUncertainUntil()); refused != nil {
+	if refused := q.partition.uncertain(keys.Point(c.Key), reads,
+		c.Context.GetUncertainUntil()); refused != nil {
 		if !c.Context.Movable {
 			return refused
 		}
@@ -87,7 +88,8 @@ func (q *reading) batchGet(c *kvpb.BatchGetRequest) *kvpb.Response {
 	reads, told := q.moment(c.At)
 	out, size := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(told)}, 0
 	for _, key := range c.Keys {
-		if refused := q.partition.uncertain(keys.Point(key), reads, c.Context.GetUncertainUntil()); refused != nil {
+		if refused := q.partition.uncertain(keys.Point(key), reads,
+			c.Context.GetUncertainUntil()); refused != nil {
 			return refused
 		}
 		q.store.pushLocks(q.partition, keys.Point(key), reads, c.Context)
@@ -108,7 +110,8 @@ func (q *reading) scan(c *kvpb.ScanRequest) *kvpb.Response {
 	}
 	reads, told := q.moment(c.At)
 	span := keys.Span{Start: c.Start, End: c.End}
-	if refused := q.partition.uncertain(span, reads, either(c.UncertainUntil, c.Context)); refused != nil {
+	if refused := q.partition.uncertain(span, reads, either(c.UncertainUntil,
+		c.Context)); refused != nil {
 		return refused
 	}
 	s.pushLocks(q.partition, span, reads, c.Context)
@@ -125,7 +128,8 @@ func (q *reading) scan(c *kvpb.ScanRequest) *kvpb.Response {
 		}
 		rows = append(rows, row)
 	}
-	out.Rows, out.More, out.Resume = s.page(rows, c.Reverse, min(int(c.MaxRows), s.PageRows), int(c.MaxBytes))
+	out.Rows, out.More, out.Resume = s.page(rows, c.Reverse, min(int(c.MaxRows), s.PageRows),
+		int(c.MaxBytes))
 	return &kvpb.Response{Result: &kvpb.Response_Scan{Scan: out}}
 }
 
@@ -133,7 +137,8 @@ func (q *reading) count(c *kvpb.CountRequest) *kvpb.Response {
 	s := q.store
 	reads, told := q.moment(c.At)
 	span := keys.Span{Start: c.Start, End: c.End}
-	if refused := q.partition.uncertain(span, reads, either(c.UncertainUntil, c.Context)); refused != nil {
+	if refused := q.partition.uncertain(span, reads, either(c.UncertainUntil,
+		c.Context)); refused != nil {
 		return refused
 	}
 	s.pushLocks(q.partition, span, reads, c.Context)
@@ -150,7 +155,8 @@ func (q *reading) count(c *kvpb.CountRequest) *kvpb.Response {
 
 // page sorts rows and cuts a page off. resume is the first key of the rest; of a scan in reverse it
 // is the end of the rest, which is not in it.
-func (s *Store) page(rows []rpc.Row, reverse bool, maxRows, maxBytes int) (encoded []byte, more bool, resume []byte) {
+func (s *Store) page(rows []rpc.Row, reverse bool, maxRows, maxBytes int) (encoded []byte,
+	more bool, resume []byte) {
 	slices.SortFunc(rows, func(a, b rpc.Row) int {
 		if reverse {
 			a, b = b, a
@@ -185,14 +191,17 @@ func either(at *kvpb.Timestamp, c *kvpb.ReadContext) *kvpb.Timestamp {
 	return at
 }
 
-// uncertain refuses a read that meets a version which an earlier leader may have acknowledged before
-// the read began.
-func (p *Partition) uncertain(span keys.Span, at hlc.Timestamp, until *kvpb.Timestamp) *kvpb.Response {
+// uncertain refuses a read that meets a version which an earlier leader may have acknowledged
+// before the read began.
+func (p *Partition) uncertain(span keys.Span, at hlc.Timestamp,
+	until *kvpb.Timestamp) *kvpb.Response {
 	limit := hlc.Min(rpc.FromTimestamp(until), p.Low)
 	for key, versions := range p.Data.Versions {
 		for _, v := range versions {
-			if at.Less(v.At) && v.At.LessEq(limit) && span.Contains([]byte(key)) && p.Contains(key) {
-				refused := Refusal(kvpb.ErrorCode_UNCERTAIN, "a version may have been acknowledged before")
+			if at.Less(v.At) && v.At.LessEq(limit) && span.Contains([]byte(key)) &&
+				p.Contains(key) {
+				refused := Refusal(kvpb.ErrorCode_UNCERTAIN,
+					"a version may have been acknowledged before")
 				refused.Error.Timestamp = rpc.ToTimestamp(v.At)
 				return refused
 			}

@@ -11,9 +11,11 @@ import (
 )
 
 // Status implements clusterpb.ClusterServer.
-func (n *Node) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
+func (n *Node) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse,
+	error) {
 	c := n.cluster
-	return &clusterpb.StatusResponse{Cluster: clusterID, Node: n.ID, Core: true, Ready: true, Version: "fake", CoreLeader: c.Nodes[1].Address,
+	return &clusterpb.StatusResponse{Cluster: clusterID, Node: n.ID, Core: true, Ready: true,
+		Version: "fake", CoreLeader: c.Nodes[1].Address,
 		Members: []*clusterpb.CoreMember{{Address: c.Nodes[1].Address, Replica: 1}}}, nil
 }
 
@@ -28,14 +30,16 @@ func (c *Cluster) tableLocked() *clusterpb.TableUpdate {
 	for _, p := range c.Partitions {
 		u.Partitions = append(u.Partitions, p.Desc)
 		if !c.NoLeaders {
-			u.Leaders = append(u.Leaders, &clusterpb.Leader{Partition: p.Desc.Id, Node: p.Leader, Term: p.Term})
+			u.Leaders = append(u.Leaders, &clusterpb.Leader{Partition: p.Desc.Id, Node: p.Leader,
+				Term: p.Term})
 		}
 	}
 	return u
 }
 
 // WatchTable implements clusterpb.ClusterServer.
-func (n *Node) WatchTable(_ *clusterpb.WatchTableRequest, stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
+func (n *Node) WatchTable(_ *clusterpb.WatchTableRequest,
+	stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
 	c := n.cluster
 	shown := make(map[uint32]bool)
 	for {
@@ -63,7 +67,8 @@ func (n *Node) WatchTable(_ *clusterpb.WatchTableRequest, stream grpc.ServerStre
 }
 
 // ListNodes implements clusterpb.ClusterServer.
-func (n *Node) ListNodes(context.Context, *clusterpb.ListNodesRequest) (*clusterpb.ListNodesResponse, error) {
+func (n *Node) ListNodes(context.Context, *clusterpb.ListNodesRequest) (
+	*clusterpb.ListNodesResponse, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +76,8 @@ func (n *Node) ListNodes(context.Context, *clusterpb.ListNodesRequest) (*cluster
 }
 
 // CreateKeyspace implements clusterpb.ClusterServer.
-func (n *Node) CreateKeyspace(_ context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+func (n *Node) CreateKeyspace(_ context.Context, r *clusterpb.CreateKeyspaceRequest) (
+	*clusterpb.CreateKeyspaceResponse, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +87,8 @@ func (n *Node) CreateKeyspace(_ context.Context, r *clusterpb.CreateKeyspaceRequ
 		}
 	}
 	if int(r.ReplicationFactor) > len(c.Nodes) {
-		return nil, status.Errorf(codes.InvalidArgument, "%d replicas need as many nodes, there are %d", r.ReplicationFactor, len(c.Nodes))
+		return nil, status.Errorf(codes.InvalidArgument,
+			"%d replicas need as many nodes, there are %d", r.ReplicationFactor, len(c.Nodes))
 	}
 	k := c.addKeyspaceLocked(r)
 	if c.Created != nil {
@@ -92,7 +99,8 @@ func (n *Node) CreateKeyspace(_ context.Context, r *clusterpb.CreateKeyspaceRequ
 }
 
 // DropKeyspace implements clusterpb.ClusterServer.
-func (n *Node) DropKeyspace(_ context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+func (n *Node) DropKeyspace(_ context.Context, r *clusterpb.DropKeyspaceRequest) (
+	*clusterpb.DropKeyspaceResponse, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,26 +120,30 @@ func (n *Node) DropKeyspace(_ context.Context, r *clusterpb.DropKeyspaceRequest)
 }
 
 // ListKeyspaces implements clusterpb.ClusterServer.
-func (n *Node) ListKeyspaces(context.Context, *clusterpb.ListKeyspacesRequest) (*clusterpb.ListKeyspacesResponse, error) {
+func (n *Node) ListKeyspaces(context.Context, *clusterpb.ListKeyspacesRequest) (
+	*clusterpb.ListKeyspacesResponse, error) {
 	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &clusterpb.ListKeyspacesResponse{}
 	for _, k := range c.Keyspaces {
-		r.Keyspaces = append(r.Keyspaces, &clusterpb.KeyspaceInfo{Keyspace: cloned(k), WaitingFor: c.WaitingFor})
+		r.Keyspaces = append(r.Keyspaces, &clusterpb.KeyspaceInfo{Keyspace: cloned(k),
+			WaitingFor: c.WaitingFor})
 	}
 	return r, nil
 }
 
 // ListPartitions implements clusterpb.ClusterServer.
-func (n *Node) ListPartitions(r *clusterpb.ListPartitionsRequest, stream grpc.ServerStreamingServer[clusterpb.PartitionInfo]) error {
+func (n *Node) ListPartitions(r *clusterpb.ListPartitionsRequest,
+	stream grpc.ServerStreamingServer[clusterpb.PartitionInfo]) error {
 	c := n.cluster
 	c.mu.Lock()
 	var all []*clusterpb.PartitionInfo
 	for _, p := range c.Partitions {
 		k := c.Keyspaces[p.Desc.Keyspace]
 		if r.Keyspace == "" || k.Name == r.Keyspace {
-			all = append(all, &clusterpb.PartitionInfo{Partition: p.Desc, Keyspace: k.Name, LeaderNode: p.Leader, Term: p.Term})
+			all = append(all, &clusterpb.PartitionInfo{Partition: p.Desc, Keyspace: k.Name,
+				LeaderNode: p.Leader, Term: p.Term})
 		}
 	}
 	c.mu.Unlock()

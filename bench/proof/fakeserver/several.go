@@ -6,8 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// serveMany serves a MultiGet as so many batch gets. The script is asked about each; one that is not
-// answered is left to be asked by itself.
+// serveMany serves a MultiGet as so many batch gets. The script is asked about each; one that is
+// not answered is left to be asked by itself.
 func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 	c, m := n.cluster, r.GetMultiGet()
 	if m.At == nil {
@@ -25,18 +25,22 @@ func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 	out := &kvpb.MultiGetResponse{}
 	for _, p := range m.Partitions {
 		answer := n.serve(client, &kvpb.Request{
-			Partition: p.Partition, Generation: p.Generation, Term: p.Term, Session: r.Session, TimeoutMicros: r.TimeoutMicros,
-			Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: p.Keys, At: m.At, Context: m.Context}},
+			Partition: p.Partition, Generation: p.Generation, Term: p.Term, Session: r.Session,
+			TimeoutMicros: r.TimeoutMicros,
+			Command: &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: p.Keys, At: m.At,
+				Context: m.Context}},
 		})
 		switch {
 		case answer == nil:
 			out.Alone = append(out.Alone, p.Partition)
 		case answer.Error != nil:
-			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.Partition, Error: answer.Error})
+			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.Partition,
+				Error: answer.Error})
 		default:
 			for i, v := range answer.GetBatchGet().Values {
 				if v.Found {
-					out.Rows = rpc.AppendRow(out.Rows, p.Keys[i], v.Value, rpc.FromTimestamp(v.Version))
+					out.Rows = rpc.AppendRow(out.Rows, p.Keys[i], v.Value,
+						rpc.FromTimestamp(v.Version))
 				}
 			}
 		}
@@ -49,11 +53,12 @@ func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 	return n.dated(&kvpb.Response{Result: &kvpb.Response_MultiGet{MultiGet: out}})
 }
 
-// mergeLocked scans several partitions one by one, sorts, and cuts the page off. The script is asked
-// about each.
+// mergeLocked scans several partitions one by one, sorts, and cuts the page off. The script is
+// asked about each.
 func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	c, m := n.cluster, r.GetMergeScan()
-	if len(m.Partitions) == 0 || len(m.Partitions) > 256 || (m.At != nil && (m.MaxRows == 0 || m.MaxBytes == 0)) {
+	if len(m.Partitions) == 0 || len(m.Partitions) > 256 ||
+		(m.At != nil && (m.MaxRows == 0 || m.MaxBytes == 0)) {
 		c.TB.Errorf("a scan of several partitions that makes no sense: %v", m)
 	}
 	if c.NoMerges || (c.NoMoments && m.At == nil) {
@@ -71,7 +76,8 @@ func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	var last uint64
 	for _, route := range m.Partitions {
 		if route.Partition <= last || route.Term == 0 {
-			c.TB.Errorf("partition %d at term %d after partition %d", route.Partition, route.Term, last)
+			c.TB.Errorf("partition %d at term %d after partition %d", route.Partition, route.Term,
+				last)
 		}
 		last = route.Partition
 		answer := n.partOfMergeLocked(client, r, route, timeless)
@@ -79,9 +85,11 @@ func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 		case answer.Error.GetCode() == kvpb.ErrorCode_UNCERTAIN:
 			return answer
 		case answer.Error != nil:
-			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: route.Partition, Error: answer.Error})
+			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: route.Partition,
+				Error: answer.Error})
 		case m.At == nil:
-			out.At = rpc.ToTimestamp(hlc.Max(rpc.FromTimestamp(out.At), rpc.FromTimestamp(answer.GetScan().At)))
+			out.At = rpc.ToTimestamp(hlc.Max(rpc.FromTimestamp(out.At),
+				rpc.FromTimestamp(answer.GetScan().At)))
 		default:
 			page, err := rpc.DecodeRows(answer.GetScan().Rows)
 			if err != nil {
@@ -90,17 +98,21 @@ func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 			rows = append(rows, page...)
 		}
 	}
-	out.Rows, out.More, out.Resume = c.page(rows, m.Reverse, min(int(m.MaxRows), pageRows), int(m.MaxBytes))
+	out.Rows, out.More, out.Resume = c.page(rows, m.Reverse, min(int(m.MaxRows), pageRows),
+		int(m.MaxBytes))
 	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}
 }
 
 // partOfMergeLocked scans one of the partitions.
-func (n *Node) partOfMergeLocked(client uint64, r *kvpb.Request, route *kvpb.PartitionRoute, timeless bool) *kvpb.Response {
+func (n *Node) partOfMergeLocked(client uint64, r *kvpb.Request, route *kvpb.PartitionRoute,
+	timeless bool) *kvpb.Response {
 	c, m := n.cluster, r.GetMergeScan()
 	one := &kvpb.Request{
-		Partition: route.Partition, Generation: route.Generation, Term: route.Term, Session: r.Session, TimeoutMicros: r.TimeoutMicros,
+		Partition: route.Partition, Generation: route.Generation, Term: route.Term,
+		Session: r.Session, TimeoutMicros: r.TimeoutMicros,
 		Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{
-			Start: m.Start, End: m.End, KeysOnly: m.KeysOnly, MaxRows: 1 << 30, MaxBytes: 1 << 30, At: m.At, UncertainUntil: m.UncertainUntil,
+			Start: m.Start, End: m.End, KeysOnly: m.KeysOnly, MaxRows: 1 << 30, MaxBytes: 1 << 30,
+			At: m.At, UncertainUntil: m.UncertainUntil,
 		}},
 	}
 	var f Fault

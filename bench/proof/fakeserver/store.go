@@ -40,9 +40,11 @@ type WriteID struct{ Client, Sequence uint64 }
 // NewStore makes an empty Store.
 func NewStore(t testing.TB) *Store {
 	return &Store{
-		TB: t, Random: rand.New(rand.NewPCG(1, 2)), PageRows: 1 << 30, Partitions: make(map[uint64]*Partition),
-		records:  make(map[string]*Record),
-		onePhase: make(map[WriteID]hlc.Timestamp), deleted: make(map[WriteID]*kvpb.DeleteRangeResponse),
+		TB: t, Random: rand.New(rand.NewPCG(1, 2)), PageRows: 1 << 30,
+		Partitions: make(map[uint64]*Partition),
+		records:    make(map[string]*Record),
+		onePhase:   make(map[WriteID]hlc.Timestamp),
+		deleted:    make(map[WriteID]*kvpb.DeleteRangeResponse),
 	}
 }
 
@@ -79,7 +81,8 @@ func IsWrite(r *kvpb.Request) bool {
 
 // Execute does what a request for one partition says, at the leader with this clock. A request that
 // must wait for a lock has had no effect; the caller executes it again later.
-func (s *Store) Execute(p *Partition, clock *Clock, client uint64, r *kvpb.Request) (answer *kvpb.Response, wait bool) {
+func (s *Store) Execute(p *Partition, clock *Clock, client uint64, r *kvpb.Request) (
+	answer *kvpb.Response, wait bool) {
 	if !IsWrite(r) {
 		switch c := r.Command.(type) {
 		case *kvpb.Request_Refresh:

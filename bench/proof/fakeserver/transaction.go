@@ -35,14 +35,15 @@ func (w *write) prepare(c *kvpb.PrepareRequest) (answer *kvpb.Response, wait boo
 	for _, m := range c.Mutations {
 		l := p.Data.Locks[string(m.Key)]
 		if l == nil || !bytes.Equal(l.Transaction.Id, t.Id) || l.by.Sequence < w.by.Sequence {
-			p.Data.Locks[string(m.Key)] = &Lock{cloned(t), at, m.Kind, string(m.Value), time.Now(), w.by}
+			p.Data.Locks[string(m.Key)] = &Lock{cloned(t), at, m.Kind, string(m.Value), time.Now(),
+				w.by}
 		}
 	}
 	return prepared(at, w.values(c), c), false
 }
 
-// makeWay deals with the locks of others on the keys of a Prepare, and compares those that are to be
-// compared as they are locked.
+// makeWay deals with the locks of others on the keys of a Prepare, and compares those that are to
+// be compared as they are locked.
 func (s *Store) makeWay(p *Partition, c *kvpb.PrepareRequest) (refused *kvpb.Response, wait bool) {
 	for _, m := range c.Mutations {
 		key := string(m.Key)
@@ -74,19 +75,23 @@ func (w *write) stampAbove(floor hlc.Timestamp) hlc.Timestamp {
 }
 
 // commitOnePhase commits a transaction of which everything is here.
-func (w *write) commitOnePhase(c *kvpb.PrepareRequest, floor hlc.Timestamp) (answer *kvpb.Response, wait bool) {
+func (w *write) commitOnePhase(c *kvpb.PrepareRequest, floor hlc.Timestamp) (answer *kvpb.Response,
+	wait bool) {
 	s, p, reads := w.store, w.partition, c.OnePhase.Reads
 	at := w.stampAbove(floor)
-	if refused, wait := s.inTheWay(p, reads, at, c.Transaction, c.Transaction.Id); refused != nil || wait {
+	if refused, wait := s.inTheWay(p, reads, at, c.Transaction, c.Transaction.Id); refused != nil ||
+		wait {
 		return refused, wait
 	}
-	if refused := p.changed(reads, rpc.FromTimestamp(reads.GetAt()), hlc.MaxTimestamp, c.Transaction.Id); refused != nil {
+	if refused := p.changed(reads, rpc.FromTimestamp(reads.GetAt()), hlc.MaxTimestamp,
+		c.Transaction.Id); refused != nil {
 		return refused, false
 	}
 	p.Read = hlc.Max(p.Read, at)
 	for _, m := range c.Mutations {
 		delete(p.Data.Locks, string(m.Key))
-		p.commit(string(m.Key), m.Kind, Version{At: at, Value: string(m.Value), Transaction: string(c.Transaction.Id), By: w.by})
+		p.commit(string(m.Key), m.Kind, Version{At: at, Value: string(m.Value),
+			Transaction: string(c.Transaction.Id), By: w.by})
 	}
 	s.onePhase[w.by] = at
 	return prepared(at, nil, c), false
@@ -97,7 +102,8 @@ func (w *write) commitOnePhase(c *kvpb.PrepareRequest, floor hlc.Timestamp) (ans
 func (w *write) preparedBefore(c *kvpb.PrepareRequest) (at hlc.Timestamp, again bool) {
 	for _, m := range c.Mutations {
 		l := w.partition.Data.Locks[string(m.Key)]
-		if l == nil || !bytes.Equal(l.Transaction.Id, c.Transaction.Id) || l.by.Sequence < w.by.Sequence {
+		if l == nil || !bytes.Equal(l.Transaction.Id, c.Transaction.Id) ||
+			l.by.Sequence < w.by.Sequence {
 			return hlc.Timestamp{}, false
 		}
 		at = hlc.Max(at, l.Prepared)
@@ -123,12 +129,14 @@ func prepared(at hlc.Timestamp, values []*kvpb.GetResponse, c *kvpb.PrepareReque
 }
 
 // refresh executes a Refresh.
-func (s *Store) refresh(p *Partition, clock *Clock, c *kvpb.RefreshRequest) (answer *kvpb.Response, wait bool) {
+func (s *Store) refresh(p *Partition, clock *Clock, c *kvpb.RefreshRequest) (answer *kvpb.Response,
+	wait bool) {
 	to := rpc.FromTimestamp(c.To)
 	if refused, wait := s.inTheWay(p, c.Reads, to, nil, c.Transaction); refused != nil || wait {
 		return refused, wait
 	}
-	if refused := p.changed(c.Reads, rpc.FromTimestamp(c.Reads.GetAt()), to, c.Transaction); refused != nil {
+	if refused := p.changed(c.Reads, rpc.FromTimestamp(c.Reads.GetAt()), to,
+		c.Transaction); refused != nil {
 		return refused, false
 	}
 	p.Read = hlc.Max(p.Read, to)

@@ -55,7 +55,8 @@ func (w *write) put(key, value []byte, tombstone bool) {
 		Version{At: at, Value: string(value), Tombstone: tombstone, By: w.by})
 	if s.oneOf(s.Mistakes.LostSoon, 20) {
 		s.later(30*time.Millisecond, func() {
-			d.Versions[string(key)] = slices.DeleteFunc(d.Versions[string(key)], func(v Version) bool { return v.At == at })
+			d.Versions[string(key)] = slices.DeleteFunc(d.Versions[string(key)],
+				func(v Version) bool { return v.At == at })
 		})
 	}
 }
@@ -86,7 +87,8 @@ func (w *write) run(r *kvpb.Request) *kvpb.Response {
 		if !w.batch(c.WriteBatch.Operations) {
 			return Refusal(kvpb.ErrorCode_KEY_OUT_OF_SPAN, "a key of the batch lies elsewhere")
 		}
-		answer.Result = &kvpb.Response_WriteBatch{WriteBatch: &kvpb.WriteBatchResponse{Version: rpc.ToTimestamp(w.at)}}
+		answer.Result = &kvpb.Response_WriteBatch{WriteBatch: &kvpb.WriteBatchResponse{
+			Version: rpc.ToTimestamp(w.at)}}
 	case *kvpb.Request_DeleteRange:
 		answer.Result = &kvpb.Response_DeleteRange{DeleteRange: w.deleteRange(c.DeleteRange)}
 	default:
@@ -142,7 +144,8 @@ func (w *write) swap(c *kvpb.CompareAndSwapRequest) *kvpb.CompareAndSwapResponse
 	case v == nil:
 		return &kvpb.CompareAndSwapResponse{}
 	}
-	return &kvpb.CompareAndSwapResponse{Found: true, Current: []byte(v.Value), CurrentVersion: rpc.ToTimestamp(v.At)}
+	return &kvpb.CompareAndSwapResponse{Found: true, Current: []byte(v.Value),
+		CurrentVersion: rpc.ToTimestamp(v.At)}
 }
 
 func (w *write) deleteRange(c *kvpb.DeleteRangeRequest) *kvpb.DeleteRangeResponse {

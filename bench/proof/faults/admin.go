@@ -14,13 +14,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Admin asks servers about the cluster, each question over a connection of its own: a fault test must not depend on
-// how well connections survive faults.
+// Admin asks servers about the cluster, each question over a connection of its own: a fault test
+// must not depend on how well connections survive faults.
 type Admin struct{ Cluster *Cluster }
 
 // with calls f with the Cluster service of one server.
-func with(ctx context.Context, address string, f func(context.Context, clusterpb.ClusterClient) error) error {
-	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func with(ctx context.Context, address string, f func(context.Context,
+	clusterpb.ClusterClient) error) error {
+	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(
+		insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		return err
@@ -32,7 +34,8 @@ func with(ctx context.Context, address string, f func(context.Context, clusterpb
 }
 
 // any asks one server after the other until one answers, and goes on for as long as ctx lasts.
-func (a *Admin) any(ctx context.Context, what string, f func(context.Context, clusterpb.ClusterClient) error) error {
+func (a *Admin) any(ctx context.Context, what string, f func(context.Context,
+	clusterpb.ClusterClient) error) error {
 	return process.Until(ctx, what, 100*time.Millisecond, func(ctx context.Context) error {
 		var failures []error
 		for _, s := range a.Cluster.All() {
@@ -58,32 +61,35 @@ func (a *Admin) CreateKeyspace(ctx context.Context, name string, hash, replicas 
 		ReplicationFactor: replicas,
 		Token:             uint64(time.Now().UnixNano()),
 	}
-	if err := a.any(ctx, "create keyspace "+name, func(ctx context.Context, c clusterpb.ClusterClient) error {
+	if err := a.any(ctx, "create keyspace "+name, func(ctx context.Context,
+		c clusterpb.ClusterClient) error {
 		_, err := c.CreateKeyspace(ctx, request)
 		return err
 	}); err != nil {
 		return err
 	}
-	return a.any(ctx, "keyspace "+name+" is active and every partition has a leader", func(ctx context.Context, c clusterpb.ClusterClient) error {
-		list, err := c.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
-		if err != nil {
-			return err
-		}
-		for _, k := range list.Keyspaces {
-			if k.Keyspace.Name != name {
-				continue
-			}
-			if k.Keyspace.State != clusterpb.KeyspaceState_ACTIVE {
-				return fmt.Errorf("keyspace %s is %v: waits for %s", name, k.Keyspace.State, k.WaitingFor)
-			}
-			infos, err := partitions(ctx, c, name)
+	return a.any(ctx, "keyspace "+name+" is active and every partition has a leader",
+		func(ctx context.Context, c clusterpb.ClusterClient) error {
+			list, err := c.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 			if err != nil {
 				return err
 			}
-			return led(infos, int(hash))
-		}
-		return fmt.Errorf("keyspace %s is not in the list", name)
-	})
+			for _, k := range list.Keyspaces {
+				if k.Keyspace.Name != name {
+					continue
+				}
+				if k.Keyspace.State != clusterpb.KeyspaceState_ACTIVE {
+					return fmt.Errorf("keyspace %s is %v: waits for %s", name, k.Keyspace.State,
+						k.WaitingFor)
+				}
+				infos, err := partitions(ctx, c, name)
+				if err != nil {
+					return err
+				}
+				return led(infos, int(hash))
+			}
+			return fmt.Errorf("keyspace %s is not in the list", name)
+		})
 }
 
 // led says whether all n partitions are there and have a leader.
@@ -99,7 +105,8 @@ func led(infos []*clusterpb.PartitionInfo, n int) error {
 	return nil
 }
 
-func partitions(ctx context.Context, c clusterpb.ClusterClient, keyspace string) ([]*clusterpb.PartitionInfo, error) {
+func partitions(ctx context.Context, c clusterpb.ClusterClient, keyspace string) (
+	[]*clusterpb.PartitionInfo, error) {
 	stream, err := c.ListPartitions(ctx, &clusterpb.ListPartitionsRequest{Keyspace: keyspace})
 	if err != nil {
 		return nil, err
@@ -117,9 +124,12 @@ func partitions(ctx context.Context, c clusterpb.ClusterClient, keyspace string)
 	}
 }
 
-// Partitions lists the partitions of a keyspace with their leaders, as one of the running servers knows them.
-func (a *Admin) Partitions(ctx context.Context, keyspace string) (infos []*clusterpb.PartitionInfo, err error) {
-	err = a.any(ctx, "partitions of "+keyspace, func(ctx context.Context, c clusterpb.ClusterClient) error {
+// Partitions lists the partitions of a keyspace with their leaders, as one of the running servers
+// knows them.
+func (a *Admin) Partitions(ctx context.Context, keyspace string) (infos []*clusterpb.PartitionInfo,
+	err error) {
+	err = a.any(ctx, "partitions of "+keyspace, func(ctx context.Context,
+		c clusterpb.ClusterClient) error {
 		var err error
 		infos, err = partitions(ctx, c, keyspace)
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// Server is one server of a cluster: its directory and addresses stay the same over all of its processes.
+// Server is one server of a cluster: its directory and addresses stay the same over all of its
+// processes.
 type Server struct {
 	Name   string
 	Dir    string
@@ -50,7 +51,8 @@ type Layout struct {
 	Cores, Nodes int
 	// NodeDir, if set, gives the directory of a node (counted from 0) instead of one below Dir.
 	NodeDir func(i int) string
-	// Configure, if set, may change each server (the core first, counted from 0) before anything is made of it.
+	// Configure, if set, may change each server (the core first, counted from 0) before anything is
+	// made of it.
 	Configure func(i int, s *Server)
 }
 
@@ -167,7 +169,8 @@ func (c *Cluster) KillAll() error {
 
 // Arguments are those of the server's command line.
 func (s *Server) Arguments() []string {
-	args := []string{"start", "--dir", s.Dir, "--listen", s.Listen, "--core", s.Core, "--roles", s.Roles, "--http", s.HTTP}
+	args := []string{"start", "--dir", s.Dir, "--listen", s.Listen, "--core", s.Core, "--roles",
+		s.Roles, "--http", s.HTTP}
 	if s.Advertise != "" {
 		args = append(args, "--advertise", s.Advertise)
 	}
@@ -228,7 +231,8 @@ func (s *Server) WaitReady(ctx context.Context) error {
 }
 
 // adminClient has no connection to a server that was killed: each request makes its own.
-var adminClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var adminClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	DisableKeepAlives: true}}
 
 // Page gets a page of the server's administrative address.
 func (s *Server) Page(ctx context.Context, path string) (string, error) {

@@ -23,22 +23,27 @@ type damage struct {
 	// files are the suffix and the directory of what is damaged.
 	suffix, database string
 	do               func(path string) error
-	// afterKill: the server is killed, and not stopped, before the damage: its last writes are only in the log's WAL.
+	// afterKill: the server is killed, and not stopped, before the damage: its last writes are only
+	// in the log's WAL.
 	afterKill bool
-	// fatal: it must be noticed, by reads that are refused or a server that does not start. What is not fatal may be
-	// noticed later, when the data is needed.
+	// fatal: it must be noticed, by reads that are refused or a server that does not start. What is
+	// not fatal may be noticed later, when the data is needed.
 	fatal bool
 }
 
 var damages = []damage{
-	{name: "flipped byte in a table of the state", suffix: ".sst", database: "state", do: flipByte, fatal: true},
-	{name: "truncated table of the state", suffix: ".sst", database: "state", do: cutOff, fatal: true},
+	{name: "flipped byte in a table of the state", suffix: ".sst", database: "state", do: flipByte,
+		fatal: true},
+	{name: "truncated table of the state", suffix: ".sst", database: "state", do: cutOff,
+		fatal: true},
 	{name: "flipped byte in a table of the log", suffix: ".sst", database: "log", do: flipByte},
-	{name: "flipped byte in the log's WAL", suffix: ".log", database: "log", do: flipEarly, afterKill: true},
+	{name: "flipped byte in the log's WAL", suffix: ".log", database: "log", do: flipEarly,
+		afterKill: true},
 }
 
-// TestDamage flips one byte, or cuts off the end, in stored files of one sort of a node that has the only replica of
-// everything: what is damaged is reported, and no read returns anything but what was written.
+// TestDamage flips one byte, or cuts off the end, in stored files of one sort of a node that has
+// the only replica of everything: what is damaged is reported, and no read returns anything but
+// what was written.
 func TestDamage(t *testing.T) {
 	for _, d := range damages {
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
@@ -74,14 +79,20 @@ func TestDamage(t *testing.T) {
 			reported := speaksOfDamage(log)
 			for line := range strings.Lines(log) {
 				if speaksOfDamage(line) {
-					e.Logf("the first such line of the log: %s", abbreviateLine(strings.TrimSpace(line)))
+					e.Logf("the first such line of the log: %s",
+						abbreviateLine(strings.TrimSpace(line)))
 					break
 				}
 			}
-			e.result("%s (%d files): of %d values %d were read right, %d refused (%d as corruption), %d wrong; ready: %v; runs: %v; the log speaks of the damage: %v; corruption: %v; other refusals: %v",
-				d.name, len(files), len(written), outcome.right, outcome.refused, outcome.corruption, outcome.wrong, readyErr == nil, node.Process().Running(), reported, outcome.example, outcome.others.one())
+			e.result("%s (%d files): of %d values %d were read right, %d refused (%d as "+
+				"corruption), %d wrong; ready: %v; runs: %v; the log speaks of the damage: %v; "+
+				"corruption: %v; other refusals: %v",
+				d.name, len(files), len(written), outcome.right, outcome.refused,
+				outcome.corruption, outcome.wrong, readyErr == nil, node.Process().Running(),
+				reported, outcome.example, outcome.others.one())
 			if outcome.wrong > 0 {
-				e.Errorf("%d reads returned what was never written: %v", outcome.wrong, outcome.wrongs.err())
+				e.Errorf("%d reads returned what was never written: %v", outcome.wrong,
+					outcome.wrongs.err())
 			}
 			if d.fatal && outcome.refused == 0 {
 				e.Error("every read succeeded: the damage hit nothing, or went unnoticed")
@@ -95,17 +106,20 @@ func TestDamage(t *testing.T) {
 
 // speaksOfDamage looks for the words of checksums and sizes in a log.
 func speaksOfDamage(log string) bool {
-	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk", "damaged"})
+	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk",
+		"damaged"})
 }
 
-// mostFiles is how many files are damaged at most: enough to be met, few enough that most values can still be read.
+// mostFiles is how many files are damaged at most: enough to be met, few enough that most values
+// can still be read.
 const mostFiles = 8
 
 // filesBelow lists the largest files of one database below dir.
 func filesBelow(dir, database, suffix string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && strings.HasSuffix(path, suffix) && filepath.Base(filepath.Dir(path)) == database {
+		if err == nil && !entry.IsDir() && strings.HasSuffix(path, suffix) &&
+			filepath.Base(filepath.Dir(path)) == database {
 			files = append(files, path)
 		}
 		return err
@@ -123,7 +137,8 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// flipEarly changes one bit near the beginning of a file, which is in use however much room was reserved behind it.
+// flipEarly changes one bit near the beginning of a file, which is in use however much room was
+// reserved behind it.
 func flipEarly(path string) error {
 	return flipAt(path, func(size int) int { return min(size/2, 20_000) })
 }
@@ -172,8 +187,9 @@ func readWhatIsLeft(ctx context.Context, store *Store, want map[string]string) *
 	for range 64 {
 		group.Go(func() {
 			for key := range keys {
-				// The first bad blocks get time (Pebble looks for the flipped bit, which takes seconds in a large block);
-				// if nothing is answered at all, the rest need not be tried for long.
+				// The first bad blocks get time (Pebble looks for the flipped bit, which takes
+				// seconds in a large block); if nothing is answered at all, the rest need not be
+				// tried for long.
 				patience := 10 * time.Second
 				if outcome.nothingAnswers() {
 					patience = 100 * time.Millisecond

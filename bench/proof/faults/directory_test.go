@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// refusal starts a process that must not serve: it has to end by itself, not with 0, and say one of the words.
+// refusal starts a process that must not serve: it has to end by itself, not with 0, and say one of
+// the words.
 func (e *environment) refusal(what string, s *Server, words ...string) {
 	e.Helper()
 	e.must(s.Start(), "start for %s", what)
@@ -24,12 +25,14 @@ func (e *environment) refusal(what string, s *Server, words ...string) {
 	switch {
 	case err != nil:
 		ready := s.Ready(e.ctx)
-		e.Errorf("%s: the server was not refused: %v; /readyz: %v; its log ends:\n%s", what, err, ready, log)
+		e.Errorf("%s: the server was not refused: %v; /readyz: %v; its log ends:\n%s", what, err,
+			ready, log)
 		e.must(p.Kill(), "kill")
 	case code == 0:
 		e.Errorf("%s: the server ended with exit code 0; its log ends:\n%s", what, log)
 	case !containsAny(log, words):
-		e.Errorf("%s: the server ended with exit code %d, but says none of %q:\n%s", what, code, words, log)
+		e.Errorf("%s: the server ended with exit code %d, but says none of %q:\n%s", what, code,
+			words, log)
 	default:
 		e.result("%s: refused, exit code %d: %s", what, code, lastLine(log))
 	}
@@ -63,13 +66,14 @@ func (e *environment) imposter(name, dir string, like *Server) *Server {
 	addresses, err := process.FreeAddresses(2)
 	e.must(err, "addresses")
 	return &Server{
-		Name: name, Dir: dir, Listen: addresses[0], HTTP: addresses[1], Roles: like.Roles, Core: like.Core,
+		Name: name, Dir: dir, Listen: addresses[0], HTTP: addresses[1], Roles: like.Roles,
+		Core:   like.Core,
 		binary: like.binary, log: filepath.Join(e.dir, name+".log"),
 	}
 }
 
-// TestWrongDirectory starts servers on directories that are not theirs: each is refused with a reason, the directory is as
-// it was, and the cluster goes on.
+// TestWrongDirectory starts servers on directories that are not theirs: each is refused with a
+// reason, the directory is as it was, and the cluster goes on.
 func TestWrongDirectory(t *testing.T) {
 	e := newEnvironment(t, 5*time.Minute, Layout{Cores: 1, Nodes: 3})
 	e.start(keyspace, hash, 3)
@@ -81,24 +85,26 @@ func TestWrongDirectory(t *testing.T) {
 	e.refusal("a second process on the directory of a node", second, "lock", "in use")
 	secondCore := e.imposter("second-core", core.Dir, core)
 	secondCore.Core, secondCore.Listen = core.Core, core.Listen
-	e.refusal("a second process on the directory of the core", secondCore, "lock", "in use", "address already")
+	e.refusal("a second process on the directory of the core", secondCore, "lock", "in use",
+		"address already")
 
 	// A second cluster, with a node of its own.
-	foreign := newEnvironment(t, 3*time.Minute, Layout{Cores: 1, Nodes: 1})
-	foreign.start("elsewhere", 1, 1)
-	foreignNode := foreign.cluster.Nodes[0]
-	e.must(foreignNode.Stop(20*time.Second), "stop the foreign node")
-	stranger := e.imposter("stranger", foreignNode.Dir, node)
+	elsewhere := newEnvironment(t, 3*time.Minute, Layout{Cores: 1, Nodes: 1})
+	elsewhere.start("elsewhere", 1, 1)
+	otherNode := elsewhere.cluster.Nodes[0]
+	e.must(otherNode.Stop(20*time.Second), "stop the other node")
+	stranger := e.imposter("stranger", otherNode.Dir, node)
 	e.refusal("the directory of a node of another cluster", stranger, "cluster")
-	e.must(foreignNode.Start(), "start the foreign node where it belongs")
-	e.waitReady(foreignNode)
+	e.must(otherNode.Start(), "start the other node where it belongs")
+	e.waitReady(otherNode)
 
 	// A copy of a node's directory, while that node runs.
 	copied := filepath.Join(e.dir, "copied")
 	e.must(other.Stop(20*time.Second), "stop %s", other.Name)
 	e.must(os.CopyFS(copied, os.DirFS(other.Dir)), "copy the directory of %s", other.Name)
 	e.restart(other)
-	// The core cannot tell a copy from a node that moved, so it refuses for as long as the original is alive.
+	// The core cannot tell a copy from a node that moved, so it refuses for as long as the original
+	// is alive.
 	twin := e.imposter("twin", copied, other)
 	e.must(twin.Start(), "start the copy")
 	e.wait(30*time.Second, "the copy says why it is refused", func(context.Context) error {
@@ -111,7 +117,8 @@ func TestWrongDirectory(t *testing.T) {
 	if err := twin.Ready(e.ctx); err == nil {
 		e.Error("a copy of the directory of a node that runs became ready")
 	} else {
-		e.result("a copy of the directory of a node that runs: not ready (%v): %s", err, lastLine(twin.Process().LogTail(4000)))
+		e.result("a copy of the directory of a node that runs: not ready (%v): %s", err,
+			lastLine(twin.Process().LogTail(4000)))
 	}
 	e.mustHave(store, written)
 	e.must(twin.Kill(), "kill the copy")
@@ -120,7 +127,8 @@ func TestWrongDirectory(t *testing.T) {
 	e.must(node.Stop(20*time.Second), "stop %s", node.Name)
 	crossed := e.imposter("node-as-core", node.Dir, core)
 	crossed.Core = crossed.Listen
-	e.refusal("the directory of a node, started as a core server", crossed, "core", "node", "role", "cluster")
+	e.refusal("the directory of a node, started as a core server", crossed, "core", "node", "role",
+		"cluster")
 	e.restart(node)
 
 	// A newer version, of the directory and of the databases in it.
@@ -148,7 +156,8 @@ func (e *environment) waitReady(s *Server) {
 // format is the number of a layout in the files that say which one a directory has.
 var format = regexp.MustCompile(`(?m)("format": *|^tidemark [a-z]+ )[0-9]+`)
 
-// raiseVersions makes every file of that name below dir speak of a version far ahead, and returns what undoes it.
+// raiseVersions makes every file of that name below dir speak of a version far ahead, and returns
+// what undoes it.
 func (e *environment) raiseVersions(dir, name string) (restore func()) {
 	e.Helper()
 	original := make(map[string][]byte)

@@ -21,8 +21,8 @@ type Disk struct {
 	Kind string
 }
 
-// MountDisk makes a filesystem of the given size below dir: ext4 in a file if there is a loop device, else a tmpfs. It
-// needs root; ErrNoMount says that there is no way here.
+// MountDisk makes a filesystem of the given size below dir: ext4 in a file if there is a loop
+// device, else a tmpfs. It needs root; ErrNoMount says that there is no way here.
 func MountDisk(dir, name string, megabytes int) (*Disk, error) {
 	mount := filepath.Join(dir, name)
 	if err := os.MkdirAll(mount, 0o755); err != nil {
@@ -40,10 +40,12 @@ func MountDisk(dir, name string, megabytes int) (*Disk, error) {
 		if err := errors.Join(file.Truncate(int64(megabytes)<<20), file.Close()); err != nil {
 			return err
 		}
-		if output, err := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", image).CombinedOutput(); err != nil {
+		if output, err := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0",
+			image).CombinedOutput(); err != nil {
 			return fmt.Errorf("mkfs.ext4: %w: %s", err, output)
 		}
-		if output, err := exec.Command("mount", "-o", "loop", image, mount).CombinedOutput(); err != nil {
+		if output, err := exec.Command("mount", "-o", "loop", image,
+			mount).CombinedOutput(); err != nil {
 			return fmt.Errorf("mount: %w: %s", err, output)
 		}
 		return nil
@@ -52,7 +54,8 @@ func MountDisk(dir, name string, megabytes int) (*Disk, error) {
 	if loopErr == nil {
 		return &Disk{Dir: mount, Kind: "ext4 on a loop device"}, nil
 	}
-	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm", megabytes), "tmpfs", mount).CombinedOutput(); err != nil {
+	if output, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm", megabytes),
+		"tmpfs", mount).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %v; tmpfs: %v: %s", ErrNoMount, loopErr, err, output)
 	}
 	return &Disk{Dir: mount, Kind: "tmpfs"}, nil
@@ -66,7 +69,8 @@ func (d *Disk) Unmount() error {
 	// A process that was just killed may hold the mount for a moment.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return process.Until(ctx, "unmount "+d.Dir, 100*time.Millisecond, func(context.Context) error { return syscall.Unmount(d.Dir, 0) })
+	return process.Until(ctx, "unmount "+d.Dir, 100*time.Millisecond,
+		func(context.Context) error { return syscall.Unmount(d.Dir, 0) })
 }
 
 // filler is the file that fills a disk.

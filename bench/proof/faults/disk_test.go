@@ -14,8 +14,9 @@ import (
 // diskMegabytes leaves room for what a server keeps free by default.
 const diskMegabytes = 1024
 
-// TestDiskFull fills the disk of one data node and then of all three: reads go on, writes end with an answer that says
-// why, and go on by themselves when there is room again; nothing acknowledged is lost on the way.
+// TestDiskFull fills the disk of one data node and then of all three: reads go on, writes end with
+// an answer that says why, and go on by themselves when there is room again; nothing acknowledged
+// is lost on the way.
 func TestDiskFull(t *testing.T) {
 	if !*enabled {
 		t.Skip("fault tests run with -faults (make faults)")
@@ -59,7 +60,8 @@ func TestDiskFull(t *testing.T) {
 	e.must(disks[0].Fill(), "fill the disk of %s", e.cluster.Nodes[0].Name)
 	e.pass(5 * time.Second)
 	one := e.tryEveryPartition(store)
-	e.result("disk of one node full (%s): reads answered %d of %d; writes answered %d, said that the disk is full %d, said something else %d %v",
+	e.result("disk of one node full (%s): reads answered %d of %d; writes answered %d, said "+
+		"that the disk is full %d, said something else %d %v",
 		disks[0].Kind, one.reads, hash, one.writes, one.full, one.other, one.otherErrors.err())
 	if one.reads < hash {
 		e.Errorf("reads stopped: %v", one.readErrors.err())
@@ -73,18 +75,21 @@ func TestDiskFull(t *testing.T) {
 	}
 	e.wait(20*time.Second, "every write says that the disk is full", func(context.Context) error {
 		if all := e.tryEveryPartition(store); all.full < hash {
-			return fmt.Errorf("%d writes succeeded, %d said that the disk is full, %d something else: %w", all.writes, all.full, all.other, all.otherErrors.err())
+			return fmt.Errorf("%d writes succeeded, %d said that the disk is full, %d something "+
+				"else: %w", all.writes, all.full, all.other, all.otherErrors.err())
 		}
 		return nil
 	})
 	all := e.tryEveryPartition(store)
-	e.result("disks of all nodes full: reads answered %d of %d; writes said that the disk is full %d", all.reads, hash, all.full)
+	e.result("disks of all nodes full: reads answered %d of %d; writes said that the disk is "+
+		"full %d", all.reads, hash, all.full)
 	if all.reads < hash {
 		e.Errorf("reads stopped: %v", all.readErrors.err())
 	}
 	for _, s := range e.cluster.Nodes {
 		if !s.Process().Running() {
-			e.Errorf("%s ended when its disk was full: exit code %d", s.Name, s.Process().ExitCode())
+			e.Errorf("%s ended when its disk was full: exit code %d", s.Name,
+				s.Process().ExitCode())
 		}
 	}
 

@@ -22,10 +22,13 @@ import (
 )
 
 var (
-	dumps       = flag.Int("dump.times", 0, "how often TestDumpUnderTransactions dumps; 0: the test is skipped")
-	dumpRows    = flag.Int("dump.rows", 1_000_000, "how many accounts TestDumpUnderTransactions dumps")
+	dumps = flag.Int("dump.times", 0,
+		"how often TestDumpUnderTransactions dumps; 0: the test is skipped")
+	dumpRows = flag.Int("dump.rows", 1_000_000,
+		"how many accounts TestDumpUnderTransactions dumps")
 	dumpClients = flag.Int("dump.clients", 64, "how many clients transfer money meanwhile")
-	dumpHash    = flag.Int("dump.hash", 0, "of how many hash partitions the accounts are; 0: of four range partitions")
+	dumpHash    = flag.Int("dump.hash", 0,
+		"of how many hash partitions the accounts are; 0: of four range partitions")
 )
 
 // opening is what an account has in the beginning.
@@ -78,7 +81,8 @@ func TestDumpUnderTransactions(t *testing.T) {
 		before, began := b.commits.Load(), time.Now()
 		err := b.dump()
 		took = append(took, time.Since(began))
-		e.Logf("dump %d took %v, beside %d transfers: %v", i+1, took[i].Round(time.Millisecond), b.commits.Load()-before, err)
+		e.Logf("dump %d took %v, beside %d transfers: %v", i+1, took[i].Round(time.Millisecond),
+			b.commits.Load()-before, err)
 		if err != nil {
 			bad++
 			e.Errorf("dump %d: %v", i+1, err)
@@ -86,8 +90,10 @@ func TestDumpUnderTransactions(t *testing.T) {
 	}
 	stop()
 	slices.Sort(took)
-	e.result("%d of %d dumps of %d rows under %d clients were complete, each sum right; a dump took %v (median), %v (max)",
-		*dumps-bad, *dumps, *dumpRows, *dumpClients, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+	e.result("%d of %d dumps of %d rows under %d clients were complete, each sum right; a dump "+
+		"took %v (median), %v (max)",
+		*dumps-bad, *dumps, *dumpRows, *dumpClients, took[len(took)/2].Round(time.Millisecond),
+		took[len(took)-1].Round(time.Millisecond))
 	e.result("%d transfers, %d failed", b.commits.Load(), b.failed.Load())
 	if why := b.last.Load(); why != nil {
 		e.Errorf("%d transfers failed; the last: %v", b.failed.Load(), *why)
@@ -103,7 +109,8 @@ func (b *bank) load() {
 	path := filepath.Join(b.dir, "accounts.tsv")
 	b.must(os.WriteFile(path, text.Bytes(), 0o644), "write the accounts")
 	began := time.Now()
-	out, err := exec.CommandContext(b.ctx, b.program, "load", "bank", path, "--quiet", "--timeout", "60s", "--endpoints",
+	out, err := exec.CommandContext(b.ctx, b.program, "load", "bank", path, "--quiet", "--timeout",
+		"60s", "--endpoints",
 		strings.Join(b.cluster.Endpoints(), ",")).CombinedOutput()
 	b.must(err, "load %d accounts: %s", *dumpRows, out)
 	b.Logf("%d accounts were loaded in %v", *dumpRows, time.Since(began).Round(time.Millisecond))
@@ -150,7 +157,8 @@ func (b *bank) transfer() (stop func()) {
 }
 
 // move transfers an amount, or as much of it as there is.
-func move(ctx context.Context, client *kv.Client, ks *kv.Keyspace, from, to []byte, amount int) error {
+func move(ctx context.Context, client *kv.Client, ks *kv.Keyspace, from, to []byte,
+	amount int) error {
 	_, err := client.Update(ctx, func(tx *kv.Txn) error {
 		pairs, err := tx.BatchGet(ctx, ks, [][]byte{from, to})
 		if err != nil {
@@ -163,7 +171,8 @@ func move(ctx context.Context, client *kv.Client, ks *kv.Keyspace, from, to []by
 			}
 		}
 		moved := min(amount, balances[0])
-		if err := tx.Put(ks, from, strconv.AppendInt(nil, int64(balances[0]-moved), 10)); err != nil {
+		if err := tx.Put(ks, from, strconv.AppendInt(nil, int64(balances[0]-moved),
+			10)); err != nil {
 			return err
 		}
 		return tx.Put(ks, to, strconv.AppendInt(nil, int64(balances[1]+moved), 10))
@@ -173,7 +182,8 @@ func move(ctx context.Context, client *kv.Client, ks *kv.Keyspace, from, to []by
 
 // dump has the program dump the bank, and adds up what it writes.
 func (b *bank) dump() error {
-	command := exec.CommandContext(b.ctx, b.program, "dump", "bank", "--quiet", "--endpoints", strings.Join(b.cluster.Endpoints(), ","))
+	command := exec.CommandContext(b.ctx, b.program, "dump", "bank", "--quiet", "--endpoints",
+		strings.Join(b.cluster.Endpoints(), ","))
 	var said bytes.Buffer
 	command.Stderr = &said
 	out, err := command.StdoutPipe()

@@ -16,11 +16,16 @@ import (
 )
 
 var (
-	enabled  = flag.Bool("faults", false, "run the fault tests against real processes")
-	program  = flag.String("tidemark", filepath.Join("..", "..", "..", "bin", "tidemark"), "the program under test")
-	scratch  = flag.String("faults.dir", "", "where clusters keep their data (default: the system's temporary directory)")
-	rounds   = flag.Int("faults.rounds", 12, "how many processes TestKillOne kills, one after the other; TestKillAll kills all a quarter as often")
-	maxPause = flag.Duration("faults.pause", 3*time.Second, "the longest pause of a partition that TestKillOne accepts")
+	enabled = flag.Bool("faults", false, "run the fault tests against real processes")
+	program = flag.String("tidemark", filepath.Join("..", "..", "..", "bin", "tidemark"),
+		"the program under test")
+	scratch = flag.String("faults.dir", "",
+		"where clusters keep their data (default: the system's temporary directory)")
+	rounds = flag.Int("faults.rounds", 12,
+		"how many processes TestKillOne kills, one after the other; TestKillAll kills all a "+
+			"quarter as often")
+	maxPause = flag.Duration("faults.pause", 3*time.Second,
+		"the longest pause of a partition that TestKillOne accepts")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,8 +39,9 @@ type environment struct {
 	admin   *Admin
 }
 
-// newEnvironment makes a directory and chooses addresses; nothing runs yet. When the test ends all processes are killed;
-// the directory is removed if the test passed, and named if not. The whole test has the given time.
+// newEnvironment makes a directory and chooses addresses; nothing runs yet. When the test ends all
+// processes are killed; the directory is removed if the test passed, and named if not. The whole
+// test has the given time.
 func newEnvironment(t *testing.T, limit time.Duration, layout Layout) *environment {
 	t.Helper()
 	if !*enabled {
@@ -46,7 +52,8 @@ func newEnvironment(t *testing.T, limit time.Duration, layout Layout) *environme
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no program to test: make it with `make build`, or name it with -tidemark: %v", err)
+		t.Fatalf("no program to test: make it with `make build`, or name it with -tidemark: %v",
+			err)
 	}
 	dir, err := os.MkdirTemp(*scratch, "tidemark-faults-")
 	if err != nil {
@@ -95,7 +102,8 @@ func (e *environment) start(keyspace string, hash, replicas uint32) {
 	e.must(e.cluster.Start(ctx), "start the cluster")
 	ready := time.Since(begin)
 	e.must(e.admin.CreateKeyspace(ctx, keyspace, hash, replicas), "create keyspace %s", keyspace)
-	e.Logf("%d servers ready after %v, keyspace after %v", len(e.cluster.All()), ready.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+	e.Logf("%d servers ready after %v, keyspace after %v", len(e.cluster.All()),
+		ready.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 }
 
 // open opens the keyspace through the SDK, with a client of its own.
@@ -138,7 +146,8 @@ func (e *environment) wait(limit time.Duration, what string, check func(context.
 	e.must(process.Until(ctx, what, 50*time.Millisecond, check), "wait")
 }
 
-// pass lets time go by with the load on: it is how long a state is to last, not a wait for anything to happen.
+// pass lets time go by with the load on: it is how long a state is to last, not a wait for anything
+// to happen.
 func (e *environment) pass(d time.Duration) {
 	e.Helper()
 	timer := time.NewTimer(d)

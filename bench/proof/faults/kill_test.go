@@ -45,8 +45,8 @@ func (e *environment) check(load *Load) {
 	}
 }
 
-// TestKillOne kills processes one at a time, under load, again and again: nothing acknowledged is lost or applied twice,
-// and no partition pauses for longer than it may.
+// TestKillOne kills processes one at a time, under load, again and again: nothing acknowledged is
+// lost or applied twice, and no partition pauses for longer than it may.
 func TestKillOne(t *testing.T) {
 	e := newEnvironment(t, 2*time.Minute+time.Duration(*rounds)*45*time.Second, sixProcesses())
 	e.start(keyspace, hash, 3)
@@ -69,11 +69,13 @@ func TestKillOne(t *testing.T) {
 		probe.Reset()
 		e.must(victim.Kill(), "kill %s", victim.Name)
 		killed := time.Now()
-		// Long enough for elections and for the core to notice, short enough that nothing is rebuilt elsewhere.
+		// Long enough for elections and for the core to notice, short enough that nothing is
+		// rebuilt elsewhere.
 		e.pass(time.Duration(3000+random.IntN(2000)) * time.Millisecond)
 		afterKill := probe.Pauses()
 		back := e.restart(victim)
-		e.wait(20*time.Second, "every partition answers after the restart", func(context.Context) error { return probe.AllAnswered(killed.Add(3 * time.Second)) })
+		e.wait(20*time.Second, "every partition answers after the restart",
+			func(context.Context) error { return probe.AllAnswered(killed.Add(3 * time.Second)) })
 		e.pass(2 * time.Second)
 		pauses := probe.Pauses()
 		concerned, others := longest(pauses, leading)
@@ -84,21 +86,26 @@ func TestKillOne(t *testing.T) {
 			note = fmt.Sprintf(", of which %v when it came back", atReturn.Round(time.Millisecond))
 		}
 		if still := probe.Still(); still > 500*time.Millisecond {
-			note += fmt.Sprintf("; not judged: the machine had no time for this test itself for %v", still.Round(time.Millisecond))
+			note += fmt.Sprintf("; not judged: the machine had no time for this test itself for %v",
+				still.Round(time.Millisecond))
 		} else {
 			worst = max(worst, concerned, others)
 			judged++
 		}
-		e.result("round %d: killed %s, which led %d of %d partitions: longest pause %v of those, %v of the others%s; ready again %v after its restart",
-			round+1, victim.Name, len(leading), hash, concerned.Round(time.Millisecond), others.Round(time.Millisecond), note, back.Round(time.Millisecond))
+		e.result("round %d: killed %s, which led %d of %d partitions: longest pause %v of "+
+			"those, %v of the others%s; ready again %v after its restart",
+			round+1, victim.Name, len(leading), hash, concerned.Round(time.Millisecond),
+			others.Round(time.Millisecond), note, back.Round(time.Millisecond))
 	}
 	probe.Stop()
-	e.result("longest pause of any partition in %d rounds: %v, allowed %v", judged, worst.Round(time.Millisecond), *maxPause)
+	e.result("longest pause of any partition in %d rounds: %v, allowed %v", judged,
+		worst.Round(time.Millisecond), *maxPause)
 	if judged == 0 {
 		e.Error("no round could be judged: the machine is too busy")
 	}
 	if worst > *maxPause {
-		e.Errorf("a partition paused for %v, allowed are %v", worst.Round(time.Millisecond), *maxPause)
+		e.Errorf("a partition paused for %v, allowed are %v", worst.Round(time.Millisecond),
+			*maxPause)
 	}
 	e.check(load)
 }
@@ -131,7 +138,8 @@ func longest(pauses []time.Duration, set map[int]bool) (inside, outside time.Dur
 	return inside, outside
 }
 
-// TestKillAll kills all processes at once, under load, and starts them again: every acknowledged write is there.
+// TestKillAll kills all processes at once, under load, and starts them again: every acknowledged
+// write is there.
 func TestKillAll(t *testing.T) {
 	e := newEnvironment(t, time.Minute+time.Duration(*rounds)*15*time.Second, sixProcesses())
 	e.start(keyspace, hash, 3)
@@ -155,15 +163,18 @@ func TestKillAll(t *testing.T) {
 		ready := time.Since(begin)
 		e.mustHave(store, written)
 		acknowledged += len(written)
-		e.result("round %d: %d servers killed at once, all ready %v after the restart; %d acknowledged writes all there (read by %v)",
-			round+1, len(e.cluster.All()), ready.Round(time.Millisecond), len(written), time.Since(begin).Round(time.Millisecond))
+		e.result("round %d: %d servers killed at once, all ready %v after the restart; %d "+
+			"acknowledged writes all there (read by %v)",
+			round+1, len(e.cluster.All()), ready.Round(time.Millisecond), len(written),
+			time.Since(begin).Round(time.Millisecond))
 	}
 	e.result("%d acknowledged writes survived", acknowledged)
 	e.check(load)
 }
 
-// writeMany writes keys that nobody else writes, from many goroutines, until the function that it returns is called: that
-// one returns the keys whose writes were acknowledged, with their values. What is in flight then may be there or not.
+// writeMany writes keys that no other client writes, from many goroutines, until the function that
+// it returns is called: that one returns the keys whose writes were acknowledged, with their
+// values. What is under way then may be there or not.
 func (e *environment) writeMany(store *Store, prefix string) (stop func() map[string]string) {
 	const writers = 32
 	ctx, cancel := context.WithCancel(e.ctx)
@@ -174,7 +185,8 @@ func (e *environment) writeMany(store *Store, prefix string) (stop func() map[st
 			var acknowledged []pair
 			defer func() { results <- acknowledged }()
 			for n := 0; ctx.Err() == nil; n++ {
-				p := pair{fmt.Sprintf("%s-%02d-%08d", prefix, writer, n), fmt.Sprintf("value %d of writer %d", n, writer)}
+				p := pair{fmt.Sprintf("%s-%02d-%08d", prefix, writer, n),
+					fmt.Sprintf("value %d of writer %d", n, writer)}
 				if err := store.Put(ctx, p.key, p.value); err == nil {
 					acknowledged = append(acknowledged, p)
 				}

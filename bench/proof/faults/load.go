@@ -19,16 +19,19 @@ type Registers interface {
 	Get(ctx context.Context, key string) (history.State, error)
 	Put(ctx context.Context, key, value string) error
 	Delete(ctx context.Context, key string) (existed bool, err error)
-	CompareAndSwap(ctx context.Context, key string, expected, next history.State) (swapped bool, found history.State, err error)
+	CompareAndSwap(ctx context.Context, key string, expected, next history.State) (swapped bool,
+		found history.State, err error)
 }
 
-// Load is steady traffic on a few keys, all of it recorded, so that each key sees many clients at once.
+// Load is steady traffic on a few keys, all of it recorded, so that each key sees many clients at
+// once.
 type Load struct {
 	Store    Registers
 	Recorder *history.Recorder
 	// Keys is how many registers there are, Counters how many counters.
 	Keys, Counters int
-	// Clients is how many goroutines there are; each begins an operation every Interval, unless the last one takes longer.
+	// Clients is how many goroutines there are; each begins an operation every Interval, unless the
+	// last one takes longer.
 	Clients  int
 	Interval time.Duration
 	// Timeout is how long one operation may retry. After it the outcome is unknown.
@@ -52,7 +55,7 @@ func (l *Load) Start(ctx context.Context) {
 	}
 }
 
-// Stop ends the traffic and waits for what is in flight, whose outcome is still awaited.
+// Stop ends the traffic and waits for what is under way, whose outcome is still awaited.
 func (l *Load) Stop() {
 	l.cancel()
 	l.group.Wait()
@@ -121,7 +124,8 @@ func (l *Load) get(ctx context.Context, client int, key string) (history.State, 
 }
 
 func (l *Load) put(ctx context.Context, client int, key, value string) error {
-	pending := l.Recorder.Begin(history.Operation{Client: client, Key: key, Kind: history.Put, New: history.Value(value)})
+	pending := l.Recorder.Begin(history.Operation{Client: client, Key: key, Kind: history.Put,
+		New: history.Value(value)})
 	if err := l.Store.Put(ctx, key, value); err != nil {
 		failed(pending, err)
 		return fmt.Errorf("put %s: %w", key, err)
@@ -141,8 +145,10 @@ func (l *Load) remove(ctx context.Context, client int, key string) error {
 	return nil
 }
 
-func (l *Load) swap(ctx context.Context, client int, key string, expected, next history.State) (bool, error) {
-	pending := l.Recorder.Begin(history.Operation{Client: client, Key: key, Kind: history.CompareAndSwap, Expected: expected, New: next})
+func (l *Load) swap(ctx context.Context, client int, key string, expected, next history.State) (
+	bool, error) {
+	pending := l.Recorder.Begin(history.Operation{Client: client, Key: key,
+		Kind: history.CompareAndSwap, Expected: expected, New: next})
 	swapped, found, err := l.Store.CompareAndSwap(ctx, key, expected, next)
 	switch {
 	case err != nil:
@@ -156,8 +162,8 @@ func (l *Load) swap(ctx context.Context, client int, key string, expected, next 
 	return swapped, nil
 }
 
-// increment reads a counter and swaps it for its successor. The values are unique (the number, and who wrote it), so that
-// a swap applied twice cannot hide behind another client's.
+// increment reads a counter and swaps it for its successor. The values are unique (the number, and
+// the writer), so that a swap applied twice cannot hide behind another client's.
 func (l *Load) increment(ctx context.Context, client, n, i int) error {
 	key := counterKey(i)
 	found, err := l.get(ctx, client, key)
@@ -189,8 +195,8 @@ func counterNumber(state history.State) (uint64, error) {
 	return strconv.ParseUint(digits, 10, 64)
 }
 
-// Check reads every key once more, so that a lost write at the end is seen too, and checks the history and the counters.
-// The load must have been stopped.
+// Check reads every key once more, so that a lost write at the end is seen too, and checks the
+// history and the counters. The load must have been stopped.
 func (l *Load) Check(ctx context.Context) (history.Report, error) {
 	var failures []error
 	for i := range l.Keys {
@@ -225,7 +231,8 @@ func (l *Load) Summary() string {
 	return text
 }
 
-// failed files a write that ended with an error: refused if the SDK is certain that it had no effect, else unknown.
+// failed files a write that ended with an error: refused if the SDK is certain that it had no
+// effect, else unknown.
 func failed(pending history.Pending, err error) {
 	if certainlyRefused(err) {
 		pending.Refused()

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// memory is a store in a map. tamper, if set, sees every write before it is done and may break it: drop keeps it from
-// taking effect, err is what the client is told.
+// memory is a store in a map. tamper, if set, sees every write before it is done and may break it:
+// drop keeps it from taking effect, err is what the client is told.
 type memory struct {
 	tamper func(n int) (drop bool, err error)
 
@@ -64,7 +64,8 @@ func (m *memory) Delete(_ context.Context, key string) (bool, error) {
 	return existed, m.write(key, history.Absent)
 }
 
-func (m *memory) CompareAndSwap(_ context.Context, key string, expected, next history.State) (bool, history.State, error) {
+func (m *memory) CompareAndSwap(_ context.Context, key string, expected, next history.State) (bool,
+	history.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	found := m.mu.states[key]
@@ -82,7 +83,8 @@ func TestLoadFindsWhatAStoreGetsWrong(t *testing.T) {
 		good bool
 	}{
 		{"a store that is right", nil, true},
-		{"a store that loses an acknowledged write", func(n int) (bool, error) { return n%40 == 0, nil }, false},
+		{"a store that loses an acknowledged write",
+			func(n int) (bool, error) { return n%40 == 0, nil }, false},
 		{"a store that refuses some writes", func(n int) (bool, error) {
 			if n%10 == 0 {
 				return true, refused
@@ -103,12 +105,14 @@ func TestLoadFindsWhatAStoreGetsWrong(t *testing.T) {
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			load := &Load{Recorder: history.NewRecorder(), Keys: 6, Counters: 2, Clients: 4, Interval: time.Millisecond, Timeout: time.Second}
+			load := &Load{Recorder: history.NewRecorder(), Keys: 6, Counters: 2, Clients: 4,
+				Interval: time.Millisecond, Timeout: time.Second}
 			synctest.Test(t, func(t *testing.T) {
 				store := newMemory()
 				store.tamper = test.fail
 				load.Store = store
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // virtual time
+				// virtual time
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
 				load.Start(ctx)
 				<-ctx.Done()
@@ -127,7 +131,8 @@ func TestLoadFindsWhatAStoreGetsWrong(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for text, want := range map[string]uint64{"7 client 1, operation 2": 7, "18446744073709551615": 1<<64 - 1} {
+	for text, want := range map[string]uint64{"7 client 1, operation 2": 7,
+		"18446744073709551615": 1<<64 - 1} {
 		if got, err := counterNumber(history.Value(text)); err != nil || got != want {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
 		}
@@ -162,7 +167,8 @@ func TestCollectedKeepsTheFirst(t *testing.T) {
 	for range 25 {
 		c.add(errors.New("bad"))
 	}
-	if text := c.err().Error(); !strings.HasPrefix(text, "25 errors") || strings.Count(text, "bad") != 10 {
+	if text := c.err().Error(); !strings.HasPrefix(text, "25 errors") || strings.Count(text,
+		"bad") != 10 {
 		t.Errorf("%q", text)
 	}
 }

@@ -66,7 +66,8 @@ func TestManyPartitions(t *testing.T) {
 			return err
 		})
 	})
-	e.result("memory of an idle partition in a server: %d KiB resident", (e.residentBytes()-before)/manyPartitions/int64(len(e.cluster.Nodes))>>10)
+	e.result("memory of an idle partition in a server: %d KiB resident",
+		(e.residentBytes()-before)/manyPartitions/int64(len(e.cluster.Nodes))>>10)
 	const rows = 2000
 	timed(fmt.Sprintf("put %d rows", rows), func() error {
 		var group errgroup.Group

@@ -42,8 +42,8 @@ func (s *Server) Metrics(ctx context.Context) ([]Sample, error) {
 	return samples, nil
 }
 
-// parseMetrics understands the Prometheus text format, as far as servers write it: comments, and lines of name, labels
-// and value.
+// parseMetrics understands the Prometheus text format, as far as servers write it: comments, and
+// lines of name, labels and value.
 func parseMetrics(page string) ([]Sample, error) {
 	var samples []Sample
 	lines := bufio.NewScanner(strings.NewReader(page))

@@ -11,12 +11,14 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// pauses are how long leaders are stopped: the first is the one that everybody must survive, the others lie around the
-// election timeout, where an old and a new leader are closest together.
-var pauses = []time.Duration{15 * time.Second, 4 * time.Second, 2500 * time.Millisecond, 2 * time.Second, 1500 * time.Millisecond}
+// pauses are how long leaders are stopped: the first is the one that every leader must survive, the
+// others lie around the election timeout, where an old and a new leader are closest together.
+var pauses = []time.Duration{15 * time.Second, 4 * time.Second, 2500 * time.Millisecond,
+	2 * time.Second, 1500 * time.Millisecond}
 
-// TestPauseLeader stops a node that leads partitions, writes through the leaders that follow it, and lets it go on: no read
-// that any server answers is older than what was acknowledged before the read began.
+// TestPauseLeader stops a node that leads partitions, writes through the leaders that follow it,
+// and lets it go on: no read that any server answers is older than what was acknowledged before the
+// read began.
 func TestPauseLeader(t *testing.T) {
 	e := newEnvironment(t, 5*time.Minute, sixProcesses())
 	e.start(keyspace, hash, 3)
@@ -29,7 +31,7 @@ func TestPauseLeader(t *testing.T) {
 		traffic.Go(func() { n.write(ctx, store, i) })
 	}
 	for range 4 {
-		reader := e.open(keyspace) // each reader has its own idea of who leads
+		reader := e.open(keyspace) // each reader has its own idea of the leader
 		for i := range n.keys {
 			traffic.Go(func() { n.read(ctx, reader, i) })
 		}
@@ -47,7 +49,8 @@ func TestPauseLeader(t *testing.T) {
 	}
 	stop()
 	traffic.Wait()
-	e.result("%d writes acknowledged and %d reads through the SDK", n.wrote.Load(), n.answered.Load())
+	e.result("%d writes acknowledged and %d reads through the SDK", n.wrote.Load(),
+		n.answered.Load())
 	if err := n.wrong.err(); err != nil {
 		e.Errorf("reads that cannot be: %v", err)
 	} else {
@@ -55,8 +58,8 @@ func TestPauseLeader(t *testing.T) {
 	}
 }
 
-// pauseOnce stops the node that leads most partitions for a while, with readers that ask every server directly by the routes
-// from before.
+// pauseOnce stops the node that leads most partitions for a while, with readers that ask every
+// server directly by the routes from before.
 func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 	e.Helper()
 	var paused *Server
@@ -87,12 +90,13 @@ func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 			traffic.Go(func() { r.run(ctx) })
 		}
 	}
-	e.wait(10*time.Second, "the server to be stopped answers direct reads", func(context.Context) error {
-		if answers(raw, paused) < 50 {
-			return fmt.Errorf("%d answers: its route is wrong", answers(raw, paused))
-		}
-		return nil
-	})
+	e.wait(10*time.Second, "the server to be stopped answers direct reads",
+		func(context.Context) error {
+			if answers(raw, paused) < 50 {
+				return fmt.Errorf("%d answers: its route is wrong", answers(raw, paused))
+			}
+			return nil
+		})
 	led := e.ledBy(paused)
 	answersBefore, numbersBefore := answers(raw, paused), n.known()
 	e.must(paused.Process().Pause(), "pause %s", paused.Name)
@@ -119,10 +123,14 @@ func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 			n.wrong.add(fmt.Errorf("pause of %v: %w", pause, err))
 		}
 	}
-	e.result("%s, which led %d of %d partitions, was stopped for %v: %d of those were written meanwhile; asked directly, the servers answered %d reads and refused %d; %s answered %d before and %d after",
-		paused.Name, len(led), hash, pause, written, answers(raw, nil), refused, paused.Name, answersBefore, answers(raw, paused)-answersBefore)
+	e.result("%s, which led %d of %d partitions, was stopped for %v: %d of those were written "+
+		"meanwhile; asked directly, the servers answered %d reads and refused %d; %s answered "+
+		"%d before and %d after",
+		paused.Name, len(led), hash, pause, written, answers(raw, nil), refused, paused.Name,
+		answersBefore, answers(raw, paused)-answersBefore)
 	if pause > 5*time.Second && written < len(led) {
-		e.Errorf("only %d of the %d partitions that %s led were written while it was stopped", written, len(led), paused.Name)
+		e.Errorf("only %d of the %d partitions that %s led were written while it was stopped",
+			written, len(led), paused.Name)
 	}
 }
 
@@ -146,7 +154,8 @@ func (e *environment) rawTargets(n *numbers) []rawTarget {
 	var targets []rawTarget
 	for _, info := range infos {
 		i := int(info.Partition.Hash)
-		targets = append(targets, rawTarget{key: []byte(n.keys[i]), partition: info.Partition, term: info.Term, check: &n.checks[i]})
+		targets = append(targets, rawTarget{key: []byte(n.keys[i]), partition: info.Partition,
+			term: info.Term, check: &n.checks[i]})
 	}
 	return targets
 }
@@ -183,8 +192,10 @@ func (n *numbers) write(ctx context.Context, store *Store, i int) {
 		case ctx.Err() != nil:
 			return
 		case !certainlyRefused(err):
-			// It may yet take effect, after the next write, and look like a stale read: the key cannot be judged any more.
-			n.wrong.add(fmt.Errorf("the outcome of a write to %s is unknown after 20 s: %w", n.keys[i], err))
+			// It may yet take effect, after the next write, and look like a stale read: the key
+			// cannot be judged any more.
+			n.wrong.add(fmt.Errorf("the outcome of a write to %s is unknown after 20 s: %w",
+				n.keys[i], err))
 			return
 		}
 	}
@@ -206,7 +217,9 @@ func (n *numbers) read(ctx context.Context, store *Store, i int) {
 			return
 		}
 		if err != nil {
-			continue // a read without an answer shows nothing; that reads go on is what the killing tests measure
+			// a read without an answer shows nothing; that reads go on is what the killing tests
+			// measure
+			continue
 		}
 		number, err := decodeNumber(found.Present, []byte(found.Value))
 		if err == nil {

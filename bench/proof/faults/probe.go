@@ -35,7 +35,8 @@ type Probe struct {
 	}
 }
 
-// probeTimeout is how long one write of a probe may take; the write after it goes on measuring the same pause.
+// probeTimeout is how long one write of a probe may take; the write after it goes on measuring the
+// same pause.
 const probeTimeout = 30 * time.Second
 
 // NewProbe finds a key for each of n hash partitions.
@@ -134,7 +135,8 @@ func (p *Probe) Reset() {
 	p.still.Reset()
 }
 
-// Pauses are the longest pauses since Reset, by hash partition; one that is going on counts with what it has lasted.
+// Pauses are the longest pauses since Reset, by hash partition; one that is going on counts with
+// what it has lasted.
 func (p *Probe) Pauses() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +154,8 @@ func (p *Probe) AllAnswered(t time.Time) error {
 	defer p.mu.Unlock()
 	for hash, last := range p.mu.last {
 		if !last.After(t) {
-			return fmt.Errorf("partition %d has not answered a write for %v (last error: %v)", hash, time.Since(last).Round(time.Millisecond), p.mu.errors[hash])
+			return fmt.Errorf("partition %d has not answered a write for %v (last error: %v)", hash,
+				time.Since(last).Round(time.Millisecond), p.mu.errors[hash])
 		}
 	}
 	return nil

@@ -16,9 +16,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// rawReader reads keys from one server and no other, and does not stop when the server should not be asked any more: it
-// goes on sending with the route it once learned while the server is paused, so that the answers of a leader that wakes
-// up and believes in itself would be seen. Each answer is checked against what was known when its request left.
+// rawReader reads keys from one server and no other, and does not stop when the server should not
+// be asked any more: it goes on sending with the route it once learned while the server is paused,
+// so that the answers of a leader that wakes up and believes in itself would be seen. Each answer
+// is checked against what was known when its request left.
 type rawReader struct {
 	server  *Server
 	targets []rawTarget
@@ -36,7 +37,8 @@ type rawReader struct {
 	}
 }
 
-// rawTarget is a key, where it was when the reader learned its route, and the check of what is read.
+// rawTarget is a key, where it was when the reader learned its route, and the check of what is
+// read.
 type rawTarget struct {
 	key       []byte
 	partition *clusterpb.Partition
@@ -60,7 +62,8 @@ func newRawReader(server *Server, interval time.Duration, targets []rawTarget) *
 	return r
 }
 
-// run reads until ctx ends. A stream that breaks is opened again; its outstanding requests are forgotten.
+// run reads until ctx ends. A stream that breaks is opened again; its outstanding requests are
+// forgotten.
 func (r *rawReader) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		// Any error means that the server is not there now, which is what this test is about.
@@ -73,7 +76,8 @@ func (r *rawReader) run(ctx context.Context) {
 }
 
 func (r *rawReader) stream(ctx context.Context) error {
-	connection, err := grpc.NewClient("passthrough:///"+r.server.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("passthrough:///"+r.server.Listen,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -126,7 +130,8 @@ func (r *rawReader) stream(ctx context.Context) error {
 		if !r.remember(id, target) {
 			continue
 		}
-		// The window of HTTP/2 bounds how much a paused server is sent; then Send waits, and ctx ends it.
+		// The window of HTTP/2 bounds how much a paused server is sent; then Send waits, and ctx
+		// ends it.
 		if err := stream.Send(&kvpb.BatchRequest{Requests: []*kvpb.Request{request}}); err != nil {
 			return err
 		}
@@ -149,7 +154,8 @@ func (r *rawReader) take(answer *kvpb.Response) {
 	defer r.mu.Unlock()
 	request, ok := r.mu.outstanding[answer.Id]
 	if !ok {
-		r.mu.violated = append(r.mu.violated, fmt.Errorf("%s answered request %d, which was not asked", r.server.Name, answer.Id))
+		r.mu.violated = append(r.mu.violated,
+			fmt.Errorf("%s answered request %d, which was not asked", r.server.Name, answer.Id))
 		return
 	}
 	delete(r.mu.outstanding, answer.Id)
@@ -164,8 +170,10 @@ func (r *rawReader) take(answer *kvpb.Response) {
 		err = request.target.check.Read(request.floor, n)
 	}
 	if err != nil {
-		r.mu.violated = append(r.mu.violated, fmt.Errorf("%s, key %q, partition %d, term %d, asked %v ago: %w",
-			r.server.Name, request.target.key, request.target.partition.Id, request.target.term, time.Since(request.sent).Round(time.Millisecond), err))
+		r.mu.violated = append(r.mu.violated,
+			fmt.Errorf("%s, key %q, partition %d, term %d, asked %v ago: %w",
+				r.server.Name, request.target.key, request.target.partition.Id, request.target.term,
+				time.Since(request.sent).Round(time.Millisecond), err))
 	}
 }
 
@@ -180,7 +188,8 @@ func (r *rawReader) result() (answered int, refusals map[kvpb.ErrorCode]int, vio
 	return r.mu.answered, refusals, append([]error(nil), r.mu.violated...)
 }
 
-// encodeNumber and decodeNumber are the values that Monotonic keys hold: a number, then filler up to size.
+// encodeNumber and decodeNumber are the values that Monotonic keys hold: a number, then filler up
+// to size.
 func encodeNumber(n uint64, size int) []byte {
 	value := make([]byte, max(size, 8))
 	binary.BigEndian.PutUint64(value, n)
@@ -192,7 +201,7 @@ func decodeNumber(found bool, value []byte) (uint64, error) {
 	case !found:
 		return 0, nil
 	case len(value) < 8:
-		return 0, fmt.Errorf("a value of %d bytes, which nobody wrote", len(value))
+		return 0, fmt.Errorf("a value of %d bytes, which no client wrote", len(value))
 	default:
 		return binary.BigEndian.Uint64(value), nil
 	}

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestSnapshot keeps a node away while 200 MB are written, brings it back under load, and when it has caught up kills
-// another node: everything can still be read, so the node that was away really has it.
+// TestSnapshot keeps a node away while 200 MB are written, brings it back under load, and when it
+// has caught up kills another node: everything can still be read, so the node that was away really
+// has it.
 func TestSnapshot(t *testing.T) {
 	const (
 		total     = 200 << 20
@@ -32,12 +33,14 @@ func TestSnapshot(t *testing.T) {
 	e.must(away.Kill(), "kill %s", away.Name)
 	begin := time.Now()
 	written := e.writeBulk(store, "bulk", total/valueSize, valueSize)
-	e.Logf("%d MB written in %v while %s was away", total>>20, time.Since(begin).Round(time.Millisecond), away.Name)
+	e.Logf("%d MB written in %v while %s was away", total>>20,
+		time.Since(begin).Round(time.Millisecond), away.Name)
 
 	back := time.Now()
 	ready := e.restart(away)
 	e.wait(3*time.Minute, away.Name+" has caught up", func(context.Context) error {
-		// What it was away for cannot be compressed, so it has arrived when the directory has grown by about as much.
+		// What it was away for cannot be compressed, so it has arrived when the directory has grown
+		// by about as much.
 		if grown := directorySize(away.Dir) - sizeBefore; grown < total*9/10 {
 			return fmt.Errorf("the directory has grown by %d MB of %d MB", grown>>20, total>>20)
 		}
@@ -47,8 +50,10 @@ func TestSnapshot(t *testing.T) {
 	samples, err := away.Metrics(e.ctx)
 	e.must(err, "metrics of %s", away.Name)
 	received := Sum(samples, "snapshot")
-	e.result("%s was away while %d MB were written; ready %v after its restart, caught up after %v; its metrics with \"snapshot\" in their names: %s",
-		away.Name, total>>20, ready.Round(time.Millisecond), caughtUp.Round(time.Millisecond), named(samples, "snapshot"))
+	e.result("%s was away while %d MB were written; ready %v after its restart, caught up after "+
+		"%v; its metrics with \"snapshot\" in their names: %s",
+		away.Name, total>>20, ready.Round(time.Millisecond), caughtUp.Round(time.Millisecond),
+		named(samples, "snapshot"))
 	if received == 0 {
 		e.Errorf("%s has no metric that shows a received snapshot", away.Name)
 	}
@@ -57,7 +62,8 @@ func TestSnapshot(t *testing.T) {
 	e.must(other.Kill(), "kill %s", other.Name)
 	begin = time.Now()
 	e.mustHave(store, written)
-	e.result("with %s killed, all %d values of %d KB were read in %v", other.Name, len(written), valueSize>>10, time.Since(begin).Round(time.Millisecond))
+	e.result("with %s killed, all %d values of %d KB were read in %v", other.Name, len(written),
+		valueSize>>10, time.Since(begin).Round(time.Millisecond))
 	e.check(load)
 	e.restart(other)
 }

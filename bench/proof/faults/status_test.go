@@ -17,7 +17,8 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 	shareCore(e.cluster)
 	e.start(keyspace, hash, 3)
 	status := func(ctx context.Context, code int, column, what string) error {
-		command := exec.CommandContext(ctx, e.cluster.Nodes[2].binary, "status", "--output", "json", "--timeout", "2s", "--endpoints", e.cluster.Nodes[2].Address())
+		command := exec.CommandContext(ctx, e.cluster.Nodes[2].binary, "status", "--output", "json",
+			"--timeout", "2s", "--endpoints", e.cluster.Nodes[2].Address())
 		out, err := command.Output()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -28,21 +29,24 @@ func TestStatusNamesWhatIsWrong(t *testing.T) {
 				return fmt.Errorf("%q is no JSON: %w", out, bad)
 			}
 		}
-		if got := command.ProcessState.ExitCode(); got != code || !strings.Contains(fmt.Sprint(row[column]), what) {
+		if got := command.ProcessState.ExitCode(); got != code ||
+			!strings.Contains(fmt.Sprint(row[column]), what) {
 			return fmt.Errorf("exit code %d, %s: %v (%v) in %s", got, column, row[column], err, out)
 		}
 		return nil
 	}
-	e.wait(20*time.Second, "all to be well", func(ctx context.Context) error { return status(ctx, 0, "unavailable", "") })
+	e.wait(20*time.Second, "all to be well",
+		func(ctx context.Context) error { return status(ctx, 0, "unavailable", "") })
 	e.must(e.cluster.Nodes[0].Kill(), "kill")
 	e.wait(30*time.Second, "one server down to be named", func(ctx context.Context) error {
 		return status(ctx, 7, "under_replicated", e.cluster.Nodes[0].Address())
 	})
 	e.must(e.cluster.Nodes[2].Ready(e.ctx), "ready with one of three servers down")
 	e.must(e.cluster.Nodes[1].Kill(), "kill")
-	e.wait(40*time.Second, "partitions without a leader to be named", func(ctx context.Context) error {
-		return status(ctx, 8, "unavailable", "of "+keyspace+": no leader")
-	})
+	e.wait(40*time.Second, "partitions without a leader to be named",
+		func(ctx context.Context) error {
+			return status(ctx, 8, "unavailable", "of "+keyspace+": no leader")
+		})
 	if err := e.cluster.Nodes[2].Ready(e.ctx); err == nil {
 		t.Error("/readyz says ok though two of three servers are down")
 	}

@@ -35,7 +35,8 @@ func TestStopInTurn(t *testing.T) {
 	load := steadyLoad(e.open(keyspace))
 	load.Start(e.ctx)
 	defer load.Stop()
-	writes, reads := NewProbe(e.open(keyspace), hash, probeEvery), NewProbe(e.open(keyspace), hash, probeEvery)
+	writes, reads := NewProbe(e.open(keyspace), hash, probeEvery), NewProbe(e.open(keyspace), hash,
+		probeEvery)
 	reads.Read = true
 	for _, probe := range []*Probe{writes, reads} {
 		e.must(probe.Start(e.ctx), "first operations")
@@ -59,17 +60,24 @@ func TestStopInTurn(t *testing.T) {
 			written, _ := longest(writes.Pauses(), nil)
 			read, _ := longest(reads.Pauses(), nil)
 			still := max(writes.Still(), reads.Still())
-			e.result("round %d: stopped %s, which led %d of %d partitions, in %v: longest pause %v of writes, %v of reads; "+
-				"without a stop %v; this test itself stood still for %v", round+1, s.Name, len(leading), hash, took.Round(time.Millisecond),
-				written.Round(time.Millisecond), read.Round(time.Millisecond), noise.Round(time.Millisecond), still.Round(time.Millisecond))
+			e.result("round %d: stopped %s, which led %d of %d partitions, in %v: longest pause "+
+				"%v of writes, %v of reads; "+
+				"without a stop %v; this test itself stood still for %v", round+1, s.Name,
+				len(leading), hash, took.Round(time.Millisecond),
+				written.Round(time.Millisecond), read.Round(time.Millisecond),
+				noise.Round(time.Millisecond), still.Round(time.Millisecond))
 			if max(noise, still) < *maxStopPause/2 {
 				gaps = append(gaps, max(written, read))
 			}
 			e.restart(s)
-			e.wait(20*time.Second, "every partition answers", func(context.Context) error { return writes.AllAnswered(time.Now().Add(-time.Second)) })
+			e.wait(20*time.Second, "every partition answers",
+				func(context.Context) error {
+					return writes.AllAnswered(time.Now().Add(-time.Second))
+				})
 			// Leaderships come back to the server that is preferred, so that the next stop moves
 			// some again.
-			e.wait(40*time.Second, "the servers lead alike", func(ctx context.Context) error { return e.leadAlike(ctx) })
+			e.wait(40*time.Second, "the servers lead alike",
+				func(ctx context.Context) error { return e.leadAlike(ctx) })
 		}
 	}
 	writes.Stop()
@@ -79,9 +87,11 @@ func TestStopInTurn(t *testing.T) {
 	} else {
 		slices.Sort(gaps)
 		median := gaps[len(gaps)/2]
-		e.result("pauses of %d stops: median %v, longest %v", len(gaps), median.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond))
+		e.result("pauses of %d stops: median %v, longest %v", len(gaps),
+			median.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond))
 		if median > *maxStopPause {
-			e.Errorf("a stop pauses partitions for %v, allowed are %v", median.Round(time.Millisecond), *maxStopPause)
+			e.Errorf("a stop pauses partitions for %v, allowed are %v",
+				median.Round(time.Millisecond), *maxStopPause)
 		}
 	}
 	for _, probe := range []*Probe{writes, reads} {

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Store is a keyspace under test, through the SDK, in the words of package history. Its methods are called from many
-// goroutines at once; they retry until ctx ends.
+// Store is a keyspace under test, through the SDK, in the words of package history. Its methods are
+// called from many goroutines at once; they retry until ctx ends.
 type Store struct {
 	client   *kv.Client
 	keyspace *kv.Keyspace
@@ -53,7 +53,8 @@ func (s *Store) Delete(ctx context.Context, key string) (existed bool, err error
 }
 
 // CompareAndSwap returns what is there if it did not swap. next must be present.
-func (s *Store) CompareAndSwap(ctx context.Context, key string, expected, next history.State) (swapped bool, found history.State, err error) {
+func (s *Store) CompareAndSwap(ctx context.Context, key string, expected, next history.State) (
+	swapped bool, found history.State, err error) {
 	if !next.Present {
 		return false, history.Absent, fmt.Errorf("compare-and-swap %s: a new value is needed", key)
 	}
@@ -71,8 +72,8 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, expected, next h
 	return swap.Swapped, found, nil
 }
 
-// certainlyRefused says whether a failed write certainly had no effect: the SDK promises that of every error but one, and
-// the histories hold it to its word.
+// certainlyRefused says whether a failed write certainly had no effect: the SDK promises that of
+// every error but one, and the histories hold it to its word.
 func certainlyRefused(err error) bool { return !errors.Is(err, kv.ErrOutcomeUnknown) }
 
 func saysDiskFull(err error) bool { return errors.Is(err, kv.ErrDiskFull) }

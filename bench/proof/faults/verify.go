@@ -40,7 +40,8 @@ func everyKey(ctx context.Context, store *Store, want map[string]string) error {
 				case err != nil:
 					wrong.add(fmt.Errorf("read %s: %w", key, err))
 				case found != history.Value(want[key]):
-					wrong.add(fmt.Errorf("%s holds %v and should hold %q", key, abbreviate(found), abbreviateText(want[key])))
+					wrong.add(fmt.Errorf("%s holds %v and should hold %q", key, abbreviate(found),
+						abbreviateText(want[key])))
 				}
 				read.Add(1)
 			}
@@ -75,7 +76,8 @@ func (c *collected) err() error {
 	if c.count == 0 {
 		return nil
 	}
-	return errors.Join(append([]error{fmt.Errorf("%d errors, the first of them are", c.count)}, c.first...)...)
+	return errors.Join(append([]error{fmt.Errorf("%d errors, the first of them are", c.count)},
+		c.first...)...)
 }
 
 // one is the first error, nil if there is none.

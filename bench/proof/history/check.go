@@ -17,7 +17,8 @@ import (
 type Report struct {
 	Keys       int
 	Operations int
-	// Unknown is how many of the operations have an unknown outcome, Refused how many had no effect.
+	// Unknown is how many of the operations have an unknown outcome, Refused how many had no
+	// effect.
 	Unknown, Refused int
 	// Failures are the keys whose history no single copy can have produced.
 	Failures []Failure
@@ -28,13 +29,14 @@ type Report struct {
 // Failure is one key with an impossible history.
 type Failure struct {
 	Key string
-	// Prefix is the shortest beginning of the key's history, by endings, that is impossible already. Its last ending is the
-	// answer that cannot be; what had not ended by then has an unknown outcome.
+	// Prefix is the shortest beginning of the key's history, by endings, that is impossible
+	// already. Its last ending is the answer that cannot be; what had not ended by then has an
+	// unknown outcome.
 	Prefix []Operation
 }
 
-// Check decides for every key whether its operations are linearisable, starting from absence. It spends at most about
-// perKey on one key.
+// Check decides for every key whether its operations are linearisable, starting from absence. It
+// spends at most about perKey on one key.
 func Check(operations []Operation, perKey time.Duration) Report {
 	byKey := make(map[string][]Operation)
 	report := Report{Operations: len(operations)}
@@ -56,7 +58,8 @@ func Check(operations []Operation, perKey time.Duration) Report {
 	for _, key := range keys {
 		switch checkKey(byKey[key], perKey) {
 		case porcupine.Illegal:
-			report.Failures = append(report.Failures, Failure{Key: key, Prefix: shortestFailing(byKey[key], perKey)})
+			report.Failures = append(report.Failures,
+				Failure{Key: key, Prefix: shortestFailing(byKey[key], perKey)})
 		case porcupine.Unknown:
 			report.Undecided = append(report.Undecided, key)
 		}
@@ -65,11 +68,12 @@ func Check(operations []Operation, perKey time.Duration) Report {
 }
 
 func checkKey(operations []Operation, timeout time.Duration) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(register, porcupineHistory(withoutUnseen(operations)), timeout)
+	return porcupine.CheckOperationsTimeout(register, porcupineHistory(withoutUnseen(operations)),
+		timeout)
 }
 
-// shortestFailing finds by bisection how much of a failing history is needed: a beginning of a linearisable history is
-// linearisable, so that once a beginning fails all longer ones do.
+// shortestFailing finds by bisection how much of a failing history is needed: a beginning of a
+// linearisable history is linearisable, so that once a beginning fails all longer ones do.
 func shortestFailing(operations []Operation, timeout time.Duration) []Operation {
 	var ends []int64
 	for _, o := range operations {
@@ -78,7 +82,8 @@ func shortestFailing(operations []Operation, timeout time.Duration) []Operation 
 		}
 	}
 	slices.Sort(ends)
-	// A beginning that is not decided in time counts as good: the result is then longer than it could be, and still fails.
+	// A beginning that is not decided in time counts as good: the result is then longer than it
+	// could be, and still fails.
 	n := sort.Search(len(ends), func(i int) bool {
 		return checkKey(until(operations, ends[i]), timeout) == porcupine.Illegal
 	})
@@ -91,7 +96,8 @@ func shortestFailing(operations []Operation, timeout time.Duration) []Operation 
 	return prefix
 }
 
-// until is the history as it was known at one moment: later calls are not there, and what ended later has not ended.
+// until is the history as it was known at one moment: later calls are not there, and what ended
+// later has not ended.
 func until(operations []Operation, end int64) []Operation {
 	var prefix []Operation
 	for _, o := range operations {
@@ -114,7 +120,9 @@ func (r Report) Err() error {
 		failures = append(failures, errors.New(f.String()))
 	}
 	if len(r.Undecided) > 0 {
-		failures = append(failures, fmt.Errorf("%d keys could not be decided in the time allowed, for example %q: give more time, or make histories shorter", len(r.Undecided), r.Undecided[0]))
+		failures = append(failures,
+			fmt.Errorf("%d keys could not be decided in the time allowed, for example %q: give "+
+				"more time, or make histories shorter", len(r.Undecided), r.Undecided[0]))
 	}
 	return errors.Join(failures...)
 }
@@ -128,16 +136,19 @@ func (r Report) String() string {
 	if len(r.Undecided) > 0 {
 		verdict += fmt.Sprintf(", %d keys undecided", len(r.Undecided))
 	}
-	return fmt.Sprintf("%d operations on %d keys (%d of unknown outcome, %d refused): %s", r.Operations, r.Keys, r.Unknown, r.Refused, verdict)
+	return fmt.Sprintf("%d operations on %d keys (%d of unknown outcome, %d refused): %s",
+		r.Operations, r.Keys, r.Unknown, r.Refused, verdict)
 }
 
-// shown is how many operations of a failing prefix String lists; the impossible answer is among the last.
+// shown is how many operations of a failing prefix String lists; the impossible answer is among the
+// last.
 const shown = 40
 
 // String is the end of the failing prefix, one operation in a line.
 func (f Failure) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "key %q: no order of these operations explains the answer that ended last", f.Key)
+	fmt.Fprintf(&b, "key %q: no order of these operations explains the answer that ended last",
+		f.Key)
 	start := max(len(f.Prefix)-shown, 0)
 	if start > 0 {
 		fmt.Fprintf(&b, " (the first %d operations are left out here)", start)
@@ -158,7 +169,8 @@ func (f Failure) String() string {
 
 // WriteHTML draws the failing prefix as a page to look at in a browser.
 func (f Failure) WriteHTML(path string) error {
-	_, info := porcupine.CheckOperationsVerbose(register, porcupineHistory(withoutUnseen(f.Prefix)), time.Minute)
+	_, info := porcupine.CheckOperationsVerbose(register, porcupineHistory(withoutUnseen(f.Prefix)),
+		time.Minute)
 	if err := porcupine.VisualizePath(register, info, path); err != nil {
 		return fmt.Errorf("draw the history of key %q: %w", f.Key, err)
 	}

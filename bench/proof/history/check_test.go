@@ -28,7 +28,10 @@ func get(found State) Operation { return Operation{Kind: Get, Outcome: Done, Fou
 func put(value string) Operation {
 	return Operation{Kind: Put, Outcome: Done, New: Value(value)}
 }
-func remove(existed bool) Operation { return Operation{Kind: Delete, Outcome: Done, Existed: existed} }
+func remove(existed bool) Operation {
+	return Operation{Kind: Delete, Outcome: Done,
+		Existed: existed}
+}
 func swapped(from, to State) Operation {
 	return Operation{Kind: CompareAndSwap, Outcome: Done, Expected: from, New: to, Swapped: true}
 }
@@ -61,72 +64,109 @@ func TestHandWrittenHistories(t *testing.T) {
 		{"a fresh key is absent", true, []Operation{at(1, 2, get(Absent))}},
 		{"a value from nowhere", false, []Operation{at(1, 2, get(a))}},
 		{"a put is seen", true, []Operation{at(1, 2, put("a")), at(3, 4, get(a))}},
-		{"an acknowledged put is lost", false, []Operation{at(1, 2, put("a")), at(3, 4, get(Absent))}},
-		{"a stale read", false, []Operation{at(1, 2, put("a")), at(3, 4, put("b")), at(5, 6, get(a))}},
-		{"a read beside a put sees either", true, []Operation{at(1, 2, put("a")), at(3, 8, put("b")), at(4, 5, get(a)), at(6, 7, get(b))}},
-		{"two reads beside a put go back in time", false, []Operation{at(1, 2, put("a")), at(3, 8, put("b")), at(4, 5, get(b)), at(6, 7, get(a))}},
-		{"a put is applied twice", false, []Operation{at(1, 2, put("a")), at(3, 4, put("b")), at(5, 6, get(b)), at(7, 8, get(a))}},
-		{"a deleted key is gone", true, []Operation{at(1, 2, put("a")), at(3, 4, remove(true)), at(5, 6, get(Absent)), at(7, 8, remove(false))}},
+		{"an acknowledged put is lost", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, get(Absent))}},
+		{"a stale read", false, []Operation{at(1, 2, put("a")), at(3, 4, put("b")),
+			at(5, 6, get(a))}},
+		{"a read beside a put sees either", true, []Operation{at(1, 2, put("a")),
+			at(3, 8, put("b")), at(4, 5, get(a)), at(6, 7, get(b))}},
+		{"two reads beside a put go back in time", false, []Operation{at(1, 2, put("a")),
+			at(3, 8, put("b")), at(4, 5, get(b)), at(6, 7, get(a))}},
+		{"a put is applied twice", false, []Operation{at(1, 2, put("a")), at(3, 4, put("b")),
+			at(5, 6, get(b)), at(7, 8, get(a))}},
+		{"a deleted key is gone", true, []Operation{at(1, 2, put("a")), at(3, 4, remove(true)),
+			at(5, 6, get(Absent)), at(7, 8, remove(false))}},
 		{"a delete found what was not there", false, []Operation{at(1, 2, remove(true))}},
-		{"a deleted value comes back", false, []Operation{at(1, 2, put("a")), at(3, 4, remove(true)), at(5, 6, get(a))}},
+		{"a deleted value comes back", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, remove(true)), at(5, 6, get(a))}},
 
-		{"compare-and-swap from absence", true, []Operation{at(1, 2, swapped(Absent, a)), at(3, 4, get(a))}},
-		{"two swaps from the same value", false, []Operation{at(1, 2, put("a")), at(3, 6, swapped(a, b)), at(4, 5, swapped(a, c))}},
-		{"a swap that did not find its value", true, []Operation{at(1, 2, put("a")), at(3, 4, notSwapped(b, c, a)), at(5, 6, get(a))}},
-		{"a swap refused though its value was there", false, []Operation{at(1, 2, put("a")), at(3, 4, notSwapped(a, c, a))}},
-		{"a swap reports something else than is there", false, []Operation{at(1, 2, put("a")), at(3, 4, notSwapped(b, c, Absent))}},
-		{"a swap to absence", true, []Operation{at(1, 2, put("a")), at(3, 4, swapped(a, Absent)), at(5, 6, get(Absent))}},
+		{"compare-and-swap from absence", true, []Operation{at(1, 2, swapped(Absent, a)),
+			at(3, 4, get(a))}},
+		{"two swaps from the same value", false, []Operation{at(1, 2, put("a")),
+			at(3, 6, swapped(a, b)), at(4, 5, swapped(a, c))}},
+		{"a swap that did not find its value", true, []Operation{at(1, 2, put("a")),
+			at(3, 4, notSwapped(b, c, a)), at(5, 6, get(a))}},
+		{"a swap refused though its value was there", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, notSwapped(a, c, a))}},
+		{"a swap reports something else than is there", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, notSwapped(b, c, Absent))}},
+		{"a swap to absence", true, []Operation{at(1, 2, put("a")), at(3, 4, swapped(a, Absent)),
+			at(5, 6, get(Absent))}},
 
-		{"an unknown put took effect", true, []Operation{at(1, 2, unknown(put("a"))), at(3, 4, get(a))}},
-		{"an unknown put never took effect", true, []Operation{at(1, 2, unknown(put("a"))), at(3, 4, get(Absent))}},
-		{"an unknown put took effect late", true, []Operation{at(1, 2, unknown(put("a"))), at(3, 4, put("b")), at(5, 6, get(b)), at(7, 8, get(a))}},
+		{"an unknown put took effect", true, []Operation{at(1, 2, unknown(put("a"))),
+			at(3, 4, get(a))}},
+		{"an unknown put never took effect", true, []Operation{at(1, 2, unknown(put("a"))),
+			at(3, 4, get(Absent))}},
+		{"an unknown put took effect late", true, []Operation{at(1, 2, unknown(put("a"))),
+			at(3, 4, put("b")), at(5, 6, get(b)), at(7, 8, get(a))}},
 		{"an unknown put took effect twice", false, []Operation{
 			at(1, 2, unknown(put("a"))), at(3, 4, get(a)), at(5, 6, put("b")), at(7, 8, get(a)),
 		}},
-		{"an unknown put was undone", false, []Operation{at(1, 2, unknown(put("a"))), at(3, 4, get(a)), at(5, 6, get(Absent))}},
-		{"an unknown swap explains the next", true, []Operation{at(1, 2, put("a")), at(3, 0, unknown(swapped(a, b))), at(4, 5, swapped(b, c))}},
-		{"an unknown swap that cannot have happened", false, []Operation{at(1, 2, put("a")), at(3, 0, unknown(swapped(b, c))), at(4, 5, get(c))}},
-		{"an unseen unknown put explains a delete", true, []Operation{at(1, 2, unknown(put("a"))), at(3, 4, remove(true))}},
-		{"a read without an answer says nothing", true, []Operation{at(1, 2, put("a")), at(3, 4, unknown(get(b)))}},
+		{"an unknown put was undone", false, []Operation{at(1, 2, unknown(put("a"))),
+			at(3, 4, get(a)), at(5, 6, get(Absent))}},
+		{"an unknown swap explains the next", true, []Operation{at(1, 2, put("a")),
+			at(3, 0, unknown(swapped(a, b))), at(4, 5, swapped(b, c))}},
+		{"an unknown swap that cannot have happened", false, []Operation{at(1, 2, put("a")),
+			at(3, 0, unknown(swapped(b, c))), at(4, 5, get(c))}},
+		{"an unseen unknown put explains a delete", true, []Operation{at(1, 2, unknown(put("a"))),
+			at(3, 4, remove(true))}},
+		{"a read without an answer says nothing", true, []Operation{at(1, 2, put("a")),
+			at(3, 4, unknown(get(b)))}},
 
-		{"a swap reports a value of before", false, []Operation{at(1, 2, put("a")), at(3, 4, put("b")), at(5, 6, notSwapped(c, a, a))}},
-		{"a delete did not find what was there", false, []Operation{at(1, 2, put("a")), at(3, 4, remove(false))}},
-		{"an increment is lost", false, []Operation{at(1, 2, put("a")), at(3, 5, swapped(a, b)), at(4, 6, swapped(a, b))}},
+		{"a swap reports a value of before", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, put("b")), at(5, 6, notSwapped(c, a, a))}},
+		{"a delete did not find what was there", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, remove(false))}},
+		{"an increment is lost", false, []Operation{at(1, 2, put("a")), at(3, 5, swapped(a, b)),
+			at(4, 6, swapped(a, b))}},
 		{"an increment is lost behind an unknown one", false, []Operation{
-			at(1, 2, put("a")), at(3, 0, unknown(swapped(a, b))), at(4, 5, swapped(a, b)), at(6, 7, swapped(a, c)),
+			at(1, 2, put("a")), at(3, 0, unknown(swapped(a, b))), at(4, 5, swapped(a, b)),
+			at(6, 7, swapped(a, c)),
 		}},
-		{"a put is lost under a swap from before it", false, []Operation{at(1, 2, put("a")), at(3, 4, put("b")), at(5, 6, swapped(a, c))}},
+		{"a put is lost under a swap from before it", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, put("b")), at(5, 6, swapped(a, c))}},
 
-		{"an unknown put is seen before it was called", false, []Operation{at(1, 2, get(a)), at(3, 0, unknown(put("a")))}},
-		{"an unknown put is seen while it runs", true, []Operation{at(1, 0, unknown(put("a"))), at(2, 3, get(Absent)), at(4, 5, get(a)), at(6, 7, get(a))}},
+		{"an unknown put is seen before it was called", false, []Operation{at(1, 2, get(a)),
+			at(3, 0, unknown(put("a")))}},
+		{"an unknown put is seen while it runs", true, []Operation{at(1, 0, unknown(put("a"))),
+			at(2, 3, get(Absent)), at(4, 5, get(a)), at(6, 7, get(a))}},
 		{"an unknown put comes between two reads, and goes", false, []Operation{
 			at(1, 2, put("a")), at(3, 4, unknown(put("b"))), at(5, 6, get(b)), at(7, 8, get(a)),
 		}},
 		{"an unknown delete took effect late", true, []Operation{
-			at(1, 2, put("a")), at(3, 4, unknown(remove(true))), at(5, 6, get(a)), at(7, 8, get(Absent)),
+			at(1, 2, put("a")), at(3, 4, unknown(remove(true))), at(5, 6, get(a)),
+			at(7, 8, get(Absent)),
 		}},
-		{"an unknown delete never took effect", true, []Operation{at(1, 2, put("a")), at(3, 4, unknown(remove(true))), at(5, 6, get(a))}},
+		{"an unknown delete never took effect", true, []Operation{at(1, 2, put("a")),
+			at(3, 4, unknown(remove(true))), at(5, 6, get(a))}},
 		{"an unknown delete took effect twice", false, []Operation{
-			at(1, 2, put("a")), at(3, 4, unknown(remove(true))), at(5, 6, get(Absent)), at(7, 8, put("b")), at(9, 10, get(Absent)),
+			at(1, 2, put("a")), at(3, 4, unknown(remove(true))), at(5, 6, get(Absent)),
+			at(7, 8, put("b")), at(9, 10, get(Absent)),
 		}},
-		{"an unknown swap took effect late", true, []Operation{at(1, 2, put("a")), at(3, 4, unknown(swapped(a, b))), at(5, 6, get(a)), at(7, 8, get(b))}},
+		{"an unknown swap took effect late", true, []Operation{at(1, 2, put("a")),
+			at(3, 4, unknown(swapped(a, b))), at(5, 6, get(a)), at(7, 8, get(b))}},
 		{"an unknown swap came too late", false, []Operation{
-			at(1, 2, put("a")), at(3, 4, unknown(swapped(a, b))), at(5, 6, put("c")), at(7, 8, get(c)), at(9, 10, get(b)),
+			at(1, 2, put("a")), at(3, 4, unknown(swapped(a, b))), at(5, 6, put("c")),
+			at(7, 8, get(c)), at(9, 10, get(b)),
 		}},
 
-		{"a refused put has no effect", false, []Operation{at(1, 2, refused(put("a"))), at(3, 4, get(a))}},
+		{"a refused put has no effect", false, []Operation{at(1, 2, refused(put("a"))),
+			at(3, 4, get(a))}},
 		{"a refused put comes back late", false, []Operation{
 			at(1, 2, refused(put("a"))), at(3, 4, put("b")), at(5, 6, get(b)), at(7, 8, get(a)),
 		}},
-		{"a refused delete has no effect", false, []Operation{at(1, 2, put("a")), at(3, 4, refused(remove(true))), at(5, 6, get(Absent))}},
-		{"a refused swap has no effect", false, []Operation{at(1, 2, put("a")), at(3, 4, refused(swapped(a, b))), at(5, 6, get(b))}},
+		{"a refused delete has no effect", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, refused(remove(true))), at(5, 6, get(Absent))}},
+		{"a refused swap has no effect", false, []Operation{at(1, 2, put("a")),
+			at(3, 4, refused(swapped(a, b))), at(5, 6, get(b))}},
 		{"a refused swap is no excuse for a refusal", false, []Operation{
 			at(1, 2, put("a")), at(3, 4, refused(swapped(a, b))), at(5, 6, notSwapped(a, c, b)),
 		}},
 		{"a refused put beside an unknown one of the same value", true, []Operation{
 			at(1, 2, refused(put("a"))), at(3, 4, unknown(put("a"))), at(5, 6, get(a)),
 		}},
-		{"a refused put is not missed", true, []Operation{at(1, 2, refused(put("a"))), at(3, 4, get(Absent))}},
+		{"a refused put is not missed", true, []Operation{at(1, 2, refused(put("a"))),
+			at(3, 4, get(Absent))}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			report := Check(test.ops, patience)
@@ -143,7 +183,9 @@ func TestHandWrittenHistories(t *testing.T) {
 func TestKeysAreIndependent(t *testing.T) {
 	other := func(o Operation) Operation { o.Key = "other"; return o }
 	report := Check([]Operation{
-		at(1, 2, put("a")), at(3, 4, get(a)), at(5, 6, other(put("b"))), at(7, 8, other(get(Absent))), at(9, 10, unknown(put("z"))), at(11, 12, refused(put("y"))),
+		at(1, 2, put("a")), at(3, 4, get(a)), at(5, 6, other(put("b"))),
+		at(7, 8, other(get(Absent))), at(9, 10, unknown(put("z"))),
+		at(11, 12, refused(put("y"))),
 	}, patience)
 	if report.Keys != 2 || report.Operations != 6 || report.Unknown != 1 || report.Refused != 1 {
 		t.Errorf("report %+v", report)
@@ -176,7 +218,8 @@ func TestShortestFailingPrefix(t *testing.T) {
 	if prefix[1].Return != 0 || prefix[1].Outcome != Unknown {
 		t.Errorf("the put that had not ended is %v", prefix[1])
 	}
-	if text := report.Failures[0].String(); !strings.Contains(text, `=> [6 to 7, 0s to 0s] client 0: get k: "a"`) {
+	if text := report.Failures[0].String(); !strings.Contains(text,
+		`=> [6 to 7, 0s to 0s] client 0: get k: "a"`) {
 		t.Errorf("the impossible answer is not marked:\n%s", text)
 	}
 	path := filepath.Join(t.TempDir(), "failure.html")
@@ -188,8 +231,8 @@ func TestShortestFailingPrefix(t *testing.T) {
 	}
 }
 
-// linearisable is the definition, tried out: some order of the operations, with any of the unknown writes left out,
-// agrees with the answers and with real time.
+// linearisable is the definition, tried out: some order of the operations, with any of the unknown
+// writes left out, agrees with the answers and with real time.
 func linearisable(operations []Operation) bool {
 	var rest []Operation
 	for _, o := range operations {
@@ -226,7 +269,8 @@ func tryOrders(state State, rest []Operation) bool {
 	return false
 }
 
-// apply is what an operation does to a register, written down a second time: as what each answer says.
+// apply is what an operation does to a register, written down a second time: as what each answer
+// says.
 func apply(state State, o Operation) (after State, legal bool) {
 	switch {
 	case o.Kind == Get:
@@ -244,8 +288,9 @@ func apply(state State, o Operation) (after State, legal bool) {
 	}
 }
 
-// drawHistory makes a history of a few operations on one key, with answers that are often right: from a register that
-// takes each operation at its beginning or its end, and sometimes forgets or confuses something.
+// drawHistory makes a history of a few operations on one key, with answers that are often right:
+// from a register that takes each operation at its beginning or its end, and sometimes forgets or
+// confuses something.
 func drawHistory(t *rapid.T) []Operation {
 	var (
 		state State
@@ -305,7 +350,8 @@ func drawHistory(t *rapid.T) []Operation {
 			continue
 		}
 		o := Operation{
-			Key: "k", Client: len(ops), Call: clock, Kind: rapid.SampledFrom([]Kind{Get, Put, Delete, CompareAndSwap}).Draw(t, "kind"),
+			Key: "k", Client: len(ops), Call: clock,
+			Kind:     rapid.SampledFrom([]Kind{Get, Put, Delete, CompareAndSwap}).Draw(t, "kind"),
 			Expected: values.Draw(t, "expected"), New: values.Draw(t, "new"),
 		}
 		if o.Kind == Put {
@@ -335,7 +381,8 @@ func TestRandomHistoriesAgainstTheDefinition(t *testing.T) {
 		want := linearisable(ops)
 		report := Check(ops, patience)
 		if got := report.Err() == nil; got != want {
-			t.Fatalf("linearisable: %v, the definition says %v:\n%v", got, want, Failure{Key: "k", Prefix: ops})
+			t.Fatalf("linearisable: %v, the definition says %v:\n%v", got, want,
+				Failure{Key: "k", Prefix: ops})
 		}
 		if want {
 			good++

@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is porcupine's model of one key. The state is a State, the input an Operation (with its answer in it); there
-// is no output of its own.
+// register is porcupine's model of one key. The state is a State, the input an Operation (with its
+// answer in it); there is no output of its own.
 var register = porcupine.Model{
 	Init: func() any { return Absent },
 	Step: func(state, input, _ any) (bool, any) {
@@ -18,10 +18,12 @@ var register = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprint(state) },
 }
 
-// step says whether the operation may have had its answer in this state, and what the state is afterwards.
+// step says whether the operation may have had its answer in this state, and what the state is
+// afterwards.
 //
-// An operation with unknown outcome is given its effect here and may be placed as late as the end of the history
-// (porcupineHistory): there nobody sees it any more, which is the same as if it never took effect.
+// An operation with unknown outcome is given its effect here and may be placed as late as the end
+// of the history (porcupineHistory): there no client sees it any more, which is the same as if it
+// never took effect.
 func step(state State, o Operation) (bool, State) {
 	known := o.Outcome == Done
 	switch o.Kind {
@@ -45,8 +47,8 @@ func step(state State, o Operation) (bool, State) {
 	}
 }
 
-// porcupineHistory is the history of one key in porcupine's words. Without effect, and left out: what was refused, and
-// reads without an answer.
+// porcupineHistory is the history of one key in porcupine's words. Without effect, and left out:
+// what was refused, and reads without an answer.
 func porcupineHistory(operations []Operation) []porcupine.Operation {
 	var converted []porcupine.Operation
 	for _, o := range operations {
@@ -57,15 +59,18 @@ func porcupineHistory(operations []Operation) []porcupine.Operation {
 		if o.Outcome == Unknown {
 			end = math.MaxInt64
 		}
-		converted = append(converted, porcupine.Operation{ClientId: o.Client, Input: o, Call: o.Call, Return: end})
+		converted = append(converted, porcupine.Operation{ClientId: o.Client, Input: o,
+			Call: o.Call, Return: end})
 	}
 	return converted
 }
 
-// withoutUnseen leaves out writes of unknown outcome whose value nobody ever saw or expected. Such a write explains
-// nothing, so the verdict is the same without it; but each one left in may be placed anywhere, and doubles the work.
+// withoutUnseen leaves out writes of unknown outcome whose value no client ever saw or expected.
+// Such a write explains nothing, so the verdict is the same without it; but each one left in may be
+// placed anywhere, and doubles the work.
 //
-// Deletes see no value but whether there was one: with a Delete that found something, every write stays.
+// Deletes see no value but whether there was one: with a Delete that found something, every write
+// stays.
 func withoutUnseen(operations []Operation) []Operation {
 	seen := make(map[State]bool)
 	for _, o := range operations {

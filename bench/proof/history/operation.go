@@ -15,8 +15,8 @@ const (
 	Put
 	// Delete makes the key absent, and says in Existed whether it was there.
 	Delete
-	// CompareAndSwap makes New the state if the state is Expected (Swapped), and reads it into Found if not. Expected and
-	// New may both be absence.
+	// CompareAndSwap makes New the state if the state is Expected (Swapped), and reads it into
+	// Found if not. Expected and New may both be absence.
 	CompareAndSwap
 )
 
@@ -39,7 +39,8 @@ func (k Kind) String() string {
 type Outcome uint8
 
 const (
-	// Unknown: the operation has not ended, or ended without the client learning whether it took effect.
+	// Unknown: the operation has not ended, or ended without the client learning whether it took
+	// effect.
 	Unknown Outcome = iota
 	// Done: the operation took effect and its answer is recorded.
 	Done
@@ -87,15 +88,15 @@ type Operation struct {
 	// Expected is what a CompareAndSwap compares with, New what a Put or a CompareAndSwap writes.
 	Expected, New State
 
-	// Outcome and the answer: Found of a Get and of a CompareAndSwap that did not swap, Swapped of a CompareAndSwap,
-	// Existed of a Delete. The answer is valid with Done only.
+	// Outcome and the answer: Found of a Get and of a CompareAndSwap that did not swap, Swapped of
+	// a CompareAndSwap, Existed of a Delete. The answer is valid with Done only.
 	Outcome Outcome
 	Found   State
 	Swapped bool
 	Existed bool
 
-	// Call and Return order the beginnings and endings of all operations of a history; Return is 0 until the operation has
-	// ended.
+	// Call and Return order the beginnings and endings of all operations of a history; Return is 0
+	// until the operation has ended.
 	Call, Return int64
 	// Began and Ended are for people: times since the recorder was made.
 	Began, Ended time.Duration
@@ -107,7 +108,8 @@ func (o Operation) String() string {
 	if o.Return != 0 {
 		ended = o.Ended.Round(time.Microsecond).String()
 	}
-	return fmt.Sprintf("[%d to %d, %v to %s] client %d: %s", o.Call, o.Return, o.Began.Round(time.Microsecond), ended, o.Client, o.describe())
+	return fmt.Sprintf("[%d to %d, %v to %s] client %d: %s", o.Call, o.Return,
+		o.Began.Round(time.Microsecond), ended, o.Client, o.describe())
 }
 
 // describe is the call and its answer in words.

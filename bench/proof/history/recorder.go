@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Recorder collects operations of many clients at once. It keeps every operation: whoever drives the load bounds it.
+// Recorder collects operations of many clients at once. It keeps every operation: the driver of the
+// load bounds it.
 type Recorder struct {
 	begin time.Time
 
@@ -25,7 +26,8 @@ type Pending struct {
 	operation *Operation
 }
 
-// Begin records a call; it must come before the request leaves. The operation's answer, outcome and times are ignored.
+// Begin records a call; it must come before the request leaves. The operation's answer, outcome and
+// times are ignored.
 func (r *Recorder) Begin(o Operation) Pending {
 	o.Outcome, o.Return = Unknown, 0
 	o.Began = time.Since(r.begin)
@@ -82,7 +84,8 @@ func (r *Recorder) Len() int {
 	return len(r.mu.operations)
 }
 
-// Operations is a copy of the history so far, by call. What has not returned is in it with an unknown outcome.
+// Operations is a copy of the history so far, by call. What has not returned is in it with an
+// unknown outcome.
 func (r *Recorder) Operations() []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,7 +48,8 @@ func TestRecorderKeepsAnswers(t *testing.T) {
 			t.Errorf("operation %d: %s, want %s", i, got, want[i])
 		}
 		if i > 0 && o.Call <= operations[i-1].Return && operations[i-1].Return != 0 {
-			t.Errorf("operation %d was called at %d, before %d ended at %d", i, o.Call, i-1, operations[i-1].Return)
+			t.Errorf("operation %d was called at %d, before %d ended at %d", i, o.Call, i-1,
+				operations[i-1].Return)
 		}
 	}
 	if err := Check(operations, patience).Err(); err != nil {
@@ -56,7 +57,8 @@ func TestRecorderKeepsAnswers(t *testing.T) {
 	}
 }
 
-// TestRealRegisterUnderLoad lets many clients use a register that is right, and checks a history of realistic size.
+// TestRealRegisterUnderLoad lets many clients use a register that is right, and checks a history of
+// realistic size.
 func TestRealRegisterUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	states := map[string]State{}
@@ -90,7 +92,8 @@ func TestRealRegisterUnderLoad(t *testing.T) {
 					mu.Lock()
 					expected := states[key]
 					mu.Unlock()
-					p := r.Begin(Operation{Client: client, Key: key, Kind: CompareAndSwap, Expected: expected, New: value})
+					p := r.Begin(Operation{Client: client, Key: key, Kind: CompareAndSwap,
+						Expected: expected, New: value})
 					mu.Lock()
 					found := states[key]
 					if found == expected {

@@ -1,7 +1,8 @@
 package history
 
-// Take removes the operations on keys for which match says true, and returns them by call: a part of the history that is over,
-// to be checked and forgotten. None of them may be pending; a key that was taken does not come back.
+// Take removes the operations on keys for which match says true, and returns them by call: a part
+// of the history that is over, to be checked and forgotten. None of them may be pending; a key that
+// was taken does not come back.
 func (r *Recorder) Take(match func(key string) bool) []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,13 +25,15 @@ func TestTakeForgetsWhatItTakes(t *testing.T) {
 	pending.Got(Absent)
 	r.Begin(Operation{Key: "new/1"}).Got(a)
 	left := r.Operations()
-	if got := keysOf(left); !slices.Equal(got, []string{"new/1", "new/2", "new/1"}) || r.Len() != 3 {
+	if got := keysOf(left); !slices.Equal(got, []string{"new/1", "new/2", "new/1"}) ||
+		r.Len() != 3 {
 		t.Errorf("left are %v", got)
 	}
 	if err := Check(left, patience).Err(); err != nil {
 		t.Error(err)
 	}
-	if again := r.Take(func(key string) bool { return strings.HasPrefix(key, "old/") }); len(again) != 0 {
+	if again := r.Take(func(key string) bool { return strings.HasPrefix(key, "old/") }); len(
+		again) != 0 {
 		t.Errorf("took %v again", again)
 	}
 }

@@ -5,8 +5,8 @@ import "slices"
 // Anomaly is the name of something that an isolation level may exclude.
 type Anomaly string
 
-// The cycles are named as by Adya and by Elle. Each has variants that need a session edge (Process) or a real-time edge
-// (RealTime) to close.
+// The cycles are named as by Adya and by Elle. Each has variants that need a session edge (Process)
+// or a real-time edge (RealTime) to close.
 const (
 	// G0 is a cycle of writes: two transactions overwrote each other (dirty write).
 	G0 Anomaly = "G0"
@@ -14,9 +14,11 @@ const (
 	G1c Anomaly = "G1c"
 	// GSingle is a cycle with exactly one anti-dependency: read skew.
 	GSingle Anomaly = "G-single"
-	// GNonadjacent is a cycle with several anti-dependencies of which no two follow one another: a long fork, for example.
+	// GNonadjacent is a cycle with several anti-dependencies of which no two follow one another: a
+	// long fork, for example.
 	GNonadjacent Anomaly = "G-nonadjacent"
-	// G2Item is a cycle with two anti-dependencies that follow one another: write skew. Snapshot isolation allows it.
+	// G2Item is a cycle with two anti-dependencies that follow one another: write skew. Snapshot
+	// isolation allows it.
 	G2Item Anomaly = "G2-item"
 
 	// G1a is an aborted read: a value was seen that an aborted transaction wrote.
@@ -25,12 +27,14 @@ const (
 	G1b Anomaly = "G1b"
 	// DirtyUpdate is a committed write on top of an aborted one.
 	DirtyUpdate Anomaly = "dirty-update"
-	// LostUpdate: several transactions read the same version of a key and all of them wrote the next.
+	// LostUpdate: several transactions read the same version of a key and all of them wrote the
+	// next.
 	LostUpdate Anomaly = "lost-update"
 
 	// Internal is a read that contradicts its own transaction's writes.
 	Internal Anomaly = "internal"
-	// NonRepeatableRead is a transaction that saw two versions of a key that it had not written in between.
+	// NonRepeatableRead is a transaction that saw two versions of a key that it had not written in
+	// between.
 	NonRepeatableRead Anomaly = "non-repeatable-read"
 	// DuplicateElements is a list with an element twice: a write was applied again.
 	DuplicateElements Anomaly = "duplicate-elements"
@@ -43,10 +47,11 @@ const (
 
 	// TimestampOrder: the commit timestamps contradict the order that the reads prove.
 	TimestampOrder Anomaly = "timestamp-order"
-	// TimestampOrderProcess: a timestamp is smaller than that of an earlier transaction of the session.
+	// TimestampOrderProcess: a timestamp is smaller than that of an earlier transaction of the
+	// session.
 	TimestampOrderProcess Anomaly = "timestamp-order-process"
-	// TimestampOrderRealTime: a timestamp is smaller than that of a transaction that had written something and had ended before, or had been
-	// seen by one that had ended before.
+	// TimestampOrderRealTime: a timestamp is smaller than that of a transaction that had written
+	// something and had ended before, or had been seen by one that had ended before.
 	TimestampOrderRealTime Anomaly = "timestamp-order-realtime"
 	// UnstableSnapshot: two reads of a key at one timestamp saw different versions.
 	UnstableSnapshot Anomaly = "unstable-snapshot"
@@ -62,9 +67,11 @@ func (a Anomaly) RealTime() Anomaly { return a + "-realtime" }
 type Level uint8
 
 const (
-	// Serialisable: some serial order explains every answer. It is the zero value, and not the lowest level.
+	// Serialisable: some serial order explains every answer. It is the zero value, and not the
+	// lowest level.
 	Serialisable Level = iota
-	// SnapshotIsolation (generalised: a snapshot may be old) allows write skew, and orders neither sessions nor real time.
+	// SnapshotIsolation (generalised: a snapshot may be old) allows write skew, and orders neither
+	// sessions nor real time.
 	SnapshotIsolation
 	// StrongSessionSerialisable: the serial order keeps the order of every session.
 	StrongSessionSerialisable
@@ -96,16 +103,18 @@ func (l Level) Forbids(a Anomaly) bool { return l != SnapshotIsolation || a != G
 // Options say what a database claims.
 type Options struct {
 	Level Level
-	// KeyRealTime claims, at a lower level than StrictSerialisable, that every key by itself is linearisable: of two
-	// transactions that touch it, and of which one writes it, the one that ended before the other began comes first.
+	// KeyRealTime claims, at a lower level than StrictSerialisable, that every key by itself is
+	// linearisable: of two transactions that touch it, and of which one writes it, the one that
+	// ended before the other began comes first.
 	KeyRealTime bool
-	// VersionsByTimestamp takes the order of a register's versions from the commit timestamps of their writers.
+	// VersionsByTimestamp takes the order of a register's versions from the commit timestamps of
+	// their writers.
 	VersionsByTimestamp bool
-	// Forbidden, if not nil, replaces what Level forbids: exactly these anomalies break the claim. Level still says which edges
-	// are looked at.
+	// Forbidden, if not nil, replaces what Level forbids: exactly these anomalies break the claim.
+	// Level still says which edges are looked at.
 	Forbidden []Anomaly
-	// Steps bounds the search for short cycles: about how many edges it may follow. Default 20 million. Whether there is a cycle
-	// is decided in linear time and is not bounded by it.
+	// Steps bounds the search for short cycles: about how many edges it may follow. Default 20
+	// million. Whether there is a cycle is decided in linear time and is not bounded by it.
 	Steps int
 	// Examples is how many findings of one kind are kept. Default 5; all are counted.
 	Examples int

@@ -1,10 +1,12 @@
 package isolation
 
-// Check looks for what contradicts the claimed level. An error says that the history means nothing: a value is written twice, a
-// session overlaps itself, a transaction ends before it begins. Whether the level holds is in the report.
+// Check looks for what contradicts the claimed level. An error says that the history means nothing:
+// a value is written twice, a session overlaps itself, a transaction ends before it begins. Whether
+// the level holds is in the report.
 func Check(history []Transaction, options Options) (Report, error) {
 	c := checker{options: options.withDefaults(), history: history}
-	c.report = Report{Level: options.Level, Transactions: len(history), Counts: make(map[Anomaly]int)}
+	c.report = Report{Level: options.Level, Transactions: len(history),
+		Counts: make(map[Anomaly]int)}
 	c.graph.nodes = len(history)
 	if err := c.index(); err != nil {
 		return Report{}, err

@@ -18,23 +18,27 @@ func mustCheck(t *testing.T, history []Transaction, options Options) Report {
 	return report
 }
 
-// TestOneLargeComponent makes every transaction depend on every other one: the first sees what the last wrote. With hardly any steps
-// there is a cycle all the same, and the report says that it may be long.
+// TestOneLargeComponent makes every transaction depend on every other one: the first sees what the
+// last wrote. With hardly any steps there is a cycle all the same, and the report says that it may
+// be long.
 func TestOneLargeComponent(t *testing.T) {
 	const length = 20_000
 	var history []Transaction
 	for i := range length {
-		history = append(history, Transaction{Session: i % 7, Begin: time.Duration(2 * i), End: time.Duration(2*i + 1), Outcome: Committed, Operations: []Operation{
-			{Kind: Read, Key: fmt.Sprint(i), Value: fmt.Sprint((i + length - 1) % length)},
-			{Kind: Write, Key: fmt.Sprint((i + 1) % length), Value: fmt.Sprint(i)},
-		}})
+		history = append(history, Transaction{Session: i % 7, Begin: time.Duration(2 * i),
+			End: time.Duration(2*i + 1), Outcome: Committed, Operations: []Operation{
+				{Kind: Read, Key: fmt.Sprint(i), Value: fmt.Sprint((i + length - 1) % length)},
+				{Kind: Write, Key: fmt.Sprint((i + 1) % length), Value: fmt.Sprint(i)},
+			}})
 	}
 	for _, steps := range []int{1, 0} {
 		report := mustCheck(t, history, Options{Level: Serialisable, Steps: steps})
-		if report.Counts[G1c] != 1 || report.Findings[0].Component != length || len(report.Findings[0].Cycle) != length {
+		if report.Counts[G1c] != 1 || report.Findings[0].Component != length ||
+			len(report.Findings[0].Cycle) != length {
 			t.Errorf("%d steps: %v", steps, report)
 		}
-		if text := report.Findings[0].Text; len(text) > 10_000 || !strings.Contains(text, "and so on, over 19975 others, back to T0") {
+		if text := report.Findings[0].Text; len(text) > 10_000 || !strings.Contains(text,
+			"and so on, over 19975 others, back to T0") {
 			t.Errorf("%d steps: the explanation has %d bytes", steps, len(text))
 		}
 		if !report.GaveUp {
@@ -48,15 +52,17 @@ func TestOneLargeComponent(t *testing.T) {
 	}
 }
 
-// TestStaleReadOfLongAgo makes nearly everything one component, because all that lies between the write and the read that missed it
-// is linked in real time. What is shown are the two.
+// TestStaleReadOfLongAgo makes nearly everything one component, because all that lies between the
+// write and the read that missed it is linked in real time. What is shown are the two.
 func TestStaleReadOfLongAgo(t *testing.T) {
 	const length = 20_000
-	for name, level := range map[Anomaly]Level{GSingle.RealTime(): StrictSerialisable, GSingle.Process(): StrongSessionSerialisable} {
+	for name, level := range map[Anomaly]Level{GSingle.RealTime(): StrictSerialisable,
+		GSingle.Process(): StrongSessionSerialisable} {
 		var history []Transaction
 		add := func(operations ...Operation) {
 			i := len(history)
-			history = append(history, Transaction{Session: 1, Begin: time.Duration(2 * i), End: time.Duration(2*i + 1), Outcome: Committed, Operations: operations})
+			history = append(history, Transaction{Session: 1, Begin: time.Duration(2 * i),
+				End: time.Duration(2*i + 1), Outcome: Committed, Operations: operations})
 			if level == StrictSerialisable {
 				history[i].Session = i
 			}
@@ -66,7 +72,9 @@ func TestStaleReadOfLongAgo(t *testing.T) {
 		}
 		add(Operation{Kind: ReadList, Key: "5"})
 		report := mustCheck(t, history, Options{Level: level})
-		if report.Counts[name] != 1 || len(report.Counts) != 1 || len(report.Findings[0].Cycle) != 2 || report.Findings[0].Component != length-4 || report.GaveUp {
+		if report.Counts[name] != 1 || len(report.Counts) != 1 ||
+			len(report.Findings[0].Cycle) != 2 || report.Findings[0].Component != length-4 ||
+			report.GaveUp {
 			t.Errorf("%v: %v\n%v", level, report, report.Findings)
 		}
 	}
@@ -78,33 +86,40 @@ func TestReport(t *testing.T) {
 		fmt.Fprintf(&lines, "a%d s%d [0,10] commit: read x%d [], append y%d 1\n", i, 2*i, i, i)
 		fmt.Fprintf(&lines, "b%d s%d [0,10] commit: read y%d [], append x%d 1\n", i, 2*i+1, i, i)
 	}
-	lines.WriteString("c s20 [0,10] abort: append z 1\nd s21 [0,10] unknown: append z 2\ne s22 [0,10] unknown: append z 3\nf s23 [0,10] commit: read z [2]\n")
+	lines.WriteString("c s20 [0,10] abort: append z 1\nd s21 [0,10] unknown: append z 2\ne s22 " +
+		"[0,10] unknown: append z 3\nf s23 [0,10] commit: read z [2]\n")
 	history, err := Parse(lines.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	report := mustCheck(t, history, Options{Examples: 3})
-	if len(report.Findings) != 3 || report.Counts[G2Item] != 4 || !report.Has(G2Item) || report.Has(G0) {
+	if len(report.Findings) != 3 || report.Counts[G2Item] != 4 || !report.Has(G2Item) ||
+		report.Has(G0) {
 		t.Errorf("%d findings, counts %v", len(report.Findings), report.Counts)
 	}
-	const want = "12 transactions (9 committed, 1 aborted, 2 of unknown outcome, of which 1 were seen) on 9 keys, 9 dependencies: NOT serialisable: G2-item (4)"
+	const want = "12 transactions (9 committed, 1 aborted, 2 of unknown outcome, of which 1 " +
+		"were seen) on 9 keys, 9 dependencies: NOT serialisable: G2-item (4)"
 	if report.String() != want {
 		t.Errorf("got  %v\nwant %v", report, want)
 	}
 	if report.Err() == nil {
 		t.Fatal("what breaks the level is no error")
 	}
-	if text := report.Err().Error(); !strings.HasPrefix(text, want) || strings.Count(text, "G2-item: a") != 3 {
+	if text := report.Err().Error(); !strings.HasPrefix(text, want) || strings.Count(text,
+		"G2-item: a") != 3 {
 		t.Errorf("error %s", text)
 	}
 	report = mustCheck(t, history, Options{Level: SnapshotIsolation})
-	if report.Err() != nil || !strings.HasSuffix(report.String(), "nothing contradicts snapshot isolation; allowed: G2-item (4)") {
+	if report.Err() != nil || !strings.HasSuffix(report.String(),
+		"nothing contradicts snapshot isolation; allowed: G2-item (4)") {
 		t.Errorf("%v", report)
 	}
-	if report := mustCheck(t, history, Options{Level: SnapshotIsolation, Forbidden: []Anomaly{G2Item}}); report.Err() == nil {
+	if report := mustCheck(t, history, Options{Level: SnapshotIsolation,
+		Forbidden: []Anomaly{G2Item}}); report.Err() == nil {
 		t.Error("what was forbidden is allowed")
 	}
-	if report := mustCheck(t, history, Options{Level: StrictSerialisable, Forbidden: []Anomaly{}}); report.Err() != nil {
+	if report := mustCheck(t, history, Options{Level: StrictSerialisable,
+		Forbidden: []Anomaly{}}); report.Err() != nil {
 		t.Error("what was not forbidden is an error")
 	}
 	if report := mustCheck(t, nil, Options{}); report.Err() != nil {

@@ -4,10 +4,12 @@ package isolation
 type view struct {
 	graph *graph
 	mask  class
-	// nonadjacent forbids two anti-dependencies in a row. A place is then a node together with how it was reached: 2n, or 2n+1 by an
-	// anti-dependency, and the walks of this doubled graph are exactly those that are forbidden by snapshot isolation.
+	// nonadjacent forbids two anti-dependencies in a row. A place is then a node together with how
+	// it was reached: 2n, or 2n+1 by an anti-dependency, and the walks of this doubled graph are
+	// exactly those that are forbidden by snapshot isolation.
 	nonadjacent bool
-	// label, if not nil, confines the view: nodes with label 0 are outside, and no edge leads from one label to another.
+	// label, if not nil, confines the view: nodes with label 0 are outside, and no edge leads from
+	// one label to another.
 	label []int32
 }
 
@@ -46,7 +48,8 @@ func (v *view) step(place int32, e *edge) int32 {
 	}
 }
 
-// components gives the strongly connected components with more than one place (Tarjan's algorithm, without recursion).
+// components gives the strongly connected components with more than one place (Tarjan's algorithm,
+// without recursion).
 func (v *view) components() [][]int32 {
 	n := v.places()
 	var (

@@ -80,9 +80,10 @@ func (p pass) name(antiDependencies int) Anomaly {
 	}
 }
 
-// cycles finds what no serial order explains. First all dependencies together decide, in linear time, whether there is any cycle. If so,
-// the classes of cycles are gone through from the most elementary. A component that holds a cycle of a class it contains is not
-// reported again: it would be the same cycle, or one that the first casts doubt on. So any cycle of a component that is left
+// cycles finds what no serial order explains. First all dependencies together decide, in linear
+// time, whether there is any cycle. If so, the classes of cycles are gone through from the most
+// elementary. A component that holds a cycle of a class it contains is not reported again: it would
+// be the same cycle, or one that the first casts doubt on. So any cycle of a component that is left
 // belongs to the class that is looked at, and to no lower one.
 func (c *checker) cycles() {
 	last := plainEdges
@@ -108,10 +109,12 @@ func (c *checker) cycles() {
 	for extra := plainEdges; extra <= last; extra++ {
 		for base := writesOnly; base <= everything; base++ {
 			p := pass{extra: extra, base: base}
-			v := view{graph: &c.graph, mask: p.mask(), nonadjacent: base == nonadjacent, label: label}
+			v := view{graph: &c.graph, mask: p.mask(), nonadjacent: base == nonadjacent,
+				label: label}
 			for _, component := range v.components() {
 				below := p.below()
-				if slices.ContainsFunc(component, func(place int32) bool { return reported[v.node(place)]&below != 0 }) {
+				if slices.ContainsFunc(component,
+					func(place int32) bool { return reported[v.node(place)]&below != 0 }) {
 					continue
 				}
 				search.enter(component)
@@ -133,7 +136,8 @@ func (c *checker) addCycle(p pass, cycle []edge, component []int32, v *view) {
 	first := 0
 	count := 0
 	for i, e := range cycle {
-		if a, b := c.begin(e.from), c.begin(cycle[first].from); a < b || (a == b && e.from < cycle[first].from) {
+		if a, b := c.begin(e.from), c.begin(cycle[first].from); a < b ||
+			(a == b && e.from < cycle[first].from) {
 			first = i
 		}
 		if e.class&anti != 0 {
@@ -149,7 +153,8 @@ func (c *checker) addCycle(p pass, cycle []edge, component []int32, v *view) {
 	}
 	f := Finding{Anomaly: p.name(count), Component: len(size)}
 	for _, e := range cycle {
-		f.Cycle = append(f.Cycle, Dependency{From: int(e.from), To: int(e.to), Kind: e.class.String(), Why: c.why(e)})
+		f.Cycle = append(f.Cycle, Dependency{From: int(e.from), To: int(e.to),
+			Kind: e.class.String(), Why: c.why(e)})
 	}
 	c.add(f, func() string { return c.explain(f) })
 }

@@ -14,22 +14,26 @@ type bug int
 const (
 	// correct is strict serialisable: what a transaction read must still be so when it commits.
 	correct bug = iota
-	// snapshots lets a transaction commit if nobody else wrote what it writes (snapshot isolation).
+	// snapshots lets a transaction commit if no other transaction wrote what it writes (snapshot
+	// isolation).
 	snapshots
 	// readCommitted reads what is committed at the moment of each read, and lets everything commit.
 	readCommitted
-	// readUncommitted also shows what others have written and not committed, and keeps nothing of what aborts.
+	// readUncommitted also shows what others have written and not committed, and keeps nothing of
+	// what aborts.
 	readUncommitted
 	// lastWriterWins reads a snapshot and lets everything commit.
 	lastWriterWins
-	// staleReads is correct, except that transactions which only read may see the state of long ago, though nothing older than their
-	// session has seen.
+	// staleReads is correct, except that transactions which only read may see the state of long
+	// ago, though nothing older than their session has seen.
 	staleReads
 	// staleSessions forgets the sessions too.
 	staleSessions
-	// fractured is correct, except that transactions which only read see each key at a moment of its own.
+	// fractured is correct, except that transactions which only read see each key at a moment of
+	// its own.
 	fractured
-	// sites is two copies: each sees what others committed at the other one later, and only writers of one key exclude each other.
+	// sites is two copies: each sees what others committed at the other one later, and only writers
+	// of one key exclude each other.
 	sites
 )
 
@@ -100,7 +104,8 @@ func (s *simulated) step(a *attempt, key string) {
 		if s.lists {
 			kind = Append
 		}
-		a.transaction.Operations = append(a.transaction.Operations, Operation{Kind: kind, Key: key, Value: value})
+		a.transaction.Operations = append(a.transaction.Operations, Operation{Kind: kind, Key: key,
+			Value: value})
 	}
 	values := slices.Clone(seen.values)
 	if s.bug == readUncommitted && len(a.own[key]) == 0 && s.random.IntN(4) == 0 {
@@ -157,7 +162,8 @@ func (s *simulated) valid(a *attempt) bool {
 // finish commits or aborts; a part of the outcomes is not learned.
 func (s *simulated) finish(a *attempt) Transaction {
 	for key, values := range a.own {
-		s.dirty[key] = slices.DeleteFunc(s.dirty[key], func(v string) bool { return slices.Contains(values, v) })
+		s.dirty[key] = slices.DeleteFunc(s.dirty[key],
+			func(v string) bool { return slices.Contains(values, v) })
 	}
 	t := a.transaction
 	t.Outcome = Aborted
@@ -171,7 +177,8 @@ func (s *simulated) finish(a *attempt) Transaction {
 				if s.bug == lastWriterWins {
 					base = s.visible(key, a.snapshot, a.site).values
 				}
-				s.keys[key] = append(s.keys[key], version{at: s.commits, values: slices.Concat(base, values), site: a.site})
+				s.keys[key] = append(s.keys[key], version{at: s.commits, values: slices.Concat(base,
+					values), site: a.site})
 			}
 		}
 	}
@@ -185,7 +192,8 @@ func (s *simulated) finish(a *attempt) Transaction {
 // simulate runs transactions of a few sessions, one operation at a time in random order.
 func simulate(seed uint64, b bug, lists bool, transactions int) []Transaction {
 	const clients = 5
-	s := &simulated{random: rand.New(rand.NewPCG(seed, 1)), bug: b, lists: lists, keys: map[string][]version{}, dirty: map[string][]string{}}
+	s := &simulated{random: rand.New(rand.NewPCG(seed, 1)), bug: b, lists: lists,
+		keys: map[string][]version{}, dirty: map[string][]string{}}
 	var history []Transaction
 	running := make([]*attempt, clients)
 	seen := make([]int, clients) // the newest commit that a session knows
@@ -195,7 +203,8 @@ func simulate(seed uint64, b bug, lists bool, transactions int) []Transaction {
 		if a == nil {
 			n++
 			a = &attempt{
-				snapshot: s.commits, reads: map[string]int{}, own: map[string][]string{}, length: 1 + s.random.IntN(4),
+				snapshot: s.commits, reads: map[string]int{}, own: map[string][]string{},
+				length:   1 + s.random.IntN(4),
 				readOnly: s.random.IntN(3) == 0, site: client % 2,
 			}
 			a.transaction = Transaction{Session: client, Begin: s.tick()}
@@ -254,31 +263,46 @@ func TestSimulatedDatabases(t *testing.T) {
 	}{
 		{name: "correct", bug: correct, lists: true, level: StrictSerialisable},
 		{name: "correct", bug: correct, level: StrictSerialisable},
-		{name: "snapshots hold as such", bug: snapshots, lists: true, level: SnapshotIsolation, must: of(0, G2Item)},
-		{name: "snapshots hold as such", bug: snapshots, level: SnapshotIsolation, must: of(0, G2Item)},
-		{name: "snapshots are not serialisable", bug: snapshots, lists: true, level: StrictSerialisable, broken: true,
+		{name: "snapshots hold as such", bug: snapshots, lists: true, level: SnapshotIsolation,
+			must: of(0, G2Item)},
+		{name: "snapshots hold as such", bug: snapshots, level: SnapshotIsolation,
+			must: of(0, G2Item)},
+		{name: "snapshots are not serialisable", bug: snapshots, lists: true,
+			level: StrictSerialisable, broken: true,
 			must: of(0, G2Item), may: of(1, G2Item)},
-		{name: "read committed", bug: readCommitted, lists: true, level: StrictSerialisable, broken: true,
-			must: of(0, GSingle, NonRepeatableRead, LostUpdate), may: of(1, GSingle, GNonadjacent, G2Item)},
+		{name: "read committed", bug: readCommitted, lists: true, level: StrictSerialisable,
+			broken: true,
+			must:   of(0, GSingle, NonRepeatableRead, LostUpdate), may: of(1, GSingle, GNonadjacent,
+				G2Item)},
 		{name: "read committed", bug: readCommitted, level: Serialisable, broken: true,
-			must: of(0, GSingle, NonRepeatableRead, LostUpdate), may: of(0, GSingle, GNonadjacent, G2Item)},
+			must: of(0, GSingle, NonRepeatableRead, LostUpdate), may: of(0, GSingle, GNonadjacent,
+				G2Item)},
 		{name: "last writer wins", bug: lastWriterWins, level: Serialisable, broken: true,
 			must: of(0, LostUpdate, G2Item), may: of(0, GSingle, GNonadjacent)},
-		{name: "last writer wins loses appends", bug: lastWriterWins, lists: true, level: Serialisable, broken: true,
-			must: of(0, LostUpdate, IncompatibleOrder), may: of(0, G0, G1c, GSingle, GNonadjacent, G2Item)},
+		{name: "last writer wins loses appends", bug: lastWriterWins, lists: true,
+			level: Serialisable, broken: true,
+			must: of(0, LostUpdate, IncompatibleOrder), may: of(0, G0, G1c, GSingle, GNonadjacent,
+				G2Item)},
 		{name: "stale reads", bug: staleReads, lists: true, level: StrictSerialisable, broken: true,
-			must: []Anomaly{GSingle.RealTime()}, may: []Anomaly{GNonadjacent.RealTime(), G2Item.RealTime()}},
-		{name: "stale reads keep sessions", bug: staleReads, lists: true, level: StrongSessionSerialisable},
-		{name: "stale sessions", bug: staleSessions, lists: true, level: StrictSerialisable, broken: true,
-			must: []Anomaly{GSingle.RealTime(), GSingle.Process()},
-			may:  []Anomaly{GNonadjacent.RealTime(), G2Item.RealTime(), GNonadjacent.Process(), G2Item.Process()}},
-		{name: "stale sessions are serialisable", bug: staleSessions, lists: true, level: Serialisable},
-		{name: "fractured reads", bug: fractured, lists: true, level: SnapshotIsolation, broken: true,
-			must: of(0, GSingle), may: of(0, NonRepeatableRead, GNonadjacent, G2Item)},
+			must: []Anomaly{GSingle.RealTime()}, may: []Anomaly{GNonadjacent.RealTime(),
+				G2Item.RealTime()}},
+		{name: "stale reads keep sessions", bug: staleReads, lists: true,
+			level: StrongSessionSerialisable},
+		{name: "stale sessions", bug: staleSessions, lists: true, level: StrictSerialisable,
+			broken: true,
+			must:   []Anomaly{GSingle.RealTime(), GSingle.Process()},
+			may: []Anomaly{GNonadjacent.RealTime(), G2Item.RealTime(), GNonadjacent.Process(),
+				G2Item.Process()}},
+		{name: "stale sessions are serialisable", bug: staleSessions, lists: true,
+			level: Serialisable},
+		{name: "fractured reads", bug: fractured, lists: true, level: SnapshotIsolation,
+			broken: true,
+			must:   of(0, GSingle), may: of(0, NonRepeatableRead, GNonadjacent, G2Item)},
 		{name: "two sites", bug: sites, lists: true, level: SnapshotIsolation, broken: true,
 			must: of(0, GNonadjacent), may: of(0, G2Item)},
 		{name: "read uncommitted", bug: readUncommitted, level: SnapshotIsolation, broken: true,
-			must: of(0, G1a, G1b, DirtyUpdate, LostUpdate, NonRepeatableRead), may: of(0, G0, G1c, GSingle, GNonadjacent, G2Item)},
+			must: of(0, G1a, G1b, DirtyUpdate, LostUpdate, NonRepeatableRead),
+			may:  of(0, G0, G1c, GSingle, GNonadjacent, G2Item)},
 	} {
 		t.Run(fmt.Sprintf("%s, lists %v", test.name, test.lists), func(t *testing.T) {
 			counts := map[Anomaly]int{}
@@ -296,7 +320,8 @@ func TestSimulatedDatabases(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, f := range report.Findings {
-					if !slices.Contains(test.must, f.Anomaly) && !slices.Contains(test.may, f.Anomaly) {
+					if !slices.Contains(test.must, f.Anomaly) && !slices.Contains(test.may,
+						f.Anomaly) {
 						t.Errorf("seed %d: unexpected %v", seed, f)
 					}
 				}

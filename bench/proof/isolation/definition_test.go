@@ -36,8 +36,9 @@ func run(t *Transaction, seen contents) (contents, bool) {
 	return after, true
 }
 
-// mustPrecede is what a level says of the order of two transactions, whatever they read. Sessions do one thing after the other, also
-// where the clock stands still; earlier says that a comes first in the history.
+// mustPrecede is what a level says of the order of two transactions, whatever they read. Sessions
+// do one thing after the other, also where the clock stands still; earlier says that a comes first
+// in the history.
 func mustPrecede(a, b *Transaction, earlier bool, options Options) bool {
 	if a.Outcome != Committed || !b.Snapshot.IsZero() {
 		return false
@@ -52,12 +53,13 @@ func mustPrecede(a, b *Transaction, earlier bool, options Options) bool {
 		return true
 	}
 	return options.KeyRealTime && slices.ContainsFunc(a.Operations, func(o Operation) bool {
-		return slices.ContainsFunc(b.Operations, func(p Operation) bool { return o.Key == p.Key && (o.writes() || p.writes()) })
+		return slices.ContainsFunc(b.Operations,
+			func(p Operation) bool { return o.Key == p.Key && (o.writes() || p.writes()) })
 	})
 }
 
-// serialisable is the definition, tried out: some order of all committed transactions, and of any of those with an unknown
-// outcome, explains all answers.
+// serialisable is the definition, tried out: some order of all committed transactions, and of any
+// of those with an unknown outcome, explains all answers.
 func serialisable(rest []*Transaction, state contents, options Options) bool {
 	if !slices.ContainsFunc(rest, func(t *Transaction) bool { return t.Outcome == Committed }) {
 		return true
@@ -78,9 +80,11 @@ func serialisable(rest []*Transaction, state contents, options Options) bool {
 	return false
 }
 
-// snapshotIsolated is the definition of generalised snapshot isolation, tried out: the transactions have moments at which they
-// begin and commit, see what was committed when they began, and no two that write one key overlap.
-func snapshotIsolated(waiting []*Transaction, running map[*Transaction]contents, stale map[*Transaction][]string, state contents) bool {
+// snapshotIsolated is the definition of generalised snapshot isolation, tried out: the transactions
+// have moments at which they begin and commit, see what was committed when they began, and no two
+// that write one key overlap.
+func snapshotIsolated(waiting []*Transaction, running map[*Transaction]contents,
+	stale map[*Transaction][]string, state contents) bool {
 	committed := func(t *Transaction) bool { return t.Outcome == Committed }
 	if !slices.ContainsFunc(waiting, committed) && len(running) == 0 {
 		return true
@@ -99,7 +103,8 @@ func snapshotIsolated(waiting []*Transaction, running map[*Transaction]contents,
 		}
 	}
 	for t := range running {
-		conflict := slices.ContainsFunc(t.Operations, func(o Operation) bool { return o.writes() && slices.Contains(stale[t], o.Key) })
+		conflict := slices.ContainsFunc(t.Operations,
+			func(o Operation) bool { return o.writes() && slices.Contains(stale[t], o.Key) })
 		if conflict {
 			continue
 		}
@@ -138,8 +143,8 @@ func candidates(history []Transaction) []*Transaction {
 	return list
 }
 
-// drawHistory runs a few transactions against a store that is often right: reads may be old, writes of aborted transactions may stay
-// and those of committed ones be lost, and nothing is isolated.
+// drawHistory runs a few transactions against a store that is often right: reads may be old, writes
+// of aborted transactions may stay and those of committed ones be lost, and nothing is isolated.
 func drawHistory(t *rapid.T, size int, lists, readFirst bool) []Transaction {
 	var (
 		history []Transaction
@@ -182,7 +187,8 @@ func drawHistory(t *rapid.T, size int, lists, readFirst bool) []Transaction {
 				session = history[i].Session
 			} else {
 				open[session] = len(history)
-				tx := Transaction{Name: fmt.Sprint("t", len(history)), Session: session, Begin: time.Duration(clock)}
+				tx := Transaction{Name: fmt.Sprint("t", len(history)), Session: session,
+					Begin: time.Duration(clock)}
 				if percent("snapshot", 10) {
 					tx.Snapshot = Timestamp{Wall: int64(len(history) + 1)}
 				}
@@ -205,7 +211,8 @@ func drawHistory(t *rapid.T, size int, lists, readFirst bool) []Transaction {
 			if lists {
 				kind = Append
 			}
-			tx.Operations = append(tx.Operations, Operation{Kind: kind, Key: key, Value: fmt.Sprint(value)})
+			tx.Operations = append(tx.Operations, Operation{Kind: kind, Key: key,
+				Value: fmt.Sprint(value)})
 			continue
 		}
 		delete(open, session)
@@ -226,7 +233,8 @@ func drawHistory(t *rapid.T, size int, lists, readFirst bool) []Transaction {
 }
 
 var claims = []Options{
-	{Level: Serialisable}, {Level: StrongSessionSerialisable}, {Level: StrictSerialisable}, {Level: Serialisable, KeyRealTime: true},
+	{Level: Serialisable}, {Level: StrongSessionSerialisable}, {Level: StrictSerialisable},
+	{Level: Serialisable, KeyRealTime: true},
 	{Level: StrongSessionSerialisable, KeyRealTime: true},
 }
 
@@ -238,15 +246,16 @@ func check(t *rapid.T, history []Transaction, options Options) Report {
 	return report
 }
 
-// repeat tries a property more often than by default: histories that only the highest levels tell apart are rare.
+// repeat tries a property more often than by default: histories that only the highest levels tell
+// apart are rare.
 func repeat(t *testing.T, property func(*rapid.T)) {
 	for range 10 {
 		rapid.Check(t, property)
 	}
 }
 
-// TestListsAgainstTheDefinition: of lists the order of versions is known well enough that the checker finds everything, and reports
-// nothing that some order explains.
+// TestListsAgainstTheDefinition: of lists the order of versions is known well enough that the
+// checker finds everything, and reports nothing that some order explains.
 func TestListsAgainstTheDefinition(t *testing.T) {
 	var good, bad [5]int
 	repeat(t, func(t *rapid.T) {
@@ -255,7 +264,8 @@ func TestListsAgainstTheDefinition(t *testing.T) {
 			want := serialisable(candidates(history), contents{}, options)
 			report := check(t, history, options)
 			if got := report.Err() == nil; got != want {
-				t.Fatalf("%v, each key in real time %v: holds: %v, by definition: %v\n%s\n%v", options.Level, options.KeyRealTime, got, want, text(history), report.Err())
+				t.Fatalf("%v, each key in real time %v: holds: %v, by definition: %v\n%s\n%v",
+					options.Level, options.KeyRealTime, got, want, text(history), report.Err())
 			}
 			if want {
 				good[i]++
@@ -272,8 +282,8 @@ func TestListsAgainstTheDefinition(t *testing.T) {
 	t.Logf("good %v, bad %v", good, bad)
 }
 
-// TestRegistersAgainstTheDefinition: what is reported is never explained by any order. Where every writer reads first, so that the
-// order of versions is known, everything is found.
+// TestRegistersAgainstTheDefinition: what is reported is never explained by any order. Where every
+// writer reads first, so that the order of versions is known, everything is found.
 func TestRegistersAgainstTheDefinition(t *testing.T) {
 	var good, found, missed int
 	repeat(t, func(t *rapid.T) {
@@ -285,13 +295,16 @@ func TestRegistersAgainstTheDefinition(t *testing.T) {
 			holds := report.Err() == nil
 			switch {
 			case want && !holds:
-				t.Fatalf("%v, each key in real time %v: some order explains what was reported\n%s\n%v", options.Level, options.KeyRealTime, text(history), report.Err())
+				t.Fatalf("%v, each key in real time %v: some order explains what was "+
+					"reported\n%s\n%v", options.Level, options.KeyRealTime, text(history),
+					report.Err())
 			case want:
 				good++
 			case !holds:
 				found++
 			case readFirst:
-				t.Fatalf("%v, each key in real time %v: not found\n%s", options.Level, options.KeyRealTime, text(history))
+				t.Fatalf("%v, each key in real time %v: not found\n%s", options.Level,
+					options.KeyRealTime, text(history))
 			default:
 				missed++
 			}
@@ -303,8 +316,8 @@ func TestRegistersAgainstTheDefinition(t *testing.T) {
 	t.Logf("%d good, %d bad, %d bad ones with too little known", good, found, missed)
 }
 
-// TestSnapshotIsolationAgainstTheDefinition: nothing that is reported is explained by any choice of snapshots; and if every version was
-// seen, or is alone in not having been, everything is found.
+// TestSnapshotIsolationAgainstTheDefinition: nothing that is reported is explained by any choice of
+// snapshots; and if every version was seen, or is alone in not having been, everything is found.
 func TestSnapshotIsolationAgainstTheDefinition(t *testing.T) {
 	var good, found, missed int
 	repeat(t, func(t *rapid.T) {
@@ -315,7 +328,8 @@ func TestSnapshotIsolationAgainstTheDefinition(t *testing.T) {
 		holds := report.Err() == nil
 		switch {
 		case want && !holds:
-			t.Fatalf("some choice of snapshots explains what was reported\n%s\n%v", text(history), report.Err())
+			t.Fatalf("some choice of snapshots explains what was reported\n%s\n%v", text(history),
+				report.Err())
 		case want:
 			good++
 		case !holds:

@@ -12,7 +12,8 @@ func (c *checker) why(e edge) string {
 		if e.class == process {
 			return fmt.Sprintf("session %d ran %s before %s", c.history[e.from].Session, from, to)
 		}
-		text := fmt.Sprintf("%s ended at %v, before %s began at %v", from, c.history[e.from].End, to, c.history[e.to].Begin)
+		text := fmt.Sprintf("%s ended at %v, before %s began at %v", from, c.history[e.from].End,
+			to, c.history[e.to].Begin)
 		if e.key != none {
 			text += fmt.Sprintf(", and both use %s", word(c.keys[e.key].name))
 		}
@@ -30,10 +31,12 @@ func (c *checker) why(e edge) string {
 	}
 	switch e.class {
 	case ww, wwRealtime:
-		return fmt.Sprintf("%s %s %s to %s after %s%s, which %s %s", to, verb, k.text(e.after), name, k.text(e.before), order, from, verb)
+		return fmt.Sprintf("%s %s %s to %s after %s%s, which %s %s", to, verb, k.text(e.after),
+			name, k.text(e.before), order, from, verb)
 	case wr:
 		if k.list {
-			return fmt.Sprintf("%s read %s up to %s, which %s appended", to, name, k.text(e.before), from)
+			return fmt.Sprintf("%s read %s up to %s, which %s appended", to, name, k.text(e.before),
+				from)
 		}
 		return fmt.Sprintf("%s read %s as %s, which %s wrote", to, name, k.text(e.before), from)
 	default:
@@ -42,9 +45,11 @@ func (c *checker) why(e edge) string {
 			if read = "[]"; e.before != none {
 				read = "up to " + k.text(e.before)
 			}
-			return fmt.Sprintf("%s read %s %s, and %s appended %s after that", from, name, read, to, k.text(e.after))
+			return fmt.Sprintf("%s read %s %s, and %s appended %s after that", from, name, read, to,
+				k.text(e.after))
 		}
-		return fmt.Sprintf("%s read %s as %s, and %s wrote %s after that%s", from, name, read, to, k.text(e.after), order)
+		return fmt.Sprintf("%s read %s as %s, and %s wrote %s after that%s", from, name, read, to,
+			k.text(e.after), order)
 	}
 }
 
@@ -60,10 +65,12 @@ func (c *checker) explain(f Finding) string {
 		fmt.Fprintf(&b, " -%s-> %s", d.Kind, c.name(int32(d.To)))
 	}
 	if more := len(f.Cycle) - len(shown); more > 0 {
-		fmt.Fprintf(&b, " and so on, over %d others, back to %s", more, c.name(int32(f.Cycle[0].From)))
+		fmt.Fprintf(&b, " and so on, over %d others, back to %s", more,
+			c.name(int32(f.Cycle[0].From)))
 	}
 	if f.Component > len(f.Cycle) {
-		fmt.Fprintf(&b, " (%d transactions depend on one another; this is a short cycle of them)", f.Component)
+		fmt.Fprintf(&b, " (%d transactions depend on one another; this is a short cycle of them)",
+			f.Component)
 	}
 	for _, d := range shown {
 		t := c.history[d.From]

@@ -11,7 +11,8 @@ const (
 	rw
 	process
 	realtime
-	// wwRealtime and rwRealtime are dependencies on versions whose order is known from real time only.
+	// wwRealtime and rwRealtime are dependencies on versions whose order is known from real time
+	// only.
 	wwRealtime
 	rwRealtime
 	// hop leads out of a joint, see graph.anti.
@@ -37,8 +38,9 @@ func (c class) String() string {
 	}
 }
 
-// edge says that one transaction comes before another. before and after are values of the key: what was overwritten and by
-// what (ww), what was read (wr, before), what was read and what came after it (rw).
+// edge says that one transaction comes before another. before and after are values of the key: what
+// was overwritten and by what (ww), what was read (wr, before), what was read and what came after
+// it (rw).
 type edge struct {
 	from, to      int32
 	key           int32
@@ -87,9 +89,10 @@ type follower struct {
 	class       class
 }
 
-// anti draws the anti-dependencies from all readers of one version to all writers of versions after it. Where both are many,
-// they meet in a joint, a node that is no transaction: readers plus writers instead of readers times writers edges. A reader
-// that is a writer too must not reach itself, and keeps away from the joint; in a good history there is at most one.
+// anti draws the anti-dependencies from all readers of one version to all writers of versions after
+// it. Where both are many, they meet in a joint, a node that is no transaction: readers plus
+// writers instead of readers times writers edges. A reader that is a writer too must not reach
+// itself, and keeps away from the joint; in a good history there is at most one.
 func (g *graph) anti(key, before int32, readers []int32, followers []follower) {
 	if len(readers) == 0 || len(followers) == 0 {
 		return
@@ -98,11 +101,13 @@ func (g *graph) anti(key, before int32, readers []int32, followers []follower) {
 	for _, f := range followers {
 		classes |= f.class
 	}
-	joined := len(readers)*len(followers) > 4*(len(readers)+len(followers)) && (classes == rw || classes == rwRealtime)
+	joined := len(readers)*len(followers) > 4*(len(readers)+len(followers)) &&
+		(classes == rw || classes == rwRealtime)
 	if !joined {
 		for _, r := range readers {
 			for _, f := range followers {
-				g.add(edge{from: r, to: f.transaction, key: key, before: before, after: f.after, class: f.class})
+				g.add(edge{from: r, to: f.transaction, key: key, before: before, after: f.after,
+					class: f.class})
 			}
 		}
 		return
@@ -112,7 +117,8 @@ func (g *graph) anti(key, before int32, readers []int32, followers []follower) {
 	writes := make(map[int32]bool, len(followers))
 	for _, f := range followers {
 		writes[f.transaction] = true
-		g.add(edge{from: joint, to: f.transaction, key: key, before: before, after: f.after, class: hop})
+		g.add(edge{from: joint, to: f.transaction, key: key, before: before, after: f.after,
+			class: hop})
 	}
 	for _, r := range readers {
 		if !writes[r] {
@@ -120,7 +126,8 @@ func (g *graph) anti(key, before int32, readers []int32, followers []follower) {
 			continue
 		}
 		for _, f := range followers {
-			g.add(edge{from: r, to: f.transaction, key: key, before: before, after: f.after, class: f.class})
+			g.add(edge{from: r, to: f.transaction, key: key, before: before, after: f.after,
+				class: f.class})
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawGraph makes a small graph with edges of all classes; to speaks of nodes, and there are no joints.
+// drawGraph makes a small graph with edges of all classes; to speaks of nodes, and there are no
+// joints.
 func drawGraph(t *rapid.T) *graph {
 	g := &graph{nodes: rapid.IntRange(1, 7).Draw(t, "nodes")}
 	for range rapid.IntRange(0, 14).Draw(t, "edges") {
@@ -26,7 +27,8 @@ func drawGraph(t *rapid.T) *graph {
 
 const unreachable = 1 << 20
 
-// distances are the lengths of the shortest ways between all places of a view, and of the shortest ways back (Floyd and Warshall).
+// distances are the lengths of the shortest ways between all places of a view, and of the shortest
+// ways back (Floyd and Warshall).
 func distances(v *view) [][]int {
 	n := v.places()
 	d := make([][]int, n)
@@ -68,7 +70,8 @@ func TestComponentsAndCyclesAgainstReachability(t *testing.T) {
 				for b := range int32(v.places()) {
 					together := d[a][b] < unreachable && d[b][a] < unreachable
 					if together != slices.Contains(component, b) {
-						t.Fatalf("places %d and %d: in one component %v, reach each other %v", a, b, !together, together)
+						t.Fatalf("places %d and %d: in one component %v, reach each other %v", a, b,
+							!together, together)
 					}
 				}
 			}
@@ -106,8 +109,8 @@ func TestComponentsAndCyclesAgainstReachability(t *testing.T) {
 	}
 }
 
-// TestForbiddenWalks compares the doubled graph with what snapshot isolation means: a dependency, then perhaps one anti-dependency,
-// any number of times, never leads back.
+// TestForbiddenWalks compares the doubled graph with what snapshot isolation means: a dependency,
+// then perhaps one anti-dependency, any number of times, never leads back.
 func TestForbiddenWalks(t *testing.T) {
 	repeat(t, func(t *rapid.T) {
 		g := drawGraph(t)
@@ -154,8 +157,10 @@ func TestFrontierImpliesAllOrder(t *testing.T) {
 		for i := range n {
 			begin := rapid.IntRange(0, 12).Draw(t, "begin")
 			tx := &c.history[i]
-			tx.Begin, tx.End = time.Duration(begin), time.Duration(begin+rapid.IntRange(0, 5).Draw(t, "takes"))
-			tx.Outcome = rapid.SampledFrom([]Outcome{Committed, Committed, Committed, Unknown}).Draw(t, "outcome")
+			tx.Begin, tx.End = time.Duration(begin),
+				time.Duration(begin+rapid.IntRange(0, 5).Draw(t, "takes"))
+			tx.Outcome = rapid.SampledFrom([]Outcome{Committed, Committed, Committed,
+				Unknown}).Draw(t, "outcome")
 			if rapid.IntRange(0, 3).Draw(t, "snapshot") == 0 {
 				snapshots++
 				tx.Snapshot.Wall = 1
@@ -167,7 +172,8 @@ func TestFrontierImpliesAllOrder(t *testing.T) {
 			reach[i] = make([]bool, n)
 		}
 		c.sweep(accesses, func(before, after int32) {
-			if !(c.end(before) < c.begin(after)) || c.history[after].Snapshot != (Timestamp{}) || !(accesses[before].writes || accesses[after].writes) {
+			if !(c.end(before) < c.begin(after)) || c.history[after].Snapshot != (Timestamp{}) ||
+				!(accesses[before].writes || accesses[after].writes) {
 				t.Fatalf("%v comes before %v", c.history[before], c.history[after])
 			}
 			reach[before][after] = true
@@ -181,7 +187,8 @@ func TestFrontierImpliesAllOrder(t *testing.T) {
 		}
 		for i := range reach {
 			for j := range reach {
-				ordered := c.end(int32(i)) < c.begin(int32(j)) && c.history[j].Snapshot.IsZero() && (accesses[i].writes || accesses[j].writes)
+				ordered := c.end(int32(i)) < c.begin(int32(j)) && c.history[j].Snapshot.IsZero() &&
+					(accesses[i].writes || accesses[j].writes)
 				if ordered && !reach[i][j] {
 					t.Fatalf("that %v comes before %v is not implied", c.history[i], c.history[j])
 				}
@@ -190,13 +197,15 @@ func TestFrontierImpliesAllOrder(t *testing.T) {
 	})
 }
 
-// TestJointsStandForAllPairs: many readers of one version and many writers after it cost their sum in edges, and mean the same.
+// TestJointsStandForAllPairs: many readers of one version and many writers after it cost their sum
+// in edges, and mean the same.
 func TestJointsStandForAllPairs(t *testing.T) {
 	const many = 300
 	for _, lists := range []bool{true, false} {
 		var history []Transaction
 		add := func(operations ...Operation) {
-			history = append(history, Transaction{Session: len(history), Begin: 0, End: 1, Outcome: Committed, Operations: operations})
+			history = append(history, Transaction{Session: len(history), Begin: 0, End: 1,
+				Outcome: Committed, Operations: operations})
 		}
 		write, read := Write, Operation{Kind: Read, Key: "x", Absent: true}
 		if lists {
@@ -219,7 +228,8 @@ func TestJointsStandForAllPairs(t *testing.T) {
 			t.Errorf("lists %v: %d edges for %d transactions", lists, report.Edges, len(history))
 		}
 		add(read, Operation{Kind: Read, Key: "y", Value: "seen"})
-		add(Operation{Kind: write, Key: "x", Value: "late"}, Operation{Kind: Write, Key: "y", Value: "seen"})
+		add(Operation{Kind: write, Key: "x", Value: "late"}, Operation{Kind: Write, Key: "y",
+			Value: "seen"})
 		report, err = Check(history, Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -235,8 +245,10 @@ func TestJointsStandForAllPairs(t *testing.T) {
 		// A write skew through the joint stays one: its two anti-dependencies follow one another.
 		history = history[:len(history)-2]
 		add(read, Operation{Kind: Read, Key: "z", Value: "skewed"})
-		add(Operation{Kind: Read, Key: "y", Absent: true}, Operation{Kind: write, Key: "x", Value: "late"})
-		add(Operation{Kind: Write, Key: "y", Value: "skewed"}, Operation{Kind: Write, Key: "z", Value: "skewed"})
+		add(Operation{Kind: Read, Key: "y", Absent: true}, Operation{Kind: write, Key: "x",
+			Value: "late"})
+		add(Operation{Kind: Write, Key: "y", Value: "skewed"}, Operation{Kind: Write, Key: "z",
+			Value: "skewed"})
 		report, err = Check(history, Options{Level: SnapshotIsolation})
 		if err != nil {
 			t.Fatal(err)
@@ -254,9 +266,11 @@ func TestJointsAreNotShown(t *testing.T) {
 		{from: 1, to: 0, key: 4, class: wr},
 		{from: 0, to: joint, key: 3, before: 7, after: none, class: rw},
 	}
-	want := []edge{{from: 0, to: 1, key: 3, before: 7, after: 8, class: rw}, {from: 1, to: 0, key: 4, class: wr}}
+	want := []edge{{from: 0, to: 1, key: 3, before: 7, after: 8, class: rw},
+		{from: 1, to: 0, key: 4, class: wr}}
 	for range through {
-		if got := withoutJoints(through, joint); !slices.Equal(got, want) && !slices.Equal(got, []edge{want[1], want[0]}) {
+		if got := withoutJoints(through, joint); !slices.Equal(got, want) && !slices.Equal(got,
+			[]edge{want[1], want[0]}) {
 			t.Errorf("%v", got)
 		}
 		through = append(through[1:], through[0])
@@ -267,16 +281,19 @@ func TestJointsAreNotShown(t *testing.T) {
 func TestLinksAreTheOrder(t *testing.T) {
 	repeat(t, func(t *rapid.T) {
 		history := drawHistory(t, 5, true, false)
-		for _, options := range []Options{{Level: Serialisable}, {Level: StrongSessionSerialisable}, {Level: StrictSerialisable}} {
+		for _, options := range []Options{{Level: Serialisable}, {Level: StrongSessionSerialisable},
+			{Level: StrictSerialisable}} {
 			c := checker{options: options, history: history}
 			for i := range history {
 				for j := range history {
 					if i == j {
 						continue
 					}
-					_, got := c.link(pass{extra: realtimeEdges, base: everything}, int32(i), int32(j))
+					_, got := c.link(pass{extra: realtimeEdges, base: everything}, int32(i),
+						int32(j))
 					if want := mustPrecede(&history[i], &history[j], i < j, options); got != want {
-						t.Fatalf("%v: %v before %v: %v, by definition %v", options.Level, history[i], history[j], got, want)
+						t.Fatalf("%v: %v before %v: %v, by definition %v", options.Level,
+							history[i], history[j], got, want)
 					}
 				}
 			}

@@ -17,7 +17,8 @@ type value struct {
 	next int32
 	// position is the place in the key's order, if it has one.
 	position int32
-	// aborted says that somebody saw the value of an aborted transaction, and that this is reported.
+	// aborted says that another transaction saw the value of an aborted transaction, and that this
+	// is reported.
 	aborted bool
 }
 
@@ -46,9 +47,9 @@ type key struct {
 // read is what one transaction saw of one key, without its own writes.
 type read struct {
 	transaction int32
-	// list is a list as it was read, without what the transaction had appended itself, and external its length. Where the own
-	// elements came to lie is told by who else reads them: a database that is not isolated may show them in a place that it does
-	// not keep.
+	// list is a list as it was read, without what the transaction had appended itself, and external
+	// its length. Where the own elements came to lie is told by their other readers: a database
+	// that is not isolated may show them in a place that it does not keep.
 	list     []string
 	external int32
 	// found is a register's value; none is absence.
@@ -63,20 +64,22 @@ type checker struct {
 	history []Transaction
 	keys    []*key
 	byName  map[string]int32
-	// counted are the transactions that took effect: the committed ones, and those of unknown outcome that left a trace.
+	// counted are the transactions that took effect: the committed ones, and those of unknown
+	// outcome that left a trace.
 	counted []bool
 	fresh   []int32 // counted, and their reads not gathered yet
 	graph   graph
 	report  Report
 }
 
-// index notes who wrote what. Its errors are histories that mean nothing.
+// index notes the writers of all values. Its errors are histories that mean nothing.
 func (c *checker) index() error {
 	c.byName = make(map[string]int32)
 	for i := range c.history {
 		t := &c.history[i]
 		if t.Begin < 0 || (t.End < t.Begin && (t.Outcome == Committed || t.End != 0)) {
-			return fmt.Errorf("transaction %s ends at %v, before it begins at %v", c.name(int32(i)), t.End, t.Begin)
+			return fmt.Errorf("transaction %s ends at %v, before it begins at %v", c.name(int32(i)),
+				t.End, t.Begin)
 		}
 		if t.Outcome > Aborted {
 			return fmt.Errorf("transaction %s has %v", c.name(int32(i)), t.Outcome)
@@ -96,12 +99,14 @@ func (c *checker) index() error {
 				continue
 			}
 			if id, twice := k.byText[o.Value]; twice {
-				return fmt.Errorf("value %q of key %q is written twice, by %s and by %s: values must be unique",
+				return fmt.Errorf("value %q of key %q is written twice, by %s and by %s: values "+
+					"must be unique",
 					o.Value, o.Key, c.name(k.values[id].writer), c.name(int32(i)))
 			}
 			id := int32(len(k.values))
 			k.byText[o.Value] = id
-			k.values = append(k.values, value{text: o.Value, writer: int32(i), next: none, position: none})
+			k.values = append(k.values, value{text: o.Value, writer: int32(i), next: none,
+				position: none})
 			if k.last != none && k.values[k.last].writer == int32(i) {
 				k.values[k.last].next = id
 			}
@@ -117,13 +122,15 @@ func (c *checker) overlaps() error {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(c.begin(a), c.begin(b)) })
+	slices.SortStableFunc(order,
+		func(a, b int32) int { return cmp.Compare(c.begin(a), c.begin(b)) })
 	latest := make(map[int]int32)
 	for _, t := range order {
 		session := c.history[t].Session
 		before, known := latest[session]
 		if known && c.end(before) > c.begin(t) && c.end(before) != never {
-			return fmt.Errorf("session %d runs %s before %s has ended", session, c.name(t), c.name(before))
+			return fmt.Errorf("session %d runs %s before %s has ended", session, c.name(t),
+				c.name(before))
 		}
 		latest[session] = t
 	}
@@ -135,7 +142,8 @@ func (c *checker) key(o Operation) *key {
 	if !known {
 		id = int32(len(c.keys))
 		c.byName[o.Key] = id
-		k := &key{name: o.Key, list: o.list(), byText: make(map[string]int32), last: none, longest: none}
+		k := &key{name: o.Key, list: o.list(), byText: make(map[string]int32), last: none,
+			longest: none}
 		k.current.transaction = none
 		c.keys = append(c.keys, k)
 	}
@@ -163,7 +171,8 @@ func (c *checker) observe() {
 	// The longest read of a key decides its order, so that the shorter ones are compared with it.
 	for _, k := range c.keys {
 		if k.list {
-			slices.SortStableFunc(k.reads, func(a, b read) int { return cmp.Compare(len(b.list), len(a.list)) })
+			slices.SortStableFunc(k.reads,
+				func(a, b read) int { return cmp.Compare(len(b.list), len(a.list)) })
 			for i := range k.reads {
 				c.extend(k, &k.reads[i])
 			}
@@ -185,8 +194,8 @@ type added struct {
 	read int
 }
 
-// gather takes the reads of a transaction that took effect to their keys. It says which reads of lists
-// it added.
+// gather takes the reads of a transaction that took effect to their keys. It says which reads of
+// lists it added.
 func (c *checker) gather(transaction int32) []added {
 	var lists []added
 	for _, o := range c.history[transaction].Operations {
@@ -206,16 +215,19 @@ func (c *checker) gather(transaction int32) []added {
 				continue
 			}
 			if now.read && now.found != int32(external) {
-				c.found(NonRepeatableRead, "%s read %s twice, with %d and with %d elements of others",
+				c.found(NonRepeatableRead,
+					"%s read %s twice, with %d and with %d elements of others",
 					c.name(transaction), word(k.name), now.found, external)
 			}
 			now.read, now.found = true, int32(external)
-			k.reads = append(k.reads, read{transaction: transaction, list: o.List[:external], external: int32(external)})
+			k.reads = append(k.reads, read{transaction: transaction, list: o.List[:external],
+				external: int32(external)})
 			lists = append(lists, added{key: k, read: len(k.reads) - 1})
 		case Read:
 			if n := len(now.written); n > 0 {
 				if o.Absent || o.Value != now.written[n-1] {
-					c.found(Internal, "%s wrote %s to %s, and then: %v", c.name(transaction), word(now.written[n-1]), word(k.name), o)
+					c.found(Internal, "%s wrote %s to %s, and then: %v", c.name(transaction),
+						word(now.written[n-1]), word(k.name), o)
 				}
 				continue
 			}
@@ -225,7 +237,8 @@ func (c *checker) gather(transaction int32) []added {
 					continue
 				}
 				if k.values[found].writer == transaction {
-					c.found(Internal, "%s read %s %s before it wrote that", c.name(transaction), word(k.name), word(o.Value))
+					c.found(Internal, "%s read %s %s before it wrote that", c.name(transaction),
+						word(k.name), word(o.Value))
 					continue
 				}
 			}
@@ -246,7 +259,8 @@ func (c *checker) gather(transaction int32) []added {
 func (c *checker) resolve(k *key, text string, reader int32) int32 {
 	id, known := k.byText[text]
 	if !known {
-		c.found(UnwrittenValue, "%s read %s in %s, which nobody wrote", c.name(reader), word(text), word(k.name))
+		c.found(UnwrittenValue, "%s read %s in %s, which no client wrote", c.name(reader),
+			word(text), word(k.name))
 		return none
 	}
 	v := &k.values[id]
@@ -281,7 +295,8 @@ func (c *checker) extend(k *key, r *read) {
 		}
 		if k.values[id].position != none {
 			r.bad = true
-			c.found(DuplicateElements, "%s read %s twice in %s: %s", c.name(r.transaction), word(text), word(k.name), excerpt(r.list, i))
+			c.found(DuplicateElements, "%s read %s twice in %s: %s", c.name(r.transaction),
+				word(text), word(k.name), excerpt(r.list, i))
 			return
 		}
 		k.values[id].position = int32(i)
@@ -290,12 +305,14 @@ func (c *checker) extend(k *key, r *read) {
 	}
 }
 
-// incompatible reports a list that parts from the longest one at a place; what follows was observed all the same.
+// incompatible reports a list that parts from the longest one at a place; what follows was observed
+// all the same.
 func (c *checker) incompatible(k *key, r *read, place int) {
 	seen := make(map[string]bool, len(r.list))
 	for i, text := range r.list {
 		if seen[text] {
-			c.found(DuplicateElements, "%s read %s twice in %s: %s", c.name(r.transaction), word(text), word(k.name), excerpt(r.list, i))
+			c.found(DuplicateElements, "%s read %s twice in %s: %s", c.name(r.transaction),
+				word(text), word(k.name), excerpt(r.list, i))
 			return
 		}
 		seen[text] = true
@@ -309,8 +326,10 @@ func (c *checker) incompatible(k *key, r *read, place int) {
 	for i, id := range k.sequence {
 		longest[i] = k.values[id].text
 	}
-	c.found(IncompatibleOrder, "%s read %s as %s, and %s as %s: neither is the beginning of the other",
-		c.name(r.transaction), word(k.name), excerpt(r.list, place), c.name(k.longest), excerpt(longest, place))
+	c.found(IncompatibleOrder,
+		"%s read %s as %s, and %s as %s: neither is the beginning of the other",
+		c.name(r.transaction), word(k.name), excerpt(r.list, place), c.name(k.longest),
+		excerpt(longest, place))
 }
 
 // text is a register's value in words.

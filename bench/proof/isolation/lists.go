@@ -5,15 +5,17 @@ import (
 	"slices"
 )
 
-// lists draws the dependencies of a key that holds a list. The longest read is the order of its versions; what committed
-// transactions appended and nobody ever read came after it, in an order that nobody knows.
+// lists draws the dependencies of a key that holds a list. The longest read is the order of its
+// versions; what committed transactions appended and none ever read came after it, in an unknown
+// order.
 func (c *checker) lists(id int32, k *key) {
 	n := len(k.sequence)
 	writer := func(place int) int32 { return k.values[k.sequence[place]].writer }
 	counts := func(place int) bool { return c.counted[writer(place)] }
 
-	// before[p] is the last element before place p that took effect, from[p] the first at or after it; other[p] is the first after
-	// p that somebody else appended than whoever appended p. Without one: -1, n.
+	// before[p] is the last element before place p that took effect, from[p] the first at or after
+	// it; other[p] is the first after p that another transaction appended than the one that
+	// appended p. Without one: -1, n.
 	before, from, other := make([]int, n+1), make([]int, n+1), make([]int, n+1)
 	before[0], from[n], other[n] = -1, n, n
 	for p := range n {
@@ -38,12 +40,15 @@ func (c *checker) lists(id int32, k *key) {
 		previous := before[p]
 		if !counts(p) {
 			if next := from[p]; next < n {
-				c.found(DirtyUpdate, "%s appended %s to %s after %s, which %s appended, and %s aborted",
-					c.name(writer(next)), word(k.values[k.sequence[next]].text), word(k.name), word(k.values[k.sequence[p]].text),
+				c.found(DirtyUpdate, "%s appended %s to %s after %s, which %s appended, and %s "+
+					"aborted",
+					c.name(writer(next)), word(k.values[k.sequence[next]].text), word(k.name),
+					word(k.values[k.sequence[p]].text),
 					c.name(writer(p)), c.name(writer(p)))
 			}
 		} else if previous >= 0 {
-			c.graph.add(edge{from: writer(previous), to: writer(p), key: id, before: k.sequence[previous], after: k.sequence[p], class: ww})
+			c.graph.add(edge{from: writer(previous), to: writer(p), key: id,
+				before: k.sequence[previous], after: k.sequence[p], class: ww})
 		}
 	}
 
@@ -62,15 +67,16 @@ func (c *checker) lists(id int32, k *key) {
 			}
 			unseen = append(unseen, follower{transaction: value.writer, after: int32(v), class: rw})
 			if last := before[n]; last >= 0 {
-				c.graph.add(edge{from: writer(last), to: value.writer, key: id, before: k.sequence[last], after: int32(v), class: ww})
+				c.graph.add(edge{from: writer(last), to: value.writer, key: id,
+					before: k.sequence[last], after: int32(v), class: ww})
 			}
 		case !known || value.position < place:
 			appended[value.writer] = value.position
 		}
 	}
 
-	updates := make(map[int32][]int32) // by what was read, who wrote after
-	var latest []int32                 // who read all that is known
+	updates := make(map[int32][]int32) // by what was read, the writers after it
+	var latest []int32                 // the readers of all that is known
 	for i := range k.reads {
 		r := &k.reads[i]
 		if r.bad {
@@ -79,7 +85,8 @@ func (c *checker) lists(id int32, k *key) {
 		first, appends := appended[r.transaction]
 		if appends {
 			if first < r.external {
-				c.found(Internal, "%s read %s in %s before it appended that", c.name(r.transaction), word(k.values[k.sequence[first]].text), word(k.name))
+				c.found(Internal, "%s read %s in %s before it appended that", c.name(r.transaction),
+					word(k.values[k.sequence[first]].text), word(k.name))
 				continue
 			}
 			updates[r.external] = append(updates[r.external], r.transaction)
@@ -89,18 +96,21 @@ func (c *checker) lists(id int32, k *key) {
 			if next < n && writer(next) == writer(last) {
 				next = other[last]
 			}
-			c.graph.add(edge{from: writer(last), to: r.transaction, key: id, before: k.sequence[last], after: none, class: wr})
+			c.graph.add(edge{from: writer(last), to: r.transaction, key: id,
+				before: k.sequence[last], after: none, class: wr})
 		}
 		if r.external > 0 {
 			v := k.values[k.sequence[r.external-1]]
 			if v.next != none && c.counted[v.writer] {
-				c.found(G1b, "%s read %s up to %s, after which %s itself appended %s", c.name(r.transaction), word(k.name), word(v.text),
+				c.found(G1b, "%s read %s up to %s, after which %s itself appended %s",
+					c.name(r.transaction), word(k.name), word(v.text),
 					c.name(v.writer), word(k.values[v.next].text))
 			}
 		}
 		if next < n {
 			before := c.lastOf(k, r.external)
-			c.graph.add(edge{from: r.transaction, to: writer(next), key: id, before: before, after: k.sequence[next], class: rw})
+			c.graph.add(edge{from: r.transaction, to: writer(next), key: id, before: before,
+				after: k.sequence[next], class: rw})
 		} else {
 			latest = append(latest, r.transaction)
 		}
@@ -126,7 +136,8 @@ func (c *checker) lastOf(k *key, length int32) int32 {
 func (c *checker) lost(k *key, r *read) {
 	for i := range k.values {
 		v := &k.values[i]
-		if c.counted[v.writer] && v.writer != r.transaction && (v.position == none || v.position >= r.external) {
+		if c.counted[v.writer] && v.writer != r.transaction && (v.position == none ||
+			v.position >= r.external) {
 			c.found(LostWrite, "%s appended %s to %s, and the final read of %s does not show it",
 				c.name(v.writer), word(v.text), word(k.name), c.name(r.transaction))
 		}
@@ -138,7 +149,8 @@ func distinct(transactions []int32) []int32 {
 	return slices.Compact(transactions)
 }
 
-// lostUpdate reports transactions that all wrote the next version after the same one, if they are several.
+// lostUpdate reports transactions that all wrote the next version after the same one, if they are
+// several.
 func (c *checker) lostUpdate(k *key, version int32, group []int32) {
 	if len(group) < 2 {
 		return

@@ -26,13 +26,15 @@ type access struct {
 	writes      bool
 }
 
-// sweep calls order for pairs of transactions of which the first had ended before the second began and at least one writes. It
-// goes through time and keeps a frontier: those that have ended, and that no other has ended after which began after their
-// end. What left the frontier is before whatever is in it, so that the pairs imply all others, and there are never more in it
-// than ran at one moment.
+// sweep calls order for pairs of transactions of which the first had ended before the second began
+// and at least one writes. It goes through time and keeps a frontier: those that have ended, and
+// that no other has ended after which began after their end. What left the frontier is before
+// whatever is in it, so that the pairs imply all others, and there are never more in it than ran at
+// one moment.
 //
-// Readers are not ordered among one another: a reader follows the frontier's writers, and only a writer takes something out.
-// A past snapshot is ordered before what began after its end, and after nothing.
+// Readers are not ordered among one another: a reader follows the frontier's writers, and only a
+// writer takes something out. A past snapshot is ordered before what began after its end, and after
+// nothing.
 func (c *checker) sweep(accesses []access, order func(before, after int32)) {
 	var writers, readers []int32
 	c.through(accesses, func(e access) {
@@ -42,7 +44,8 @@ func (c *checker) sweep(accesses []access, order func(before, after int32)) {
 		}
 		if c.history[e.transaction].Snapshot.IsZero() {
 			before := func(t int32) bool { return c.end(t) < c.begin(e.transaction) }
-			writers, readers = slices.DeleteFunc(writers, before), slices.DeleteFunc(readers, before)
+			writers, readers = slices.DeleteFunc(writers, before), slices.DeleteFunc(readers,
+				before)
 		}
 		writers = append(writers, e.transaction)
 	}, func(a access) {
@@ -60,22 +63,30 @@ func (c *checker) sweep(accesses []access, order func(before, after int32)) {
 	})
 }
 
-// through goes through time, and calls end and begin. What ends and begins at one moment is not ordered: it begins first.
+// through goes through time, and calls end and begin. What ends and begins at one moment is not
+// ordered: it begins first.
 func (c *checker) through(accesses []access, end, begin func(access)) {
 	begins := slices.Clone(accesses)
-	slices.SortStableFunc(begins, func(a, b access) int { return cmp.Compare(c.begin(a.transaction), c.begin(b.transaction)) })
-	ends := slices.DeleteFunc(slices.Clone(accesses), func(a access) bool { return c.end(a.transaction) == never })
-	slices.SortStableFunc(ends, func(a, b access) int { return cmp.Compare(c.end(a.transaction), c.end(b.transaction)) })
+	slices.SortStableFunc(begins,
+		func(a, b access) int {
+			return cmp.Compare(c.begin(a.transaction), c.begin(b.transaction))
+		})
+	ends := slices.DeleteFunc(slices.Clone(accesses),
+		func(a access) bool { return c.end(a.transaction) == never })
+	slices.SortStableFunc(ends,
+		func(a, b access) int { return cmp.Compare(c.end(a.transaction), c.end(b.transaction)) })
 	ended := 0
 	for _, a := range begins {
-		for ; ended < len(ends) && c.end(ends[ended].transaction) < c.begin(a.transaction); ended++ {
+		for ; ended < len(ends) && c.end(ends[ended].transaction) < c.begin(
+			a.transaction); ended++ {
 			end(ends[ended])
 		}
 		begin(a)
 	}
 }
 
-// realTime draws the order of all transactions. Every one of them counts as writing here: all are ordered.
+// realTime draws the order of all transactions. Every one of them counts as writing here: all are
+// ordered.
 func (c *checker) realTime() {
 	var all []access
 	for i, counted := range c.counted {
@@ -84,7 +95,8 @@ func (c *checker) realTime() {
 		}
 	}
 	c.sweep(all, func(before, after int32) {
-		c.graph.add(edge{from: before, to: after, key: none, before: none, after: none, class: realtime})
+		c.graph.add(edge{from: before, to: after, key: none, before: none, after: none,
+			class: realtime})
 	})
 }
 
@@ -105,7 +117,8 @@ func (c *checker) keyRealTime(id int32, k *key) {
 		}
 	}
 	c.sweep(accesses, func(before, after int32) {
-		c.graph.add(edge{from: before, to: after, key: id, before: none, after: none, class: realtime})
+		c.graph.add(edge{from: before, to: after, key: id, before: none, after: none,
+			class: realtime})
 	})
 }
 
@@ -126,14 +139,15 @@ func (c *checker) sessions() [][]int32 {
 	slices.Sort(numbers)
 	sessions := make([][]int32, 0, len(numbers))
 	for _, n := range numbers {
-		slices.SortStableFunc(bySession[n], func(a, b int32) int { return cmp.Compare(c.begin(a), c.begin(b)) })
+		slices.SortStableFunc(bySession[n],
+			func(a, b int32) int { return cmp.Compare(c.begin(a), c.begin(b)) })
 		sessions = append(sessions, bySession[n])
 	}
 	return sessions
 }
 
-// sessionOrder draws the order of every session, to the next transaction only. One of unknown outcome is after those before it,
-// and before none: it may take effect late.
+// sessionOrder draws the order of every session, to the next transaction only. One of unknown
+// outcome is after those before it, and before none: it may take effect late.
 func (c *checker) sessionOrder() {
 	for _, session := range c.sessions() {
 		var last []int32
@@ -141,7 +155,8 @@ func (c *checker) sessionOrder() {
 			snapshot := !c.history[t].Snapshot.IsZero()
 			if !snapshot {
 				for _, before := range last {
-					c.graph.add(edge{from: before, to: t, key: none, before: none, after: none, class: process})
+					c.graph.add(edge{from: before, to: t, key: none, before: none, after: none,
+						class: process})
 				}
 			}
 			switch {

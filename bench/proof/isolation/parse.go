@@ -14,10 +14,11 @@ import (
 //	t3 s1 [11ms,12ms] commit ts=42.1 final: read x []
 //	t4 s3 [13,14] commit snapshot=30.0: read z 7
 //
-// that is: name, session, begin and end (in nanoseconds, or with a unit; nothing for a transaction that did not end), outcome
-// (commit, abort, unknown), marks, operations. A list is in brackets; nil is absence. Words with other characters than letters,
-// digits and - _ . / are quoted as in Go, and so is a value called nil. Empty lines and what follows a # at the beginning of a
-// line are left out. String of a Transaction writes what Parse reads.
+// that is: name, session, begin and end (in nanoseconds, or with a unit; nothing for a transaction
+// that did not end), outcome (commit, abort, unknown), marks, operations. A list is in brackets;
+// nil is absence. Words with other characters than letters, digits and - _ . / are quoted as in Go,
+// and so is a value called nil. Empty lines and what follows a # at the beginning of a line are
+// left out. String of a Transaction writes what Parse reads.
 func Parse(text string) ([]Transaction, error) {
 	var history []Transaction
 	for number, line := range strings.Split(text, "\n") {
@@ -42,7 +43,8 @@ type token struct {
 }
 
 func plain(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' || c == '/'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+		c == '_' || c == '.' || c == '/'
 }
 
 func tokens(line string) ([]token, error) {

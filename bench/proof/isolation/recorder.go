@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Recorder collects transactions of many clients at once. It keeps all of them: whoever drives the load bounds it.
+// Recorder collects transactions of many clients at once. It keeps all of them: the driver of the
+// load bounds it.
 type Recorder struct {
 	begin time.Time
 
@@ -19,14 +20,15 @@ type Recorder struct {
 // NewRecorder starts an empty history.
 func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
 
-// nowLocked gives every event a later time than the one before, also where the clock is coarse or stands still.
+// nowLocked gives every event a later time than the one before, also where the clock is coarse or
+// stands still.
 func (r *Recorder) nowLocked() time.Duration {
 	r.mu.last = max(time.Since(r.begin), r.mu.last+1)
 	return r.mu.last
 }
 
-// Pending is a transaction that has begun. Record a write before its request leaves, a read when its answer has come. Nothing may
-// be recorded after Committed, Aborted or Unknown.
+// Pending is a transaction that has begun. Record a write before its request leaves, a read when
+// its answer has come. Nothing may be recorded after Committed, Aborted or Unknown.
 type Pending struct {
 	recorder    *Recorder
 	transaction *Transaction
@@ -49,7 +51,10 @@ func (p Pending) record(o Operation) {
 }
 
 // Append records that the transaction adds a value to a list.
-func (p Pending) Append(key, value string) { p.record(Operation{Kind: Append, Key: key, Value: value}) }
+func (p Pending) Append(key, value string) {
+	p.record(Operation{Kind: Append, Key: key,
+		Value: value})
+}
 
 // ReadList records what a list was found to hold. The recorder keeps the slice.
 func (p Pending) ReadList(key string, values []string) {
@@ -57,7 +62,10 @@ func (p Pending) ReadList(key string, values []string) {
 }
 
 // Write records that the transaction writes a register.
-func (p Pending) Write(key, value string) { p.record(Operation{Kind: Write, Key: key, Value: value}) }
+func (p Pending) Write(key, value string) {
+	p.record(Operation{Kind: Write, Key: key,
+		Value: value})
+}
 
 // Read records what a register was found to hold.
 func (p Pending) Read(key, value string) { p.record(Operation{Kind: Read, Key: key, Value: value}) }
@@ -84,7 +92,8 @@ func (p Pending) end(outcome Outcome, commit Timestamp) {
 	p.transaction.Outcome, p.transaction.Commit = outcome, commit
 }
 
-// Committed ends a transaction that took effect; the timestamp is zero if the database does not tell it.
+// Committed ends a transaction that took effect; the timestamp is zero if the database does not
+// tell it.
 func (p Pending) Committed(commit Timestamp) { p.end(Committed, commit) }
 
 // Aborted ends a transaction that certainly had no effect and never will.
@@ -100,7 +109,8 @@ func (r *Recorder) Len() int {
 	return len(r.mu.transactions)
 }
 
-// History is a copy of what was recorded so far, by begin. What has not ended is in it with an unknown outcome.
+// History is a copy of what was recorded so far, by begin. What has not ended is in it with an
+// unknown outcome.
 func (r *Recorder) History() []Transaction {
 	r.mu.Lock()
 	defer r.mu.Unlock()

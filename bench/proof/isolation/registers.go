@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// versions is what is known of the order of a register's versions: for each (none is absence) some that came after it.
+// versions is what is known of the order of a register's versions: for each (none is absence) some
+// that came after it.
 type versions struct {
 	followers map[int32][]follower
 	// preceded are the versions that are known, without real time, to follow another than absence.
@@ -20,9 +21,10 @@ func (v *versions) add(before int32, f follower) {
 	}
 }
 
-// registers draws the dependencies of a key that holds one value. Who read whom is known; which version came after which only
-// where a transaction read the one and wrote the other, where the first of all was read (absence), and from real time and
-// timestamps where those are claimed to order versions.
+// registers draws the dependencies of a key that holds one value. The writer of each value read is
+// known; which version came after which only where a transaction read the one and wrote the other,
+// where the first of all was read (absence), and from real time and timestamps where those are
+// claimed to order versions.
 func (c *checker) registers(id int32, k *key) {
 	final := make(map[int32]int32) // what each transaction left behind
 	var installed []int32
@@ -43,17 +45,21 @@ func (c *checker) registers(id int32, k *key) {
 			v := k.values[found]
 			if !c.counted[v.writer] { // aborted
 				if writes {
-					c.found(DirtyUpdate, "%s wrote %s to %s after it read %s, which %s wrote, and %s aborted", c.name(r.transaction),
-						k.text(written), word(k.name), word(v.text), c.name(v.writer), c.name(v.writer))
+					c.found(DirtyUpdate, "%s wrote %s to %s after it read %s, which %s wrote, "+
+						"and %s aborted", c.name(r.transaction),
+						k.text(written), word(k.name), word(v.text), c.name(v.writer),
+						c.name(v.writer))
 				}
 				continue
 			}
 			if v.next != none {
-				c.found(G1b, "%s read %s as %s, after which %s itself wrote %s", c.name(r.transaction), word(k.name), word(v.text),
+				c.found(G1b, "%s read %s as %s, after which %s itself wrote %s",
+					c.name(r.transaction), word(k.name), word(v.text),
 					c.name(v.writer), word(k.values[v.next].text))
 				found = final[v.writer]
 			}
-			c.graph.add(edge{from: v.writer, to: r.transaction, key: id, before: r.found, after: none, class: wr})
+			c.graph.add(edge{from: v.writer, to: r.transaction, key: id, before: r.found,
+				after: none, class: wr})
 		}
 		readers[found] = append(readers[found], r.transaction)
 		if writes {
@@ -63,7 +69,8 @@ func (c *checker) registers(id int32, k *key) {
 			}
 		}
 		if found == none && c.history[r.transaction].Final && len(installed) > 0 {
-			c.found(LostWrite, "%s wrote %s to %s, and the final read of %s shows nothing", c.name(k.values[installed[0]].writer),
+			c.found(LostWrite, "%s wrote %s to %s, and the final read of %s shows nothing",
+				c.name(k.values[installed[0]].writer),
 				k.text(installed[0]), word(k.name), c.name(r.transaction))
 		}
 	}
@@ -85,10 +92,12 @@ func (c *checker) registers(id int32, k *key) {
 	}
 }
 
-// follow draws the dependencies between one version's writer and readers, and the writers of versions after it. A group of several
-// transactions that read the version and wrote the next is reported as such; which of them came first nobody knows, and
-// anti-dependencies in both directions would only repeat it under another name.
-func (c *checker) follow(id int32, k *key, before int32, readers []int32, followers []follower, group []int32) {
+// follow draws the dependencies between one version's writer and readers, and the writers of
+// versions after it. A group of several transactions that read the version and wrote the next is
+// reported as such; which of them came first is unknown, and anti-dependencies in both directions
+// would only repeat it under another name.
+func (c *checker) follow(id int32, k *key, before int32, readers []int32, followers []follower,
+	group []int32) {
 	for _, f := range followers {
 		if before == none {
 			break
@@ -97,12 +106,14 @@ func (c *checker) follow(id int32, k *key, before int32, readers []int32, follow
 		if f.class == rwRealtime {
 			direct = wwRealtime
 		}
-		c.graph.add(edge{from: k.values[before].writer, to: f.transaction, key: id, before: before, after: f.after, class: direct})
+		c.graph.add(edge{from: k.values[before].writer, to: f.transaction, key: id, before: before,
+			after: f.after, class: direct})
 	}
 	for _, class := range []class{rw, rwRealtime} {
 		var inside, outside []follower
 		for _, f := range followers {
-			if _, updates := slices.BinarySearch(group, f.transaction); f.class == class && updates && len(group) > 1 {
+			if _, updates := slices.BinarySearch(group, f.transaction); f.class == class &&
+				updates && len(group) > 1 {
 				inside = append(inside, f)
 			} else if f.class == class {
 				outside = append(outside, f)
@@ -140,7 +151,8 @@ func (c *checker) orderByTimestamp(k *key, installed []int32, order *versions) {
 	for i := 1; i < len(stamped); i++ {
 		before, after := stamped[i-1], stamped[i]
 		if at(before) == at(after) {
-			c.found(TimestampOrder, "%s and %s both wrote %s at timestamp %v", c.name(k.values[before].writer), c.name(k.values[after].writer),
+			c.found(TimestampOrder, "%s and %s both wrote %s at timestamp %v",
+				c.name(k.values[before].writer), c.name(k.values[after].writer),
 				word(k.name), at(before))
 			continue
 		}
@@ -148,7 +160,8 @@ func (c *checker) orderByTimestamp(k *key, installed []int32, order *versions) {
 	}
 }
 
-// orderByRealTime orders versions of which the one was written before the transaction of the other began.
+// orderByRealTime orders versions of which the one was written before the transaction of the other
+// began.
 func (c *checker) orderByRealTime(k *key, installed []int32, order *versions) {
 	if len(installed) < 2 {
 		return
@@ -160,6 +173,7 @@ func (c *checker) orderByRealTime(k *key, installed []int32, order *versions) {
 		version[k.values[v].writer] = v
 	}
 	c.sweep(accesses, func(before, after int32) {
-		order.add(version[before], follower{transaction: after, after: version[after], class: rwRealtime})
+		order.add(version[before], follower{transaction: after, after: version[after],
+			class: rwRealtime})
 	})
 }

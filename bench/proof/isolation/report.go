@@ -11,17 +11,17 @@ import (
 type Report struct {
 	Level        Level
 	Transactions int
-	// Committed and Aborted are as recorded; Unknown is how many had an unknown outcome, Observed how many of those left a trace
-	// and count as committed.
+	// Committed and Aborted are as recorded; Unknown is how many had an unknown outcome, Observed
+	// how many of those left a trace and count as committed.
 	Committed, Aborted, Unknown, Observed int
 	// Keys and Edges say how much there was to look at.
 	Keys, Edges int
-	// Findings are examples of each anomaly, Counts how often each was found. A strongly connected component of the dependency
-	// graph counts once for each of its most elementary classes.
+	// Findings are examples of each anomaly, Counts how often each was found. A strongly connected
+	// component of the dependency graph counts once for each of its most elementary classes.
 	Findings []Finding
 	Counts   map[Anomaly]int
-	// GaveUp says that the bound on steps was met: then there may be shorter cycles than those shown, and a G-single in the place of
-	// a G-nonadjacent. No component is left out for that.
+	// GaveUp says that the bound on steps was met: then there may be shorter cycles than those
+	// shown, and a G-single in the place of a G-nonadjacent. No component is left out for that.
 	GaveUp bool
 }
 
@@ -38,7 +38,8 @@ type Finding struct {
 	Text string
 }
 
-// Dependency says that one transaction must come before another. The numbers are places in the history.
+// Dependency says that one transaction must come before another. The numbers are places in the
+// history.
 type Dependency struct {
 	From, To int
 	// Kind is ww, wr, rw, process or realtime.
@@ -77,12 +78,14 @@ func (r Report) Err() error {
 // String is one line.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d transactions (%d committed, %d aborted, %d of unknown outcome, of which %d were seen) on %d keys, %d dependencies: ",
+	fmt.Fprintf(&b, "%d transactions (%d committed, %d aborted, %d of unknown outcome, of which "+
+		"%d were seen) on %d keys, %d dependencies: ",
 		r.Transactions, r.Committed, r.Aborted, r.Unknown, r.Observed, r.Keys, r.Edges)
 	var broken, allowed []string
 	for _, name := range r.Anomalies() {
 		text := fmt.Sprintf("%s (%d)", name, r.Counts[name])
-		if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Anomaly == name && f.Breaks }) {
+		if slices.ContainsFunc(r.Findings,
+			func(f Finding) bool { return f.Anomaly == name && f.Breaks }) {
 			broken = append(broken, text)
 		} else {
 			allowed = append(allowed, text)

@@ -12,11 +12,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var levels = map[string]Level{
-	"snapshot": SnapshotIsolation, "serialisable": Serialisable, "session": StrongSessionSerialisable, "strict": StrictSerialisable,
+	"snapshot": SnapshotIsolation, "serialisable": Serialisable,
+	"session": StrongSessionSerialisable, "strict": StrictSerialisable,
 }
 
-// TestScenarios runs the histories in testdata. "check" takes the options level (snapshot, serialisable, session, strict; strict
-// if not given), key-realtime, by-timestamp and forbid, prints whether the level holds, and everything that was found.
+// TestScenarios runs the histories in testdata. "check" takes the options level (snapshot,
+// serialisable, session, strict; strict if not given), key-realtime, by-timestamp and forbid,
+// prints whether the level holds, and everything that was found.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -50,7 +52,8 @@ func TestScenarios(t *testing.T) {
 			}
 			again, err := Parse(text(history))
 			if err != nil || text(again) != text(history) {
-				t.Errorf("%s: what was printed does not read back: %v\n%s", d.Pos, err, text(history))
+				t.Errorf("%s: what was printed does not read back: %v\n%s", d.Pos, err,
+					text(history))
 			}
 			report, err := Check(history, options)
 			if err != nil {

@@ -5,7 +5,8 @@ type search struct {
 	graph  *graph
 	steps  int
 	gaveUp bool
-	// seen marks the places of the search with this number; reached is the edge that led to a place, and depth how many did.
+	// seen marks the places of the search with this number; reached is the edge that led to a
+	// place, and depth how many did.
 	round   int32
 	seen    []int32
 	reached []int32
@@ -19,7 +20,8 @@ type search struct {
 func newSearch(g *graph, steps int) *search {
 	n := 2 * g.nodes
 	return &search{
-		graph: g, steps: steps, seen: make([]int32, n), reached: make([]int32, n), origin: make([]int32, n), depth: make([]int32, n),
+		graph: g, steps: steps, seen: make([]int32, n), reached: make([]int32, n),
+		origin: make([]int32, n), depth: make([]int32, n),
 		inside: make([]int32, n),
 	}
 }
@@ -32,7 +34,8 @@ func (s *search) enter(component []int32) {
 	}
 }
 
-// reach finds a place that is so many steps from another, and not fewer, and is what is looked for, or none.
+// reach finds a place that is so many steps from another, and not fewer, and is what is looked for,
+// or none.
 func (s *search) reach(v *view, from, length int32, found func(int32) bool) int32 {
 	s.round++
 	s.queue = append(s.queue[:0], from)
@@ -46,7 +49,8 @@ func (s *search) reach(v *view, from, length int32, found func(int32) bool) int3
 			if next < 0 || s.inside[next] != s.number || s.seen[next] == s.round {
 				continue
 			}
-			s.seen[next], s.reached[next], s.origin[next], s.depth[next] = s.round, i, place, s.depth[place]+1
+			s.seen[next], s.reached[next], s.origin[next], s.depth[next] = s.round, i, place,
+				s.depth[place]+1
 			if s.depth[next] == length && found(next) {
 				return next
 			}
@@ -56,9 +60,9 @@ func (s *search) reach(v *view, from, length int32, found func(int32) bool) int3
 	return none
 }
 
-// shortest gives the edges of a short cycle in the component that was entered: a shortest one, if the steps suffice. Among those
-// without adjacent anti-dependencies, one with a single one is preferred. The first attempt is never cut off, so that there
-// always is a cycle.
+// shortest gives the edges of a short cycle in the component that was entered: a shortest one, if
+// the steps suffice. Among those without adjacent anti-dependencies, one with a single one is
+// preferred. The first attempt is never cut off, so that there always is a cycle.
 func (s *search) shortest(v *view, component []int32) []edge {
 	var best []edge
 	if v.nonadjacent {
@@ -103,8 +107,9 @@ func (s *search) exhausted() bool {
 	return s.gaveUp
 }
 
-// way is a shortest way from one place to another (or back to it) inside the component, shorter than limit if that is positive, or
-// nil. Without antis it uses no anti-dependency; if bounded it may be cut off.
+// way is a shortest way from one place to another (or back to it) inside the component, shorter
+// than limit if that is positive, or nil. Without antis it uses no anti-dependency; if bounded it
+// may be cut off.
 func (s *search) way(v *view, from, to int32, limit int, antis, bounded bool) []edge {
 	s.round++
 	s.queue = append(s.queue[:0], from)
@@ -125,10 +130,12 @@ func (s *search) way(v *view, from, to int32, limit int, antis, bounded bool) []
 			}
 			e := &s.graph.edges[i]
 			next := v.step(place, e)
-			if next < 0 || s.inside[next] != s.number || s.seen[next] == s.round || (!antis && e.class&anti != 0) {
+			if next < 0 || s.inside[next] != s.number || s.seen[next] == s.round ||
+				(!antis && e.class&anti != 0) {
 				continue
 			}
-			s.seen[next], s.reached[next], s.origin[next], s.depth[next] = s.round, i, place, s.depth[place]+1
+			s.seen[next], s.reached[next], s.origin[next], s.depth[next] = s.round, i, place,
+				s.depth[place]+1
 			if next == to {
 				return s.back(from, to)
 			}

@@ -12,12 +12,14 @@ import (
 type shape struct {
 	transactions, clients, keysAtOnce, perKey int
 	lists                                     bool
-	// trouble is how many of a hundred transactions abort, are never heard of again, or read the past.
+	// trouble is how many of a hundred transactions abort, are never heard of again, or read the
+	// past.
 	trouble int
 }
 
-// serialExecution runs transactions one after the other on one copy, each at some moment between its begin and its end; those of
-// unknown outcome perhaps after their end, or not at all. Keys are used for a while and then left, as a load should.
+// serialExecution runs transactions one after the other on one copy, each at some moment between
+// its begin and its end; those of unknown outcome perhaps after their end, or not at all. Keys are
+// used for a while and then left, as a load should.
 func serialExecution(seed uint64, s shape) []Transaction {
 	const step = 10
 	random := rand.New(rand.NewPCG(seed, 2))
@@ -85,7 +87,8 @@ func serialExecution(seed uint64, s shape) []Transaction {
 			if s.lists {
 				kind = Append
 			}
-			t.Operations = append(t.Operations, Operation{Kind: kind, Key: key, Value: fmt.Sprint(value)})
+			t.Operations = append(t.Operations, Operation{Kind: kind, Key: key,
+				Value: fmt.Sprint(value)})
 			own[key] = append(slices.Clip(state), fmt.Sprint(value))
 			if !s.lists {
 				own[key] = []string{fmt.Sprint(value)}
@@ -111,7 +114,8 @@ func checkSerial(t *testing.T, seed uint64, s shape) {
 	t.Helper()
 	history := serialExecution(seed, s)
 	for _, options := range []Options{
-		{Level: StrictSerialisable}, {Level: StrictSerialisable, VersionsByTimestamp: true}, {Level: StrongSessionSerialisable, KeyRealTime: true},
+		{Level: StrictSerialisable}, {Level: StrictSerialisable, VersionsByTimestamp: true},
+		{Level: StrongSessionSerialisable, KeyRealTime: true},
 		{Level: Serialisable, VersionsByTimestamp: true}, {Level: SnapshotIsolation},
 	} {
 		report, err := Check(history, options)
@@ -119,7 +123,8 @@ func checkSerial(t *testing.T, seed uint64, s shape) {
 			t.Fatalf("seed %d, %+v: %v", seed, s, err)
 		}
 		if len(report.Findings) > 0 {
-			t.Fatalf("seed %d, %+v, options %+v: a serial execution is not clean: %v\n%v", seed, s, options, report.Err(), report)
+			t.Fatalf("seed %d, %+v, options %+v: a serial execution is not clean: %v\n%v", seed, s,
+				options, report.Err(), report)
 		}
 	}
 }
@@ -136,15 +141,18 @@ func TestSerialExecutionsAreClean(t *testing.T) {
 func FuzzSerialExecutionsAreClean(f *testing.F) {
 	f.Add(uint64(1), uint16(100), uint8(5), uint8(3), uint8(20), true)
 	f.Add(uint64(2), uint16(100), uint8(5), uint8(3), uint8(20), false)
-	f.Fuzz(func(t *testing.T, seed uint64, transactions uint16, clients, keys, trouble uint8, lists bool) {
+	f.Fuzz(func(t *testing.T, seed uint64, transactions uint16, clients, keys, trouble uint8,
+		lists bool) {
 		checkSerial(t, seed, shape{
-			transactions: int(transactions % 400), clients: 1 + int(clients%20), keysAtOnce: 1 + int(keys%6), perKey: 20,
+			transactions: int(transactions % 400), clients: 1 + int(clients%20), keysAtOnce: 1 +
+				int(keys%6), perKey: 20,
 			lists: lists, trouble: int(trouble % 60),
 		})
 	})
 }
 
-// FuzzParse: what can be read is written so that it reads the same again, and can be checked without harm.
+// FuzzParse: what can be read is written so that it reads the same again, and can be checked
+// without harm.
 func FuzzParse(f *testing.F) {
 	f.Add("t1 s1 [0,10] commit: append x 1, read y [2 3]")
 	f.Add("t2 s2 [5,] unknown ts=4.1 final: write z 7, read z 7, read w nil")
@@ -162,7 +170,8 @@ func FuzzParse(f *testing.F) {
 		if text(again) != printed {
 			t.Fatalf("%q was printed as %q, and then as %q", input, printed, text(again))
 		}
-		for _, options := range []Options{{Level: StrictSerialisable, VersionsByTimestamp: true}, {Level: SnapshotIsolation, KeyRealTime: true}} {
+		for _, options := range []Options{{Level: StrictSerialisable, VersionsByTimestamp: true},
+			{Level: SnapshotIsolation, KeyRealTime: true}} {
 			if report, err := Check(history, options); err == nil && report.String() == "" {
 				t.Fatal("an empty report")
 			}
@@ -170,7 +179,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkCheck takes about 100,000 transactions: good ones, and those of databases that are wrong everywhere.
+// BenchmarkCheck takes about 100,000 transactions: good ones, and those of databases that are wrong
+// everywhere.
 func BenchmarkCheck(b *testing.B) {
 	serial := shape{transactions: 147_000, clients: 20, keysAtOnce: 10, perKey: 40, trouble: 2}
 	for _, bench := range []struct {
@@ -180,7 +190,9 @@ func BenchmarkCheck(b *testing.B) {
 		{"registers", func() []Transaction { return serialExecution(1, serial) }},
 		{"lists", func() []Transaction { serial.lists = true; return serialExecution(1, serial) }},
 		{"write skew", func() []Transaction { return simulate(1, snapshots, true, 100_000) }},
-		{"read committed", func() []Transaction { return simulate(1, readCommitted, true, 100_000) }},
+		{"read committed", func() []Transaction {
+			return simulate(1, readCommitted, true, 100_000)
+		}},
 		{"stale reads", func() []Transaction { return simulate(1, staleReads, true, 100_000) }},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

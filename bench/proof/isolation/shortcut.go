@@ -2,21 +2,25 @@ package isolation
 
 import "slices"
 
-// The order of sessions and of real time is drawn sparsely: what is far apart in time is linked through all that lies between. A
-// short cycle needs the direct link, so it is not looked for in the graph but made from the times. One link in real time is enough: of two in one
-// cycle, from a to b and from c to d, either a had ended before d began or c before b, and that one closes a shorter cycle.
+// The order of sessions and of real time is drawn sparsely: what is far apart in time is linked
+// through all that lies between. A short cycle needs the direct link, so it is not looked for in
+// the graph but made from the times. One link in real time is enough: of two in one cycle, from a
+// to b and from c to d, either a had ended before d began or c before b, and that one closes a
+// shorter cycle.
 
 // link is the edge of order from one transaction to another that a pass may use, if there is one.
 func (c *checker) link(p pass, from, to int32) (edge, bool) {
 	e := edge{from: from, to: to, key: none, before: none, after: none}
 	n := int32(len(c.history))
-	if from >= n || to >= n || from == to || c.end(from) == never || !c.history[to].Snapshot.IsZero() {
+	if from >= n || to >= n || from == to || c.end(from) == never ||
+		!c.history[to].Snapshot.IsZero() {
 		return e, false
 	}
 	sameSession := c.history[from].Session == c.history[to].Session
 	began, begins := c.begin(from), c.begin(to)
 	switch {
-	case p.extra >= processEdges && c.options.Level.sessions() && sameSession && (began < begins || (began == begins && from < to)):
+	case p.extra >= processEdges && c.options.Level.sessions() && sameSession &&
+		(began < begins || (began == begins && from < to)):
 		e.class = process
 		return e, true
 	case p.extra >= realtimeEdges && c.options.Level.realTime() && c.end(from) < begins:
@@ -27,7 +31,8 @@ func (c *checker) link(p pass, from, to int32) (edge, bool) {
 	}
 }
 
-// closed finds a cycle of a few dependencies that a single link closes: one dependency, if there is such a cycle, or two, and so on.
+// closed finds a cycle of a few dependencies that a single link closes: one dependency, if there is
+// such a cycle, or two, and so on.
 func (c *checker) closed(s *search, v *view, component []int32, p pass) []edge {
 	const longest = 4
 	if p.extra == plainEdges {
@@ -40,7 +45,8 @@ func (c *checker) closed(s *search, v *view, component []int32, p pass) []edge {
 			if s.exhausted() {
 				return nil
 			}
-			if v.nonadjacent && start&1 == 1 { // the link leads to the start, and is no anti-dependency
+			// the link leads to the start, and is no anti-dependency
+			if v.nonadjacent && start&1 == 1 {
 				continue
 			}
 			end := s.reach(&data, start, length, func(place int32) bool {

@@ -1,6 +1,7 @@
 package isolation
 
-// timestamps compares the timestamps that the database told with the order that is proved without them.
+// timestamps compares the timestamps that the database told with the order that is proved without
+// them.
 func (c *checker) timestamps() {
 	for i := range c.graph.edges {
 		c.edgeTimestamps(&c.graph.edges[i])
@@ -16,11 +17,13 @@ func (c *checker) timestamps() {
 	}
 }
 
-// edgeTimestamps: what was overwritten is older than what overwrote it, what was read not younger than its reader, and what a reader
-// did not see yet younger than the moment it read. Under snapshot isolation a writer reads an older moment than it commits at, so
-// that its anti-dependencies say nothing.
+// edgeTimestamps: what was overwritten is older than what overwrote it, what was read not younger
+// than its reader, and what a reader did not see yet younger than the moment it read. Under
+// snapshot isolation a writer reads an older moment than it commits at, so that its
+// anti-dependencies say nothing.
 func (c *checker) edgeTimestamps(e *edge) {
-	if int(e.from) >= len(c.history) || int(e.to) >= len(c.history) || e.key == none || e.class&(ww|wr|rw) == 0 {
+	if int(e.from) >= len(c.history) || int(e.to) >= len(c.history) || e.key == none ||
+		e.class&(ww|wr|rw) == 0 {
 		return
 	}
 	from, to := &c.history[e.from], &c.history[e.to]
@@ -47,7 +50,8 @@ func (c *checker) sessionTimestamps() {
 				continue
 			}
 			if latest != none && at.Less(c.history[latest].Commit) {
-				c.found(TimestampOrderProcess, "session %d ran %s at timestamp %v, and then %s at %v",
+				c.found(TimestampOrderProcess,
+					"session %d ran %s at timestamp %v, and then %s at %v",
 					c.history[t].Session, c.name(latest), c.history[latest].Commit, c.name(t), at)
 			}
 			if c.end(t) != never && (latest == none || c.history[latest].Commit.Less(at)) {
@@ -57,12 +61,13 @@ func (c *checker) sessionTimestamps() {
 	}
 }
 
-// reached is a timestamp that nobody may go below who begins later: that of a transaction that wrote, and had ended; or of one that another had seen,
-// which had ended.
+// reached is a timestamp that no later transaction may go below: that of a transaction that wrote,
+// and had ended; or of one that another had seen, which had ended.
 type reached struct{ writer, seenBy int32 }
 
-// realTimeTimestamps follows the highest timestamp that had been reached before each transaction began. One at which a transaction has only
-// read binds nobody: on a node with a fast clock it may lie ahead, as long as nothing is missed afterwards. What it has seen does bind, whether
+// realTimeTimestamps follows the highest timestamp that had been reached before each transaction
+// began. One at which a transaction has only read binds no transaction: on a node with a fast clock
+// it may lie ahead, as long as nothing is missed afterwards. What it has seen does bind, whether
 // its writer has been told of its commit by then or not.
 func (c *checker) realTimeTimestamps() {
 	at := func(r reached) Timestamp { return c.history[r.writer].Commit }
@@ -81,30 +86,39 @@ func (c *checker) realTimeTimestamps() {
 	}
 	for i := range c.graph.edges {
 		e := &c.graph.edges[i]
-		if e.class&wr == 0 || int(e.from) >= len(c.history) || int(e.to) >= len(c.history) || c.history[e.to].writes() {
+		if e.class&wr == 0 || int(e.from) >= len(c.history) || int(e.to) >= len(c.history) ||
+			c.history[e.to].writes() {
 			continue
 		}
-		if b := &binds[e.to]; !c.history[e.from].Commit.IsZero() && (b.writer == none || at(*b).Less(c.history[e.from].Commit)) {
+		if b := &binds[e.to]; !c.history[e.from].Commit.IsZero() &&
+			(b.writer == none || at(*b).Less(c.history[e.from].Commit)) {
 			*b = reached{e.from, e.to}
 		}
 	}
 	highest := reached{none, none}
 	c.through(stamped, func(e access) {
-		if b := binds[e.transaction]; b.writer != none && (highest.writer == none || at(highest).Less(at(b))) {
+		if b := binds[e.transaction]; b.writer != none && (highest.writer == none ||
+			at(highest).Less(at(b))) {
 			highest = b
 		}
 	}, func(b access) {
 		t := b.transaction
-		if highest.writer == none || !c.history[t].Snapshot.IsZero() || !c.history[t].Commit.Less(at(highest)) {
+		if highest.writer == none || !c.history[t].Snapshot.IsZero() || !c.history[t].Commit.Less(
+			at(highest)) {
 			return
 		}
 		if highest.seenBy == none {
-			c.found(TimestampOrderRealTime, "%s ended at %v with timestamp %v, and %s, which began at %v, has %v",
-				c.name(highest.writer), c.history[highest.writer].End, at(highest), c.name(t), c.begin(t), c.history[t].Commit)
+			c.found(TimestampOrderRealTime,
+				"%s ended at %v with timestamp %v, and %s, which began at %v, has %v",
+				c.name(highest.writer), c.history[highest.writer].End, at(highest), c.name(t),
+				c.begin(t), c.history[t].Commit)
 			return
 		}
-		c.found(TimestampOrderRealTime, "%s has timestamp %v and was seen by %s, which ended at %v; and %s, which began at %v, has %v",
-			c.name(highest.writer), at(highest), c.name(highest.seenBy), c.history[highest.seenBy].End, c.name(t), c.begin(t), c.history[t].Commit)
+		c.found(TimestampOrderRealTime,
+			"%s has timestamp %v and was seen by %s, which ended at %v; and %s, which began at "+
+				"%v, has %v",
+			c.name(highest.writer), at(highest), c.name(highest.seenBy),
+			c.history[highest.seenBy].End, c.name(t), c.begin(t), c.history[t].Commit)
 	})
 }
 
@@ -127,7 +141,8 @@ func (c *checker) sameMoment(k *key) {
 		if !known {
 			moments[at] = seen{transaction: r.transaction, version: version}
 		} else if first.version != version {
-			c.found(UnstableSnapshot, "%s and %s both read %s at timestamp %v, and saw different versions",
+			c.found(UnstableSnapshot, "%s and %s both read %s at timestamp %v, and saw "+
+				"different versions",
 				c.name(first.transaction), c.name(r.transaction), word(k.name), at)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Kind is what a micro-operation does to its key. A key holds either a list (Append, ReadList) or a register (Write, Read),
-// never both.
+// Kind is what a micro-operation does to its key. A key holds either a list (Append, ReadList) or a
+// register (Write, Read), never both.
 type Kind uint8
 
 const (
@@ -16,7 +16,8 @@ const (
 	ReadList
 	// Write makes Value the key's value.
 	Write
-	// Read found Value, or, with Absent, nothing. Nothing is what a key holds before its first write.
+	// Read found Value, or, with Absent, nothing. Nothing is what a key holds before its first
+	// write.
 	Read
 )
 
@@ -24,7 +25,8 @@ const (
 type Operation struct {
 	Kind Kind
 	Key  string
-	// Value is what an Append or a Write wrote, and what a Read found. No value is ever written twice to one key.
+	// Value is what an Append or a Write wrote, and what a Read found. No value is ever written
+	// twice to one key.
 	Value string
 	// Absent says that a Read found nothing.
 	Absent bool
@@ -39,8 +41,8 @@ func (o Operation) list() bool   { return o.Kind == Append || o.Kind == ReadList
 type Outcome uint8
 
 const (
-	// Unknown: the transaction has not ended, or ended without the client learning whether it took effect. It may do so at any
-	// later moment, once, or never.
+	// Unknown: the transaction has not ended, or ended without the client learning whether it took
+	// effect. It may do so at any later moment, once, or never.
 	Unknown Outcome = iota
 	// Committed: the transaction took effect before its end.
 	Committed
@@ -61,7 +63,8 @@ func (o Outcome) String() string {
 	}
 }
 
-// Timestamp is where a database that has commit timestamps says that a transaction lies. The zero Timestamp is none.
+// Timestamp is where a database that has commit timestamps says that a transaction lies. The zero
+// Timestamp is none.
 type Timestamp struct {
 	Wall    int64
 	Logical uint32
@@ -77,26 +80,31 @@ func (t Timestamp) Less(other Timestamp) bool {
 
 func (t Timestamp) String() string { return fmt.Sprintf("%d.%d", t.Wall, t.Logical) }
 
-// Transaction is one attempt of one client. An attempt that is repeated with the same values is one transaction; one that
-// is repeated with others is an aborted transaction and a new one.
+// Transaction is one attempt of one client. An attempt that is repeated with the same values is one
+// transaction; one that is repeated with others is an aborted transaction and a new one.
 type Transaction struct {
-	// Name is for people; without one a transaction is called by its place in the history: T0, T1, ...
+	// Name is for people; without one a transaction is called by its place in the history: T0, T1,
+	// ...
 	Name string
-	// Session is the client. A session's transactions follow one another: each begins after the one before has ended.
+	// Session is the client. A session's transactions follow one another: each begins after the one
+	// before has ended.
 	Session int
-	// Begin and End are offsets on one monotonic clock: Begin is before the first request left, End after the last answer came.
-	// Equal times order nothing. The End of an unknown transaction says only when the client gave up; 0 is never.
+	// Begin and End are offsets on one monotonic clock: Begin is before the first request left, End
+	// after the last answer came. Equal times order nothing. The End of an unknown transaction says
+	// only when the client gave up; 0 is never.
 	Begin, End time.Duration
 	Outcome    Outcome
 	Operations []Operation
 
-	// Commit is the transaction's timestamp if the database told it; of a transaction that writes nothing, its read timestamp.
+	// Commit is the transaction's timestamp if the database told it; of a transaction that writes
+	// nothing, its read timestamp.
 	Commit Timestamp
-	// Snapshot marks a read-only transaction that asked for one past moment by its timestamp. It sees that moment, which may be
-	// long before its Begin: nothing that ended before it has to be in it.
+	// Snapshot marks a read-only transaction that asked for one past moment by its timestamp. It
+	// sees that moment, which may be long before its Begin: nothing that ended before it has to be
+	// in it.
 	Snapshot Timestamp
-	// Final marks a transaction that read when all others had ended and the database was whole again: what was committed and is
-	// not in its lists is lost, at every level.
+	// Final marks a transaction that read when all others had ended and the database was whole
+	// again: what was committed and is not in its lists is lost, at every level.
 	Final bool
 }
 

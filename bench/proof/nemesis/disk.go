@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/faults"
 )
 
-// diskMegabytes is the size of a server's disk. Nothing of it is taken from the machine before it is written.
+// diskMegabytes is the size of a server's disk. Nothing of it is taken from the machine before it
+// is written.
 const diskMegabytes = 768
 
 // minFree is what servers are told to keep free of it.
@@ -30,7 +31,8 @@ type disk struct {
 	}
 }
 
-// mountDisks makes a disk for each of the names below dir. faults.ErrNoMount says that this machine, or user, cannot.
+// mountDisks makes a disk for each of the names below dir. faults.ErrNoMount says that this
+// machine, or user, cannot.
 func mountDisks(dir string, names []string) ([]*disk, error) {
 	var disks []*disk
 	for _, name := range names {
@@ -101,7 +103,8 @@ func (d *disk) letGo() error {
 	return d.thaw()
 }
 
-// unmountBelow thaws and unmounts everything that is mounted below a directory; the processes that use it must have ended.
+// unmountBelow thaws and unmounts everything that is mounted below a directory; the processes that
+// use it must have ended.
 func unmountBelow(dir string) error {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {

@@ -16,12 +16,14 @@ func clockWithin(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 		return nil, err
 	}
 	return &fault{
-		what: fmt.Sprintf("the clock of %s is set %v off", w.servers[server].Name, offset.Round(ms)),
-		end:  func() error { return w.setClock(server, 0) },
+		what: fmt.Sprintf("the clock of %s is set %v off", w.servers[server].Name,
+			offset.Round(ms)),
+		end: func() error { return w.setClock(server, 0) },
 	}, nil
 }
 
-// clockBeyond sets the clock of a node off by more than the cluster is promised. The node must notice and serve nothing.
+// clockBeyond sets the clock of a node off by more than the cluster is promised. The node must
+// notice and serve nothing.
 func clockBeyond(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 	server, offset := anyNode(random), between(random, 2*maxOffset, 5*time.Second)
 	if random.IntN(2) == 0 {
@@ -37,9 +39,11 @@ func clockBeyond(w *world, random *rand.Rand, hold time.Duration) (*fault, error
 		end: func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			// A finding and no violation: a node on a machine that has no time for it measures late.
+			// A finding and no violation: a node on a machine that has no time for it measures
+			// late.
 			if w.servers[server].Ready(ctx) == nil {
-				w.journal.finding("%s says that it is ready after %v with a clock that is %v off", name, hold.Round(ms), offset.Round(ms))
+				w.journal.finding("%s says that it is ready after %v with a clock that is %v off",
+					name, hold.Round(ms), offset.Round(ms))
 			}
 			return w.setClock(server, 0)
 		},

@@ -15,7 +15,8 @@ func fillAll(w *world, _ *rand.Rand, _ time.Duration) (*fault, error) {
 	return fillThese(w, allServers()[cores:])
 }
 
-// fillThese fills disks. Their servers refuse to write until they have handed over what they lead to others that have room; so clients may be refused.
+// fillThese fills disks. Their servers refuse to write until they have handed over what they lead
+// to others that have room; so clients may be refused.
 func fillThese(w *world, list []int) (*fault, error) {
 	empty := func() error {
 		var failures []error
@@ -29,7 +30,8 @@ func fillThese(w *world, list []int) (*fault, error) {
 			return nil, err
 		}
 	}
-	return &fault{what: "the disk is full of " + w.names(list), effect: effect{apart: servers(list...)}, end: empty}, nil
+	return &fault{what: "the disk is full of " + w.names(list),
+		effect: effect{apart: servers(list...)}, end: empty}, nil
 }
 
 func stopDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
@@ -37,7 +39,8 @@ func stopDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 }
 
 func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
-	return stutterOf(w, anyServer(random), stutter{still: between(random, 20*ms, 500*ms), works: between(random, ms, 50*ms)}, hold)
+	return stutterOf(w, anyServer(random), stutter{still: between(random, 20*ms, 500*ms),
+		works: between(random, ms, 50*ms)}, hold)
 }
 
 // stutterOf stalls a disk by a goroutine of its own, so that it works again in any case: a process
@@ -46,7 +49,8 @@ func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 func stutterOf(w *world, server int, s stutter, hold time.Duration) (*fault, error) {
 	what := fmt.Sprintf("the disk of %s stalls", w.servers[server].Name)
 	if s.works > 0 {
-		what += fmt.Sprintf(" for %v, works for %v, and so on", s.still.Round(ms), s.works.Round(ms))
+		what += fmt.Sprintf(" for %v, works for %v, and so on", s.still.Round(ms),
+			s.works.Round(ms))
 	}
 	done, stopped := make(chan struct{}), make(chan error, 1)
 	go func() { stopped <- w.disks[server].stop(s, hold, done) }()

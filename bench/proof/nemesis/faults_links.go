@@ -9,12 +9,14 @@ import (
 )
 
 // shaped is a fault that gives links shapes for as long as it lasts.
-func (w *world) shaped(shapes map[links.Link]links.Shape, e effect, format string, arguments ...any) (*fault, error) {
+func (w *world) shaped(shapes map[links.Link]links.Shape, e effect, format string,
+	arguments ...any) (*fault, error) {
 	layer, err := w.layers.add(shapes)
 	if err != nil {
 		return nil, err
 	}
-	return &fault{what: fmt.Sprintf(format, arguments...), effect: e, end: func() error { return w.layers.set(layer, nil) }}, nil
+	return &fault{what: fmt.Sprintf(format, arguments...), effect: e,
+		end: func() error { return w.layers.set(layer, nil) }}, nil
 }
 
 // around is the links from a server to all others, or to it, or both.
@@ -51,7 +53,8 @@ func cutOneWay(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	a, b := anyPair(random)
 	s := anyCut(random)
 	link := links.Link{From: links.Host(a), To: links.Host(b)}
-	return w.shaped(map[links.Link]links.Shape{link: s}, effect{}, "link from %s to %s is %v", w.servers[a].Name, w.servers[b].Name, s)
+	return w.shaped(map[links.Link]links.Shape{link: s}, effect{}, "link from %s to %s is %v",
+		w.servers[a].Name, w.servers[b].Name, s)
 }
 
 func cutBothWays(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -59,31 +62,35 @@ func cutBothWays(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	s := anyCut(random)
 	there := links.Link{From: links.Host(a), To: links.Host(b)}
 	back := links.Link{From: there.To, To: there.From}
-	return w.shaped(map[links.Link]links.Shape{there: s, back: s}, effect{}, "links between %s and %s are %v", w.servers[a].Name, w.servers[b].Name, s)
+	return w.shaped(map[links.Link]links.Shape{there: s, back: s}, effect{},
+		"links between %s and %s are %v", w.servers[a].Name, w.servers[b].Name, s)
 }
 
 func isolate(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server, s := anyServer(random), anyCut(random)
-	return w.shaped(around(server, true, true, true, s), effect{gone: servers(server)}, "%s is isolated, links are %v", w.servers[server].Name, s)
+	return w.shaped(around(server, true, true, true, s), effect{gone: servers(server)},
+		"%s is isolated, links are %v", w.servers[server].Name, s)
 }
 
 func isolateOneWay(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server, s := anyServer(random), anyCut(random)
 	out, clients := random.IntN(2) == 0, random.IntN(2) == 0
-	what := "hears nobody"
+	what := "hears no server"
 	if out {
 		what = "is not heard"
 	}
 	if clients {
 		what += ", nor the clients"
 	}
-	return w.shaped(around(server, out, !out, clients, s), effect{gone: servers(server)}, "%s %s, links are %v", w.servers[server].Name, what, s)
+	return w.shaped(around(server, out, !out, clients, s), effect{gone: servers(server)},
+		"%s %s, links are %v", w.servers[server].Name, what, s)
 }
 
 func isolateLeader(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	leaders, s := w.placed.leaders(), anyCut(random)
 	server := leaders[random.IntN(len(leaders))]
-	return w.shaped(around(server, true, true, false, s), effect{gone: servers(server)}, "%s, which leads, reaches only clients, links are %v", w.servers[server].Name, s)
+	return w.shaped(around(server, true, true, false, s), effect{gone: servers(server)},
+		"%s, which leads, reaches only clients, links are %v", w.servers[server].Name, s)
 }
 
 func cutClients(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -98,7 +105,8 @@ func cutClients(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 		shapes[links.Link{From: links.Clients, To: links.Host(server)}] = s
 		shapes[links.Link{From: links.Host(server), To: links.Clients}] = s
 	}
-	return w.shaped(shapes, effect{apart: servers(server)}, "%d links between clients and %s are %v", len(shapes), w.servers[server].Name, s)
+	return w.shaped(shapes, effect{apart: servers(server)},
+		"%d links between clients and %s are %v", len(shapes), w.servers[server].Name, s)
 }
 
 func split(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -117,7 +125,8 @@ func split(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 			}
 		}
 	}
-	return w.shaped(shapes, effect{side: side}, "%s are split from the others, links are %v; clients reach all", w.names(ones), s)
+	return w.shaped(shapes, effect{side: side},
+		"%s are split from the others, links are %v; clients reach all", w.names(ones), s)
 }
 
 func slowLinks(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -153,7 +162,8 @@ func flap(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	}
 	cut := true
 	return &fault{
-		what: fmt.Sprintf("all links of %s are %v for %v, healthy for %v, and so on", w.servers[server].Name, s, down.Round(ms), up.Round(ms)),
+		what: fmt.Sprintf("all links of %s are %v for %v, healthy for %v, and so on",
+			w.servers[server].Name, s, down.Round(ms), up.Round(ms)),
 		end:  func() error { return w.layers.set(layer, nil) },
 		next: down,
 		again: func() (time.Duration, error) {

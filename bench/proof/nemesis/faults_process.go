@@ -44,7 +44,8 @@ func killThese(w *world, list []int) (*fault, error) {
 	if err := w.kill(list); err != nil {
 		return nil, err
 	}
-	return &fault{what: "killed " + w.names(list), effect: effect{gone: servers(list...)}, end: func() error { return w.startAll(list) }}, nil
+	return &fault{what: "killed " + w.names(list), effect: effect{gone: servers(list...)},
+		end: func() error { return w.startAll(list) }}, nil
 }
 
 // stopPatience is how long a server may take to stop cleanly.
@@ -65,7 +66,8 @@ func stopServer(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 				w.servers[i].Name, p.ExitCode(), time.Since(begin).Round(ms), p.LogTail(1000))
 		}
 	}
-	return &fault{what: "stopped " + w.names(list), effect: effect{gone: servers(list...)}, end: func() error { return w.startAll(list) }}, nil
+	return &fault{what: "stopped " + w.names(list), effect: effect{gone: servers(list...)},
+		end: func() error { return w.startAll(list) }}, nil
 }
 
 func pauseNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -96,5 +98,6 @@ func pauseThese(w *world, list []int) (*fault, error) {
 	if err := errors.Join(failures...); err != nil {
 		return nil, errors.Join(err, resume())
 	}
-	return &fault{what: fmt.Sprintf("paused %s", w.names(list)), effect: effect{gone: servers(list...)}, end: resume}, nil
+	return &fault{what: fmt.Sprintf("paused %s", w.names(list)),
+		effect: effect{gone: servers(list...)}, end: resume}, nil
 }

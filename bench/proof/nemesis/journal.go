@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// journal is what a run has to say: to the screen, and with more detail to a file. It is safe for concurrent use.
+// journal is what a run has to say: to the screen, and with more detail to a file. It is safe for
+// concurrent use.
 type journal struct {
 	began  time.Time
 	screen io.Writer
@@ -41,7 +42,7 @@ func (j *journal) note(format string, arguments ...any) {
 	j.line(io.Discard, format, arguments...)
 }
 
-// finding is something that somebody should look at, and that breaks no promise.
+// finding is something that a reader of the report should look at, and that breaks no promise.
 func (j *journal) finding(format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	j.mu.Lock()

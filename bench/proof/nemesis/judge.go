@@ -9,15 +9,18 @@ import (
 
 // effect is what a fault does to servers, for as long as it lasts.
 type effect struct {
-	// gone servers neither vote nor serve. Nobody reaches them, or they stand still, or they do not run.
+	// gone servers neither vote nor serve. No server reaches them, or they stand still, or they do
+	// not run.
 	gone map[int]bool
 	// apart servers work, and clients do not reach them, or are refused by them.
 	apart map[int]bool
-	// side says who reaches whom if the servers are split: only those with the same number. nil if they are not.
+	// side says which servers reach one another if the servers are split: only those with the same
+	// number. nil if they are not.
 	side map[int]int
 }
 
-// join is the effect of several faults. Splits do not add up: a server is where the last of them puts it.
+// join is the effect of several faults. Splits do not add up: a server is where the last of them
+// puts it.
 func join(effects []effect) effect {
 	sum := effect{gone: make(map[int]bool), apart: make(map[int]bool), side: make(map[int]int)}
 	for _, e := range effects {
@@ -34,8 +37,8 @@ func join(effects []effect) effect {
 	return sum
 }
 
-// serves says whether a partition with these replicas can serve clients all the while: a majority of them can work
-// together, and clients reach every server that might lead.
+// serves says whether a partition with these replicas can serve clients all the while: a majority
+// of them can work together, and clients reach every server that might lead.
 func (e effect) serves(voters []int) bool {
 	working := make(map[int]int)
 	for _, s := range voters {
@@ -63,16 +66,19 @@ func servers(list ...int) map[int]bool {
 	return set
 }
 
-// unexplained says why a pause of a partition is longer than the faults account for; empty if it is not. whole is when
-// everything was whole and every server ready again, limit how long an election, or a client's way to a new leader, may take.
+// unexplained says why a pause of a partition is longer than the faults account for; empty if it is
+// not. whole is when everything was whole and every server ready again, limit how long an election,
+// or a client's way to a new leader, may take.
 func unexplained(gap availability.Gap, serves bool, whole time.Time, limit time.Duration) string {
 	switch {
 	case gap.Length() <= limit:
 		return ""
 	case serves:
-		return fmt.Sprintf("away for %v although a quorum was there and within reach", gap.Length().Round(time.Millisecond))
+		return fmt.Sprintf("away for %v although a quorum was there and within reach",
+			gap.Length().Round(time.Millisecond))
 	case gap.To.Sub(whole) > limit:
-		return fmt.Sprintf("away for %v, and for %v of it everything was whole", gap.Length().Round(time.Millisecond), gap.To.Sub(whole).Round(time.Millisecond))
+		return fmt.Sprintf("away for %v, and for %v of it everything was whole",
+			gap.Length().Round(time.Millisecond), gap.To.Sub(whole).Round(time.Millisecond))
 	}
 	return ""
 }

@@ -21,7 +21,8 @@ func TestServes(t *testing.T) {
 		{"others gone", []effect{{gone: servers(0, 1, 2, 6, 7)}}, true},
 		{"a replica out of the clients' reach", []effect{{apart: servers(5)}}, false},
 		{"split with a majority on one side", []effect{{side: map[int]int{3: 1, 6: 1}}}, true},
-		{"split, and one of the majority gone", []effect{{side: map[int]int{3: 1, 6: 1}}, {gone: servers(4)}}, false},
+		{"split, and one of the majority gone", []effect{{side: map[int]int{3: 1, 6: 1}},
+			{gone: servers(4)}}, false},
 	} {
 		if got := join(c.e).serves([]int{3, 4, 5}); got != c.want {
 			t.Errorf("%s: serves %v, want %v", c.name, got, c.want)
@@ -32,7 +33,8 @@ func TestServes(t *testing.T) {
 func TestUnexplained(t *testing.T) {
 	begin := time.Now()
 	gap := func(from, to int) availability.Gap {
-		return availability.Gap{From: begin.Add(time.Duration(from) * time.Second), To: begin.Add(time.Duration(to) * time.Second)}
+		return availability.Gap{From: begin.Add(time.Duration(from) * time.Second),
+			To: begin.Add(time.Duration(to) * time.Second)}
 	}
 	whole := begin.Add(20 * time.Second)
 	for _, c := range []struct {

@@ -12,33 +12,57 @@ const ms = time.Millisecond
 
 // kinds is all that can happen by the schedule.
 var kinds = []kind{
-	{name: "kill -9 of a data node", weight: 12, shortest: 500 * ms, longest: 12 * time.Second, settles: calm.Restarts, begin: killNode},
-	{name: "kill -9 of a core server", weight: 4, shortest: 500 * ms, longest: 12 * time.Second, settles: calm.Restarts, begin: killCore},
-	{name: "kill -9 of several", weight: 5, shortest: 500 * ms, longest: 8 * time.Second, alone: true, settles: calm.Restarts, begin: killSeveral},
-	{name: "kill -9 of all", weight: 3, shortest: 200 * ms, longest: 3 * time.Second, alone: true, settles: calm.Restarts, begin: killAll},
-	{name: "stop (SIGTERM) of a server", weight: 4, shortest: 500 * ms, longest: 8 * time.Second, settles: calm.Restarts, begin: stopServer},
-	{name: "pause of a data node", weight: 10, shortest: 500 * ms, longest: 15 * time.Second, settles: calm.Links, begin: pauseNode},
-	{name: "pause of a core server", weight: 3, shortest: 500 * ms, longest: 15 * time.Second, settles: calm.Links, begin: pauseCore},
-	{name: "pause of several", weight: 3, shortest: 500 * ms, longest: 8 * time.Second, alone: true, settles: calm.Links, begin: pauseSeveral},
-	{name: "link cut one way", weight: 6, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: cutOneWay},
-	{name: "link cut both ways", weight: 5, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: cutBothWays},
-	{name: "server isolated", weight: 8, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolate},
-	{name: "server hears no other, or is not heard", weight: 6, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolateOneWay},
-	{name: "leader isolated from servers, not from clients", weight: 8, shortest: time.Second, longest: 15 * time.Second, settles: calm.Links, begin: isolateLeader},
-	{name: "clients cut off from a server", weight: 3, shortest: time.Second, longest: 10 * time.Second, settles: calm.Links, begin: cutClients},
-	{name: "servers split in two", weight: 5, shortest: time.Second, longest: 12 * time.Second, alone: true, settles: calm.Links, begin: split},
-	{name: "slow links", weight: 6, shortest: 2 * time.Second, longest: 15 * time.Second, settles: calm.Links, begin: slowLinks},
-	{name: "flapping links", weight: 6, shortest: 3 * time.Second, longest: 15 * time.Second, settles: calm.Links, begin: flap},
-	{name: "disk full of one", weight: 5, shortest: 3 * time.Second, longest: 12 * time.Second, needs: needDisk, settles: calm.Room, begin: fillOne},
-	{name: "disk full of all data nodes", weight: 2, shortest: 3 * time.Second, longest: 8 * time.Second, needs: needDisk, alone: true, settles: calm.Room, begin: fillAll},
-	{name: "disk stalls", weight: 5, shortest: 500 * ms, longest: 12 * time.Second, needs: needDisk | needFreeze, settles: calm.Links, begin: stopDisk},
-	{name: "disk is slow", weight: 5, shortest: 3 * time.Second, longest: 15 * time.Second, needs: needDisk | needFreeze, settles: calm.Links, begin: slowDisk},
-	{name: "clock off, within the bound", weight: 6, shortest: 2 * time.Second, longest: 15 * time.Second, settles: calm.Clocks, begin: clockWithin},
+	{name: "kill -9 of a data node", weight: 12, shortest: 500 * ms, longest: 12 * time.Second,
+		settles: calm.Restarts, begin: killNode},
+	{name: "kill -9 of a core server", weight: 4, shortest: 500 * ms, longest: 12 * time.Second,
+		settles: calm.Restarts, begin: killCore},
+	{name: "kill -9 of several", weight: 5, shortest: 500 * ms, longest: 8 * time.Second,
+		alone: true, settles: calm.Restarts, begin: killSeveral},
+	{name: "kill -9 of all", weight: 3, shortest: 200 * ms, longest: 3 * time.Second, alone: true,
+		settles: calm.Restarts, begin: killAll},
+	{name: "stop (SIGTERM) of a server", weight: 4, shortest: 500 * ms, longest: 8 * time.Second,
+		settles: calm.Restarts, begin: stopServer},
+	{name: "pause of a data node", weight: 10, shortest: 500 * ms, longest: 15 * time.Second,
+		settles: calm.Links, begin: pauseNode},
+	{name: "pause of a core server", weight: 3, shortest: 500 * ms, longest: 15 * time.Second,
+		settles: calm.Links, begin: pauseCore},
+	{name: "pause of several", weight: 3, shortest: 500 * ms, longest: 8 * time.Second, alone: true,
+		settles: calm.Links, begin: pauseSeveral},
+	{name: "link cut one way", weight: 6, shortest: time.Second, longest: 15 * time.Second,
+		settles: calm.Links, begin: cutOneWay},
+	{name: "link cut both ways", weight: 5, shortest: time.Second, longest: 15 * time.Second,
+		settles: calm.Links, begin: cutBothWays},
+	{name: "server isolated", weight: 8, shortest: time.Second, longest: 15 * time.Second,
+		settles: calm.Links, begin: isolate},
+	{name: "server hears no other, or is not heard", weight: 6, shortest: time.Second,
+		longest: 15 * time.Second, settles: calm.Links, begin: isolateOneWay},
+	{name: "leader isolated from servers, not from clients", weight: 8, shortest: time.Second,
+		longest: 15 * time.Second, settles: calm.Links, begin: isolateLeader},
+	{name: "clients cut off from a server", weight: 3, shortest: time.Second,
+		longest: 10 * time.Second, settles: calm.Links, begin: cutClients},
+	{name: "servers split in two", weight: 5, shortest: time.Second, longest: 12 * time.Second,
+		alone: true, settles: calm.Links, begin: split},
+	{name: "slow links", weight: 6, shortest: 2 * time.Second, longest: 15 * time.Second,
+		settles: calm.Links, begin: slowLinks},
+	{name: "flapping links", weight: 6, shortest: 3 * time.Second, longest: 15 * time.Second,
+		settles: calm.Links, begin: flap},
+	{name: "disk full of one", weight: 5, shortest: 3 * time.Second, longest: 12 * time.Second,
+		needs: needDisk, settles: calm.Room, begin: fillOne},
+	{name: "disk full of all data nodes", weight: 2, shortest: 3 * time.Second,
+		longest: 8 * time.Second, needs: needDisk, alone: true, settles: calm.Room, begin: fillAll},
+	{name: "disk stalls", weight: 5, shortest: 500 * ms, longest: 12 * time.Second,
+		needs: needDisk | needFreeze, settles: calm.Links, begin: stopDisk},
+	{name: "disk is slow", weight: 5, shortest: 3 * time.Second, longest: 15 * time.Second,
+		needs: needDisk | needFreeze, settles: calm.Links, begin: slowDisk},
+	{name: "clock off, within the bound", weight: 6, shortest: 2 * time.Second,
+		longest: 15 * time.Second, settles: calm.Clocks, begin: clockWithin},
 }
 
-// beyond is not among kinds: clocks within the bound are what the operator promises. It is drawn with the flag -beyond. A jump is noticed at
-// once and served by nobody; a clock that creeps out of the bound, which this is not, would take some seconds.
-var beyond = kind{name: "clock off, beyond the bound", weight: 10, shortest: 10 * time.Second, longest: 15 * time.Second, alone: true, settles: calm.Clocks, begin: clockBeyond}
+// beyond is not among kinds: clocks within the bound are what the operator promises. It is drawn
+// with the flag -beyond. A jump is noticed at once and served by no server; a clock that creeps out
+// of the bound, which this is not, would take some seconds.
+var beyond = kind{name: "clock off, beyond the bound", weight: 10, shortest: 10 * time.Second,
+	longest: 15 * time.Second, alone: true, settles: calm.Clocks, begin: clockBeyond}
 
 // anyNode and anyCore draw a server of a role, anyServer any.
 func anyNode(random *rand.Rand) int   { return cores + random.IntN(nodes) }

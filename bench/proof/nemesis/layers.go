@@ -6,8 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 )
 
-// layers are the shapes that faults give to links, a layer for each fault, so that faults may overlap on a link and each
-// takes away what it brought.
+// layers are the shapes that faults give to links, a layer for each fault, so that faults may
+// overlap on a link and each takes away what it brought.
 type layers struct {
 	network links.Network
 	next    int
@@ -60,7 +60,7 @@ func (l *layers) sum(link links.Link) links.Shape {
 	var sum links.Shape
 	for _, shapes := range l.of {
 		s := shapes[link]
-		// What is silent says nothing, whoever else would refuse.
+		// What is silent says nothing, whichever other server would refuse.
 		sum.Refused = s.Cut && s.Refused && (sum.Refused || !sum.Cut) || sum.Refused && !s.Cut
 		sum.Cut = sum.Cut || s.Cut
 		sum.Delay, sum.Jitter = max(sum.Delay, s.Delay), max(sum.Jitter, s.Jitter)

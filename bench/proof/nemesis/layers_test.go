@@ -30,7 +30,8 @@ func TestLayersAddUpAndComeOff(t *testing.T) {
 	network := &notedNetwork{shapes: table{}}
 	l := newLayers(network)
 	a, b, c := links.Link{From: 0, To: 1}, links.Link{From: 1, To: 0}, links.Link{From: 0, To: 2}
-	cut, refused, slow := links.Shape{Cut: true}, links.Shape{Cut: true, Refused: true}, links.Shape{Delay: time.Second}
+	cut, refused, slow := links.Shape{Cut: true}, links.Shape{Cut: true, Refused: true},
+		links.Shape{Delay: time.Second}
 	check := func(what string, want table) {
 		t.Helper()
 		if !maps.Equal(network.shapes, want) {
@@ -59,7 +60,8 @@ func TestLayersAddUpAndComeOff(t *testing.T) {
 	second := add(table{a: cut, c: slow})
 	check("two layers", table{a: cut, b: slow, c: slow})
 	third := add(table{b: refused})
-	check("a slow link cut", table{a: cut, b: {Cut: true, Refused: true, Delay: time.Second}, c: slow})
+	check("a slow link cut", table{a: cut, b: {Cut: true, Refused: true, Delay: time.Second},
+		c: slow})
 	set(first, nil)
 	check("the first is off", table{a: cut, b: refused, c: slow})
 	set(second, table{c: cut})

@@ -55,18 +55,27 @@ func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("nemesis", flag.ExitOnError)
 	var only, names string
 	flags.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
-	flags.StringVar(&o.dir, "dir", "", "where directories of runs go (default: the system's temporary directory)")
-	flags.Uint64Var(&o.seed, "seed", 0, "what the schedule is drawn from (default: another one each time, which is printed)")
-	flags.DurationVar(&o.duration, "duration", 10*time.Minute, "how long faults happen; the checks come after it")
-	flags.StringVar(&o.network, "network", "auto", "namespaces, proxies, or auto: namespaces where they are possible")
-	flags.StringVar(&only, "only", "", "only the kinds of fault whose name matches this regular `expression`")
-	flags.StringVar(&names, "workloads", "", "run these workloads of bench/proof/workloads, with commas between them (default: the standard ones, without transactions)")
-	flags.DurationVar(&o.pause, "pause", 5*time.Second, "report pauses that are longer and that the faults do not explain")
+	flags.StringVar(&o.dir, "dir", "",
+		"where directories of runs go (default: the system's temporary directory)")
+	flags.Uint64Var(&o.seed, "seed", 0,
+		"what the schedule is drawn from (default: another one each time, which is printed)")
+	flags.DurationVar(&o.duration, "duration", 10*time.Minute,
+		"how long faults happen; the checks come after it")
+	flags.StringVar(&o.network, "network", "auto",
+		"namespaces, proxies, or auto: namespaces where they are possible")
+	flags.StringVar(&only, "only", "",
+		"only the kinds of fault whose name matches this regular `expression`")
+	flags.StringVar(&names, "workloads", "",
+		"run these workloads of bench/proof/workloads, with commas between them (default: the "+
+			"standard ones, without transactions)")
+	flags.DurationVar(&o.pause, "pause", 5*time.Second,
+		"report pauses that are longer and that the faults do not explain")
 	flags.BoolVar(&o.wipe, "wipe", true, "at the end have a data node lose its directory")
 	flags.BoolVar(&o.beyond, "beyond", false, "also set clocks off beyond the bound")
 	flags.BoolVar(&o.keep, "keep", false, "keep the directory also if nothing was wrong")
 	flags.StringVar(&o.json, "json", "", "also write the report as JSON to this `file`")
-	flags.StringVar(&o.harness, "harness", "", "do the work in this `directory` (the program starts itself so)")
+	flags.StringVar(&o.harness, "harness", "",
+		"do the work in this `directory` (the program starts itself so)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -94,7 +103,8 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	if _, err := os.Stat(o.binary); err != nil {
-		return o, fmt.Errorf("no program to test: make it with `make build`, or name it with -tidemark: %w", err)
+		return o, fmt.Errorf("no program to test: make it with `make build`, or name it with "+
+			"-tidemark: %w", err)
 	}
 	return o, nil
 }

@@ -8,7 +8,8 @@ import (
 
 // placement is where the probes' partitions are.
 type placement struct {
-	// voters are the servers with a replica of each partition, leader the one that leads it, -1 if none is known.
+	// voters are the servers with a replica of each partition, leader the one that leads it, -1 if
+	// none is known.
 	voters [][]int
 	leader []int
 }
@@ -37,12 +38,14 @@ func (w *world) where(ctx context.Context) (*placement, error) {
 	for _, info := range infos {
 		hash := int(info.Partition.Hash)
 		if hash >= probePartitions {
-			return nil, fmt.Errorf("a partition of %s with number %d, which has %d", probeKeyspace, hash, probePartitions)
+			return nil, fmt.Errorf("a partition of %s with number %d, which has %d", probeKeyspace,
+				hash, probePartitions)
 		}
 		for _, r := range info.Partition.Replicas {
 			server, ok := index[r.Node]
 			if !ok {
-				return nil, fmt.Errorf("partition %d has a replica on node %d, which is not registered", info.Partition.Id, r.Node)
+				return nil, fmt.Errorf("partition %d has a replica on node %d, which is not "+
+					"registered", info.Partition.Id, r.Node)
 			}
 			p.voters[hash] = append(p.voters[hash], server)
 		}
@@ -54,7 +57,8 @@ func (w *world) where(ctx context.Context) (*placement, error) {
 	return p, nil
 }
 
-// leaders lists the servers that lead partitions, each as often as it does; any node if nobody is known to lead.
+// leaders lists the servers that lead partitions, each as often as it does; any node if none is
+// known to lead.
 func (p *placement) leaders() []int {
 	var list []int
 	for _, server := range p.leader {

@@ -24,9 +24,10 @@ const (
 	probePatience = 500 * time.Millisecond
 )
 
-// probes write and read one key of every partition of a keyspace all the time. A request has little patience, and the SDK
-// forgets it then; so what they measure is the servers' doing and not how often the SDK tries again.
-// A request has the time that slow links add to its way besides: they would measure that otherwise.
+// probes write and read one key of every partition of a keyspace all the time. A request has little
+// patience, and the SDK forgets it then; so what they measure is the servers' doing and not how
+// often the SDK tries again. A request has the time that slow links add to its way besides: they
+// would measure that otherwise.
 type probes struct {
 	client        *kv.Client // closed by stop's caller
 	keyspace      *driver.Keyspace
@@ -54,9 +55,11 @@ func startProbes(ctx context.Context, run *driver.Run, client *kv.Client) (*prob
 	keyspace := run.Client(client, nil, probeKeyspace).Keyspace(probeKeyspace)
 	p := &probes{
 		client: client, keyspace: keyspace, keys: probeKeys(probePartitions),
-		writes: availability.NewMeter(probePartitions), reads: availability.NewMeter(probePartitions),
+		writes: availability.NewMeter(probePartitions), reads: availability.NewMeter(
+			probePartitions),
 	}
-	p.mu.writeErrors, p.mu.readErrors = make([]error, probePartitions), make([]error, probePartitions)
+	p.mu.writeErrors, p.mu.readErrors = make([]error, probePartitions),
+		make([]error, probePartitions)
 	p.mu.detours = make([]time.Duration, probePartitions)
 	for _, key := range p.keys {
 		if _, err := keyspace.Put(ctx, key, []byte("begin")); err != nil {
@@ -97,7 +100,8 @@ func probeKeys(n int) [][]byte {
 	return found
 }
 
-func (p *probes) ask(ctx context.Context, partition int, meter *availability.Meter, failures []error, request func(context.Context) error) {
+func (p *probes) ask(ctx context.Context, partition int, meter *availability.Meter,
+	failures []error, request func(context.Context) error) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
@@ -152,9 +156,11 @@ func (p *probes) silent(t time.Time) error {
 	defer p.mu.Unlock()
 	switch {
 	case len(writes) > 0:
-		return fmt.Errorf("partitions %v of %s answer no writes (%v)", writes, probeKeyspace, p.mu.writeErrors[writes[0]])
+		return fmt.Errorf("partitions %v of %s answer no writes (%v)", writes, probeKeyspace,
+			p.mu.writeErrors[writes[0]])
 	case len(reads) > 0:
-		return fmt.Errorf("partitions %v of %s answer no reads (%v)", reads, probeKeyspace, p.mu.readErrors[reads[0]])
+		return fmt.Errorf("partitions %v of %s answer no reads (%v)", reads, probeKeyspace,
+			p.mu.readErrors[reads[0]])
 	}
 	return nil
 }

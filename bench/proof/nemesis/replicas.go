@@ -13,7 +13,8 @@ import (
 )
 
 // pages asks every data node for its replicas; a server that does not answer has none.
-func (w *world) pages(ctx context.Context, checksums bool) (pages map[int]embedded.DebugReplicas, problems []string) {
+func (w *world) pages(ctx context.Context, checksums bool) (pages map[int]embedded.DebugReplicas,
+	problems []string) {
 	pages = make(map[int]embedded.DebugReplicas)
 	path := "/debug/replicas"
 	if checksums {
@@ -34,8 +35,8 @@ func (w *world) pages(ctx context.Context, checksums bool) (pages map[int]embedd
 	return pages, problems
 }
 
-// compare says where replicas differ although they have applied the same, or failed (violations), and where they are not all
-// at the same index (problems).
+// compare says where replicas differ although they have applied the same, or failed (violations),
+// and where they are not all at the same index (problems).
 func compare(pages map[int]embedded.DebugReplicas) (violations, problems []string) {
 	type copied struct {
 		server int
@@ -45,10 +46,13 @@ func compare(pages map[int]embedded.DebugReplicas) (violations, problems []strin
 	for _, server := range slices.Sorted(maps.Keys(pages)) {
 		for _, r := range pages[server].Replicas {
 			if r.Failed != "" {
-				violations = append(violations, fmt.Sprintf("replica %d of partition %d on server %d failed: %s", r.Replica, r.Partition, server, r.Failed))
+				violations = append(violations,
+					fmt.Sprintf("replica %d of partition %d on server %d failed: %s", r.Replica,
+						r.Partition, server, r.Failed))
 			}
 			if r.ChecksumError != "" {
-				problems = append(problems, fmt.Sprintf("checksum of partition %d on server %d: %s", r.Partition, server, r.ChecksumError))
+				problems = append(problems, fmt.Sprintf("checksum of partition %d on server %d: %s",
+					r.Partition, server, r.ChecksumError))
 			}
 			partitions[r.Partition] = append(partitions[r.Partition], copied{server, r})
 		}
@@ -64,8 +68,10 @@ func compare(pages map[int]embedded.DebugReplicas) (violations, problems []strin
 			case !ok:
 				sums[c.ChecksumAt] = c
 			case other.Checksum != c.Checksum:
-				violations = append(violations, fmt.Sprintf("partition %d: at index %d server %d has checksum %x and server %d has %x",
-					id, c.ChecksumAt, other.server, other.Checksum, c.server, c.Checksum))
+				violations = append(violations,
+					fmt.Sprintf("partition %d: at index %d server %d has checksum %x and server "+
+						"%d has %x",
+						id, c.ChecksumAt, other.server, other.Checksum, c.server, c.Checksum))
 			}
 		}
 		if !equal {
@@ -73,7 +79,8 @@ func compare(pages map[int]embedded.DebugReplicas) (violations, problems []strin
 			for _, c := range copies {
 				at = append(at, fmt.Sprintf("server %d has applied %d", c.server, c.ChecksumAt))
 			}
-			problems = append(problems, fmt.Sprintf("partition %d of %d replicas: %s", id, len(copies[0].Peers), strings.Join(at, ", ")))
+			problems = append(problems, fmt.Sprintf("partition %d of %d replicas: %s", id,
+				len(copies[0].Peers), strings.Join(at, ", ")))
 		}
 	}
 	return violations, problems
@@ -90,7 +97,8 @@ func (w *world) glance(ctx context.Context) {
 	}
 }
 
-// checkReplicas waits until all replicas of every partition have applied the same, and compares them. Nobody may write.
+// checkReplicas waits until all replicas of every partition have applied the same, and compares
+// them. No client may write.
 func (w *world) checkReplicas(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
@@ -108,7 +116,8 @@ func (w *world) checkReplicas(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			w.proof.Violation("replicas are not equal %v after everything was healed:\n%s", recovery, strings.Join(problems, "\n"))
+			w.proof.Violation("replicas are not equal %v after everything was healed:\n%s",
+				recovery, strings.Join(problems, "\n"))
 			return
 		case <-ticker.C:
 		}

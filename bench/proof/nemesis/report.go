@@ -39,23 +39,27 @@ func (n *nemesis) report() *report {
 	transactions, retries := n.proof.Transactions()
 	return &report{
 		Transactions: transactions, Retries: retries,
-		Seed: n.options.seed, Network: n.network.Kind(), Duration: n.proof.Elapsed(), Steps: len(n.samples), Operations: n.proof.Operations(),
+		Seed: n.options.seed, Network: n.network.Kind(), Duration: n.proof.Elapsed(),
+		Steps: len(n.samples), Operations: n.proof.Operations(),
 		Histories: n.checked, Violations: n.proof.Violations(), Findings: n.journal.findings(),
-		Rows: availability.Table(n.samples), Samples: n.samples, Ended: n.proof.Rows(), history: n.proof.History.Operations(),
+		Rows: availability.Table(n.samples), Samples: n.samples, Ended: n.proof.Rows(),
+		history: n.proof.History.Operations(),
 	}
 }
 
 // summary is the report for people.
 func (r *report) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered, %d transactions (%d retries); histories: %s\n", r.Seed, r.Duration.Round(time.Second),
+	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered, %d transactions (%d "+
+		"retries); histories: %s\n", r.Seed, r.Duration.Round(time.Second),
 		r.Steps, succeeded(r.Operations), r.Transactions, r.Retries, r.Histories)
 	fmt.Fprintf(&b, "\nHow operations ended:\n\n%s", calm.Table(r.Ended))
 	leftOut := 0
 	for _, row := range r.Rows {
 		leftOut += row.LeftOut
 	}
-	fmt.Fprintf(&b, "\nThe longest time in which clients of some partition got no answer, in seconds (%d steps left out, in which the machine was suspended):\n\n%s\n",
+	fmt.Fprintf(&b, "\nThe longest time in which clients of some partition got no answer, in "+
+		"seconds (%d steps left out, in which the machine was suspended):\n\n%s\n",
 		leftOut, availability.Markdown(r.Rows))
 	fmt.Fprintf(&b, "%d findings\n", len(r.Findings))
 	for _, f := range r.Findings {
@@ -82,7 +86,8 @@ func (r *report) write(dir string) error {
 	if err := r.writeJSON(filepath.Join(dir, "report.json")); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "report.md"), []byte(r.summary()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "report.md"), []byte(r.summary()),
+		0o644); err != nil {
 		return err
 	}
 	if len(r.Violations) == 0 {

@@ -43,7 +43,8 @@ type nemesis struct {
 // wholeHistory is how long a run may be whose history is kept in memory to its end.
 const wholeHistory = 15 * time.Minute
 
-// run goes from an empty directory to a report. The error is one of the harness, or that a violation was found.
+// run goes from an empty directory to a report. The error is one of the harness, or that a
+// violation was found.
 func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err error) {
 	w, err := newWorld(o, dir, j)
 	if err != nil {
@@ -77,7 +78,8 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 		err = errors.Join(err, n.probes.client.Close())
 	}()
 	w.proof.Weather.End(calm.Settling(calm.Restarts, electionTimeout))
-	j.say("%d core servers and %d data nodes serve after %v", cores, nodes, time.Since(begin).Round(ms))
+	j.say("%d core servers and %d data nodes serve after %v", cores, nodes,
+		time.Since(begin).Round(ms))
 
 	driving, stopDriving := context.WithCancel(ctx)
 	defer stopDriving()
@@ -93,7 +95,8 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 		broken = n.rest(ctx)
 	}
 	if broken == nil && o.wipe && ctx.Err() == nil && len(w.proof.Violations()) == 0 {
-		// Nobody writes from here on but the probes, and the replicas of the node that loses its directory are never whole again.
+		// Only the probes write from here on, and the replicas of the node that loses its directory
+		// are never whole again.
 		stopDriving()
 		clients.Wait()
 		n.finalChecks(ctx)
@@ -173,7 +176,8 @@ func (n *nemesis) tell(ctx context.Context) {
 		case <-ticker.C:
 		}
 		total := succeeded(n.proof.Operations())
-		n.journal.say("%d operations, %.0f/s; %d violations, %d findings; %s", total, float64(total-before)/every.Seconds(),
+		n.journal.say("%d operations, %.0f/s; %d violations, %d findings; %s", total,
+			float64(total-before)/every.Seconds(),
 			len(n.proof.Violations()), len(n.journal.findings()), n.journal.doing())
 		before = total
 	}
@@ -182,7 +186,8 @@ func (n *nemesis) tell(ctx context.Context) {
 // failures are the names of errors that package proof puts behind the names of operations.
 var failures = func() []string {
 	names := []string{"deadline", "cancelled"}
-	for _, err := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded, kv.ErrDiskFull, kv.ErrNoQuorum,
+	for _, err := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded,
+		kv.ErrDiskFull, kv.ErrNoQuorum,
 		kv.ErrTimestampTooOld, kv.ErrTimestampInFuture, kv.ErrUnavailable, kv.ErrClosed} {
 		names = append(names, err.Error())
 	}
@@ -193,7 +198,8 @@ var failures = func() []string {
 func succeeded(operations map[string]int) int {
 	sum := 0
 	for what, count := range operations {
-		failed := strings.Contains(what, " other: ") || slices.ContainsFunc(failures, func(name string) bool { return strings.HasSuffix(what, " "+name) })
+		failed := strings.Contains(what, " other: ") || slices.ContainsFunc(failures,
+			func(name string) bool { return strings.HasSuffix(what, " "+name) })
 		if !failed {
 			sum += count
 		}
@@ -209,7 +215,8 @@ func (n *nemesis) steps(ctx context.Context) error {
 		chosen = append(chosen, beyond)
 	}
 	if n.options.only != nil {
-		chosen = slices.DeleteFunc(chosen, func(k kind) bool { return !n.options.only.MatchString(k.name) })
+		chosen = slices.DeleteFunc(chosen,
+			func(k kind) bool { return !n.options.only.MatchString(k.name) })
 	}
 	s := newSchedule(n.options.seed, chosen, available)
 	if s.total == 0 {
@@ -271,7 +278,8 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	var effects []effect
 	var what []string
 	at := func(when time.Time, do func() error) {
-		i, _ := slices.BinarySearchFunc(moments, when, func(m moment, t time.Time) int { return m.at.Compare(t) })
+		i, _ := slices.BinarySearchFunc(moments, when,
+			func(m moment, t time.Time) int { return m.at.Compare(t) })
 		moments = slices.Insert(moments, i, moment{when, do})
 	}
 	for _, d := range s.faults {
@@ -328,8 +336,8 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	return n.watchLogs(time.Now().Before(n.clocksUntil))
 }
 
-// recovered waits until every server is ready and every partition answers; whole is when the servers were ready. A cluster
-// that does not come back is a violation.
+// recovered waits until every server is ready and every partition answers; whole is when the
+// servers were ready. A cluster that does not come back is a violation.
 func (n *nemesis) recovered(ctx context.Context, over time.Time) (whole time.Time, err error) {
 	waiting, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
@@ -340,7 +348,8 @@ func (n *nemesis) recovered(ctx context.Context, over time.Time) (whole time.Tim
 	err = process.Until(waiting, "every server is ready", 50*ms, n.ready, running...)
 	whole = time.Now()
 	if err == nil {
-		err = process.Until(waiting, "every partition answers", 20*ms, func(context.Context) error { return n.probes.silent(over) }, running...)
+		err = process.Until(waiting, "every partition answers", 20*ms,
+			func(context.Context) error { return n.probes.silent(over) }, running...)
 	}
 	if ctx.Err() != nil {
 		return whole, ctx.Err()
@@ -354,7 +363,8 @@ func (n *nemesis) recovered(ctx context.Context, over time.Time) (whole time.Tim
 // judge files the pauses of a step.
 func (n *nemesis) judge(number int, s step, e effect, what []string, whole time.Time) {
 	now := time.Now()
-	sample := availability.Sample{Kind: s.faults[0].kind.name, What: strings.Join(what, "; "), Quorum: true}
+	sample := availability.Sample{Kind: s.faults[0].kind.name, What: strings.Join(what, "; "),
+		Quorum: true}
 	if len(s.faults) > 1 {
 		sample.Kind = "several of these at once"
 	}
@@ -362,14 +372,16 @@ func (n *nemesis) judge(number int, s step, e effect, what []string, whole time.
 		sample.Hold = max(sample.Hold, d.after+d.hold)
 	}
 	if still := n.probes.still.Longest(); still > stoodStill {
-		sample.LeftOut = fmt.Sprintf("the machine had no time for this program for %v", still.Round(ms))
+		sample.LeftOut = fmt.Sprintf("the machine had no time for this program for %v",
+			still.Round(ms))
 	}
 	serves := n.placed.serves(e)
 	for _, meter := range []struct {
 		what    string
 		longest *time.Duration
 		gaps    []availability.Gap
-	}{{"writes", &sample.Writes, n.probes.writes.End(now)}, {"reads", &sample.Reads, n.probes.reads.End(now)}} {
+	}{{"writes", &sample.Writes, n.probes.writes.End(now)}, {"reads", &sample.Reads,
+		n.probes.reads.End(now)}} {
 		var long []string
 		var worst availability.Gap
 		for partition, gap := range meter.gaps {
@@ -378,19 +390,24 @@ func (n *nemesis) judge(number int, s step, e effect, what []string, whole time.
 			}
 			sample.Quorum = sample.Quorum && serves[partition]
 			if why := unexplained(gap, serves[partition], whole, n.options.pause); why != "" {
-				long = append(long, fmt.Sprintf("partition %d (on %s, led by %s before) %s, from %s to %s", partition, n.names(n.placed.voters[partition]),
-					n.leaderName(partition), why, gap.From.UTC().Format("15:04:05.000"), gap.To.UTC().Format("15:04:05.000")))
+				long = append(long, fmt.Sprintf("partition %d (on %s, led by %s before) %s, "+
+					"from %s to %s", partition, n.names(n.placed.voters[partition]),
+					n.leaderName(partition), why, gap.From.UTC().Format("15:04:05.000"),
+					gap.To.UTC().Format("15:04:05.000")))
 			}
 		}
 		if worst.Length() > time.Second {
-			n.journal.note("%d: the longest pause of %s was from %s to %s", number, meter.what, worst.From.UTC().Format("15:04:05.000"), worst.To.UTC().Format("15:04:05.000"))
+			n.journal.note("%d: the longest pause of %s was from %s to %s", number, meter.what,
+				worst.From.UTC().Format("15:04:05.000"), worst.To.UTC().Format("15:04:05.000"))
 		}
 		if len(long) > 0 && sample.LeftOut == "" {
-			n.journal.finding("step %d, %s: %s of %d partitions: %s", number, sample.What, meter.what, len(long), strings.Join(long[:min(3, len(long))], "; "))
+			n.journal.finding("step %d, %s: %s of %d partitions: %s", number, sample.What,
+				meter.what, len(long), strings.Join(long[:min(3, len(long))], "; "))
 		}
 	}
 	n.samples = append(n.samples, sample)
-	n.journal.note("%d: %s: writes away for %v, reads for %v, all ready %v after the end %s", number, sample.Kind, sample.Writes.Round(ms), sample.Reads.Round(ms),
+	n.journal.note("%d: %s: writes away for %v, reads for %v, all ready %v after the end %s",
+		number, sample.Kind, sample.Writes.Round(ms), sample.Reads.Round(ms),
 		now.Sub(whole).Round(ms), sample.LeftOut)
 }
 
@@ -398,7 +415,7 @@ func (n *nemesis) leaderName(partition int) string {
 	if leader := n.placed.leader[partition]; leader >= 0 {
 		return n.servers[leader].Name
 	}
-	return "nobody"
+	return "none"
 }
 
 // pass lets time go by.

@@ -11,7 +11,8 @@ import (
 type need uint
 
 const (
-	// needDisk is a disk of its own for each server that can be filled; needFreeze one that can be stopped.
+	// needDisk is a disk of its own for each server that can be filled; needFreeze one that can be
+	// stopped.
 	needDisk need = 1 << iota
 	needFreeze
 )
@@ -113,7 +114,8 @@ func (s *schedule) draw() drawn {
 	n := s.random.IntN(s.total)
 	for _, k := range s.kinds {
 		if n -= k.weight; n < 0 {
-			return drawn{kind: k, hold: between(s.random, k.shortest, k.longest), seed: s.random.Uint64()}
+			return drawn{kind: k, hold: between(s.random, k.shortest, k.longest),
+				seed: s.random.Uint64()}
 		}
 	}
 	panic("nemesis: the weights do not add up") // INVARIANT: total is their sum

@@ -83,7 +83,8 @@ func TestScheduleKeepsItsBounds(t *testing.T) {
 		}
 	}
 	if together < 200 || together > 500 {
-		t.Errorf("in %d of 2000 steps faults overlap, which should be about one in %d", together, togetherOneIn)
+		t.Errorf("in %d of 2000 steps faults overlap, which should be about one in %d", together,
+			togetherOneIn)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	smoke   = flag.Bool("nemesis", false, "run the program itself for a short while, against bin/tidemark")
+	smoke = flag.Bool("nemesis", false,
+		"run the program itself for a short while, against bin/tidemark")
 	network = flag.String("nemesis.network", "auto", "its -network")
 )
 
@@ -26,7 +27,8 @@ func TestSmoke(t *testing.T) {
 	if output, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	cmd := exec.Command(program, "-tidemark", "../../../bin/tidemark", "-duration", "30s", "-network", *network)
+	cmd := exec.Command(program, "-tidemark", "../../../bin/tidemark", "-duration", "30s",
+		"-network", *network)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)

@@ -14,12 +14,14 @@ import (
 )
 
 const (
-	// runPrefix begins the names of the runs' directories, lockName is the file that keeps two runs apart.
+	// runPrefix begins the names of the runs' directories, lockName is the file that keeps two runs
+	// apart.
 	runPrefix = "tidemark-nemesis-"
 	lockName  = "tidemark-nemesis.lock"
 )
 
-// supervise runs this program once more as the harness, and tidies up after it however it ends. It returns the exit code.
+// supervise runs this program once more as the harness, and tidies up after it however it ends. It
+// returns the exit code.
 func supervise(o options, args []string) int {
 	if o.dir == "" {
 		o.dir = os.TempDir()
@@ -44,7 +46,8 @@ func supervise(o options, args []string) int {
 		fmt.Fprintln(os.Stderr, "nemesis: tidying up:", err)
 		code = max(code, 1)
 	}
-	// The images of the disks say nothing that the mounted directories would not have said, and are large.
+	// The images of the disks say nothing that the mounted directories would not have said, and are
+	// large.
 	if images, err := filepath.Glob(filepath.Join(dir, "disks", "*.img")); err == nil && code == 0 {
 		for _, image := range images {
 			_ = os.Remove(image)
@@ -57,7 +60,8 @@ func supervise(o options, args []string) int {
 		}
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "nemesis: logs, schedule and report are in %s; the servers' disks, if they are there, are disks/*.img (mount -o loop)\n", dir)
+	fmt.Fprintf(os.Stderr, "nemesis: logs, schedule and report are in %s; the servers' disks, "+
+		"if they are there, are disks/*.img (mount -o loop)\n", dir)
 	return code
 }
 
@@ -100,8 +104,8 @@ func runHarness(args []string) int {
 	}
 }
 
-// tidy removes what runs in a directory may have left: processes in namespaces, namespaces, mounts. Servers end with their
-// harness by themselves. The caller has the lock, so no run is under way.
+// tidy removes what runs in a directory may have left: processes in namespaces, namespaces, mounts.
+// Servers end with their harness by themselves. The caller has the lock, so no run is under way.
 func tidy(dir string) error {
 	failures := []error{links.RemoveLeftovers()}
 	runs, err := filepath.Glob(filepath.Join(dir, runPrefix+"*"))
@@ -112,7 +116,8 @@ func tidy(dir string) error {
 	return errors.Join(failures...)
 }
 
-// lock takes the lock that only one run on a machine has, for names of namespaces are the same in all.
+// lock takes the lock that only one run on a machine has, for names of namespaces are the same in
+// all.
 func lock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -121,9 +126,11 @@ func lock(path string) (unlock func(), err error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := make([]byte, 32)
 		n, _ := file.ReadAt(holder, 0)
-		return nil, errors.Join(fmt.Errorf("another run is under way (process %s; lock %s): %w", holder[:n], path, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("another run is under way (process %s; lock %s): %w",
+			holder[:n], path, err), file.Close())
 	}
-	if err := errors.Join(file.Truncate(0), func() error { _, err := fmt.Fprint(file, os.Getpid()); return err }()); err != nil {
+	if err := errors.Join(file.Truncate(0),
+		func() error { _, err := fmt.Fprint(file, os.Getpid()); return err }()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return func() { _ = file.Close() }, nil // with the file goes the lock

@@ -19,7 +19,7 @@ type verdict int
 const (
 	// harmless lines belong to what is done to the servers.
 	harmless verdict = iota
-	// noticeable ones are errors that somebody should look at.
+	// noticeable ones are errors that a reader of the report should look at.
 	noticeable
 	// broken ones say that a server or a replica is.
 	broken
@@ -27,15 +27,19 @@ const (
 
 var (
 	// crashes begin lines that a Go program writes when it crashes.
-	crashes = []string{"panic:", "fatal error:", "unexpected fault address", "WARNING: DATA RACE", "SIGSEGV"}
+	crashes = []string{"panic:", "fatal error:", "unexpected fault address", "WARNING: DATA RACE",
+		"SIGSEGV"}
 	// brokenWords are in errors that no fault of this program may cause: it damages no file.
-	brokenWords = []string{"invariant", "corrupt", "checksum", "replica failed", "does not open", "reading the state failed",
-		"response dropped", "makes no sense", "another cluster", "server failed", "disk failed", "removed from this node", "reading the core's store"}
+	brokenWords = []string{"invariant", "corrupt", "checksum", "replica failed", "does not open",
+		"reading the state failed",
+		"response dropped", "makes no sense", "another cluster", "server failed", "disk failed",
+		"removed from this node", "reading the core's store"}
 	// wrongClock is said of a clock that is off beyond the bound, or jumps.
 	wrongClock = "THE CLOCK OF THIS SERVER "
 )
 
-// judgeLine judges a line of a server's log. clocks says that a clock is, or was a moment ago, set off beyond the bound.
+// judgeLine judges a line of a server's log. clocks says that a clock is, or was a moment ago, set
+// off beyond the bound.
 func judgeLine(line string, clocks bool) verdict {
 	for _, crash := range crashes {
 		if strings.HasPrefix(line, crash) {
@@ -87,7 +91,7 @@ func (l *logReader) lines() ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(text[:end]), "\n"), "\n"), nil
 }
 
-// message is what a line of a log says, without when and about whom.
+// message is what a line of a log says, without when, and without names.
 func message(line string) string {
 	_, rest, ok := strings.Cut(line, "msg=")
 	if !ok {
@@ -119,7 +123,8 @@ func (w *world) watchLogs(clocks bool) error {
 			}
 			l.seen[message(line)] = true
 			if what == broken {
-				w.proof.Violation("%s says: %s", w.servers[i].Name, strings.Join(lines[n:min(n+30, len(lines))], "\n"))
+				w.proof.Violation("%s says: %s", w.servers[i].Name,
+					strings.Join(lines[n:min(n+30, len(lines))], "\n"))
 			} else {
 				w.journal.finding("%s says: %s", w.servers[i].Name, line)
 			}
@@ -132,7 +137,8 @@ func (w *world) watchLogs(clocks bool) error {
 func (w *world) watchProcesses() {
 	for _, i := range w.running() {
 		if p := w.servers[i].Process(); !p.Running() {
-			w.proof.Violation("%s ended by itself (%v); its log ends:\n%s", w.servers[i].Name, p.Exit(), p.LogTail(4000))
+			w.proof.Violation("%s ended by itself (%v); its log ends:\n%s", w.servers[i].Name,
+				p.Exit(), p.LogTail(4000))
 			w.mu.Lock()
 			w.mu.down[i] = true // said once
 			w.mu.Unlock()
@@ -172,7 +178,8 @@ func exceeded(samples []faults.Sample) error {
 			}
 		}
 		if sum > l.most {
-			failures = append(failures, fmt.Errorf("%s is %v, and may be at most %v", l.name, sum, l.most))
+			failures = append(failures, fmt.Errorf("%s is %v, and may be at most %v", l.name, sum,
+				l.most))
 		}
 	}
 	return errors.Join(failures...)

@@ -16,13 +16,15 @@ func TestJudgeLine(t *testing.T) {
 		clocks bool
 		want   verdict
 	}{
-		{`time=1 level=INFO msg="the clock agrees with the peers' again; serving"`, false, harmless},
+		{`time=1 level=INFO msg="the clock agrees with the peers' again; serving"`, false,
+			harmless},
 		{`time=1 level=WARN msg="a checksum of corrupt things"`, false, harmless},
 		{`time=1 level=ERROR msg="ping dropped" peer=a`, false, noticeable},
 		{`time=1 level=ERROR msg="THE CLOCK OF THIS SERVER IS WRONG, or"`, true, harmless},
 		{`time=1 level=ERROR msg="THE CLOCK OF THIS SERVER IS WRONG, or"`, false, noticeable},
 		{`time=1 level=ERROR msg="THE CLOCK OF THIS SERVER HAS JUMPED: nothing"`, true, harmless},
-		{`time=1 level=ERROR msg="THE CLOCK OF THIS SERVER HAS JUMPED: nothing"`, false, noticeable},
+		{`time=1 level=ERROR msg="THE CLOCK OF THIS SERVER HAS JUMPED: nothing"`, false,
+			noticeable},
 		{`time=1 level=ERROR msg="replica failed" partition=3`, true, broken},
 		{`time=1 level=ERROR msg=x error="an INVARIANT does not hold"`, false, broken},
 		{`panic: runtime error: index out of range`, false, broken},
@@ -84,10 +86,12 @@ func TestExceeded(t *testing.T) {
 	if err := exceeded(samples); err != nil {
 		t.Error(err)
 	}
-	samples = append(samples, faults.Sample{Name: "tidemark_host_failed_groups_total", Labels: `part="core"`, Value: 1},
+	samples = append(samples, faults.Sample{Name: "tidemark_host_failed_groups_total",
+		Labels: `part="core"`, Value: 1},
 		faults.Sample{Name: "go_goroutines", Value: 6000})
 	err := exceeded(samples)
-	if err == nil || !strings.Contains(err.Error(), "failed_groups_total is 1") || !strings.Contains(err.Error(), "go_goroutines is 6300") {
+	if err == nil || !strings.Contains(err.Error(), "failed_groups_total is 1") ||
+		!strings.Contains(err.Error(), "go_goroutines is 6300") {
 		t.Errorf("exceeded: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // the clients to its leader, from there to the followers that complete a quorum and back, and back
 // to the clients. It is that of the worst leader: leadership goes by heartbeats, and a leader whose
 // links are slow keeps it. A read can take as long as a write. It waits for a write of its key that
-// is in flight, if its session has seen a later timestamp.
+// is under way, if its session has seen a later timestamp.
 //
 // A leader that the clients or a quorum cannot reach does not count: no wait helps there.
 func detour(shapes map[links.Link]links.Shape, voters []int) (longest time.Duration) {

@@ -32,13 +32,17 @@ func TestDetour(t *testing.T) {
 	}{
 		{"nothing", nil, voters, 0},
 		{"all links of one that may lead", around(6, true, true, true, slow), voters, 4 * 174 * ms},
-		{"and the core is silent to it", join(around(6, true, true, true, slow), table{{From: 1, To: 6}: cut}), voters, 4 * 174 * ms},
+		{"and the core is silent to it", join(around(6, true, true, true, slow),
+			table{{From: 1, To: 6}: cut}), voters, 4 * 174 * ms},
 		{"all links of one without a replica", around(7, true, true, true, slow), voters, 0},
 		{"all links between servers", between, voters, 2 * 174 * ms},
 		{"one link, which no quorum needs", table{{From: 3, To: 4}: slow}, voters, 0},
-		{"one link, and the other follower is cut off", table{{From: 3, To: 4}: slow, {From: 3, To: 6}: cut}, voters, 174 * ms},
-		{"a leader that no client reaches", join(around(6, true, true, false, slow), table{{From: links.Clients, To: 6}: cut}), voters, 0},
-		{"a leader without a quorum", join(table{{From: links.Clients, To: 6}: slow}, around(6, false, true, false, cut)), voters, 0},
+		{"one link, and the other follower is cut off", table{{From: 3, To: 4}: slow,
+			{From: 3, To: 6}: cut}, voters, 174 * ms},
+		{"a leader that no client reaches", join(around(6, true, true, false, slow),
+			table{{From: links.Clients, To: 6}: cut}), voters, 0},
+		{"a leader without a quorum", join(table{{From: links.Clients, To: 6}: slow},
+			around(6, false, true, false, cut)), voters, 0},
 		{"a single replica", around(6, true, true, true, slow), []int{6}, 2 * 174 * ms},
 	} {
 		if got := detour(c.shapes, c.voters); got != c.want {

@@ -12,9 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// wipe is the last fault of a run: a data node loses its directory, and comes back as another node at the same address. All
-// its partitions keep two replicas of three, and every key of the probes must stay there and writable, also while
-// the others send what they have for the old node to the address of the new one.
+// wipe is the last fault of a run: a data node loses its directory, and comes back as another node
+// at the same address. All its partitions keep two replicas of three, and every key of the probes
+// must stay there and writable, also while the others send what they have for the old node to the
+// address of the new one.
 func (n *nemesis) wipe(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(n.options.seed, 0x77697065))
 	server := anyNode(random)
@@ -33,7 +34,8 @@ func (n *nemesis) wipe(ctx context.Context) error {
 	begin := time.Now()
 	waiting, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
-	err := process.Until(waiting, "every server is ready after "+s.Name+" lost its directory", 50*ms, n.ready, s.Process())
+	err := process.Until(waiting, "every server is ready after "+s.Name+" lost its directory",
+		50*ms, n.ready, s.Process())
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -41,14 +43,16 @@ func (n *nemesis) wipe(ctx context.Context) error {
 		n.proof.Violation("%v", err)
 		return nil
 	}
-	n.journal.say("%s lost its directory, and was ready as a new node after %v", s.Name, time.Since(begin).Round(ms))
+	n.journal.say("%s lost its directory, and was ready as a new node after %v", s.Name,
+		time.Since(begin).Round(ms))
 	for i, key := range n.probes.keys {
 		_, err := n.probes.keyspace.Get(waiting, key)
 		if err == nil {
 			_, err = n.probes.keyspace.Put(waiting, key, []byte("after the wipe"))
 		}
 		if err != nil {
-			n.proof.Violation("partition %d of %s, after %s lost its directory: %v", i, probeKeyspace, s.Name, err)
+			n.proof.Violation("partition %d of %s, after %s lost its directory: %v", i,
+				probeKeyspace, s.Name, err)
 		}
 	}
 	n.watchProcesses()

@@ -22,7 +22,8 @@ const (
 	maxOffset = 250 * time.Millisecond
 	// electionTimeout is the shortest, by default.
 	electionTimeout = time.Second
-	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be equal.
+	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be
+	// equal.
 	recovery = 90 * time.Second
 )
 
@@ -32,13 +33,14 @@ type fault struct {
 	effect effect
 	// end is called when its time is over.
 	end func() error
-	// again, if not nil, is called after next, and then after what it returns each time, until the end.
+	// again, if not nil, is called after next, and then after what it returns each time, until the
+	// end.
 	next  time.Duration
 	again func() (time.Duration, error)
 }
 
-// world is the cluster under test with what can be done to it. Servers count from 0, the core first. Its methods are called
-// from the goroutine of the schedule, but for down.
+// world is the cluster under test with what can be done to it. Servers count from 0, the core
+// first. Its methods are called from the goroutine of the schedule, but for down.
 type world struct {
 	dir     string
 	network links.Network
@@ -91,23 +93,30 @@ func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 	default:
 		j.say("disks: %d MiB for each server, %s", diskMegabytes, w.disks[0].Kind)
 	}
-	w.cluster, err = faults.NewCluster(faults.Layout{Binary: o.binary, Dir: dir, Cores: cores, Nodes: nodes, Configure: func(i int, s *faults.Server) {
-		host := links.Host(i)
-		address := w.network.Address(host)
-		s.Listen, s.HTTP = address.Listen, address.HTTP
-		if address.Advertise != address.Listen {
-			s.Advertise = address.Advertise
-		}
-		if len(w.disks) > 0 {
-			s.Dir = filepath.Join(w.disks[i].Dir, "data")
-		}
-		s.Command = func(path string, args []string) (string, []string) { return w.network.Command(host, path, args) }
-		s.Flags = []string{
-			"--http-debug", "all", "--clock-offset-file", w.clockFile(i), "--log-level", "info", "--max-offset", maxOffset.String(), "--min-free", minFree,
-			// Small, so that tables are flushed, and followers that were away need snapshots.
-			"--cache", "32MiB", "--mem-table", "4MiB", "--log-mem-table", "4MiB", "--retain-log", "256KiB",
-		}
-	}})
+	w.cluster, err = faults.NewCluster(faults.Layout{Binary: o.binary, Dir: dir, Cores: cores,
+		Nodes: nodes, Configure: func(i int, s *faults.Server) {
+			host := links.Host(i)
+			address := w.network.Address(host)
+			s.Listen, s.HTTP = address.Listen, address.HTTP
+			if address.Advertise != address.Listen {
+				s.Advertise = address.Advertise
+			}
+			if len(w.disks) > 0 {
+				s.Dir = filepath.Join(w.disks[i].Dir, "data")
+			}
+			s.Command = func(path string, args []string) (string,
+				[]string) {
+				return w.network.Command(host, path, args)
+			}
+			s.Flags = []string{
+				"--http-debug", "all", "--clock-offset-file", w.clockFile(i), "--log-level", "info",
+				"--max-offset", maxOffset.String(), "--min-free", minFree,
+				// Small, so that tables are flushed, and followers that were away need snapshots.
+				"--cache", "32MiB", "--mem-table", "4MiB", "--log-mem-table", "4MiB",
+				"--retain-log",
+				"256KiB",
+			}
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +172,8 @@ func (w *world) startAll(list []int) error {
 	return errors.Join(failures...)
 }
 
-// kill ends servers with kill -9, as nearly at once as one process can, and returns when they are gone.
+// kill ends servers with kill -9, as nearly at once as one process can, and returns when they are
+// gone.
 func (w *world) kill(list []int) error {
 	w.mu.Lock()
 	for _, i := range list {

@@ -28,7 +28,8 @@ func parseDiff(text string) ([]filePatch, error) {
 		}
 		switch {
 		case strings.HasPrefix(line, "--- a/"):
-			files = append(files, filePatch{name: strings.TrimSpace(strings.TrimPrefix(line, "--- a/"))})
+			files = append(files, filePatch{name: strings.TrimSpace(strings.TrimPrefix(line,
+				"--- a/"))})
 			file, h = &files[len(files)-1], nil
 		case strings.HasPrefix(line, "+++ b/") && h == nil:
 		case strings.HasPrefix(line, "@@"):
@@ -62,7 +63,8 @@ func (f filePatch) apply(text string) (string, error) {
 		before, after := "\n"+h.before, "\n"+h.after
 		at := strings.Index(text, before)
 		if at < 0 || strings.Contains(text[at+1:], before) {
-			return "", fmt.Errorf("%s: the lines of hunk %d do not stand in it just once; make the patch anew:\n%s", f.name, i+1, h.before)
+			return "", fmt.Errorf("%s: the lines of hunk %d do not stand in it just once; make "+
+				"the patch anew:\n%s", f.name, i+1, h.before)
 		}
 		text = text[:at] + after + text[at+len(before):]
 	}

@@ -46,7 +46,8 @@ func TestPatchesApply(t *testing.T) {
 			if string(was) == string(is) {
 				t.Errorf("%s leaves %s as it is", b.Name, file)
 			}
-			if _, err := parser.ParseFile(token.NewFileSet(), copied, is, parser.SkipObjectResolution); err != nil {
+			if _, err := parser.ParseFile(token.NewFileSet(), copied, is,
+				parser.SkipObjectResolution); err != nil {
 				t.Errorf("%s: %v", b.Name, err)
 			}
 		}
@@ -63,7 +64,8 @@ func TestPatchesApply(t *testing.T) {
 func TestApply(t *testing.T) {
 	const head = "It is wrong.\n--- a/x.go\n+++ b/x.go\n"
 	for _, c := range []struct{ patch, text, want, err string }{
-		{head + "@@ -1,2 +1,2 @@\n one\n-two\n+three\n", "zero\none\ntwo\nfour\n", "zero\none\nthree\nfour\n", ""},
+		{head + "@@ -1,2 +1,2 @@\n one\n-two\n+three\n", "zero\none\ntwo\nfour\n",
+			"zero\none\nthree\nfour\n", ""},
 		{head + "@@\n one\n-two\n+three\n", "one\ntwo\n", "one\nthree\n", ""},
 		{head + "@@\n one\n-two\n", "one\ntwelve\ntwo\n", "", "just once"},
 		{head + "@@\n-two\n", "two\ntwo\n", "", "just once"},
@@ -78,7 +80,8 @@ func TestApply(t *testing.T) {
 		if err == nil {
 			got, err = b.files[0].apply(c.text)
 		}
-		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) || got != c.want {
+		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(),
+			c.err)) || got != c.want {
 			t.Errorf("%q: %q, %v; want %q, %q", c.patch, got, err, c.want, c.err)
 		}
 	}

@@ -23,7 +23,8 @@ type Config struct {
 	Args []string
 	// Env is added to the environment of this process.
 	Env []string
-	// Log is the file to which standard output and standard error are appended; its directory is made.
+	// Log is the file to which standard output and standard error are appended; its directory is
+	// made.
 	Log string
 }
 
@@ -56,8 +57,8 @@ func Start(config Config) (*Process, error) {
 	p.cmd.SysProcAttr = attributes()
 	started := make(chan error, 1)
 	go func() {
-		// The kernel ties the child's death signal to the thread that made the child, so this goroutine keeps its
-		// thread for as long as the child lives.
+		// The kernel ties the child's death signal to the thread that made the child, so this
+		// goroutine keeps its thread for as long as the child lives.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer log.Close()
@@ -154,7 +155,8 @@ func (p *Process) Stop(patience time.Duration) error {
 		if err := p.Kill(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s did not end within %v of SIGTERM and was killed", p.config.Name, patience)
+		return fmt.Errorf("%s did not end within %v of SIGTERM and was killed", p.config.Name,
+			patience)
 	}
 }
 
@@ -164,7 +166,8 @@ func (p *Process) LogTail(n int64) string { return Tail(p.config.Log, n) }
 // LogPath is where the process writes.
 func (p *Process) LogPath() string { return p.config.Log }
 
-// Tail is the end of a file, at most n bytes, cut at the start of a line; empty if it cannot be read.
+// Tail is the end of a file, at most n bytes, cut at the start of a line; empty if it cannot be
+// read.
 func Tail(path string, n int64) string {
 	file, err := os.Open(path)
 	if err != nil {

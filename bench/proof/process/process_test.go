@@ -16,7 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func startShell(t *testing.T, script string) *Process {
 	t.Helper()
-	p, err := Start(Config{Name: "shell", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "log")})
+	p, err := Start(Config{Name: "shell", Path: "/bin/sh", Args: []string{"-c", script},
+		Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,26 +63,29 @@ func TestStopIsGracefulAndThenNot(t *testing.T) {
 	polite := startShell(t, "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done")
 	deaf := startShell(t, "trap '' TERM; echo up; while :; do sleep 0.05; done")
 	for _, p := range []*Process{polite, deaf} {
-		if err := Until(t.Context(), "shell is up", 5*time.Millisecond, func(context.Context) error {
-			if p.LogTail(10) == "" {
-				return errors.New("no output yet")
-			}
-			return nil
-		}, p); err != nil {
+		if err := Until(t.Context(), "shell is up", 5*time.Millisecond,
+			func(context.Context) error {
+				if p.LogTail(10) == "" {
+					return errors.New("no output yet")
+				}
+				return nil
+			}, p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := polite.Stop(time.Minute); err != nil {
 		t.Errorf("polite: %v", err)
 	}
-	if err := deaf.Stop(50 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "was killed") {
+	if err := deaf.Stop(50 * time.Millisecond); err == nil || !strings.Contains(err.Error(),
+		"was killed") {
 		t.Errorf("deaf: %v; want that it was killed", err)
 	}
 }
 
 func TestUntilReportsAnEndedProcess(t *testing.T) {
 	p := startShell(t, "echo cannot start; exit 1")
-	err := Until(t.Context(), "ready", time.Millisecond, func(context.Context) error { return errors.New("not ready") }, p)
+	err := Until(t.Context(), "ready", time.Millisecond,
+		func(context.Context) error { return errors.New("not ready") }, p)
 	if err == nil || !strings.Contains(err.Error(), "cannot start") {
 		t.Errorf("error %v; want one with the end of the log", err)
 	}
@@ -91,24 +95,28 @@ func TestUntilGivesUpWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	cause := errors.New("not ready")
-	if err := Until(ctx, "ready", time.Millisecond, func(context.Context) error { return cause }); !errors.Is(err, cause) {
+	if err := Until(ctx, "ready", time.Millisecond,
+		func(context.Context) error { return cause }); !errors.Is(err, cause) {
 		t.Errorf("error %v; want the last check's", err)
 	}
 }
 
 func TestParseStat(t *testing.T) {
-	const line = "1234 (a (odd) name) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 9 0 100 1000000 33 18446744073709551615 1\n"
+	const line = "1234 (a (odd) name) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 9 0 100 1000000 33 " +
+		"18446744073709551615 1\n"
 	usage, err := parseStat(line, 4096)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Usage{UserSeconds: 2.5, SystemSeconds: 0.5, ResidentBytes: 33 * 4096}); usage != want {
+	if want := (Usage{UserSeconds: 2.5, SystemSeconds: 0.5,
+		ResidentBytes: 33 * 4096}); usage != want {
 		t.Errorf("usage %+v, want %+v", usage, want)
 	}
 	if usage.CPUSeconds() != 3 {
 		t.Errorf("processor seconds %v, want 3", usage.CPUSeconds())
 	}
-	for _, bad := range []string{"", "1 name S", "1 (name) S 1 2", strings.Replace(line, "250", "x", 1)} {
+	for _, bad := range []string{"", "1 name S", "1 (name) S 1 2", strings.Replace(line, "250", "x",
+		1)} {
 		if _, err := parseStat(bad, 4096); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

@@ -9,8 +9,9 @@ import (
 // standstillInterval is how often Watch wants to run.
 const standstillInterval = 5 * time.Millisecond
 
-// Standstill measures for how long this process itself did not run, because the machine had no time for it: pauses that are seen meanwhile say
-// little about the servers. The zero value is ready; its methods may be called from any goroutine.
+// Standstill measures for how long this process itself did not run, because the machine had no time
+// for it: pauses that are seen meanwhile say little about the servers. The zero value is ready; its
+// methods may be called from any goroutine.
 type Standstill struct {
 	mu      sync.Mutex
 	longest time.Duration

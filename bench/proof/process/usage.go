@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// ticksPerSecond is USER_HZ, the unit of processor times in /proc: 100 on every Linux that Go runs on.
+// ticksPerSecond is USER_HZ, the unit of processor times in /proc: 100 on every Linux that Go runs
+// on.
 const ticksPerSecond = 100
 
 // Usage is what a process has used since it started.
@@ -37,8 +38,9 @@ func ReadUsage(pid int) (Usage, error) {
 // Usage is ReadUsage of this process.
 func (p *Process) Usage() (Usage, error) { return ReadUsage(p.PID()) }
 
-// parseStat understands one line of /proc/PID/stat: proc(5). The second field is the program's name in parentheses and
-// may hold anything, so the fields are counted from the last closing parenthesis.
+// parseStat understands one line of /proc/PID/stat: proc(5). The second field is the program's name
+// in parentheses and may hold anything, so the fields are counted from the last closing
+// parenthesis.
 func parseStat(line string, pageSize int) (Usage, error) {
 	closing := strings.LastIndexByte(line, ')')
 	if closing < 0 {
@@ -48,7 +50,8 @@ func parseStat(line string, pageSize int) (Usage, error) {
 	// Field 3 of the line is fields[0].
 	const user, system, resident = 14 - 3, 15 - 3, 24 - 3
 	if len(fields) <= resident {
-		return Usage{}, fmt.Errorf("stat line with %d fields, need %d: %q", len(fields)+2, resident+3, line)
+		return Usage{}, fmt.Errorf("stat line with %d fields, need %d: %q", len(fields)+2,
+			resident+3, line)
 	}
 	var values [3]int64
 	for i, field := range []int{user, system, resident} {

@@ -13,8 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// bulk overwrites a few keys with large values, beside the other workloads: so that stores are flushed, logs truncated, and
-// followers that were away need snapshots, although the run has few operations. Each key has one writer, and its number never goes back.
+// bulk overwrites a few keys with large values, beside the other workloads: so that stores are
+// flushed, logs truncated, and followers that were away need snapshots, although the run has few
+// operations. Each key has one writer, and its number never goes back.
 type bulk struct {
 	pause time.Duration
 	known []history.Monotonic
@@ -45,8 +46,10 @@ func (b *bulk) Setup(ctx context.Context, run *driver.Run) error {
 
 func (*bulk) key(i int) []byte { return fmt.Appendf(nil, "bulk%d", i) }
 
-// Drive implements driver.Workload. It does not keep to the pace: also in the calm there is something to be missed.
-func (b *bulk) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client, random *rand.Rand) {
+// Drive implements driver.Workload. It does not keep to the pace: also in the calm there is
+// something to be missed.
+func (b *bulk) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace("bulk")
 	for n := uint64(1); ; n++ {
 		select {
@@ -57,7 +60,8 @@ func (b *bulk) Drive(ctx context.Context, run *driver.Run, _ int, client *driver
 		i := random.IntN(bulkKeys)
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		b.known[i].BeginWrite(n)
-		_, err := ks.Put(attempt, b.key(i), []byte(fmt.Sprintf("%d %s", n, strings.Repeat("x", bulkBytes))))
+		_, err := ks.Put(attempt, b.key(i),
+			[]byte(fmt.Sprintf("%d %s", n, strings.Repeat("x", bulkBytes))))
 		if err == nil {
 			b.known[i].Wrote(n)
 		}

@@ -16,11 +16,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// goroutinesPerServer bounds what a server of a run may have, goroutinesPerLink what a client and a server may have because
-// of each other, on both sides.
+// goroutinesPerServer bounds what a server of a run may have, goroutinesPerLink what a client and a
+// server may have because of each other, on both sides.
 const goroutinesPerServer, goroutinesPerLink = 400, 12
 
-// check looks at everything once nobody writes.
+// check looks at everything once no client writes.
 func (w *World) check(t testing.TB, workloads []driver.Workload, counters *coverage) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
@@ -42,12 +42,14 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	for _, load := range workloads {
 		links += load.Clients() * w.Cluster.Servers()
 	}
-	if n, most := runtime.NumGoroutine(), goroutinesPerServer*w.Cluster.Servers()+goroutinesPerLink*links; n > most {
+	if n, most := runtime.NumGoroutine(),
+		goroutinesPerServer*w.Cluster.Servers()+goroutinesPerLink*links; n > most {
 		w.Violation("%d goroutines; a cluster like this one has at most %d", n, most)
 	}
 }
 
-// waitReady waits until all servers are ready, but a member of the core that lost its disk: that says so, and stays out.
+// waitReady waits until all servers are ready, but a member of the core that lost its disk: that
+// says so, and stays out.
 func (w *World) waitReady(ctx context.Context) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)
@@ -55,18 +57,22 @@ func (w *World) waitReady(ctx context.Context) {
 			continue
 		}
 		if i < w.cores && w.isWiped(i) {
-			if ready, why := p.Ready(); ready || !strings.Contains(why, "wiped") && !strings.Contains(why, "forming") {
-				w.Violation("server %d, whose disk was wiped, does not say that it stays out of the core: ready %v, %s", i, ready, why)
+			if ready, why := p.Ready(); ready || !strings.Contains(why, "wiped") &&
+				!strings.Contains(why, "forming") {
+				w.Violation("server %d, whose disk was wiped, does not say that it stays out of "+
+					"the core: ready %v, %s", i, ready, why)
 			}
 			continue
 		}
 		if err := p.WaitReady(ctx); err != nil {
-			w.Violation("the cluster is whole again, and server %d does not become ready: %v", i, err)
+			w.Violation("the cluster is whole again, and server %d does not become ready: %v", i,
+				err)
 		}
 	}
 }
 
-// checkHealthy says whether a server that runs, or one of its replicas, has failed without having been made to.
+// checkHealthy says whether a server that runs, or one of its replicas, has failed without having
+// been made to.
 func (w *World) checkHealthy(server int) {
 	p := w.Cluster.Process(server)
 	if p == nil {
@@ -82,12 +88,14 @@ func (w *World) checkHealthy(server int) {
 	}
 	for _, r := range p.Replicas() {
 		if r.Failed != nil && !excused(r.Failed) {
-			w.Violation("replica %d of partition %d on server %d failed: %v", r.Replica, r.Partition, server, r.Failed)
+			w.Violation("replica %d of partition %d on server %d failed: %v", r.Replica,
+				r.Partition, server, r.Failed)
 		}
 	}
 }
 
-// checkReplicas waits until all replicas of each partition have applied the same, and compares their checksums.
+// checkReplicas waits until all replicas of each partition have applied the same, and compares
+// their checksums.
 func (w *World) checkReplicas(ctx context.Context) {
 	problems := []string{"not looked at yet"}
 	for ctx.Err() == nil {
@@ -96,7 +104,8 @@ func (w *World) checkReplicas(ctx context.Context) {
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
-	w.Violation("replicas are not equal %v after the cluster was healed:\n%s", recovery, strings.Join(problems, "\n"))
+	w.Violation("replicas are not equal %v after the cluster was healed:\n%s", recovery,
+		strings.Join(problems, "\n"))
 }
 
 // copied is a replica of a partition, as it was found.
@@ -122,11 +131,13 @@ func (w *World) compare() (problems []string) {
 			index, sum, err := p.Checksum(r.Partition)
 			if err != nil {
 				if !errors.Is(err, embedded.ErrNoReplica) {
-					problems = append(problems, fmt.Sprintf("partition %d on server %d: %v", r.Partition, i, err))
+					problems = append(problems, fmt.Sprintf("partition %d on server %d: %v",
+						r.Partition, i, err))
 				}
 				continue
 			}
-			partitions[r.Partition] = append(partitions[r.Partition], copied{i, len(r.Peers), index, sum, r.Leads})
+			partitions[r.Partition] = append(partitions[r.Partition], copied{i, len(r.Peers), index,
+				sum, r.Leads})
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(partitions)) {
@@ -135,12 +146,14 @@ func (w *World) compare() (problems []string) {
 		for _, c := range copies[1:] {
 			equal = equal && c.index == copies[0].index && c.sum == copies[0].sum
 			if c.index == copies[0].index && c.sum != copies[0].sum {
-				w.Violation("partition %d: at index %d server %d has checksum %x and server %d has %x",
+				w.Violation("partition %d: at index %d server %d has checksum %x and server %d "+
+					"has %x",
 					id, c.index, copies[0].server, copies[0].sum, c.server, c.sum)
 			}
 		}
 		if !equal {
-			problems = append(problems, fmt.Sprintf("partition %d of %d replicas: %+v", id, copies[0].peers, copies))
+			problems = append(problems, fmt.Sprintf("partition %d of %d replicas: %+v", id,
+				copies[0].peers, copies))
 		}
 	}
 	return problems

@@ -10,8 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// coverage adds up the servers' counters over all of their processes: a run in which nothing was elected has shown nothing. And it
-// compares their gauges with what they may be.
+// coverage adds up the servers' counters over all of their processes: a run in which nothing was
+// elected has shown nothing. And it compares their gauges with what they may be.
 type coverage struct {
 	mu         sync.Mutex
 	registries []*prometheus.Registry
@@ -58,7 +58,8 @@ func (c *coverage) sum() map[string]int {
 	for _, r := range c.registries {
 		families, err := r.Gather()
 		if err != nil {
-			continue // a process that is going away; what it can still tell is in the result all the same
+			// a process that is going away; what it can still tell is in the result all the same
+			continue
 		}
 		for _, f := range families {
 			if name, ok := covered[f.GetName()]; ok {
@@ -71,8 +72,9 @@ func (c *coverage) sum() map[string]int {
 	return sums
 }
 
-// limit is what a gauge may be at most, for each partition that the server has or (each false) at all. rest is what it may be when
-// nobody has asked for anything for a while; negative: anything. emptied: it is 0 when there is no keyspace.
+// limit is what a gauge may be at most, for each partition that the server has or (each false) at
+// all. rest is what it may be when no client has asked for anything for a while; negative:
+// anything. emptied: it is 0 when there is no keyspace.
 type limit struct {
 	most    float64
 	each    bool
@@ -80,7 +82,8 @@ type limit struct {
 	emptied bool
 }
 
-// limits are the gauges of everything that queues, waits or is held, with the defaults of the configuration that bounds it.
+// limits are the gauges of everything that queues, waits or is held, with the defaults of the
+// configuration that bounds it.
 var limits = map[string]limit{
 	"tidemark_replica_proposals_in_flight": {most: 2, each: true, rest: 0},
 	"tidemark_replica_queued_writes":       {most: 4096, each: true, rest: 0},
@@ -107,8 +110,9 @@ func (c *coverage) checkGauges(w *World) {
 	})
 }
 
-// checkRest compares the gauges with what they are when nothing is under way. What servers do by themselves, such as the collection of
-// garbage, may just be under way; so one that stays above is what is wrong.
+// checkRest compares the gauges with what they are when nothing is under way. What servers do by
+// themselves, such as the collection of garbage, may just be under way; so one that stays above is
+// what is wrong.
 func (c *coverage) checkRest(w *World) {
 	const tries, pause = 50, 73 * time.Millisecond
 	busy := func(complain func(server int, name string, value float64)) (any bool) {
@@ -131,14 +135,16 @@ func (c *coverage) checkRest(w *World) {
 	})
 }
 
-// lockGauge counts the locks of transactions, and lockPatience is how long they stay at most when nobody works any more: three seconds until
-// their client is believed dead, the two of a sweep, and the time that it takes.
+// lockGauge counts the locks of transactions, and lockPatience is how long they stay at most when
+// no client works any more: three seconds until their client is believed dead, the two of a sweep,
+// and the time that it takes.
 const (
 	lockGauge    = "tidemark_txn_locks"
 	lockPatience = 6 * time.Second
 )
 
-// checkLocks looks whether transactions that are over, or whose clients are gone, have left locks behind.
+// checkLocks looks whether transactions that are over, or whose clients are gone, have left locks
+// behind.
 func (c *coverage) checkLocks(w *World) {
 	left := func() (servers map[int]float64) {
 		c.gauges(w, func(server int, name string, _ limit, value, _ float64) {
@@ -153,7 +159,8 @@ func (c *coverage) checkLocks(w *World) {
 	}
 	for began := time.Now(); left() != nil; time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > lockPatience {
-			w.Violation("%v after the last client's end transactions have keys locked, by server: %v", lockPatience, left())
+			w.Violation("%v after the last client's end transactions have keys locked, by "+
+				"server: %v", lockPatience, left())
 			return
 		}
 	}
@@ -166,7 +173,8 @@ func ofCore(m *dto.Metric) bool {
 	})
 }
 
-func (c *coverage) gauges(w *World, visit func(server int, name string, l limit, value, most float64)) {
+func (c *coverage) gauges(w *World, visit func(server int, name string, l limit, value,
+	most float64)) {
 	for server := range w.Cluster.Servers() {
 		p := w.Cluster.Process(server)
 		if p == nil {

@@ -12,22 +12,24 @@ import (
 // Dice draws the parameters of faults.
 type Dice struct {
 	*rand.Rand
-	// Servers, Cores and Clients are how many the cluster has; servers below Cores are members of the core.
+	// Servers, Cores and Clients are how many the cluster has; servers below Cores are members of
+	// the core.
 	Servers, Cores, Clients int
 	// Wild: clocks may go beyond the configured bound.
 	Wild bool
 	// Alone: partitions have one replica, and no server may lose its disk.
 	Alone bool
-	// Reigns: leaders lose their followers and not their clients, again and again.
-	Reigns bool
+	// Epochs: leaders lose their followers and not their clients, again and again.
+	Epochs bool
 	// Transactions: the workloads have them.
 	Transactions bool
 	// Hasty: a leader can be elected sooner than clocks may differ.
 	Hasty bool
 }
 
-// Target names a server by its number ("2"), or by what it is when the fault begins: "core" (the core's leader), "leader.5" (of the
-// partition that comes fifth, counted around), "follower.5.1" (of that partition, its second follower).
+// Target names a server by its number ("2"), or by what it is when the fault begins: "core" (the
+// core's leader), "leader.5" (of the partition that comes fifth, counted around), "follower.5.1"
+// (of that partition, its second follower).
 type Target string
 
 // Server draws a target.
@@ -70,7 +72,8 @@ func (d *Dice) Between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
 	}
-	return low + time.Duration(d.Int64N(int64(high-low+time.Millisecond))).Truncate(time.Millisecond)
+	return low + time.Duration(d.Int64N(int64(high-low+time.Millisecond))).Truncate(
+		time.Millisecond)
 }
 
 // Of draws one of some numbers.

@@ -9,40 +9,44 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// elections watches the Raft messages between the servers for what no election may do, whether or not a client could see it:
+// elections watches the Raft messages between the servers for what no election may do, whether or
+// not a client could see it:
 //
-//   - INVARIANT: a replica gives its vote of a term to one candidate, also when it was restarted in between.
+//   - INVARIANT: a replica gives its vote of a term to one candidate, also when it was restarted in
+//     between.
 //   - INVARIANT: a term has one leader.
-//   - INVARIANT: a replica that restarted neither votes nor campaigns for an election timeout, but for a leadership transfer: it has
-//     forgotten what it promised.
+//   - INVARIANT: a replica that restarted neither votes nor campaigns for an election timeout, but
+//     for a leadership transfer: it has forgotten what it promised.
 //   - INVARIANT: when a leader has been elected, no lease of an earlier one stands.
 type elections struct {
 	w *World
 	// silence is how long a replica that restarted must be silent at least, in true time.
 	silence time.Duration
-	// elected are leaderships that were just seen to begin; what does not find room is not looked at.
-	elected chan reign
+	// elected are leaderships that were just seen to begin; what does not find room is not looked
+	// at.
+	elected chan epoch
 
 	mu sync.Mutex
-	// votes, leaders and transfers are as many as there were votes and terms: some thousands in a run of minutes.
-	votes     map[ballot]uint64 // for whom
-	leaders   map[reign]uint64
-	transfers map[reign]bool // somebody campaigns because it was told to
+	// votes, leaders and transfers are as many as there were votes and terms: some thousands in a
+	// run of minutes.
+	votes     map[ballot]uint64 // for which replica
+	leaders   map[epoch]uint64
+	transfers map[epoch]bool // a replica campaigns because it was asked to
 	heard     map[member]int // the first process in which a replica said anything
 }
 
-// member is a replica, reign a term of a group, ballot the vote of a replica in it.
+// member is a replica, epoch a term of a group, ballot the vote of a replica in it.
 type (
 	member struct {
 		realm          string
 		group, replica uint64
 	}
-	reign struct {
+	epoch struct {
 		realm       string
 		group, term uint64
 	}
 	ballot struct {
-		reign
+		epoch
 		replica uint64
 	}
 )
@@ -53,8 +57,10 @@ const fastest = 1.03
 // watchElections watches until it is stopped. timeout is the election timeout.
 func watchElections(w *World, timeout time.Duration) (stop func()) {
 	e := &elections{
-		w: w, silence: time.Duration(float64(timeout)/fastest) - time.Millisecond, elected: make(chan reign, 1024),
-		votes: make(map[ballot]uint64), leaders: make(map[reign]uint64), transfers: make(map[reign]bool), heard: make(map[member]int),
+		w: w, silence: time.Duration(float64(timeout)/fastest) - time.Millisecond,
+		elected: make(chan epoch, 1024),
+		votes:   make(map[ballot]uint64), leaders: make(map[epoch]uint64),
+		transfers: make(map[epoch]bool), heard: make(map[member]int),
 	}
 	done := make(chan struct{})
 	var watching sync.WaitGroup
@@ -85,13 +91,13 @@ func (e *elections) observe(s kvtest.Sent) {
 	if m.GetWake() {
 		return
 	}
-	who := member{s.Realm, m.GetGroup(), m.GetFrom()}
-	r := reign{s.Realm, m.GetGroup(), m.GetTerm()}
+	from := member{s.Realm, m.GetGroup(), m.GetFrom()}
+	r := epoch{s.Realm, m.GetGroup(), m.GetTerm()}
 	e.mu.Lock()
-	if _, known := e.heard[who]; !known {
-		e.heard[who] = s.Process
+	if _, known := e.heard[from]; !known {
+		e.heard[from] = s.Process
 	}
-	restarted := s.Process > e.heard[who]
+	restarted := s.Process > e.heard[from]
 	transferred := e.transfers[r]
 	var other uint64
 	kind := raftpb.MessageType(m.GetType())
@@ -123,23 +129,28 @@ func (e *elections) observe(s kvtest.Sent) {
 
 	switch kind {
 	case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
-		if age := time.Since(s.Started); restarted && !transferred && !m.GetReject() && age < e.silence {
-			e.w.Violation("%s group %d: replica %d on server %d sends %s to %d in term %d, %v after it restarted; it has to be silent for %v",
-				s.Realm, m.GetGroup(), m.GetFrom(), s.From, kind, m.GetTo(), m.GetTerm(), age, e.silence)
+		if age := time.Since(s.Started); restarted && !transferred && !m.GetReject() &&
+			age < e.silence {
+			e.w.Violation("%s group %d: replica %d on server %d sends %s to %d in term %d, %v "+
+				"after it restarted; it has to be silent for %v",
+				s.Realm, m.GetGroup(), m.GetFrom(), s.From, kind, m.GetTo(), m.GetTerm(), age,
+				e.silence)
 		}
 		if kind == raftpb.MsgVoteResp && other != 0 && other != m.GetTo() {
-			e.w.Violation("%s group %d: replica %d on server %d votes for replica %d in term %d, and has voted for %d before",
+			e.w.Violation("%s group %d: replica %d on server %d votes for replica %d in term "+
+				"%d, and has voted for %d before",
 				s.Realm, m.GetGroup(), m.GetFrom(), s.From, m.GetTo(), m.GetTerm(), other)
 		}
 	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgTimeoutNow:
 		if other != 0 && other != m.GetFrom() {
-			e.w.Violation("%s group %d: replicas %d and %d lead in term %d", s.Realm, m.GetGroup(), other, m.GetFrom(), m.GetTerm())
+			e.w.Violation("%s group %d: replicas %d and %d lead in term %d", s.Realm, m.GetGroup(),
+				other, m.GetFrom(), m.GetTerm())
 		}
 	}
 }
 
 // checkLeases looks for leases that outlive the election of a successor.
-func (e *elections) checkLeases(r reign) {
+func (e *elections) checkLeases(r epoch) {
 	if r.realm != "data" {
 		return
 	}
@@ -150,8 +161,10 @@ func (e *elections) checkLeases(r reign) {
 			continue
 		}
 		for _, x := range p.Replicas() {
-			if x.Partition == r.group && x.Leased && x.LeaseTerm < r.term && e.w.Cluster.Process(i) == p && !e.w.Cluster.Paused(i) {
-				e.w.Violation("partition %d: replica %d on server %d holds the lease of term %d, and the leader of term %d has been elected",
+			if x.Partition == r.group && x.Leased && x.LeaseTerm < r.term &&
+				e.w.Cluster.Process(i) == p && !e.w.Cluster.Paused(i) {
+				e.w.Violation("partition %d: replica %d on server %d holds the lease of term "+
+					"%d, and the leader of term %d has been elected",
 					x.Partition, x.Replica, i, x.LeaseTerm, r.term)
 			}
 		}

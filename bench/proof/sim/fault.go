@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
-// Effect is what a fault does. Its type is a struct whose exported fields are all that it depends on: they are drawn when the
-// schedule is made, printed with it and read back. A field is an int, a float64, a bool, a time.Duration, a string without spaces,
-// such as a Target, or a []int. A number is at least 0 and at most maxNumber or maxTime, where the tags least and most do not say otherwise; a string with the
-// tag one is one of the words in it.
+// Effect is what a fault does. Its type is a struct whose exported fields are all that it depends
+// on: they are drawn when the schedule is made, printed with it and read back. A field is an int, a
+// float64, a bool, a time.Duration, a string without spaces, such as a Target, or a []int. A number
+// is at least 0 and at most maxNumber or maxTime, where the tags least and most do not say
+// otherwise; a string with the tag one is one of the words in it.
 type Effect interface {
-	// Begin makes it happen. It returns what it did, in words, and how to end it; nil if there is nothing to end. The schedule calls
-	// Begin and end one at a time. A server that is down, or has another fault, may get one more: real ones do not queue.
+	// Begin makes it happen. It returns what it did, in words, and how to end it; nil if there is
+	// nothing to end. The schedule calls Begin and end one at a time. A server that is down, or has
+	// another fault, may get one more: real ones do not queue.
 	Begin(w *World) (did string, end func() string)
 }
 
@@ -72,7 +74,8 @@ func kindOf(e Effect) kind {
 	panic(fmt.Sprintf("sim: %T is not registered", e))
 }
 
-// String is the fault in one line, which ParseFault reads: when, for how long, what, and its parameters:
+// String is the fault in one line, which ParseFault reads: when, for how long, what, and its
+// parameters:
 //
 //	12.5s +8s crash server=2 unsynced=50
 func (f Fault) String() string {
@@ -116,7 +119,8 @@ func ParseFault(line string) (Fault, error) {
 	v := reflect.New(k.effect).Elem()
 	for _, word := range words[3:] {
 		name, value, _ := strings.Cut(word, "=")
-		of, ok := v.Type().FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
+		of, ok := v.Type().FieldByNameFunc(
+			func(s string) bool { return strings.EqualFold(s, name) })
 		if !ok {
 			return bad("a %s has no parameter %q", k.name, name)
 		}
@@ -182,7 +186,8 @@ func parseTime(text string) (time.Duration, error) {
 	return d, err
 }
 
-// checkField says what is wrong with the value of a parameter. Effects are not made for others than those that pass.
+// checkField says what is wrong with the value of a parameter. Effects are not made for others than
+// those that pass.
 func checkField(field reflect.Value, tag reflect.StructTag) error {
 	switch value := field.Interface().(type) {
 	case time.Duration:
@@ -190,7 +195,10 @@ func checkField(field reflect.Value, tag reflect.StructTag) error {
 	case int:
 		return within(value, 0, maxNumber, tag, strconv.Atoi)
 	case float64:
-		return within(value, 0, maxNumber, tag, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+		return within(value, 0, maxNumber, tag, func(s string) (float64,
+			error) {
+			return strconv.ParseFloat(s, 64)
+		})
 	case []int:
 		for _, n := range value {
 			if err := within(n, 0, maxNumber, tag, strconv.Atoi); err != nil {
@@ -208,7 +216,8 @@ func checkField(field reflect.Value, tag reflect.StructTag) error {
 }
 
 // within says whether a value is between two bounds, or those of the tag.
-func within[T cmp.Ordered](value, least, most T, tag reflect.StructTag, parse func(string) (T, error)) (err error) {
+func within[T cmp.Ordered](value, least, most T, tag reflect.StructTag, parse func(string) (T,
+	error)) (err error) {
 	if text, ok := tag.Lookup("least"); ok {
 		if least, err = parse(text); err != nil {
 			return err

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// away cuts clients off from all servers. What they began, others have to end, and may not know what these clients have been told.
+// away cuts clients off from all servers. What they began, others have to end, and may not know
+// what these clients have been told.
 type away struct {
 	Clients []int
 	Mode    string `one:"broken silent"`

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// maxClock is how far clocks are off at most from the true time; two of them stay within the configured bound of 250 ms.
+// maxClock is how far clocks are off at most from the true time; two of them stay within the
+// configured bound of 250 ms.
 const maxClock = 120 * time.Millisecond
 
 // clockSet sets a server's wall clock off from the true time, which makes it jump.
@@ -26,7 +27,8 @@ func (f clockSet) Begin(w *World) (string, func() string) {
 	}
 	before := w.Cluster.Clock(server).Offset()
 	w.Cluster.Clock(server).SetOffset(f.Offset)
-	return fmt.Sprintf("the clock of server %d, %v off, is now %v off", server, before.Round(time.Millisecond), f.Offset), nil
+	return fmt.Sprintf("the clock of server %d, %v off, is now %v off", server,
+		before.Round(time.Millisecond), f.Offset), nil
 }
 
 // clockDrift makes a server's wall clock run too fast or too slowly; it stops at the bound.
@@ -53,15 +55,17 @@ func (f clockDrift) Begin(w *World) (string, func() string) {
 	}
 }
 
-// clockWrong sets a server's wall clock off beyond the bound. That server has to stop serving, so that everything that is promised about
-// transactions still holds, and single keys stay linearisable. Workloads that depend on other orders of timestamps do not run beside it.
+// clockWrong sets a server's wall clock off beyond the bound. That server has to stop serving, so
+// that everything that is promised about transactions still holds, and single keys stay
+// linearisable. Workloads that depend on other orders of timestamps do not run beside it.
 type clockWrong struct {
 	Server Target
 	Offset time.Duration `least:"-1h"`
 }
 
 var clocksWrong = register("clock-wrong", 0, 15*time.Second, func(d *Dice) clockWrong {
-	return clockWrong{d.Server(), d.Between(300*time.Millisecond, 5*time.Second) * time.Duration(d.Of(-1, 1))}
+	return clockWrong{d.Server(), d.Between(300*time.Millisecond, 5*time.Second) * time.Duration(
+		d.Of(-1, 1))}
 })
 
 // Begin implements Effect.
@@ -73,9 +77,10 @@ func (f clockWrong) Begin(w *World) (string, func() string) {
 	c := w.Cluster.Clock(server)
 	c.SetLimit(0)
 	c.SetOffset(f.Offset)
-	return fmt.Sprintf("the clock of server %d is %v off, beyond the bound", server, f.Offset), func() string {
-		c.SetOffset(0)
-		c.SetLimit(maxClock)
-		return fmt.Sprintf("the clock of server %d is right", server)
-	}
+	return fmt.Sprintf("the clock of server %d is %v off, beyond the bound", server, f.Offset),
+		func() string {
+			c.SetOffset(0)
+			c.SetLimit(maxClock)
+			return fmt.Sprintf("the clock of server %d is right", server)
+		}
 }

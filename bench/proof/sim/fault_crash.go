@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// crash takes the power from a server; each block that was not synced survives with a probability in percent.
+// crash takes the power from a server; each block that was not synced survives with a probability
+// in percent.
 type crash struct {
 	Server   Target
 	Unsynced int `most:"100"`
@@ -107,7 +108,8 @@ func (w *World) kill(unsynced int, servers ...int) {
 	w.Cluster.KillAll(unsynced, servers...)
 }
 
-// start starts a server that is down. One whose disk is made to fail may refuse to start, and stays down until the disk is mended.
+// start starts a server that is down. One whose disk is made to fail may refuse to start, and stays
+// down until the disk is mended.
 func (w *World) start(server int) {
 	w.power <- struct{}{}
 	defer func() { <-w.power }()

@@ -31,11 +31,13 @@ func (f slowDisk) Begin(w *World) (string, func() string) {
 	}
 }
 
-// diskLow lets a server's disk report no room while what is written still fits. (A disk on which writes fail for want of room has the
-// storage engine wait with locks held, for which there is no virtual time: that is tested in real time.)
+// diskLow lets a server's disk report no room while what is written still fits. (A disk on which
+// writes fail for want of room has the storage engine wait with locks held, for which there is no
+// virtual time: that is tested in real time.)
 type diskLow struct{ Server Target }
 
-var _ = register("disk-low", 4, 10*time.Second, func(d *Dice) diskLow { return diskLow{d.Server()} })
+var _ = register("disk-low", 4, 10*time.Second,
+	func(d *Dice) diskLow { return diskLow{d.Server()} })
 
 // Begin implements Effect.
 func (f diskLow) Begin(w *World) (string, func() string) {
@@ -50,8 +52,8 @@ func (f diskLow) Begin(w *World) (string, func() string) {
 	}
 }
 
-// diskError makes operations of a server's disk fail: some, or (-1) all from now on. At the end the disk is mended, and a server that
-// failed loses its power and starts again.
+// diskError makes operations of a server's disk fail: some, or (-1) all from now on. At the end the
+// disk is mended, and a server that failed loses its power and starts again.
 type diskError struct {
 	Server Target
 	// Op is read, write or sync.
@@ -66,7 +68,8 @@ var _ = register("disk-error", 4, 6*time.Second, func(d *Dice) diskError {
 // Begin implements Effect.
 func (f diskError) Begin(w *World) (string, func() string) {
 	server, ok := w.find(f.Server)
-	op, known := map[string]kvtest.DiskOp{"read": kvtest.DiskRead, "write": kvtest.DiskWrite, "sync": kvtest.DiskSync}[f.Op]
+	op, known := map[string]kvtest.DiskOp{"read": kvtest.DiskRead, "write": kvtest.DiskWrite,
+		"sync": kvtest.DiskSync}[f.Op]
 	if !ok || !known || w.Cluster.Process(server) == nil {
 		return absent(f.Server)
 	}

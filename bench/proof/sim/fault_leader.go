@@ -41,7 +41,7 @@ func (f transfer) Begin(w *World) (string, func() string) {
 func (w *World) handOver(at int) string {
 	id, leader, followers, ok := w.partition(at)
 	if !ok {
-		return "nobody leads, and nobody hands over"
+		return "no replica leads, and none hands over"
 	}
 	p := w.Cluster.Process(leader)
 	if p == nil {
@@ -60,8 +60,8 @@ func (w *World) handOver(at int) string {
 	return fmt.Sprintf("server %d hands partition %d over to server %d", leader, id, to)
 }
 
-// leaderApart cuts a leader off from the other servers and from some of the clients. The other clients go on reaching it, and must get nothing
-// stale while the first find its successor.
+// leaderApart cuts a leader off from the other servers and from some of the clients. The other
+// clients go on reaching it, and must get nothing stale while the first find its successor.
 type leaderApart struct {
 	Server  Target
 	Clients []int
@@ -93,8 +93,9 @@ func (f leaderApart) Begin(w *World) (string, func() string) {
 	}
 	n, host := w.Cluster.Network(), w.Cluster.Host(server)
 	each(func(other string) { n.CutBoth(host, other, mode(f.Mode)) })
-	return fmt.Sprintf("server %d, a leader, cut off from all servers and some clients", server), func() string {
-		each(func(other string) { n.Heal(host, other) })
-		return fmt.Sprintf("server %d reaches the others", server)
-	}
+	return fmt.Sprintf("server %d, a leader, cut off from all servers and some clients", server),
+		func() string {
+			each(func(other string) { n.Heal(host, other) })
+			return fmt.Sprintf("server %d reaches the others", server)
+		}
 }

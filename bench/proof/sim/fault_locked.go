@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// lockedCrash waits for the moment in which transactions that are not over have written to a partition, by what a majority of its replicas has applied.
-// Then the servers that have a replica of it end, all together: what those transactions have locked is known only to the disks.
+// lockedCrash waits for the moment in which transactions that are not over have written to a
+// partition, by what a majority of its replicas has applied. Then the servers that have a replica
+// of it end, all together: what those transactions have locked is known only to the disks.
 //
-// Some of the servers that lose their power write their state to tables at that moment, as all do now and then. What the others had locked comes from
-// their logs again, so that replicas, and partitions of one transaction, may differ in what they would forget.
+// Some of the servers that lose their power write their state to tables at that moment, as all do
+// now and then. What the others had locked comes from their logs again, so that replicas, and
+// partitions of one transaction, may differ in what they would forget.
 type lockedCrash struct {
 	// Partition is a place among the partitions of which that is true, counted around.
 	Partition int
@@ -21,19 +23,22 @@ type lockedCrash struct {
 	Spared int
 	// Clean: they are stopped. Otherwise they lose their power.
 	Clean bool
-	// Flushed is how many of those that lose their power write their state before, and Unsynced what is left of what they had not synced, as in crash.
+	// Flushed is how many of those that lose their power write their state before, and Unsynced
+	// what is left of what they had not synced, as in crash.
 	Flushed  int
 	Unsynced int `most:"100"`
 }
 
 var lockedCrashes = register("locked-crash", 0, 3*time.Second, func(d *Dice) lockedCrash {
 	return lockedCrash{
-		Partition: d.IntN(100), Delay: d.Between(time.Millisecond, 4*time.Millisecond), Spared: d.Of(0, 0, 0, 0, 1), Clean: d.IntN(4) == 0,
+		Partition: d.IntN(100), Delay: d.Between(time.Millisecond, 4*time.Millisecond),
+		Spared: d.Of(0, 0, 0, 0, 1), Clean: d.IntN(4) == 0,
 		Flushed: d.Of(1, 2, 2, 2, 3), Unsynced: d.Of(0, 50, 100),
 	}
 })
 
-// lockedEvery is how long after one look at the replicas the next one comes. A transaction is over some milliseconds after it has locked anything.
+// lockedEvery is how long after one look at the replicas the next one comes. A transaction is over
+// some milliseconds after it has locked anything.
 const lockedEvery = time.Millisecond
 
 // Begin implements Effect.
@@ -59,7 +64,7 @@ func (f lockedCrash) Begin(w *World) (string, func() string) {
 		down <- servers
 		select {
 		case <-ended:
-			// Nobody else starts them, unless that was about to happen at this moment.
+			// No other fault starts them, unless that was about to happen at this moment.
 			select {
 			case servers = <-down:
 				w.startAll(servers)
@@ -97,8 +102,9 @@ func (f lockedCrash) end(w *World, partition uint64, servers []int) {
 	w.Event("servers %v %s: partition %d had intents", servers, how, partition)
 }
 
-// locked finds, among the partitions in which a majority of the replicas has intents, the one that comes in a place, counted around; and the servers that have a
-// replica of it, its leader first. It returns no servers if there is none.
+// locked finds, among the partitions in which a majority of the replicas has intents, the one that
+// comes in a place, counted around; and the servers that have a replica of it, its leader first. It
+// returns no servers if there is none.
 func (w *World) locked(at int) (id uint64, servers []int) {
 	type found struct {
 		servers     []int

@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// messages loses, delays, repeats and so reorders the Raft messages that a server sends; probabilities are in percent.
+// messages loses, delays, repeats and so reorders the Raft messages that a server sends;
+// probabilities are in percent.
 type messages struct {
 	From   Target
 	Lose   int `most:"100"`
@@ -17,7 +18,8 @@ type messages struct {
 }
 
 var _ = register("messages", 10, 15*time.Second, func(d *Dice) messages {
-	return messages{d.Server(), d.Of(0, 0, 5, 30), d.Of(0, 5, 30, 60), d.Of(0, 5, 30), d.Between(time.Millisecond, 500*time.Millisecond)}
+	return messages{d.Server(), d.Of(0, 0, 5, 30), d.Of(0, 5, 30, 60), d.Of(0, 5, 30),
+		d.Between(time.Millisecond, 500*time.Millisecond)}
 })
 
 // Begin implements Effect.

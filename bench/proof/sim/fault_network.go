@@ -82,7 +82,9 @@ func (f parting) Begin(w *World) (string, func() string) {
 			}
 		}
 	}
-	across(func(a, b int) { w.Cluster.Network().CutBoth(w.Cluster.Host(a), w.Cluster.Host(b), mode(f.Mode)) })
+	across(func(a, b int) {
+		w.Cluster.Network().CutBoth(w.Cluster.Host(a), w.Cluster.Host(b), mode(f.Mode))
+	})
 	return fmt.Sprintf("servers %v cut off from the others", f.Side), func() string {
 		across(w.Cluster.Heal)
 		return fmt.Sprintf("servers %v reach the others", f.Side)
@@ -92,7 +94,8 @@ func (f parting) Begin(w *World) (string, func() string) {
 // reset breaks the connections between two hosts; new ones can be made at once.
 type reset struct{ A, B string }
 
-var _ = register("reset", 6, 0, func(d *Dice) reset { return reset{d.Host(), fmt.Sprintf("server-%d", d.IntN(d.Servers))} })
+var _ = register("reset", 6, 0,
+	func(d *Dice) reset { return reset{d.Host(), fmt.Sprintf("server-%d", d.IntN(d.Servers))} })
 
 // Begin implements Effect.
 func (f reset) Begin(w *World) (string, func() string) {
@@ -107,7 +110,8 @@ type slowLink struct {
 }
 
 var _ = register("slow-link", 7, 15*time.Second, func(d *Dice) slowLink {
-	return slowLink{d.Host(), fmt.Sprintf("server-%d", d.IntN(d.Servers)), d.Between(time.Millisecond, 400*time.Millisecond)}
+	return slowLink{d.Host(), fmt.Sprintf("server-%d", d.IntN(d.Servers)),
+		d.Between(time.Millisecond, 400*time.Millisecond)}
 })
 
 // Begin implements Effect.

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// voterCrash waits for the next vote in a partition. The server that gave it loses its power Delay later, when the vote has just left; the
-// one that it voted for is cut off silently for a time, so that others campaign as well.
+// voterCrash waits for the next vote in a partition. The server that gave it loses its power Delay
+// later, when the vote has just left; the one that it voted for is cut off silently for a time, so
+// that others campaign as well.
 type voterCrash struct {
 	// Partition is a place among the partitions, counted around.
 	Partition int
@@ -16,10 +17,11 @@ type voterCrash struct {
 }
 
 var _ = register("voter-crash", 0, 5*time.Second, func(d *Dice) voterCrash {
-	return voterCrash{d.IntN(100), d.Between(0, 3*time.Millisecond), d.Of(0, 50, 100), d.Between(time.Second, 10*time.Second)}
+	return voterCrash{d.IntN(100), d.Between(0, 3*time.Millisecond), d.Of(0, 50, 100),
+		d.Between(time.Second, 10*time.Second)}
 })
 
-// granted is a vote: the servers of who gave it and of who got it.
+// granted is a vote: the servers that gave it and that got it.
 type granted struct{ voter, candidate int }
 
 // Begin implements Effect.
@@ -53,21 +55,22 @@ func (f voterCrash) Begin(w *World) (string, func() string) {
 			crashed <- v.voter
 		}
 		w.count("cuts")
-		w.Event("server %d crashed, after it had voted in partition %d for server %d, which is isolated", v.voter, id, v.candidate)
+		w.Event("server %d crashed, after it had voted in partition %d for server %d, which is "+
+			"isolated", v.voter, id, v.candidate)
 		select {
 		case <-done:
 		case <-time.After(f.Apart):
 		}
 		w.Event("server %d rejoined", v.candidate)
 	})
-	return fmt.Sprintf("who votes next in partition %d will crash", id), func() string {
+	return fmt.Sprintf("the next voter of partition %d will crash", id), func() string {
 		close(ended)
 		select {
 		case voter := <-crashed:
 			w.start(voter)
 			return fmt.Sprintf("server %d, which has voted, started", voter)
 		default:
-			return fmt.Sprintf("nobody has voted in partition %d", id)
+			return fmt.Sprintf("no replica has voted in partition %d", id)
 		}
 	}
 }

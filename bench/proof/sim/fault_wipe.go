@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// wipe takes a server's disk away; it comes back with an empty one. It must not take the place of the node, nor of the core's member,
-// that it was. The data on the disk are gone for good, and their partitions have a replica less: so a run has one wipe at most, and
-// none of a core with one member.
+// wipe takes a server's disk away; it comes back with an empty one. It must not take the place of
+// the node, nor of the core's member, that it was. The data on the disk are gone for good, and
+// their partitions have a replica less: so a run has one wipe at most, and none of a core with one
+// member.
 type wipe struct{ Server Target }
 
 var wipes = register("wipe", 0, 10*time.Second, func(d *Dice) wipe {

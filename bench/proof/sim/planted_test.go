@@ -12,9 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/planted"
 )
 
-var plantedSeeds = flag.Int("sim.planted", 60, "within how many seeds a planted bug must be found (TestPlanted)")
+var plantedSeeds = flag.Int("sim.planted", 60,
+	"within how many seeds a planted bug must be found (TestPlanted)")
 
-// TestPlanted shows that the simulated cluster notices the mistake that this build was given: make planted
+// TestPlanted shows that the simulated cluster notices the mistake that this build was given: make
+// planted
 func TestPlanted(t *testing.T) {
 	if planted.Active == "" {
 		t.Skip("this build carries no mistake: see make planted")
@@ -39,7 +41,8 @@ func TestPlanted(t *testing.T) {
 				if over {
 					return
 				}
-				r, out, err := child(t.Context(), "-sim.seed", fmt.Sprint(seed), "-sim.seeds", "1", "-sim.minutes", fmt.Sprint(*minutes))
+				r, out, err := child(t.Context(), "-sim.seed", fmt.Sprint(seed), "-sim.seeds", "1",
+					"-sim.minutes", fmt.Sprint(*minutes))
 				mu.Lock()
 				if r != nil {
 					virtual += r.Virtual
@@ -53,10 +56,12 @@ func TestPlanted(t *testing.T) {
 	}
 	workers.Wait()
 	if found == 0 {
-		t.Fatalf("PLANTED | %s | not found | in %d seeds | %.0f virtual minutes |", planted.Active, *plantedSeeds, virtual.Minutes())
+		t.Fatalf("PLANTED | %s | not found | in %d seeds | %.0f virtual minutes |", planted.Active,
+			*plantedSeeds, virtual.Minutes())
 	}
 	// A row of the table in docs/evidence.md.
-	fmt.Printf("PLANTED | %s | seed %d | after %.0f virtual minutes | %s |\n", planted.Active, found, max(virtual.Minutes(), *minutes), what)
+	fmt.Printf("PLANTED | %s | seed %d | after %.0f virtual minutes | %s |\n", planted.Active,
+		found, max(virtual.Minutes(), *minutes), what)
 }
 
 var addresses = regexp.MustCompile(`0x[0-9a-f]+`)
@@ -64,7 +69,8 @@ var addresses = regexp.MustCompile(`0x[0-9a-f]+`)
 // complaint is the first thing that a run complained of, in one line.
 func complaint(out []byte, err error) string {
 	for line := range strings.Lines(string(out)) {
-		for _, word := range []string{"VIOLATION", "panic:", "fatal error:", "deadlock", "SIGQUIT"} {
+		for _, word := range []string{"VIOLATION", "panic:", "fatal error:", "deadlock",
+			"SIGQUIT"} {
 			if i := strings.Index(line, word); i >= 0 {
 				line = addresses.ReplaceAllString(strings.TrimSpace(line[i:]), "0x…")
 				if len(line) > 160 {

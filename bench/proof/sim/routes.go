@@ -11,13 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// routes sends requests that are routed by an epoch that their partition does not have, or to a partition that is gone, straight to
-// the servers: the client of kv would correct itself before it did that.
+// routes sends requests that are routed by an epoch that their partition does not have, or to a
+// partition that is gone, straight to the servers: the client of kv would correct itself before it
+// did that.
 //
 // INVARIANT: such a request is refused, whatever else is wrong, and writes nothing.
 type routes struct {
 	w *World
-	// partitions are those of the keyspace "routes", as they were made. Nothing is ever written to it.
+	// partitions are those of the keyspace "routes", as they were made. Nothing is ever written to
+	// it.
 	partitions []kv.PartitionInfo
 	sent       int
 	streams    uint64
@@ -83,8 +85,10 @@ func (r *routes) drive(done <-chan struct{}, random *rand.Rand) {
 	}
 }
 
-// refused sends one request to a server, by the term that it has there if it has any, and complains if it is answered.
-func (r *routes) refused(ctx context.Context, server int, p kv.PartitionInfo, generation uint64, random *rand.Rand, why string) {
+// refused sends one request to a server, by the term that it has there if it has any, and complains
+// if it is answered.
+func (r *routes) refused(ctx context.Context, server int, p kv.PartitionInfo, generation uint64,
+	random *rand.Rand, why string) {
 	process := r.w.Cluster.Process(server)
 	if process == nil {
 		return
@@ -101,7 +105,8 @@ func (r *routes) refused(ctx context.Context, server int, p kv.PartitionInfo, ge
 		return
 	}
 	r.sent++
-	q := &kvpb.Request{Partition: p.ID, Generation: generation, Term: term, Sequence: uint64(r.sent)}
+	q := &kvpb.Request{Partition: p.ID, Generation: generation, Term: term,
+		Sequence: uint64(r.sent)}
 	r.command(q, random)
 	attempt, cancel := context.WithTimeout(ctx, routesPatience)
 	response, err := conn.Do(attempt, q)
@@ -111,13 +116,18 @@ func (r *routes) refused(ctx context.Context, server int, p kv.PartitionInfo, ge
 	case refuses(response):
 		r.w.count("misrouted requests refused")
 	default:
-		r.w.Violation("server %d answers a %T that was routed to partition %d, of generation %d, by generation %d (%s): %v",
+		r.w.Violation("server %d answers a %T that was routed to partition %d, of generation "+
+			"%d, by generation %d (%s): %v",
 			server, q.Command, p.ID, p.Generation, generation, why, response)
 	}
 }
 
-// refuses says whether a response is none. Of several partitions each has its own; here there is one.
-func refuses(r *kvpb.Response) bool { return r.Error != nil || len(r.GetMergeScan().GetRefused()) > 0 }
+// refuses says whether a response is none. Of several partitions each has its own; here there is
+// one.
+func refuses(r *kvpb.Response) bool {
+	return r.Error != nil ||
+		len(r.GetMergeScan().GetRefused()) > 0
+}
 
 // command draws what is asked for.
 func (r *routes) command(q *kvpb.Request, random *rand.Rand) {
@@ -127,20 +137,23 @@ func (r *routes) command(q *kvpb.Request, random *rand.Rand) {
 	case 0:
 		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: key}}
 	case 1:
-		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: key, At: &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}}}
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: key,
+			At: &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}}}
 	case 2:
 		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: []byte("lost")}}
 	case 3:
 		q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
-			Key: key, Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}, NewValue: []byte("lost")}}
+			Key: key, Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true},
+			NewValue: []byte("lost")}}
 	case 4:
 		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{MaxRows: 10}}
 	case 5:
 		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{}}
 	default:
 		q.Command = &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{
-			Partitions: []*kvpb.PartitionRoute{{Partition: q.Partition, Generation: q.Generation, Term: q.Term}},
-			At:         &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())},
+			Partitions: []*kvpb.PartitionRoute{{Partition: q.Partition, Generation: q.Generation,
+				Term: q.Term}},
+			At: &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())},
 		}}
 	}
 }
@@ -154,7 +167,8 @@ func (r *routes) conn(server int) (*rpc.BatchConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.conns[server] = rpc.NewBatchConn(rpc.BatchConfig{Conn: cc, Client: routesClient, Stream: func() uint64 { r.streams++; return r.streams }})
+	r.conns[server] = rpc.NewBatchConn(rpc.BatchConfig{Conn: cc, Client: routesClient,
+		Stream: func() uint64 { r.streams++; return r.streams }})
 	return r.conns[server], nil
 }
 
@@ -174,6 +188,7 @@ func (r *routes) check(ctx context.Context) {
 			r.w.Violation("scanning %q: %v", routesName, err)
 			return
 		}
-		r.w.Violation("%s=%q was written by a request that was routed wrongly", pair.Key, pair.Value)
+		r.w.Violation("%s=%q was written by a request that was routed wrongly", pair.Key,
+			pair.Value)
 	}
 }

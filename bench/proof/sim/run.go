@@ -22,7 +22,8 @@ const (
 	latency = 300 * time.Microsecond
 	// syncDelay is the longest time that the sync of a log takes where no fault makes it longer.
 	syncDelay = 2 * time.Millisecond
-	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be equal.
+	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be
+	// equal.
 	recovery = 90 * time.Second
 )
 
@@ -43,13 +44,15 @@ type Report struct {
 	Duration time.Duration
 	// Violations are broken guarantees; the history's own are found by checking it.
 	Violations []string
-	// Log is the end of the servers' logs at the first violation, or at the end of the run; Trace the last messages between them.
+	// Log is the end of the servers' logs at the first violation, or at the end of the run; Trace
+	// the last messages between them.
 	Log, Trace string
 	// Events is what the schedule did, in order.
 	Events []string
 	// Operations counts by kind and outcome.
 	Operations map[string]int
-	// Transactions succeeded; Retries is how many attempts of transactions were followed by another one.
+	// Transactions succeeded; Retries is how many attempts of transactions were followed by another
+	// one.
 	Transactions, Retries int
 	// Longest is the longest virtual time in which no operation at all succeeded.
 	Longest time.Duration
@@ -125,7 +128,7 @@ func Run(t testing.TB, c Config) Report {
 	stopLoad()
 	w.check(t, shape.all(), &counters)
 	w.Judge()
-	w.farewell(&counters, lost, loseWay)
+	w.checkNothingIsLeft(&counters, lost, loseWay)
 	stopWatching()
 
 	w.keepLog()
@@ -136,13 +139,16 @@ func Run(t testing.TB, c Config) Report {
 	transactions, retries := w.Transactions()
 	return Report{
 		Transactions: transactions, Retries: retries,
-		Schedule: c.Schedule, Cluster: shape.String(), Log: w.mu.log, Trace: w.mu.trace, Duration: w.Elapsed(), Violations: w.Violations(),
-		Events: w.Events(), Operations: w.Operations(), Longest: w.Longest(), Rows: w.Rows(), Covered: covered, History: w.History.Operations(),
+		Schedule: c.Schedule, Cluster: shape.String(), Log: w.mu.log, Trace: w.mu.trace,
+		Duration: w.Elapsed(), Violations: w.Violations(),
+		Events: w.Events(), Operations: w.Operations(), Longest: w.Longest(), Rows: w.Rows(),
+		Covered: covered, History: w.History.Operations(),
 	}
 }
 
 // drive starts the workloads, each client's in a goroutine of its own.
-func drive(w *World, workloads []driver.Workload, clients []*driver.Client, random *rand.Rand) (stop func()) {
+func drive(w *World, workloads []driver.Workload, clients []*driver.Client, random *rand.Rand) (
+	stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, load := range workloads {
@@ -165,10 +171,12 @@ type moment struct {
 	do func()
 }
 
-// gaugesEvery is how long after one look at the gauges the next one is due. Gathering is a tenth of a run that does it each time.
+// gaugesEvery is how long after one look at the gauges the next one is due. Gathering is a tenth of
+// a run that does it each time.
 const gaugesEvery = 10 * time.Second
 
-// play lets the faults begin and end at their times, and looks at the gauges when one has begun or ended.
+// play lets the faults begin and end at their times, and looks at the gauges when one has begun or
+// ended.
 func (w *World) play(s Schedule, counters *coverage) {
 	began := time.Now()
 	end := began.Add(s.Duration)

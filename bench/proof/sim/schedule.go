@@ -25,8 +25,8 @@ type Schedule struct {
 	Faults []Fault
 }
 
-// String is the schedule as text, which ParseSchedule reads: a line each for seed, duration, the word transactions if it has them, and the
-// faults.
+// String is the schedule as text, which ParseSchedule reads: a line each for seed, duration, the
+// word transactions if it has them, and the faults.
 func (s Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\nduration %v\n", s.Seed, s.Duration)
@@ -70,15 +70,15 @@ func (s *Schedule) sort() {
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Draw makes the schedule of a seed: storms, with calm between them. A storm is one of the themes; the seed decides how far
-// apart they are. transactions says which workloads the seed has.
+// Draw makes the schedule of a seed: storms, with calm between them. A storm is one of the themes;
+// the seed decides how far apart they are. transactions says which workloads the seed has.
 func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 	s := Schedule{Seed: seed, Duration: duration, Transactions: transactions}
 	random := rand.New(rand.NewPCG(seed, 1))
 	d := &Dice{Rand: random}
 	shapeOf(seed, transactions).tell(d)
 	apart := time.Duration(d.Of(15, 30, 40, 60)) * time.Second
-	if d.Reigns {
+	if d.Epochs {
 		apart = time.Second
 	}
 	possible := themesFor(d)
@@ -87,24 +87,28 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 		total += t.weight
 	}
 	// The first storm comes soon: a short run has one too.
-	for at := d.Between(time.Second, 5*time.Second); at < duration; at += 3*time.Second + time.Duration(random.ExpFloat64()*float64(apart)) {
+	for at := d.Between(time.Second, 5*time.Second); at < duration; at += 3*time.Second +
+		time.Duration(random.ExpFloat64()*float64(apart)) {
 		n := d.IntN(total)
 		for _, t := range possible {
 			if n -= t.weight; n < 0 {
 				faults := t.draw(d, at)
 				s.Faults = append(s.Faults, faults...)
-				if d.Reigns {
-					// One at a time: two of three servers are a majority, and nobody would succeed them.
+				if d.Epochs {
+					// One at a time: two of three servers are a majority, and none would succeed
+					// them.
 					at = max(at, end(faults)-2*time.Second)
 				}
 				break
 			}
 		}
 	}
-	if d.Transactions && !d.Reigns {
-		// Beside the others, and by dice of its own: all else is what it was before there was this theme.
+	if d.Transactions && !d.Epochs {
+		// Beside the others, and by dice of its own: all else is what it was before there was this
+		// theme.
 		d.Rand = rand.New(rand.NewPCG(seed, 6))
-		for at := d.Between(5*time.Second, time.Minute); at < duration; at += 10*time.Second + time.Duration(d.ExpFloat64()*float64(unfinishedApart)) {
+		for at := d.Between(5*time.Second, time.Minute); at < duration; at += 10*time.Second +
+			time.Duration(d.ExpFloat64()*float64(unfinishedApart)) {
 			s.Faults = append(s.Faults, unfinished(d, at)...)
 		}
 	}
@@ -134,7 +138,8 @@ func (s Schedule) storms() []driver.Storm {
 			all[len(all)-1].Until += min(time.Duration(t.Times)*t.Every, 10*time.Second)
 		}
 		if f.For > 0 {
-			all = append(all, driver.Storm{From: f.At + f.For - before, Until: f.At + f.For + after})
+			all = append(all, driver.Storm{From: f.At + f.For - before, Until: f.At + f.For +
+				after})
 		}
 	}
 	slices.SortFunc(all, func(a, b driver.Storm) int { return cmp.Compare(a.From, b.From) })

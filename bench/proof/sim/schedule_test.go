@@ -38,7 +38,7 @@ func TestScheduleIsText(t *testing.T) {
 	}
 }
 
-// Servers end with intents in every seed with transactions but those about reigns, and in no other.
+// Servers end with intents in every seed with transactions but those about epochs, and in no other.
 func TestUnfinishedIsDrawn(t *testing.T) {
 	for seed := range uint64(200) {
 		for _, transactions := range []bool{false, true} {
@@ -48,8 +48,9 @@ func TestUnfinishedIsDrawn(t *testing.T) {
 					n++
 				}
 			}
-			if want := transactions && !shapeOf(seed, true).reigns; (n > 0) != want {
-				t.Errorf("seed %d, transactions %v: %d times servers end with intents", seed, transactions, n)
+			if want := transactions && !shapeOf(seed, true).epochs; (n > 0) != want {
+				t.Errorf("seed %d, transactions %v: %d times servers end with intents", seed,
+					transactions, n)
 			}
 		}
 	}
@@ -57,55 +58,59 @@ func TestUnfinishedIsDrawn(t *testing.T) {
 
 func TestParseFaultRefuses(t *testing.T) {
 	for line, want := range map[string]string{
-		"1s crash":                                   "want a time",
-		"soon +1s crash":                             "invalid duration",
-		"1s +1s flood":                               "no such kind",
-		"1s +1s crash colour=blue":                   "no parameter",
-		"1s +1s crash unsynced=x":                    "invalid syntax",
-		"-1s +1s crash":                              "-1s is not from 0s",
-		"1s +-1s crash":                              "-1s is not from 0s",
-		"1001h +1s crash":                            "1001h0m0s is not from 0s",
-		"1s +1s locked-crash partition=-1":           "partition: -1 is not from 0",
-		"1s +1s locked-crash spared=-1":              "spared: -1 is not from 0",
-		"1s +1s locked-crash flushed=-1":             "flushed: -1 is not from 0",
-		"1s +1s locked-crash delay=-1ms":             "delay: -1ms is not from 0s",
-		"1s +1s locked-crash unsynced=101":           "unsynced: 101 is not from 0 to 100",
-		"1s +1s voter-crash partition=-1":            "partition: -1 is not from 0",
-		"1s +0s transfer partition=-1":               "partition: -1 is not from 0",
-		"1s +0s transfer times=1001":                 "times: 1001 is not from 0 to 1000",
-		"1s +1s messages delay=-1s":                  "delay: -1s is not from 0s",
-		"1s +1s slow-disk takes=-1s":                 "takes: -1s is not from 0s",
-		"1s +1s slow-disk takes=290y":                "unknown unit",
-		"1s +1s slow-disk takes=2h":                  "takes: 2h0m0s is not from 0s to 1h0m0s",
-		"1s +1s disk-error count=-2":                 "count: -2 is not from -1",
-		"1s +1s disk-error op=erase":                 "none of [read write sync]",
-		"1s +0s clock offset=-2h":                    "offset: -2h0m0s is not from -1h0m0s",
-		"1s +1s clock-drift ppm=-1000001":            "ppm: -1000001 is not from -1000000",
-		"1s +1s parting side=0,-1":                   "side: -1 is not from 0",
-		"1s +1s isolation mode=loud":                 "none of [broken silent]",
-		"1s +1s crash server=-1":                     "no number of a server",
-		"1s +1s crash server=leader":                 "no number of a server",
-		"1s +1s crash server=leader.-1":              "no number of a server",
-		"1s +1s crash server=follower.0.-1":          "no number of a server",
-		"1s +1s crash server=99999999999999999999":   "no number of a server",
-		"1s +1s between a=leader.0 b=follower.0.-1":  "no number of a server",
-		"1s +1s locked-crash partition=100000000000": "partition: 100000000000 is not from 0 to 1000000",
+		"1s crash":                                  "want a time",
+		"soon +1s crash":                            "invalid duration",
+		"1s +1s flood":                              "no such kind",
+		"1s +1s crash colour=blue":                  "no parameter",
+		"1s +1s crash unsynced=x":                   "invalid syntax",
+		"-1s +1s crash":                             "-1s is not from 0s",
+		"1s +-1s crash":                             "-1s is not from 0s",
+		"1001h +1s crash":                           "1001h0m0s is not from 0s",
+		"1s +1s locked-crash partition=-1":          "partition: -1 is not from 0",
+		"1s +1s locked-crash spared=-1":             "spared: -1 is not from 0",
+		"1s +1s locked-crash flushed=-1":            "flushed: -1 is not from 0",
+		"1s +1s locked-crash delay=-1ms":            "delay: -1ms is not from 0s",
+		"1s +1s locked-crash unsynced=101":          "unsynced: 101 is not from 0 to 100",
+		"1s +1s voter-crash partition=-1":           "partition: -1 is not from 0",
+		"1s +0s transfer partition=-1":              "partition: -1 is not from 0",
+		"1s +0s transfer times=1001":                "times: 1001 is not from 0 to 1000",
+		"1s +1s messages delay=-1s":                 "delay: -1s is not from 0s",
+		"1s +1s slow-disk takes=-1s":                "takes: -1s is not from 0s",
+		"1s +1s slow-disk takes=290y":               "unknown unit",
+		"1s +1s slow-disk takes=2h":                 "takes: 2h0m0s is not from 0s to 1h0m0s",
+		"1s +1s disk-error count=-2":                "count: -2 is not from -1",
+		"1s +1s disk-error op=erase":                "none of [read write sync]",
+		"1s +0s clock offset=-2h":                   "offset: -2h0m0s is not from -1h0m0s",
+		"1s +1s clock-drift ppm=-1000001":           "ppm: -1000001 is not from -1000000",
+		"1s +1s parting side=0,-1":                  "side: -1 is not from 0",
+		"1s +1s isolation mode=loud":                "none of [broken silent]",
+		"1s +1s crash server=-1":                    "no number of a server",
+		"1s +1s crash server=leader":                "no number of a server",
+		"1s +1s crash server=leader.-1":             "no number of a server",
+		"1s +1s crash server=follower.0.-1":         "no number of a server",
+		"1s +1s crash server=99999999999999999999":  "no number of a server",
+		"1s +1s between a=leader.0 b=follower.0.-1": "no number of a server",
+		"1s +1s locked-crash partition=100000000000": "partition: 100000000000 is not from 0 to " +
+			"1000000",
 	} {
 		if _, err := ParseFault(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
-	for _, text := range []string{"duration -1s", "duration 1001h", "seed -1", "1s +1s locked-crash flushed=-1"} {
+	for _, text := range []string{"duration -1s", "duration 1001h", "seed -1",
+		"1s +1s locked-crash flushed=-1"} {
 		if _, err := ParseSchedule(text); err == nil {
 			t.Errorf("the schedule %q is read", text)
 		}
 	}
 }
 
-// Numbers that nobody means are refused for each parameter of each kind of fault, whatever the effect would do with them.
+// Numbers that make no sense are refused for each parameter of each kind of fault, whatever the
+// effect would do with them.
 func TestParseFaultRefusesAbsurdNumbers(t *testing.T) {
 	absurd := map[reflect.Type][]string{
-		reflect.TypeFor[int]():           {"-1000001", "1000001", "-9223372036854775808", "9223372036854775807"},
+		reflect.TypeFor[int](): {"-1000001", "1000001", "-9223372036854775808",
+			"9223372036854775807"},
 		reflect.TypeFor[[]int]():         {"-1", "0,1000001"},
 		reflect.TypeFor[time.Duration](): {"-1h1ns", "1h1ns", "-2562047h", "2562047h"},
 		reflect.TypeFor[float64]():       {"-1000001", "1000001", "NaN", "+Inf"},
@@ -136,15 +141,16 @@ func TestStormsAreApart(t *testing.T) {
 	}
 }
 
-// Every kind of workload with transactions is drawn, in both orders and with both ways to keep time; each has a known pace; and the cluster is
-// the one that the seed has without them.
+// Every kind of workload with transactions is drawn, in both orders and with both ways to keep
+// time; each has a known pace; and the cluster is the one that the seed has without them.
 func TestTransactionsAreDrawn(t *testing.T) {
 	seen := make(map[string]bool)
-	alone, reigns := 0, 0
+	alone, epochs := 0, 0
 	for seed := range uint64(300) {
 		with, without := shapeOf(seed, true), shapeOf(seed, false)
-		if with.options.Nodes != without.options.Nodes || with.tick != without.tick || with.wild != without.wild ||
-			with.perMinute != without.perMinute && !with.reigns {
+		if with.options.Nodes != without.options.Nodes || with.tick != without.tick ||
+			with.wild != without.wild ||
+			with.perMinute != without.perMinute && !with.epochs {
 			t.Fatalf("seed %d has two clusters: %v and %v", seed, with, without)
 		}
 		for _, w := range with.workloads {
@@ -156,15 +162,16 @@ func TestTransactionsAreDrawn(t *testing.T) {
 		if with.alone {
 			alone++
 		}
-		if with.reigns {
-			reigns++
+		if with.epochs {
+			epochs++
 		}
-		if without.reigns || with.reigns && with.alone {
-			t.Errorf("seed %d is about reigns without transactions, or with nobody to succeed a leader", seed)
+		if without.epochs || with.epochs && with.alone {
+			t.Errorf("seed %d is about epochs without transactions, or with no successor of a "+
+				"leader", seed)
 		}
 	}
-	if reigns < 20 {
-		t.Errorf("%d of 300 seeds are about reigns", reigns)
+	if epochs < 20 {
+		t.Errorf("%d of 300 seeds are about epochs", epochs)
 	}
 	if alone < 60 {
 		t.Errorf("%d of 300 seeds have partitions of one replica", alone)
@@ -174,7 +181,7 @@ func TestTransactionsAreDrawn(t *testing.T) {
 			t.Errorf("no seed runs %s", w.Name())
 		}
 		if operationsPerSecond(w.Name()) == 0 {
-			t.Errorf("nobody knows how much %s does in a second", w.Name())
+			t.Errorf("it is unknown how much %s does in a second", w.Name())
 		}
 	}
 }
@@ -190,7 +197,8 @@ func TestShrink(t *testing.T) {
 		runs++
 		needed := 0
 		for _, f := range left {
-			if slices.Contains([]time.Duration{2 * time.Second, 9 * time.Second, 10 * time.Second}, f.At) {
+			if slices.Contains([]time.Duration{2 * time.Second, 9 * time.Second, 10 * time.Second},
+				f.At) {
 				needed++
 			}
 		}

@@ -16,7 +16,8 @@ import (
 // shape is what a seed decides of cluster and load.
 type shape struct {
 	options kvtest.Options
-	// workloads are made for one run. Unhurried, they do about perSecond operations; what a run may spend is perMinute.
+	// workloads are made for one run. Unhurried, they do about perSecond operations; what a run may
+	// spend is perMinute.
 	workloads []driver.Workload
 	perSecond float64
 	perMinute float64
@@ -25,16 +26,18 @@ type shape struct {
 	tick   time.Duration
 	// electionTicks is the shortest election timeout.
 	electionTicks int
-	// hasty: a leader can be elected sooner than clocks may differ, so that what one has served can lie ahead of its successor's clock.
+	// hasty: a leader can be elected sooner than clocks may differ, so that what one has served can
+	// lie ahead of its successor's clock.
 	hasty bool
 	// wild: nothing in the workloads depends on clocks, so that they may be wrong.
 	wild bool
-	// alone: the workloads' keyspaces have one replica. Then nodes do not hear of one another's timestamps by replication, and what keeps the
-	// order among clocks that differ has to do it by itself. No server loses its disk.
+	// alone: the workloads' keyspaces have one replica. Then nodes do not hear of one another's
+	// timestamps by replication, and what keeps the order among clocks that differ has to do it by
+	// itself. No server loses its disk.
 	alone bool
-	// reigns: leaders are cut off from the other servers and from no client, again and again, while busy clients go for keys that they lock as they
-	// read them.
-	reigns bool
+	// epochs: leaders are cut off from the other servers and from no client, again and again, while
+	// busy clients go for keys that they lock as they read them.
+	epochs bool
 	// transactions: the workloads have them.
 	transactions bool
 	// speeds are those of the servers' monotonic clocks.
@@ -54,7 +57,8 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	case 2:
 		o.Nodes = 5
 	}
-	// Little is kept and much is flushed: a follower that was away for some seconds needs a snapshot.
+	// Little is kept and much is flushed: a follower that was away for some seconds needs a
+	// snapshot.
 	retain, memTable := int64(16<<10)<<random.IntN(4), uint64(64<<10)<<random.IntN(3)
 	sleepAfter := []time.Duration{time.Second, 3 * time.Second, -1}[random.IntN(3)]
 	tick := []time.Duration{50, 50, 100, 100, 100, 100, 200, 200}[random.IntN(8)] * time.Millisecond
@@ -73,16 +77,16 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	}
 	s.wild = random.IntN(6) == 0
 	s.mix(random)
-	if transactions && seed%reignsEvery == reignsAt {
-		s.reigns = true
-		s.mixReigns(rand.New(rand.NewPCG(seed, 5)))
+	if transactions && seed%epochsEvery == epochsAt {
+		s.epochs = true
+		s.mixEpochs(rand.New(rand.NewPCG(seed, 5)))
 	} else if transactions {
 		s.mixTransactions(rand.New(rand.NewPCG(seed, 4)))
 	}
 	// Most seeds are calm and some are busy: what a run costs is its operations.
 	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
-	if s.reigns {
+	if s.epochs {
 		s.perMinute = 3000
 	}
 	return s
@@ -99,7 +103,8 @@ func (s *shape) pace(schedule Schedule, began time.Duration) driver.Pace {
 	stormy := time.Second
 	for _, storm := range schedule.storms() {
 		stormy += storm.Until - storm.From
-		p.Storms = append(p.Storms, driver.Storm{From: began + storm.From, Until: began + storm.Until})
+		p.Storms = append(p.Storms, driver.Storm{From: began + storm.From, Until: began +
+			storm.Until})
 	}
 	calm := max(schedule.Duration-stormy, time.Second)
 	budget := s.perMinute * schedule.Duration.Minutes()
@@ -110,19 +115,23 @@ func (s *shape) pace(schedule Schedule, began time.Duration) driver.Pace {
 	return p
 }
 
-// perSecond is about how many operations each of the standard workloads does in a second with its own pauses; those that are not here
-// are not run.
+// perSecond is about how many operations each of the standard workloads does in a second with its
+// own pauses; those that are not here are not run.
 var perSecond = map[string]float64{
-	"registers": 130, "sleepy": 2, "contended": 160, "counters": 80, "rings": 60, "slow-rings": 40, "batches": 50, "watched": 210, "past": 120,
+	"registers": 130, "sleepy": 2, "contended": 160, "counters": 80, "rings": 60, "slow-rings": 40,
+	"batches": 50, "watched": 210, "past": 120,
 	"sessions": 60, "lists": 60, "sets": 25, "hashed-sets": 25,
 }
 
-// transactional are the kinds of workloads with transactions, and transactionsPerSecond about how many operations each does in a second, as
-// perSecond; with commit wait as many as in the second row.
+// transactional are the kinds of workloads with transactions, and transactionsPerSecond about how
+// many operations each does in a second, as perSecond; with commit wait as many as in the second
+// row.
 var (
-	transactional         = []string{"bank", "increments", "duties", "inserts", "dependencies", "snapshots", "elders", "news"}
+	transactional = []string{"bank", "increments", "duties", "inserts", "dependencies",
+		"snapshots", "elders", "news"}
 	transactionsPerSecond = map[string][2]float64{
-		"bank": {48, 14}, "increments": {51, 18}, "duties": {48, 12}, "inserts": {75, 64}, "dependencies": {85, 20}, "snapshots": {48, 17},
+		"bank": {48, 14}, "increments": {51, 18}, "duties": {48, 12}, "inserts": {75, 64},
+		"dependencies": {85, 20}, "snapshots": {48, 17},
 		"elders": {1, 1}, "news": {80, 35},
 	}
 )
@@ -147,24 +156,28 @@ func operationsPerSecond(name string) float64 {
 // timeless are the workloads whose checks do not depend on the servers' clocks.
 var timeless = []string{"registers", "contended", "counters", "watched"}
 
-// mix draws the workloads: few of them at a time, so that what a seed may spend is spent on something.
+// mix draws the workloads: few of them at a time, so that what a seed may spend is spent on
+// something.
 func (s *shape) mix(random *rand.Rand) {
 	possible := slices.DeleteFunc(workloads.Standard(), func(w driver.Workload) bool {
 		return perSecond[w.Name()] == 0 || s.wild && !slices.Contains(timeless, w.Name())
 	})
 	order := random.Perm(len(possible))
-	if i := slices.IndexFunc(possible, func(w driver.Workload) bool { return w.Name() == "past" }); s.hasty && i >= 0 {
+	if i := slices.IndexFunc(possible,
+		func(w driver.Workload) bool { return w.Name() == "past" }); s.hasty && i >= 0 {
 		order = append([]int{i}, slices.DeleteFunc(order, func(n int) bool { return n == i })...)
 	}
 	for _, i := range order[:2+random.IntN(2)] {
 		s.workloads = append(s.workloads, possible[i])
 		s.perSecond += perSecond[possible[i].Name()]
 	}
-	s.workloads = append(s.workloads, &bulk{pause: []time.Duration{500 * time.Millisecond, 2 * time.Second}[random.IntN(2)]})
+	s.workloads = append(s.workloads, &bulk{pause: []time.Duration{500 * time.Millisecond,
+		2 * time.Second}[random.IntN(2)]})
 }
 
-// mixTransactions has the seed run two transactional workloads of different kinds instead of what it drew, over hash partitions or ranges and
-// with commit wait or without; and often one that has none beside them. Clocks that are wrong forbid none of them: such a node does not serve.
+// mixTransactions has the seed run two transactional workloads of different kinds instead of what
+// it drew, over hash partitions or ranges and with commit wait or without; and often one that has
+// none beside them. Clocks that are wrong forbid none of them: such a node does not serve.
 func (s *shape) mixTransactions(random *rand.Rand) {
 	s.transactions = true
 	bulk := s.workloads[len(s.workloads)-1]
@@ -174,7 +187,8 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	kinds := random.Perm(len(transactional))
 	if duties := slices.Index(transactional, "duties"); s.alone && random.IntN(2) == 0 {
 		// What is written below a refresh needs clocks that differ, and write skew to be seen.
-		kinds = append([]int{duties}, slices.DeleteFunc(kinds, func(n int) bool { return n == duties })...)
+		kinds = append([]int{duties}, slices.DeleteFunc(kinds,
+			func(n int) bool { return n == duties })...)
 	}
 	for _, kind := range kinds[:2] {
 		var names []string
@@ -195,29 +209,33 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 // read spans. It has dice of its own, and the schedule takes no notice of it, so that all else is
 // what it was before there were such.
 func (s *shape) mixExtras(random *rand.Rand) {
-	names := [][]string{{"backups"}, {"hashed-backups"}, {"spans", "ranged-spans"}, nil}[random.IntN(4)]
+	names := [][]string{{"backups"}, {"hashed-backups"}, {"spans", "ranged-spans"},
+		nil}[random.IntN(4)]
 	if len(names) == 0 || s.wild && !s.transactions {
 		return
 	}
 	name := names[random.IntN(len(names))]
 	all := workloads.Standard()
-	s.extras = append(s.extras, all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
+	s.extras = append(s.extras,
+		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
 }
 
 // all are the workloads and the extras. Those of the former come first: "client-1" of a fault is
 // the first of them.
 func (s *shape) all() []driver.Workload { return slices.Concat(s.workloads, s.extras) }
 
-// Of the seeds with transactions those that leave reignsAt when divided by reignsEvery are about reigns. All others are what they were before there
-// were such, among them those of the other planted bugs in docs/evidence.md.
-const reignsEvery, reignsAt = 13, 5
+// Of the seeds with transactions those that leave epochsAt when divided by epochsEvery are about
+// epochs. All others are what they were before there were such, among them those of the other
+// planted bugs in docs/evidence.md.
+const epochsEvery, epochsAt = 13, 5
 
-// reignPartitions is how many partitions the workloads that mixReigns draws have at most. They come before all others.
-const reignPartitions = 8
+// epochPartitions is how many partitions the workloads that mixEpochs draws have at most. They come
+// before all others.
+const epochPartitions = 8
 
-// mixReigns has the seed run transactions that read under volatile locks what is in flight: those without commit wait, whose values go from one lock to the
-// next before they are committed.
-func (s *shape) mixReigns(random *rand.Rand) {
+// mixEpochs has the seed run transactions that read under volatile locks what is pending: those
+// without commit wait, whose values go from one lock to the next before they are committed.
+func (s *shape) mixEpochs(random *rand.Rand) {
 	s.transactions = true
 	bulk := s.workloads[len(s.workloads)-1]
 	s.workloads, s.perSecond = nil, 0
@@ -244,8 +262,9 @@ func (s *shape) choose(workloads []driver.Workload) {
 
 // tell tells the dice what there is.
 func (s *shape) tell(d *Dice) {
-	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores, s.clients(), s.wild
-	d.Hasty, d.Alone, d.Reigns, d.Transactions = s.hasty, s.alone, s.reigns, s.transactions
+	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores,
+		s.clients(), s.wild
+	d.Hasty, d.Alone, d.Epochs, d.Transactions = s.hasty, s.alone, s.epochs, s.transactions
 	if s.options.Separate {
 		d.Servers = s.options.Nodes + s.options.Cores
 	}
@@ -263,15 +282,16 @@ func (s *shape) clients() (n int) {
 func (s *shape) String() string {
 	d := &Dice{}
 	s.tell(d)
-	text := fmt.Sprintf("%d nodes and %d core members on %d servers, ticks of %v;", s.options.Nodes, s.options.Cores, d.Servers, s.tick)
+	text := fmt.Sprintf("%d nodes and %d core members on %d servers, ticks of %v;", s.options.Nodes,
+		s.options.Cores, d.Servers, s.tick)
 	if s.hasty {
 		text += " hasty;"
 	}
 	if s.alone {
 		text += " one replica;"
 	}
-	if s.reigns {
-		text += " reigns;"
+	if s.epochs {
+		text += " epochs;"
 	}
 	for _, load := range s.all() {
 		text += " " + load.Name()

@@ -25,16 +25,20 @@ var (
 	firstSeed  = flag.Uint64("sim.seed", 1, "the first seed")
 	seeds      = flag.Int("sim.seeds", 6, "how many seeds, from the first one on")
 	minutes    = flag.Float64("sim.minutes", 2, "virtual minutes of each seed")
-	scheduleIn = flag.String("sim.schedule", "", "run the schedule in this file instead of those of seeds")
-	only       = flag.String("sim.workloads", "", "run these workloads of bench/proof/workloads, with commas between them, instead of the seeds' own")
-	transacts  = flag.Bool("sim.transactions", false, "the seeds run workloads with transactions")
-	events     = flag.Bool("sim.events", false, "print what happened in runs that pass too")
-	resultTo   = flag.String("sim.result", "", "write the result to this file, for the soak")
+	scheduleIn = flag.String("sim.schedule", "",
+		"run the schedule in this file instead of those of seeds")
+	only = flag.String("sim.workloads", "",
+		"run these workloads of bench/proof/workloads, with commas between them, instead of the "+
+			"seeds' own")
+	transacts = flag.Bool("sim.transactions", false, "the seeds run workloads with transactions")
+	events    = flag.Bool("sim.events", false, "print what happened in runs that pass too")
+	resultTo  = flag.String("sim.result", "", "write the result to this file, for the soak")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSim runs schedules of faults, from seeds or from a file: go test ./bench/proof/sim -run TestSim -sim.seed 7 -sim.seeds 1 -sim.minutes 5
+// TestSim runs schedules of faults, from seeds or from a file: go test ./bench/proof/sim -run
+// TestSim -sim.seed 7 -sim.seeds 1 -sim.minutes 5
 func TestSim(t *testing.T) {
 	if *scheduleIn != "" {
 		text, err := os.ReadFile(*scheduleIn)
@@ -67,7 +71,8 @@ func TestSimTransactions(t *testing.T) {
 	}
 }
 
-// Servers end, without power or by a stop, when transactions have written to a partition of theirs, and start with what is on their disks.
+// Servers end, without power or by a stop, when transactions have written to a partition of theirs,
+// and start with what is on their disks.
 func TestLockedCrash(t *testing.T) {
 	s, err := sim.ParseSchedule(`
 		seed 3
@@ -89,7 +94,8 @@ func TestLockedCrash(t *testing.T) {
 		t.Errorf("VIOLATION %s", v)
 	}
 	if n := r.Covered["ends with intents"]; n != 2 || r.Covered["crashes"] != 3 {
-		t.Errorf("servers ended %d times with intents, and should have twice:\n%s\n%s", n, list(r.Covered), strings.Join(r.Events, "\n"))
+		t.Errorf("servers ended %d times with intents, and should have twice:\n%s\n%s", n,
+			list(r.Covered), strings.Join(r.Events, "\n"))
 	}
 }
 
@@ -133,14 +139,18 @@ func run(t *testing.T, s sim.Schedule) {
 	if t.Failed() {
 		t.Logf("the servers' logs at the first violation, or at the end:\n%s", r.Log)
 		t.Logf("the messages between the servers until then:\n%s", r.Trace)
-		t.Logf("the schedule, for make sim SCHEDULE=file, and make sim-shrink SCHEDULE=file:\n%s", r.Schedule)
+		t.Logf("the schedule, for make sim SCHEDULE=file, and make sim-shrink SCHEDULE=file:\n%s",
+			r.Schedule)
 	}
 	t.Logf("how operations ended:\n%s", calm.Table(r.Rows))
-	t.Logf("seed %d: %s; %v virtual in %v real, %d faults, longest standstill %v, %d transactions, %d retries\n%v\n%s\n%s", s.Seed, r.Cluster,
-		r.Duration.Round(time.Second), time.Since(began).Round(time.Millisecond), len(s.Faults), r.Longest, r.Transactions, r.Retries, checked,
+	t.Logf("seed %d: %s; %v virtual in %v real, %d faults, longest standstill %v, %d "+
+		"transactions, %d retries\n%v\n%s\n%s", s.Seed, r.Cluster,
+		r.Duration.Round(time.Second), time.Since(began).Round(time.Millisecond), len(s.Faults),
+		r.Longest, r.Transactions, r.Retries, checked,
 		list(r.Covered), list(r.Operations))
 	if *resultTo != "" {
-		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations, Transactions: r.Transactions, Retries: r.Retries, Covered: r.Covered,
+		out := result{Seed: s.Seed, Virtual: r.Duration, Violations: r.Violations,
+			Transactions: r.Transactions, Retries: r.Retries, Covered: r.Covered,
 			Rows: r.Rows}
 		for _, n := range r.Operations {
 			out.Operations += n

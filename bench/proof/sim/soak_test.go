@@ -23,15 +23,19 @@ import (
 )
 
 var (
-	hours      = flag.Float64("sim.hours", 0, "run seeds in processes of their own for so many virtual hours (TestSoak)")
-	parallel   = flag.Int("sim.parallel", runtime.NumCPU(), "how many processes at a time")
-	failures   = flag.String("sim.failures", "sim-failures", "where the output of runs that fail is kept")
-	tries      = flag.Int("sim.tries", 3, "how often a smaller schedule may pass before it counts as passing (TestShrinkSchedule)")
-	runTimeout = flag.Duration("sim.timeout", 10*time.Minute, "how much real time one run has: what takes longer stands still")
+	hours = flag.Float64("sim.hours", 0,
+		"run seeds in processes of their own for so many virtual hours (TestSoak)")
+	parallel = flag.Int("sim.parallel", runtime.NumCPU(), "how many processes at a time")
+	failures = flag.String("sim.failures", "sim-failures",
+		"where the output of runs that fail is kept")
+	tries = flag.Int("sim.tries", 3,
+		"how often a smaller schedule may pass before it counts as passing (TestShrinkSchedule)")
+	runTimeout = flag.Duration("sim.timeout", 10*time.Minute,
+		"how much real time one run has: what takes longer stands still")
 )
 
-// child runs one schedule or seed in a process of its own: what it told, and what it printed. A process that crashed, stood still or
-// whose bubble was deadlocked tells nothing.
+// child runs one schedule or seed in a process of its own: what it told, and what it printed. A
+// process that crashed, stood still or whose bubble was deadlocked tells nothing.
 func child(ctx context.Context, args ...string) (*result, []byte, error) {
 	dir, err := os.MkdirTemp("", "sim")
 	if err != nil {
@@ -41,10 +45,12 @@ func child(ctx context.Context, args ...string) (*result, []byte, error) {
 	told := filepath.Join(dir, "result")
 	ctx, cancel := context.WithTimeout(ctx, *runTimeout)
 	defer cancel()
-	args = append([]string{"-test.run", "^TestSim$", "-test.v", "-test.timeout", "0", "-sim.result", told, "-sim.workloads", *only,
+	args = append([]string{"-test.run", "^TestSim$", "-test.v", "-test.timeout", "0", "-sim.result",
+		told, "-sim.workloads", *only,
 		fmt.Sprintf("-sim.transactions=%v", *transacts)}, args...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	// One processor makes runs more alike and costs less; the heap of one run is small beside what there is.
+	// One processor makes runs more alike and costs less; the heap of one run is small beside what
+	// there is.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800", "GOTRACEBACK=all")
 	// It prints its goroutines before it goes.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
@@ -79,12 +85,15 @@ func (s *total) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.covered
-	return fmt.Sprintf("%.1f virtual hours, %d seeds, %d elections, %d crashes, %d network partitions, %d snapshots, %d operations, "+
-		"%d transactions (%d retries), %d violations", s.virtual.Hours(), s.seeds, c["elections"], c["crashes"], c["cuts"], c["snapshots installed"],
+	return fmt.Sprintf("%.1f virtual hours, %d seeds, %d elections, %d crashes, %d network "+
+		"partitions, %d snapshots, %d operations, "+
+		"%d transactions (%d retries), %d violations", s.virtual.Hours(), s.seeds, c["elections"],
+		c["crashes"], c["cuts"], c["snapshots installed"],
 		s.operations, s.transactions, s.retries, len(s.failed))
 }
 
-// TestSoak runs seed after seed, each in a process of its own, on all processors: make sim-soak HOURS=20
+// TestSoak runs seed after seed, each in a process of its own, on all processors: make sim-soak
+// HOURS=20
 func TestSoak(t *testing.T) {
 	if *hours <= 0 {
 		t.Skip("-sim.hours says for how long")
@@ -95,7 +104,8 @@ func TestSoak(t *testing.T) {
 	wanted := time.Duration(*hours * float64(time.Hour))
 	began := time.Now()
 	say := func(format string, args ...any) {
-		fmt.Printf("[%v] "+format+"\n", append([]any{time.Since(began).Round(time.Second)}, args...)...)
+		fmt.Printf("[%v] "+format+"\n", append([]any{time.Since(began).Round(time.Second)},
+			args...)...)
 	}
 	progress := time.NewTicker(time.Minute)
 	defer progress.Stop()
@@ -110,7 +120,8 @@ func TestSoak(t *testing.T) {
 				if enough {
 					return
 				}
-				r, out, err := child(ctx, "-sim.seed", fmt.Sprint(seed), "-sim.seeds", "1", "-sim.minutes", fmt.Sprint(*minutes))
+				r, out, err := child(ctx, "-sim.seed", fmt.Sprint(seed), "-sim.seeds", "1",
+					"-sim.minutes", fmt.Sprint(*minutes))
 				if ctx.Err() != nil {
 					return
 				}
@@ -162,11 +173,13 @@ func (s *total) take(seed uint64, r *result, err error) {
 // keep saves the output of a run that failed, and gives its first complaint.
 func keep(seed uint64, out []byte) string {
 	path := filepath.Join(*failures, fmt.Sprintf("seed-%d.txt", seed))
-	if err := errors.Join(os.MkdirAll(*failures, 0o755), os.WriteFile(path, out, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(*failures, 0o755), os.WriteFile(path, out,
+		0o644)); err != nil {
 		return err.Error()
 	}
 	for line := range strings.Lines(string(out)) {
-		for _, word := range []string{"VIOLATION", "panic:", "fatal error:", "deadlock", "SIGQUIT"} {
+		for _, word := range []string{"VIOLATION", "panic:", "fatal error:", "deadlock",
+			"SIGQUIT"} {
 			if strings.Contains(line, word) {
 				return fmt.Sprintf("%s (%s)", strings.TrimSpace(line), path)
 			}
@@ -175,10 +188,13 @@ func keep(seed uint64, out []byte) string {
 	return path
 }
 
-// TestShrinkSchedule finds the smallest part of a schedule that still fails: make sim-shrink SCHEDULE=file
+// TestShrinkSchedule finds the smallest part of a schedule that still fails: make sim-shrink
+// SCHEDULE=file
 func TestShrinkSchedule(t *testing.T) {
-	if *scheduleIn == "" || *hours != 0 || flag.Lookup("test.run").Value.String() != "TestShrinkSchedule" {
-		t.Skip("-sim.schedule names a file with a schedule that fails; this test has to be asked for by its name")
+	if *scheduleIn == "" || *hours != 0 ||
+		flag.Lookup("test.run").Value.String() != "TestShrinkSchedule" {
+		t.Skip("-sim.schedule names a file with a schedule that fails; this test has to be " +
+			"asked for by its name")
 	}
 	text, err := os.ReadFile(*scheduleIn)
 	if err != nil {
@@ -195,13 +211,16 @@ func TestShrinkSchedule(t *testing.T) {
 		t.Fatalf("the schedule did not fail in %d runs", 3**tries)
 	}
 	path := filepath.Join(*failures, fmt.Sprintf("seed-%d-small.txt", s.Seed))
-	if err := errors.Join(os.MkdirAll(*failures, 0o755), os.WriteFile(path, last, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(*failures, 0o755), os.WriteFile(path, last,
+		0o644)); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d of %d faults are needed; the output of the last run that failed is in %s. The schedule:\n%s", len(small.Faults), len(s.Faults), path, small)
+	t.Logf("%d of %d faults are needed; the output of the last run that failed is in %s. The "+
+		"schedule:\n%s", len(small.Faults), len(s.Faults), path, small)
 }
 
-// shrink gives the smallest schedule that was found to fail, and the output of its run; none if not even the whole one fails.
+// shrink gives the smallest schedule that was found to fail, and the output of its run; none if not
+// even the whole one fails.
 func shrink(ctx context.Context, t *testing.T, s sim.Schedule) (sim.Schedule, []byte) {
 	dir := t.TempDir()
 	var last []byte

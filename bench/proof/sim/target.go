@@ -10,12 +10,14 @@ import (
 )
 
 // targets are what a target looks like.
-var targets = regexp.MustCompile(`^([0-9]{1,6}|core|leader\.[0-9]{1,6}|follower\.[0-9]{1,6}\.[0-9]{1,6})$`)
+var targets = regexp.MustCompile(
+	`^([0-9]{1,6}|core|leader\.[0-9]{1,6}|follower\.[0-9]{1,6}\.[0-9]{1,6})$`)
 
 // check says what is wrong with a target, whatever the servers are.
 func (t Target) check() error {
 	if !targets.MatchString(string(t)) {
-		return fmt.Errorf("%q is no number of a server, nor core, leader.N or follower.N.M", string(t))
+		return fmt.Errorf("%q is no number of a server, nor core, leader.N or follower.N.M",
+			string(t))
 	}
 	return nil
 }
@@ -47,8 +49,8 @@ func (w *World) find(t Target) (server int, ok bool) {
 	return leader, ok
 }
 
-// partition finds the partition that comes in a place, counted around, the server that leads it, and those that follow. false if
-// nobody leads it at the moment.
+// partition finds the partition that comes in a place, counted around, the server that leads it,
+// and those that follow. false if no replica leads it at the moment.
 func (w *World) partition(at int) (id uint64, leader int, followers []int, ok bool) {
 	holders := make(map[uint64][]int)
 	leaders := make(map[uint64]int)

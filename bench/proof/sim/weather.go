@@ -9,18 +9,22 @@ import (
 
 // settles says what kind of fault each is, for how long it is felt after its end (calm.Settling).
 var settles = map[string]calm.Kind{
-	"between": calm.Links, "clients-away": calm.Links, "cut": calm.Links, "isolation": calm.Links, "leader-apart": calm.Links,
-	"messages": calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links, "slow-link": calm.Links,
-	"transfer": calm.Links,
+	"between": calm.Links, "clients-away": calm.Links, "cut": calm.Links, "isolation": calm.Links,
+	"leader-apart": calm.Links,
+	"messages":     calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
+	"slow-link": calm.Links,
+	"transfer":  calm.Links,
 
 	// A disk that fails ends its server, which is started again.
-	"crash": calm.Restarts, "disk-error": calm.Restarts, "locked-crash": calm.Restarts, "power-cut": calm.Restarts, "stop": calm.Restarts,
+	"crash": calm.Restarts, "disk-error": calm.Restarts, "locked-crash": calm.Restarts,
+	"power-cut": calm.Restarts, "stop": calm.Restarts,
 	"voter-crash": calm.Restarts,
 
 	"wipe": calm.Replacements,
 
 	// The clocks of a server that is paused stand still.
-	"clock": calm.Clocks, "clock-drift": calm.Clocks, "clock-wrong": calm.Clocks, "pause": calm.Clocks,
+	"clock": calm.Clocks, "clock-drift": calm.Clocks, "clock-wrong": calm.Clocks,
+	"pause": calm.Clocks,
 
 	"disk-low": calm.Room,
 }

@@ -20,14 +20,16 @@ type World struct {
 
 	done    chan struct{} // closed when the schedule is over
 	running sync.WaitGroup
-	// power is held by who switches a server on or off. It is a channel because that can take virtual time.
+	// power is held by the goroutine that switches a server on or off. It is a channel because that
+	// can take virtual time.
 	power chan struct{}
 
 	mu struct {
 		sync.Mutex
 		// waiting are told of the next vote in their partition.
 		waiting map[uint64][]chan<- granted
-		// log and trace are the servers' log, and the last messages between them, at the first violation.
+		// log and trace are the servers' log, and the last messages between them, at the first
+		// violation.
 		log, trace string
 		turns      int
 		counts     map[string]int
@@ -40,15 +42,18 @@ type World struct {
 }
 
 func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration) *World {
-	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout, done: make(chan struct{}), power: make(chan struct{}, 1)}
+	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout,
+		done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
-	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool), make(map[int]bool), make(map[int]bool)
+	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool),
+		make(map[int]bool), make(map[int]bool)
 	w.Run = driver.NewRun(cluster.Open)
 	w.OnViolation = w.keepLog
 	return w
 }
 
-// keepLog keeps the end of the servers' logs and messages as they are now, unless some are kept already.
+// keepLog keeps the end of the servers' logs and messages as they are now, unless some are kept
+// already.
 func (w *World) keepLog() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ages remembers when transactions began, for the question who was older. The zero ages is empty.
+// ages remembers when transactions began, for the question which was older. The zero ages is empty.
 type ages struct {
 	mu struct {
 		sync.Mutex
@@ -16,18 +16,21 @@ type ages struct {
 	}
 }
 
-// age is a transaction: when its first attempt began, and when the last one ended, zero if it has not.
+// age is a transaction: when its first attempt began, and when the last one ended, zero if it has
+// not.
 type age struct {
 	began, ended time.Time
 	attempts     []string
 }
 
 const (
-	// ageMargin is how much later one of two transactions has to have begun to be the younger one for certain: a transaction's age is given by
-	// some node's clock, and these may differ by that much, with what a new leader's is ahead.
+	// ageMargin is how much later one of two transactions has to have begun to be the younger one
+	// for certain: a transaction's age is given by some node's clock, and these may differ by that
+	// much, with what a new leader's is ahead.
 	ageMargin = time.Second
-	// ageKept is for how long a transaction that has ended is remembered. A request of an attempt that was given up may come late, wait for a
-	// lock until its time is up (elderPatience), and have younger ones aborted. That is right, but only if it is the older one.
+	// ageKept is for how long a transaction that has ended is remembered. A request of an attempt
+	// that was given up may come late, wait for a lock until its time is up (elderPatience), and
+	// have younger ones aborted. That is right, but only if it is the older one.
 	ageKept = 10 * time.Minute
 )
 
@@ -66,20 +69,25 @@ func (a *ages) end(own *age, now time.Time) {
 	}
 }
 
-// wounded says, if it is not empty, why a transaction cannot have been aborted for that attempt, as it was told.
+// wounded says, if it is not empty, why a transaction cannot have been aborted for that attempt, as
+// it was told.
 func (a *ages) wounded(own *age, by string, now time.Time) (complaint string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	trying := now.Sub(own.began)
 	switch other := a.mu.attempts[by]; {
 	case by == "":
-		return fmt.Sprintf("it has been trying for %v, and is not told for whom it was aborted", trying)
+		return fmt.Sprintf("it has been trying for %v, and is not told for which transaction it "+
+			"was aborted", trying)
 	case other == nil:
-		return fmt.Sprintf("it has been trying for %v, and is said to have been aborted for %s, which is nobody", trying, by)
+		return fmt.Sprintf("it has been trying for %v, and is said to have been aborted for %s, "+
+			"which is none", trying, by)
 	case other == own:
-		return fmt.Sprintf("it has been trying for %v, and was aborted for attempt %s of its own", trying, by)
+		return fmt.Sprintf("it has been trying for %v, and was aborted for attempt %s of its own",
+			trying, by)
 	case other.began.Sub(own.began) >= ageMargin:
-		return fmt.Sprintf("it has been trying for %v, and %s began %v later than it", trying, by, other.began.Sub(own.began))
+		return fmt.Sprintf("it has been trying for %v, and %s began %v later than it", trying, by,
+			other.began.Sub(own.began))
 	}
 	return ""
 }

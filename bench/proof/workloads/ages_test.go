@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Nobody may be aborted for a transaction that began later for certain, for an earlier attempt of his own, or for nobody; it does not matter
-// which attempts these are, and whether the older one has ended.
+// No transaction may be aborted for one that began later for certain, for an earlier attempt of its
+// own, or for none; it does not matter which attempts these are, and whether the older one has
+// ended.
 func TestAges(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -38,8 +39,10 @@ func TestAges(t *testing.T) {
 		{first, "4a", true},
 		{first, "", true},
 	} {
-		if complaint := a.wounded(c.own, c.by, at(3*time.Second)); (complaint != "") != c.complains {
-			t.Errorf("who began at %v was aborted for %q: %q", c.own.began.Sub(start), c.by, complaint)
+		complaint := a.wounded(c.own, c.by, at(3*time.Second))
+		if (complaint != "") != c.complains {
+			t.Errorf("one that began at %v was aborted for %q: %q", c.own.began.Sub(start), c.by,
+				complaint)
 		}
 	}
 	a.end(first, at(time.Second+ageKept))
@@ -48,6 +51,7 @@ func TestAges(t *testing.T) {
 	}
 	a.end(second, at(time.Second+ageKept+1))
 	if n, ids := len(a.mu.all), len(a.mu.attempts); n != 3 || ids != 5 {
-		t.Errorf("%d transactions and %d attempts are remembered, of which one does not matter any more", n, ids)
+		t.Errorf("%d transactions and %d attempts are remembered, of which one does not matter "+
+			"any more", n, ids)
 	}
 }

@@ -81,7 +81,8 @@ func (b *Backups) Setup(ctx context.Context, run *driver.Run) error {
 }
 
 // Drive implements Workload.
-func (b *Backups) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (b *Backups) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(b.Keyspace)
 	if number < b.Writers {
 		for n := 0; run.Keep(ctx, random, b.Pause); n++ {
@@ -113,7 +114,8 @@ func (b *Backups) annotate(ctx context.Context, ks *driver.Keyspace, text string
 }
 
 // move takes money from one row and gives it to others: to one, or to many.
-func (b *Backups) move(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand) error {
+func (b *Backups) move(ctx context.Context, client *driver.Client, ks *kv.Keyspace,
+	random *rand.Rand) error {
 	kind, rows := "update", random.Perm(b.Rows)[:2]
 	if random.IntN(8) == 0 {
 		kind, rows = "large update", random.Perm(b.Rows)[:spread+1]
@@ -146,13 +148,15 @@ func (b *Backups) move(ctx context.Context, client *driver.Client, ks *kv.Keyspa
 }
 
 // read reads everything, in one of the ways there are.
-func (b *Backups) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace, random *rand.Rand) error {
+func (b *Backups) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
+	random *rand.Rand) error {
 	switch n := random.IntN(8); {
 	case n == 0:
 		count, err := ks.Count(ctx)
 		// There are no notes at first.
 		if rows := uint64(b.Rows); err == nil && count != rows && count != rows+notes {
-			run.Violation("%s: a count of %d rows and %d notes is %d", b.Keyspace, b.Rows, notes, count)
+			run.Violation("%s: a count of %d rows and %d notes is %d", b.Keyspace, b.Rows, notes,
+				count)
 		}
 		return err
 	case n == 1:
@@ -168,11 +172,13 @@ func (b *Backups) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 }
 
 // part reads some rows that lie beside each other.
-func (b *Backups) part(ctx context.Context, run *driver.Run, ks *driver.Keyspace, random *rand.Rand) error {
+func (b *Backups) part(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
+	random *rand.Rand) error {
 	from, to := random.IntN(b.Rows), random.IntN(b.Rows)
 	from, to = min(from, to), max(from, to)
 	found := 0
-	for pair, err := range ks.Scan(ctx, kv.From(b.key(from)), kv.To(b.key(to)), kv.PageSize(1+random.IntN(5))) {
+	for pair, err := range ks.Scan(ctx, kv.From(b.key(from)), kv.To(b.key(to)),
+		kv.PageSize(1+random.IntN(5))) {
 		if err != nil {
 			return err
 		}
@@ -213,7 +219,8 @@ func (b *Backups) add(run *driver.Run, how string, pairs func(func(kv.Pair, erro
 		total, found, last = total+balance, found+1, pair.Key
 	}
 	if found != b.Rows || total != opening*b.Rows {
-		run.Violation("%s: a %s found %d rows with %d, and there are %d with %d", b.Keyspace, how, found, total, b.Rows, opening*b.Rows)
+		run.Violation("%s: a %s found %d rows with %d, and there are %d with %d", b.Keyspace, how,
+			found, total, b.Rows, opening*b.Rows)
 	}
 	if len(texts) != 0 && (len(texts) != notes || len(slices.Compact(texts)) != 1) {
 		run.Violation("%s: a %s found the notes %q", b.Keyspace, how, texts)

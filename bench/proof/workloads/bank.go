@@ -9,8 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Bank moves money between accounts; whoever reads all accounts, finds the same total and no debts. Transfers empty accounts, which
-// are deleted then. A transaction that reads two moments, or that overwrites what it has not seen, makes or destroys money.
+// Bank moves money between accounts; a reader of all accounts finds the same total and no debts.
+// Transfers empty accounts, which are deleted then. A transaction that reads two moments, or that
+// overwrites what it has not seen, makes or destroys money.
 type Bank struct {
 	Accounts, Parallel int
 	Pause              time.Duration
@@ -67,7 +68,8 @@ func balanceOf(value []byte) (balance int, err error) {
 }
 
 // Drive implements Transactions.
-func (b *Bank) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (b *Bank) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
 		attempt, cancel := driver.PatienceOf(ctx, random, b.Least)
 		if random.IntN(2) == 0 {
@@ -136,7 +138,8 @@ func (b *Bank) add(ctx context.Context, run *driver.Run, db driver.Transactor, s
 		}
 	}
 	if total != opening*b.Accounts {
-		run.Violation("bank: at %v all accounts (scan: %v) have %d, and should have %d: %v", at, scan, total, opening*b.Accounts, accounts)
+		run.Violation("bank: at %v all accounts (scan: %v) have %d, and should have %d: %v", at,
+			scan, total, opening*b.Accounts, accounts)
 	}
 	return nil
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Batches writes all keys of a group in one batch with one value, or deletes them all, and sometimes deletes the group by a
-// range deletion; all keys of a group lie in one partition. Whoever reads a group, however, sees all of its keys with one
-// value and one version, or none; and a value always with the same version. What was acknowledged is there as of its version,
-// whoever has overwritten it since, and not yet directly below.
+// Batches writes all keys of a group in one batch with one value, or deletes them all, and
+// sometimes deletes the group by a range deletion; all keys of a group lie in one partition. A
+// reader of a group sees all of its keys with one value and one version, or none; and a value
+// always with the same version. What was acknowledged is there as of its version, the writer that
+// has overwritten it since, and not yet directly below.
 type Batches struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
@@ -45,7 +46,8 @@ func (b *Batches) Setup(ctx context.Context, run *driver.Run) error {
 func (b *Batches) prefix(group int) []byte { return fmt.Appendf(nil, "g%d/", group) }
 
 // Drive implements Workload.
-func (b *Batches) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (b *Batches) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace("batches")
 	for n := 0; run.Rest(ctx, random, b.Pause); n++ {
 		group := random.IntN(b.Groups)
@@ -81,7 +83,8 @@ func (b *Batches) Drive(ctx context.Context, run *driver.Run, number int, client
 }
 
 // look reads a group and checks that it is whole.
-func (b *Batches) look(ctx context.Context, run *driver.Run, ks *driver.Keyspace, group int, random *rand.Rand) error {
+func (b *Batches) look(ctx context.Context, run *driver.Run, ks *driver.Keyspace, group int,
+	random *rand.Rand) error {
 	var pairs []kv.Pair
 	if random.IntN(3) == 0 {
 		keys := make([][]byte, b.Size)
@@ -114,7 +117,8 @@ func (b *Batches) look(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 }
 
 // audit reads the group as of the version of an acknowledged batch, and directly below it.
-func (b *Batches) audit(ctx context.Context, run *driver.Run, ks *driver.Keyspace, group int, value []byte, version kv.Timestamp) error {
+func (b *Batches) audit(ctx context.Context, run *driver.Run, ks *driver.Keyspace, group int,
+	value []byte, version kv.Timestamp) error {
 	for _, at := range []kv.Timestamp{version, version.Prev()} {
 		n := 0
 		for pair, err := range ks.ScanAt(ctx, at, kv.Prefix(b.prefix(group))) {
@@ -126,7 +130,8 @@ func (b *Batches) audit(ctx context.Context, run *driver.Run, ks *driver.Keyspac
 			}
 		}
 		if want := b.Size; at == version && n != want || at != version && n != 0 {
-			run.Violation("group %d: of a batch of %d keys acknowledged with version %v, %d are there as of %v", group, want, version, n, at)
+			run.Violation("group %d: of a batch of %d keys acknowledged with version %v, %d are "+
+				"there as of %v", group, want, version, n, at)
 		}
 	}
 	return nil
@@ -142,7 +147,8 @@ func (b *Batches) whole(run *driver.Run, group int, pairs []kv.Pair) {
 	}
 	for _, p := range pairs[1:] {
 		if p.Version != pairs[0].Version || string(p.Value) != string(pairs[0].Value) {
-			run.Violation("group %d: %q of %v beside %q of %v", group, pairs[0].Key, pairs[0].Version, p.Key, p.Version)
+			run.Violation("group %d: %q of %v beside %q of %v", group, pairs[0].Key,
+				pairs[0].Version, p.Key, p.Version)
 			return
 		}
 	}

@@ -12,14 +12,18 @@ import (
 // One scan of fifty fails, and nothing else is wrong: in calm the run fails, and says why; in a
 // storm it does not. What never succeeds fails it in a storm, too.
 func TestErrorsInCalm(t *testing.T) {
-	load := func() driver.Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} }
+	load := func() driver.Workload {
+		return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4}
+	}
 	says := func(f found, text string) bool {
-		return slices.ContainsFunc(f.violations, func(v string) bool { return strings.Contains(v, text) })
+		return slices.ContainsFunc(f.violations,
+			func(v string) bool { return strings.Contains(v, text) })
 	}
 	few, all := mistakes{FailedScans: 50}, mistakes{FailedScans: 1}
 	for range 3 { // chance decides which scans these are
 		if f := driveIn(t, load(), few, false, 30*time.Second); !says(f, "in calm a scan") {
-			t.Errorf("of fifty scans one fails in calm, and the run does not complain: %q", f.violations)
+			t.Errorf("of fifty scans one fails in calm, and the run does not complain: %q",
+				f.violations)
 		}
 	}
 	f := driveIn(t, load(), few, true, 20*time.Second)

@@ -13,8 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Counters counts keys up by compare-and-swap. At the end each is at least what was acknowledged, and at most that and what
-// has an unknown outcome; no reading is ever below one that ended before it began.
+// Counters counts keys up by compare-and-swap. At the end each is at least what was acknowledged,
+// and at most that and what has an unknown outcome; no reading is ever below one that ended before
+// it began.
 type Counters struct {
 	Keys     int
 	Parallel int
@@ -39,14 +40,16 @@ func (c *Counters) Setup(ctx context.Context, run *driver.Run) error {
 func (c *Counters) key(i int) []byte { return fmt.Appendf(nil, "c%d", i) }
 
 // Drive implements Workload.
-func (c *Counters) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client, random *rand.Rand) {
+func (c *Counters) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace("counters")
 	for run.Rest(ctx, random, c.Pause) {
 		c.add(ctx, run, ks, random.IntN(c.Keys), random)
 	}
 }
 
-func (c *Counters) add(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, random *rand.Rand) {
+func (c *Counters) add(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int,
+	random *rand.Rand) {
 	ctx, cancel := driver.Patience(ctx, random)
 	defer cancel()
 	number, version, err := c.read(ctx, run, ks, i)
@@ -62,7 +65,8 @@ func (c *Counters) add(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 		}
 	}
 	c.known[i].BeginWrite(number + 1)
-	swap, err := ks.CompareAndSwap(ctx, c.key(i), expect, kv.Set(strconv.AppendUint(nil, number+1, 10)))
+	swap, err := ks.CompareAndSwap(ctx, c.key(i), expect,
+		kv.Set(strconv.AppendUint(nil, number+1, 10)))
 	run.Count("counter add", err)
 	switch {
 	case err == nil && swap.Swapped:
@@ -73,7 +77,8 @@ func (c *Counters) add(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 	}
 }
 
-func (c *Counters) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int) (number uint64, version kv.Timestamp, err error) {
+func (c *Counters) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int) (
+	number uint64, version kv.Timestamp, err error) {
 	floor := c.known[i].Known()
 	pair, err := ks.Get(ctx, c.key(i))
 	switch {

@@ -12,10 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 )
 
-// Dependencies runs transactions over several keys, of which some are lists that are appended to and some registers that are
-// written and read, and has their dependency graph checked for cycles: with unique values, every reading tells who wrote what
-// it saw, and lists tell in which order. It finds any anomaly that has a name, if it happens; the other workloads of this kind
-// are made so that a certain one happens often.
+// Dependencies runs transactions over several keys, of which some are lists that are appended to
+// and some registers that are written and read, and has their dependency graph checked for cycles:
+// with unique values, every reading tells the writers it saw, and lists tell in which order. It
+// finds any anomaly that has a name, if it happens; the other workloads of this kind are made so
+// that a certain one happens often.
 //
 // The keys change every Age; a window of transactions is checked when it is over.
 type Dependencies struct {
@@ -52,14 +53,17 @@ func (*Dependencies) Splits() []string {
 // Setup implements Transactions.
 func (d *Dependencies) Setup(context.Context, *driver.Run, driver.Transactor) error {
 	d.windows.Age = d.Age
-	d.windows.Fresh = func(number int64) *dependencies { return &dependencies{number, isolation.NewRecorder()} }
+	d.windows.Fresh = func(number int64) *dependencies {
+		return &dependencies{number, isolation.NewRecorder()}
+	}
 	return nil
 }
 
 func (x *dependencies) key(i int) string { return fmt.Sprintf("dependency%02d/%08d", i, x.number) }
 
 // Drive implements Transactions.
-func (d *Dependencies) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (d *Dependencies) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	closing := func(ctx context.Context, x *dependencies) error { return d.close(ctx, run, x, db) }
 	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
 		if !d.windows.CloseDue(ctx, run, closing) {
@@ -72,7 +76,8 @@ func (d *Dependencies) Drive(ctx context.Context, run *driver.Run, number int, d
 		if random.IntN(3) == 0 {
 			run.Count("dependency view", r.look(attempt, w.State, keys, false))
 		} else {
-			run.Count("dependency update", r.change(attempt, w.State, keys, random.Uint64(), fmt.Sprintf("%d.%d", number, n)))
+			run.Count("dependency update", r.change(attempt, w.State, keys, random.Uint64(),
+				fmt.Sprintf("%d.%d", number, n)))
 		}
 		cancel()
 		d.windows.Leave(w)
@@ -80,7 +85,8 @@ func (d *Dependencies) Drive(ctx context.Context, run *driver.Run, number int, d
 }
 
 // change reads or writes each of the keys; bits say which.
-func (r recorded) change(ctx context.Context, x *dependencies, keys []int, bits uint64, name string) error {
+func (r recorded) change(ctx context.Context, x *dependencies, keys []int, bits uint64,
+	name string) error {
 	return r.update(ctx, func(tx driver.Tx, note isolation.Pending, attempt int) error {
 		for n, i := range keys {
 			key, value := x.key(i), fmt.Sprintf("%s.%d.%d", name, attempt, n)
@@ -137,7 +143,8 @@ func (c content) note(note isolation.Pending, key string, list bool) {
 	}
 }
 
-// look reads the keys. The last look of all, when nothing happens any more, must find all that was committed.
+// look reads the keys. The last look of all, when nothing happens any more, must find all that was
+// committed.
 func (r recorded) look(ctx context.Context, x *dependencies, keys []int, last bool) error {
 	found := make([]content, len(keys))
 	return r.view(ctx, func(tx driver.Tx) (err error) {
@@ -157,8 +164,10 @@ func (r recorded) look(ctx context.Context, x *dependencies, keys []int, last bo
 	})
 }
 
-// close reads all keys of a window for the last time, checks its transactions, and deletes the keys.
-func (d *Dependencies) close(ctx context.Context, run *driver.Run, x *dependencies, db driver.Transactor) error {
+// close reads all keys of a window for the last time, checks its transactions, and deletes the
+// keys.
+func (d *Dependencies) close(ctx context.Context, run *driver.Run, x *dependencies,
+	db driver.Transactor) error {
 	all := make([]int, d.Keys)
 	for i := range all {
 		all[i] = i
@@ -186,5 +195,8 @@ func (d *Dependencies) close(ctx context.Context, run *driver.Run, x *dependenci
 
 // Check implements Transactions.
 func (d *Dependencies) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
-	return d.windows.CloseAll(ctx, func(ctx context.Context, x *dependencies) error { return d.close(ctx, run, x, db) })
+	return d.windows.CloseAll(ctx, func(ctx context.Context,
+		x *dependencies) error {
+		return d.close(ctx, run, x, db)
+	})
 }

@@ -11,17 +11,19 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Duties checks against write skew: of each group at most one may be on duty. Whoever finds nobody on duty, goes; whoever is on
-// duty, leaves. The ones look at every key of the group, the others scan, so that what nobody wrote yet counts as read too
-// (phantoms). Two who both find nobody, and write different keys, are what snapshot isolation allows. Who has gone or left, and looks again
-// before he commits, finds what he did.
+// Duties checks against write skew: of each group at most one may be on duty. A client that finds
+// none on duty, goes; one that is on duty, leaves. The ones look at every key of the group, the
+// others scan, so that what no client wrote yet counts as read too (phantoms). Two that both find
+// none, and write different keys, are what snapshot isolation allows. A client that has gone or
+// left, and looks again before it commits, finds what it did.
 type Duties struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
 	// Least is how long an unhurried transaction may take at least.
 	Least time.Duration
-	// Dwell is how long most of those that go rest at most before they commit, so that what others commit meanwhile comes after their reading,
-	// and before their own commit. They say nothing meanwhile: a node whose clock is behind does not learn of later timestamps from them.
+	// Dwell is how long most of those that go rest at most before they commit, so that what others
+	// commit meanwhile comes after their reading, and before their own commit. They say nothing
+	// meanwhile: a node whose clock is behind does not learn of later timestamps from them.
 	Dwell time.Duration
 }
 
@@ -45,7 +47,8 @@ func (d *Duties) prefix(group int) []byte { return fmt.Appendf(nil, "duty%02d/",
 func (d *Duties) key(group, i int) string { return fmt.Sprintf("%s%d", d.prefix(group), i) }
 
 // onDuty are the keys of a group that are there.
-func (d *Duties) onDuty(ctx context.Context, tx driver.Tx, group int, scan bool) (keys []string, err error) {
+func (d *Duties) onDuty(ctx context.Context, tx driver.Tx, group int, scan bool) (keys []string,
+	err error) {
 	if scan {
 		for pair, err := range tx.Scan(ctx, d.prefix(group)) {
 			if err != nil {
@@ -68,7 +71,8 @@ func (d *Duties) onDuty(ctx context.Context, tx driver.Tx, group int, scan bool)
 }
 
 // Drive implements Transactions.
-func (d *Duties) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (d *Duties) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, d.Pause); n++ {
 		attempt, cancel := driver.PatienceOf(ctx, random, d.Least)
 		group, scan := random.IntN(d.Groups), random.IntN(2) == 0
@@ -104,28 +108,33 @@ func (d *Duties) Drive(ctx context.Context, run *driver.Run, number int, db driv
 			})
 			run.Count("duty", err)
 			if err == nil && len(found) > 1 {
-				run.Violation("duties: %d of a group are on duty, a transaction that committed at %v has found: %q", len(found), at, found)
+				run.Violation("duties: %d of a group are on duty, a transaction that committed "+
+					"at %v has found: %q", len(found), at, found)
 			}
 		}
 		cancel()
 	}
 }
 
-// lookAgain looks at a group in the transaction that has just written to it, in both ways: it must find what it has made of it.
-func (d *Duties) lookAgain(ctx context.Context, run *driver.Run, tx driver.Tx, group int, want []string) error {
+// lookAgain looks at a group in the transaction that has just written to it, in both ways: it must
+// find what it has made of it.
+func (d *Duties) lookAgain(ctx context.Context, run *driver.Run, tx driver.Tx, group int,
+	want []string) error {
 	for _, scan := range []bool{true, false} {
 		keys, err := d.onDuty(ctx, tx, group, scan)
 		if err != nil {
 			return err
 		}
 		if !slices.Equal(keys, want) {
-			run.Violation("duties: a transaction has left %q on duty, and finds %q (scan: %v) itself", want, keys, scan)
+			run.Violation("duties: a transaction has left %q on duty, and finds %q (scan: %v) "+
+				"itself", want, keys, scan)
 		}
 	}
 	return nil
 }
 
-func (d *Duties) look(ctx context.Context, run *driver.Run, db driver.Transactor, group int, scan bool) error {
+func (d *Duties) look(ctx context.Context, run *driver.Run, db driver.Transactor, group int,
+	scan bool) error {
 	var keys []string
 	at, err := db.View(ctx, func(tx driver.Tx) (err error) {
 		keys, err = d.onDuty(ctx, tx, group, scan)

@@ -13,10 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Elders are transactions that take their time. Each locks some counters one after the other, in any order, rests in between, now and then for
-// longer than a client that says nothing may, and counts all of them up. So nearly all of them meet others with the same keys. The counters end as
-// counters must; and who is aborted for an older transaction is told which, and that is an older one: whoever has waited for longest goes first,
-// also when he runs again.
+// Elders are transactions that take their time. Each locks some counters one after the other, in
+// any order, rests in between, now and then for longer than a client that says nothing may, and
+// counts all of them up. So nearly all of them meet others with the same keys. The counters end as
+// counters must; and one that is aborted for an older transaction is told which, and that is an
+// older one: what has waited for longest goes first, also when it runs again.
 type Elders struct {
 	// Label is the name, Layout are the options of the keyspace, and Options every transaction's.
 	Label   string
@@ -57,7 +58,8 @@ func (e *Elders) Setup(ctx context.Context, run *driver.Run) error {
 func (e *Elders) key(i int) []byte { return fmt.Appendf(nil, "elder%02d", i) }
 
 // Drive implements Workload.
-func (e *Elders) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client, random *rand.Rand) {
+func (e *Elders) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client,
+	random *rand.Rand) {
 	for run.Rest(ctx, random, e.Pause) {
 		attempt, cancel := context.WithTimeout(ctx, elderPatience)
 		attempts, err := e.transact(attempt, run, client, random)
@@ -68,20 +70,23 @@ func (e *Elders) Drive(ctx context.Context, run *driver.Run, _ int, client *driv
 }
 
 // transact runs a transaction until it succeeds, or fails for good.
-func (e *Elders) transact(ctx context.Context, run *driver.Run, client *driver.Client, random *rand.Rand) (attempts int, err error) {
+func (e *Elders) transact(ctx context.Context, run *driver.Run, client *driver.Client,
+	random *rand.Rand) (attempts int, err error) {
 	which := random.Perm(e.Keys)[:2+random.IntN(2)]
 	own := e.ages.begin(time.Now())
 	defer func() { e.ages.end(own, time.Now()) }()
 	tx, err := client.Begin(ctx, e.Options...)
 	for attempts = 1; err == nil; attempts++ {
 		e.ages.attempt(own, tx.ID())
-		if err = e.attempt(ctx, client, tx, which, random); err == nil || !errors.Is(err, kv.ErrConflict) && !errors.Is(err, kv.ErrTransactionAborted) {
+		if err = e.attempt(ctx, client, tx, which, random); err == nil ||
+			!errors.Is(err, kv.ErrConflict) && !errors.Is(err, kv.ErrTransactionAborted) {
 			tx.Rollback()
 			return attempts, err
 		}
 		if by, wounded := woundedBy(err); wounded {
 			if complaint := e.ages.wounded(own, by, time.Now()); complaint != "" {
-				run.Violation("elders: attempt %d of a transaction over %v was %v; %s", attempts, which, err, complaint)
+				run.Violation("elders: attempt %d of a transaction over %v was %v; %s", attempts,
+					which, err, complaint)
 			}
 		}
 		pause(ctx, time.Duration(random.Int64N(int64(20*time.Millisecond))))
@@ -90,7 +95,8 @@ func (e *Elders) transact(ctx context.Context, run *driver.Run, client *driver.C
 	return attempts, err
 }
 
-// woundedBy says for which attempt of another one a transaction was aborted, if it was not because it was silent.
+// woundedBy says for which attempt of another one a transaction was aborted, if it was not because
+// it was silent.
 func woundedBy(err error) (attempt string, wounded bool) {
 	var e *kv.Error
 	if !errors.Is(err, kv.ErrWounded) || !errors.As(err, &e) {
@@ -100,7 +106,8 @@ func woundedBy(err error) (attempt string, wounded bool) {
 }
 
 // attempt counts the keys up.
-func (e *Elders) attempt(ctx context.Context, client *driver.Client, tx *driver.Txn, which []int, random *rand.Rand) error {
+func (e *Elders) attempt(ctx context.Context, client *driver.Client, tx *driver.Txn, which []int,
+	random *rand.Rand) error {
 	ks := client.Keyspace(e.Label)
 	counted := make([]uint64, len(which))
 	for n, i := range which {

@@ -35,7 +35,8 @@ func startFake(t *testing.T, m mistakes) *fakeCluster {
 	}
 	c.Set(func() { c.Mistakes, c.PageRows = m, pageRows })
 	c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault {
-		return fakeserver.Fault{BreakBefore: c.Random.IntN(400) == 0, BreakAfter: c.Random.IntN(200) == 0}
+		return fakeserver.Fault{BreakBefore: c.Random.IntN(400) == 0, BreakAfter: c.Random.IntN(
+			200) == 0}
 	})
 	return c
 }
@@ -50,9 +51,10 @@ func (c *fakeCluster) open(ctx context.Context, options ...kv.Option) (*kv.Clien
 		random = rand.New(rand.NewPCG(c.Random.Uint64(), 0))
 	})
 	var mu sync.Mutex
-	return kv.Open(ctx, c.Endpoints()[:2], append([]kv.Option{kv.Dialer(c.Dialer(host)), kv.Random(func() uint64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return random.Uint64()
-	})}, options...)...)
+	return kv.Open(ctx, c.Endpoints()[:2], append([]kv.Option{kv.Dialer(c.Dialer(host)),
+		kv.Random(func() uint64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.Uint64()
+		})}, options...)...)
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// Increments counts keys up by reading and writing them in a transaction. No acknowledged increment is lost, which is what
-// happens when two transactions write what they made of the same reading; none is done twice; no reading is older than what
-// was known before it began; nobody sees what an attempt wrote that was refused, or run again; and no commit builds on what one wrote that is
+// Increments counts keys up by reading and writing them in a transaction. No acknowledged increment
+// is lost, which is what happens when two transactions write what they made of the same reading;
+// none is done twice; no reading is older than what was known before it began; no reader sees what
+// an attempt wrote that was refused, or run again; and no commit builds on what one wrote that is
 // refused only later.
 type Increments struct {
 	Keys, Parallel int
@@ -46,15 +47,18 @@ func (c *Increments) Setup(context.Context, *driver.Run, driver.Transactor) erro
 
 func (c *Increments) key(i int) []byte { return fmt.Appendf(nil, "increment%02d", i) }
 
-// get reads a counter: its number, behind which stands the attempt that wrote it; "" if it has no value yet.
-func (c *Increments) get(ctx context.Context, run *driver.Run, tx driver.Tx, i int) (n uint64, by string, err error) {
+// get reads a counter: its number, behind which stands the attempt that wrote it; "" if it has no
+// value yet.
+func (c *Increments) get(ctx context.Context, run *driver.Run, tx driver.Tx, i int) (n uint64,
+	by string, err error) {
 	value, err := tx.Get(ctx, c.key(i))
 	if err != nil {
 		return 0, "", driver.IgnoreNotFound(err)
 	}
 	number, by, _ := strings.Cut(string(value), " ")
 	if why, refused := c.refused.know(by); refused {
-		run.Violation("increments: key %d has %s of attempt %s, which had no effect: %s", i, number, by, why)
+		run.Violation("increments: key %d has %s of attempt %s, which had no effect: %s", i, number,
+			by, why)
 	}
 	n, err = strconv.ParseUint(number, 10, 64)
 	return n, by, err
@@ -63,12 +67,14 @@ func (c *Increments) get(ctx context.Context, run *driver.Run, tx driver.Tx, i i
 // refuse notes that an attempt had no effect.
 func (c *Increments) refuse(run *driver.Run, i int, attempt, why string) {
 	if on := c.refused.note(attempt, why); on != "" {
-		run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, which had no effect: %s", on, i, attempt, why)
+		run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, "+
+			"which had no effect: %s", on, i, attempt, why)
 	}
 }
 
 // Drive implements Transactions.
-func (c *Increments) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (c *Increments) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	for n := 0; run.Rest(ctx, random, c.Pause); n++ {
 		attempt, cancel := driver.PatienceOf(ctx, random, c.Least)
 		i := random.IntN(c.Keys)
@@ -81,7 +87,8 @@ func (c *Increments) Drive(ctx context.Context, run *driver.Run, number int, db 
 	}
 }
 
-func (c *Increments) add(ctx context.Context, run *driver.Run, db driver.Transactor, i int, by string) error {
+func (c *Increments) add(ctx context.Context, run *driver.Run, db driver.Transactor, i int,
+	by string) error {
 	var n uint64
 	var below string // the attempt whose number it counted up
 	attempts := 0
@@ -103,7 +110,8 @@ func (c *Increments) add(ctx context.Context, run *driver.Run, db driver.Transac
 		c.refuse(run, i, attempt(), err.Error())
 	case err == nil:
 		if why, refused := c.refused.build(attempt(), below); refused {
-			run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, which had no effect: %s", attempt(), i, below, why)
+			run.Violation("increments: the commit of attempt %s of key %d builds on attempt %s, "+
+				"which had no effect: %s", attempt(), i, below, why)
 		}
 		c.counts[i].Added()
 		c.known[i].Wrote(n)

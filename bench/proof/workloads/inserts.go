@@ -11,9 +11,10 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Inserts writes keys once each, without reading anything, and reads all of them. Of two readings one contains the other (no long
-// fork: two readers must not see two writers in opposite orders); who sees a key sees all that was acknowledged before
-// its write began (no causal reversal); and all that was acknowledged before the reading began.
+// Inserts writes keys once each, without reading anything, and reads all of them. Of two readings
+// one contains the other (no long fork: two readers must not see two writers in opposite orders); a
+// reader that sees a key sees all that was acknowledged before its write began (no causal
+// reversal); and all that was acknowledged before the reading began.
 type Inserts struct {
 	// Age is how long keys are used; of each window the first 64 inserts are looked at.
 	Age              time.Duration
@@ -21,7 +22,8 @@ type Inserts struct {
 	Pause, ReadPause time.Duration
 	// Least is how long an unhurried transaction may take at least.
 	Least time.Duration
-	// Strict says that the database claims strict serialisability. Otherwise causal reversal between keys is allowed.
+	// Strict says that the database claims strict serialisability. Otherwise causal reversal
+	// between keys is allowed.
 	Strict bool
 
 	windows driver.Windows[*inserts]
@@ -50,7 +52,8 @@ type inserts struct {
 // reading saw the keys of seen; it looked at those of looked.
 type reading struct{ seen, looked uint64 }
 
-// contradicts says that each of two readings saw something that the other looked at and did not see.
+// contradicts says that each of two readings saw something that the other looked at and did not
+// see.
 func (r reading) contradicts(other reading) bool {
 	return r.seen&other.looked&^other.seen != 0 && other.seen&r.looked&^r.seen != 0
 }
@@ -72,19 +75,26 @@ func (*Inserts) Splits() []string {
 // Setup implements Transactions.
 func (l *Inserts) Setup(context.Context, *driver.Run, driver.Transactor) error {
 	l.windows.Age = l.Age
-	l.windows.Fresh = func(number int64) *inserts { return &inserts{number: number, strict: l.Strict} }
+	l.windows.Fresh = func(number int64) *inserts {
+		return &inserts{number: number, strict: l.Strict}
+	}
 	return nil
 }
 
-// insertSpans is over how many spans of keys the windows take turns, so that wherever a span is split, that is in the midst of many windows.
+// insertSpans is over how many spans of keys the windows take turns, so that wherever a span is
+// split, that is in the midst of many windows.
 const insertSpans = 4
 
 func (x *inserts) prefix() string { return fmt.Sprintf("insert%d/", x.number%insertSpans) }
 
-func (x *inserts) key(i int) []byte { return fmt.Appendf(nil, "%s%02d/%08d", x.prefix(), i, x.number) }
+func (x *inserts) key(i int) []byte {
+	return fmt.Appendf(nil, "%s%02d/%08d", x.prefix(), i,
+		x.number)
+}
 
 // Drive implements Transactions: half of the clients write.
-func (l *Inserts) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (l *Inserts) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	closing := func(ctx context.Context, x *inserts) error { return x.close(ctx, run, db) }
 	pause := l.Pause
 	if number%2 == 1 {
@@ -129,7 +139,8 @@ func (x *inserts) insert(ctx context.Context, db driver.Transactor) error {
 }
 
 // read reads all keys, by a scan or one by one in some order.
-func (x *inserts) read(ctx context.Context, run *driver.Run, db driver.Transactor, random *rand.Rand) error {
+func (x *inserts) read(ctx context.Context, run *driver.Run, db driver.Transactor,
+	random *rand.Rand) error {
 	x.mu.Lock()
 	floor, begun := x.mu.acked, x.mu.begun
 	x.mu.Unlock()
@@ -168,8 +179,9 @@ func (x *inserts) scan(ctx context.Context, tx driver.Tx) (seen uint64, err erro
 		}
 		var i int
 		var number int64
-		if _, err := fmt.Sscanf(string(pair.Key[len(x.prefix()):]), "%d/%d", &i, &number); err != nil || i < 0 || i > 63 {
-			return 0, fmt.Errorf("a key that nobody wrote: %q", pair.Key)
+		if _, err := fmt.Sscanf(string(pair.Key[len(x.prefix()):]), "%d/%d", &i,
+			&number); err != nil || i < 0 || i > 63 {
+			return 0, fmt.Errorf("a key that no client wrote: %q", pair.Key)
 		}
 		if number == x.number {
 			seen |= 1 << i
@@ -183,20 +195,23 @@ func (x *inserts) check(run *driver.Run, floor, seen, looked uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if missing := floor &^ seen; missing != 0 {
-		run.Violation("inserts: a reading misses what was acknowledged before it began: %s, it saw %s", set64(missing), set64(seen))
+		run.Violation("inserts: a reading misses what was acknowledged before it began: %s, it "+
+			"saw %s", set64(missing), set64(seen))
 	}
 	if wrong := seen & x.mu.refused; wrong != 0 {
 		run.Violation("inserts: a reading saw %s, whose writes were refused", set64(wrong))
 	}
 	for i := range 64 {
 		if missing := x.mu.before[i] & looked &^ seen; x.strict && seen>>i&1 == 1 && missing != 0 {
-			run.Violation("inserts: a reading saw %d and not %s, acknowledged before the write of %d began", i, set64(missing), i)
+			run.Violation("inserts: a reading saw %d and not %s, acknowledged before the write "+
+				"of %d began", i, set64(missing), i)
 		}
 	}
 	now := reading{seen, looked}
 	for _, other := range x.mu.readings {
 		if now.contradicts(other) {
-			run.Violation("inserts: of the keys that both looked at, one reading saw %s, and another %s",
+			run.Violation("inserts: of the keys that both looked at, one reading saw %s, and "+
+				"another %s",
 				set64(seen&other.looked), set64(other.seen&looked))
 			break
 		}
@@ -239,5 +254,8 @@ func (x *inserts) close(ctx context.Context, run *driver.Run, db driver.Transact
 
 // Check implements Transactions.
 func (l *Inserts) Check(ctx context.Context, run *driver.Run, db driver.Transactor) error {
-	return l.windows.CloseAll(ctx, func(ctx context.Context, x *inserts) error { return x.close(ctx, run, db) })
+	return l.windows.CloseAll(ctx, func(ctx context.Context,
+		x *inserts) error {
+		return x.close(ctx, run, db)
+	})
 }

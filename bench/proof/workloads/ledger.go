@@ -11,15 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// ledger holds all writes of values to one key. As old versions can be read, an audit finds every write again, also those
-// that others have overwritten since:
+// ledger holds all writes of values to one key. As old versions can be read, an audit finds every
+// write again, also those that others have overwritten since:
 //
 //   - an acknowledged write is there, at the version that was acknowledged;
 //   - a write of unknown outcome is there once, or not at all; a refused one is not there;
-//   - nothing is there that nobody wrote, and no value twice (values are written once);
+//   - nothing is there that no client wrote, and no value twice (values are written once);
 //   - a compare-and-swap comes directly after what it expected.
 //
-// The key may be deleted by others; deletions have no version that a client learns, so they are not audited themselves.
+// The key may be deleted by others; deletions have no version that a client learns, so they are not
+// audited themselves.
 type ledger struct {
 	mu struct {
 		sync.Mutex
@@ -42,7 +43,8 @@ const (
 	refused
 )
 
-// begin comes before a write of value leaves. A compare-and-swap says what it expects, nil for absence.
+// begin comes before a write of value leaves. A compare-and-swap says what it expects, nil for
+// absence.
 func (l *ledger) begin(value string, swap bool, expected *string) *entry {
 	e := &entry{swap: swap, expected: expected}
 	l.mu.Lock()
@@ -74,11 +76,12 @@ func (l *ledger) found(p kv.Pair) error {
 	e := l.mu.writes[string(p.Value)]
 	switch {
 	case e == nil:
-		return fmt.Errorf("%.40q of %v was written by nobody", p.Value, p.Version)
+		return fmt.Errorf("%.40q of %v was written by no client", p.Value, p.Version)
 	case e.outcome == refused:
 		return fmt.Errorf("%.40q of %v is there, and its write was refused", p.Value, p.Version)
 	case e.outcome == acknowledged && e.version != p.Version:
-		return fmt.Errorf("%.40q is there with version %v, and was written once, with version %v", p.Value, p.Version, e.version)
+		return fmt.Errorf("%.40q is there with version %v, and was written once, with version %v",
+			p.Value, p.Version, e.version)
 	}
 	// A second copy of a write of unknown outcome has another version.
 	e.outcome, e.version = acknowledged, p.Version
@@ -94,7 +97,8 @@ func (l *ledger) predecessor(of kv.Pair, below kv.Pair, present bool) error {
 		return nil
 	}
 	if present != (e.expected != nil) || present && *e.expected != string(below.Value) {
-		return fmt.Errorf("%.40q of %v was swapped in for %s, and comes after %s", of.Value, of.Version,
+		return fmt.Errorf("%.40q of %v was swapped in for %s, and comes after %s", of.Value,
+			of.Version,
 			describe(e.expected != nil, value(e.expected)), describe(present, string(below.Value)))
 	}
 	return nil
@@ -128,10 +132,12 @@ func (l *ledger) acked() []kv.Pair {
 	return all
 }
 
-// audit reads every version of the key, when nobody writes it any more. The error is the reads'; what is wrong goes to report.
-func (l *ledger) audit(ctx context.Context, ks *driver.Keyspace, key []byte, report func(error)) error {
-	// The tops are where to begin: the present, and every version that must be there. Below each one the versions are
-	// followed down to the next, or to a deletion.
+// audit reads every version of the key, when no client writes it any more. The error is the reads';
+// what is wrong goes to report.
+func (l *ledger) audit(ctx context.Context, ks *driver.Keyspace, key []byte,
+	report func(error)) error {
+	// The tops are where to begin: the present, and every version that must be there. Below each
+	// one the versions are followed down to the next, or to a deletion.
 	known := l.acked()
 	at := func(ts kv.Timestamp) (kv.Pair, bool, error) {
 		pair, err := ks.GetAt(ctx, key, ts)
@@ -180,7 +186,8 @@ func (l *ledger) audit(ctx context.Context, ks *driver.Keyspace, key []byte, rep
 			return err
 		}
 		if !present || pair.Version != write.Version || string(pair.Value) != string(write.Value) {
-			report(fmt.Errorf("the acknowledged write of %.40q with version %v is lost: at that moment the key holds %s of %v",
+			report(fmt.Errorf("the acknowledged write of %.40q with version %v is lost: at that "+
+				"moment the key holds %s of %v",
 				write.Value, write.Version, describe(present, string(pair.Value)), pair.Version))
 			continue
 		}

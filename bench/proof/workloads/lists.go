@@ -14,9 +14,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Lists appends to lists by compare-and-swap; the value of a key is its list, so every reading tells the whole story. Of two
-// readings one is the beginning of the other, none is shorter than what was known when it began, no element is in a list
-// twice, and none whose append was refused. The lists change every Age.
+// Lists appends to lists by compare-and-swap; the value of a key is its list, so every reading
+// tells the whole story. Of two readings one is the beginning of the other, none is shorter than
+// what was known when it began, no element is in a list twice, and none whose append was refused.
+// The lists change every Age.
 type Lists struct {
 	// Keys is how many lists there are at a time, in as many hash partitions.
 	Keys     int
@@ -32,7 +33,7 @@ type list struct {
 	key string
 	mu  struct {
 		sync.Mutex
-		// known is the longest that anybody has read or written.
+		// known is the longest that any client has read or written.
 		known []string
 		// refused are elements whose append had certainly no effect; tried are all others.
 		refused, tried map[string]bool
@@ -62,7 +63,8 @@ func (l *Lists) Setup(ctx context.Context, run *driver.Run) error {
 }
 
 // Drive implements Workload.
-func (l *Lists) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (l *Lists) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(lists)
 	closing := func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) }
 	for n := 0; run.Rest(ctx, random, l.Pause); n++ {
@@ -75,14 +77,16 @@ func (l *Lists) Drive(ctx context.Context, run *driver.Run, number int, client *
 		elements, version, err := x.read(attempt, run, ks)
 		run.Count("list read", err)
 		if err == nil && random.IntN(3) > 0 {
-			run.Count("append", x.append(attempt, run, ks, elements, version, fmt.Sprintf("%d.%d", number, n)))
+			run.Count("append", x.append(attempt, run, ks, elements, version,
+				fmt.Sprintf("%d.%d", number, n)))
 		}
 		cancel()
 		l.windows.Leave(w)
 	}
 }
 
-func (x *list) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace) ([]string, kv.Timestamp, error) {
+func (x *list) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace) ([]string,
+	kv.Timestamp, error) {
 	x.mu.Lock()
 	floor := len(x.mu.known)
 	x.mu.Unlock()
@@ -101,7 +105,8 @@ func (x *list) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace) (
 }
 
 // append tries once to append an element to the list as it was read.
-func (x *list) append(ctx context.Context, run *driver.Run, ks *driver.Keyspace, elements []string, version kv.Timestamp, element string) error {
+func (x *list) append(ctx context.Context, run *driver.Run, ks *driver.Keyspace, elements []string,
+	version kv.Timestamp, element string) error {
 	expect := kv.ExpectAbsent()
 	if len(elements) > 0 {
 		expect = kv.ExpectVersion(version)
@@ -113,7 +118,8 @@ func (x *list) append(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 	x.mu.Lock()
 	x.mu.tried[element] = true
 	x.mu.Unlock()
-	swap, err := ks.CompareAndSwap(ctx, []byte(x.key), expect, kv.Set([]byte(strings.Join(longer, " "))))
+	swap, err := ks.CompareAndSwap(ctx, []byte(x.key), expect,
+		kv.Set([]byte(strings.Join(longer, " "))))
 	if driver.Unknown(err) {
 		return err
 	}
@@ -140,16 +146,18 @@ func (x *list) check(floor int, elements []string) error {
 	common := min(len(elements), len(x.mu.known))
 	switch {
 	case len(elements) < floor:
-		return fmt.Errorf("a stale reading has %d elements, %d were known before it began: %q", len(elements), floor, elements)
+		return fmt.Errorf("a stale reading has %d elements, %d were known before it began: %q",
+			len(elements), floor, elements)
 	case !slices.Equal(elements[:common], x.mu.known[:common]):
-		return fmt.Errorf("neither of two readings is the beginning of the other: %q and %q", elements, x.mu.known)
+		return fmt.Errorf("neither of two readings is the beginning of the other: %q and %q",
+			elements, x.mu.known)
 	case common == len(elements):
 		return nil
 	}
 	for i, e := range elements[common:] {
 		switch {
 		case !x.mu.tried[e]:
-			return fmt.Errorf("nobody appended %q: %q", e, elements)
+			return fmt.Errorf("no client appended %q: %q", e, elements)
 		case x.mu.refused[e]:
 			return fmt.Errorf("the append of %s was refused, and it is there: %q", e, elements)
 		case slices.Contains(elements[:common+i], e):
@@ -161,7 +169,8 @@ func (x *list) check(floor int, elements []string) error {
 }
 
 // close reads the lists of a window for the last time.
-func (l *Lists) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, all []*list) error {
+func (l *Lists) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
+	all []*list) error {
 	var errs []error
 	for _, x := range all {
 		_, _, err := x.read(ctx, run, ks)
@@ -173,5 +182,8 @@ func (l *Lists) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 // Check implements Workload.
 func (l *Lists) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(lists)
-	return l.windows.CloseAll(ctx, func(ctx context.Context, all []*list) error { return l.close(ctx, run, ks, all) })
+	return l.windows.CloseAll(ctx, func(ctx context.Context,
+		all []*list) error {
+		return l.close(ctx, run, ks, all)
+	})
 }

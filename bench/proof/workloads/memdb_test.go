@@ -24,13 +24,15 @@ const (
 	snapshotIsolation
 	// lostUpdates: nothing conflicts.
 	lostUpdates
-	// readCommitted: every reading is of the latest moment, and nothing conflicts but writes of the same key.
+	// readCommitted: every reading is of the latest moment, and nothing conflicts but writes of the
+	// same key.
 	readCommitted
 	// dirtyReads: what an update has written is seen before it commits, and some do not.
 	dirtyReads
 	// staleSnapshots: views read the state of some time ago.
 	staleSnapshots
-	// twoSites: a commit is seen at its own site at once, and at the other later (parallel snapshot isolation).
+	// twoSites: a commit is seen at its own site at once, and at the other later (parallel snapshot
+	// isolation).
 	twoSites
 	// lateVisibility: some commits are seen some time after their acknowledgement, others at once.
 	lateVisibility
@@ -72,8 +74,9 @@ type memVersion struct {
 }
 
 func newMemDB(w weakness) *memDB {
-	return &memDB{weak: w, shared: &memStore{random: rand.New(rand.NewPCG(1, 2)), versions: make(map[string][]memVersion),
-		visible: make(map[int64][2]time.Time), commits: make(map[int64]time.Time)}}
+	return &memDB{weak: w, shared: &memStore{random: rand.New(rand.NewPCG(1, 2)),
+		versions: make(map[string][]memVersion),
+		visible:  make(map[int64][2]time.Time), commits: make(map[int64]time.Time)}}
 }
 
 // at is another client's view of the database.
@@ -110,7 +113,8 @@ var errConflict = errors.New("conflict")
 func commitTimestamp(n int64) kv.Timestamp { return kv.Timestamp{Wall: 1000 + n} }
 
 func (d *memDB) begin(snapshot int64) *memTx {
-	return &memTx{db: d, snapshot: snapshot, began: time.Now(), reads: make(map[string]bool), writes: make(map[string]*memVersion)}
+	return &memTx{db: d, snapshot: snapshot, began: time.Now(), reads: make(map[string]bool),
+		writes: make(map[string]*memVersion)}
 }
 
 func (d *memDB) lastCommit() int64 {
@@ -245,7 +249,8 @@ func (tx *memTx) Scan(ctx context.Context, prefix []byte) iter.Seq2[kv.Pair, err
 		var pairs []kv.Pair
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			if v := tx.get(key); strings.HasPrefix(key, string(prefix)) && v != nil && !v.deleted {
-				pairs = append(pairs, kv.Pair{Key: []byte(key), Value: v.value, Version: commitTimestamp(v.commit)})
+				pairs = append(pairs, kv.Pair{Key: []byte(key), Value: v.value,
+					Version: commitTimestamp(v.commit)})
 			}
 		}
 		s.mu.Unlock()
@@ -294,11 +299,13 @@ func (tx *memTx) undo() {
 func (tx *memTx) undoLocked() {
 	s := tx.db.shared
 	for key, own := range tx.writes {
-		s.versions[key] = slices.DeleteFunc(s.versions[key], func(v memVersion) bool { return v.dirty && string(v.value) == string(own.value) })
+		s.versions[key] = slices.DeleteFunc(s.versions[key],
+			func(v memVersion) bool { return v.dirty && string(v.value) == string(own.value) })
 	}
 }
 
-// conflicts says whether another commit contradicts what the transaction has seen, or must not overwrite.
+// conflicts says whether another commit contradicts what the transaction has seen, or must not
+// overwrite.
 func (tx *memTx) conflicts() bool {
 	s := tx.db.shared
 	weak := tx.db.weak
@@ -315,7 +322,8 @@ func (tx *memTx) conflicts() bool {
 		if last <= tx.snapshot {
 			continue
 		}
-		read := tx.reads[key] || slices.ContainsFunc(tx.prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		read := tx.reads[key] || slices.ContainsFunc(tx.prefixes,
+			func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 		if weak == snapshotIsolation || weak == readCommitted || weak == twoSites {
 			read = false
 		}
@@ -368,7 +376,8 @@ func (tx *memTx) commit() (int64, error) {
 	return s.last, nil
 }
 
-// again is what a write has become when its update is executed for the second time: an append appends again.
+// again is what a write has become when its update is executed for the second time: an append
+// appends again.
 func (tx *memTx) again(key string, value []byte) []byte {
 	v := tx.db.shared.versions[key]
 	if len(v) == 0 || !strings.HasPrefix(key, "dependency") {

@@ -33,7 +33,8 @@ func (m *memory) knowLocked(name string) (kv.Timestamp, bool) {
 	return known, ok
 }
 
-// remember remembers the version for a name, unless one is remembered already. It returns the one that is.
+// remember remembers the version for a name, unless one is remembered already. It returns the one
+// that is.
 func (m *memory) remember(name string, version kv.Timestamp) kv.Timestamp {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,10 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// News writes keys one after the other, each in a transaction of its own and most in partitions of their own, and then others read some of them in
-// another order. Nothing but the clocks puts these writes in an order, so a reader whose first partition has a slow clock begins below several
-// writes of a fast one, and has to be moved more than once: it must find all that was acknowledged before it began. In a
-// database that claims strict serialisability the commit timestamps are in the order of real time, whatever key it is.
+// News writes keys one after the other, each in a transaction of its own and most in partitions of
+// their own, and then others read some of them in another order. Nothing but the clocks puts these
+// writes in an order, so a reader whose first partition has a slow clock begins below several
+// writes of a fast one, and has to be moved more than once: it must find all that was acknowledged
+// before it began. In a database that claims strict serialisability the commit timestamps are in
+// the order of real time, whatever key it is.
 type News struct {
 	Keys, Parallel int
 	Pause          time.Duration
@@ -50,18 +52,21 @@ func (n *News) Setup(context.Context, *driver.Run, driver.Transactor) error {
 func (n *News) key(i int) string { return fmt.Sprintf("news%02d", i) }
 
 const (
-	// freshNews is how long after a write readers come in a hurry: well below what clocks may differ by.
+	// freshNews is how long after a write readers come in a hurry: well below what clocks may
+	// differ by.
 	freshNews = 100 * time.Millisecond
 	// newsAtOnce is how many keys one client writes at a time.
 	newsAtOnce = 3
 )
 
 // Drive implements Transactions.
-func (n *News) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (n *News) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	for i := 0; run.Rest(ctx, random, n.Pause); i++ {
 		attempt, cancel := driver.PatienceOf(ctx, random, n.Least)
 		keys := random.Perm(n.Keys)
-		if fresh := run.Elapsed()-time.Duration(n.last.Load()) < freshNews; fresh && !n.Strict || random.IntN(3) == 0 {
+		if fresh := run.Elapsed()-time.Duration(n.last.Load()) < freshNews; fresh && !n.Strict ||
+			random.IntN(3) == 0 {
 			run.Count("news read", n.read(attempt, run, db, keys))
 		} else {
 			if n.Strict {
@@ -75,9 +80,13 @@ func (n *News) Drive(ctx context.Context, run *driver.Run, number int, db driver
 	}
 }
 
-func (n *News) write(ctx context.Context, run *driver.Run, db driver.Transactor, i int, value string) error {
+func (n *News) write(ctx context.Context, run *driver.Run, db driver.Transactor, i int,
+	value string) error {
 	floor, latest := n.newest[i].known(), n.latest.known()
-	at, err := db.Update(ctx, func(tx driver.Tx) error { return tx.Put([]byte(n.key(i)), []byte(value)) })
+	at, err := db.Update(ctx, func(
+		tx driver.Tx) error {
+		return tx.Put([]byte(n.key(i)), []byte(value))
+	})
 	if err != nil {
 		return err
 	}
@@ -85,7 +94,8 @@ func (n *News) write(ctx context.Context, run *driver.Run, db driver.Transactor,
 		run.Violation("news: key %d: %v", i, err)
 	}
 	if n.Strict && !latest.Less(at) {
-		run.Violation("news: key %d was written at %v, and a commit of %v was acknowledged before that began", i, at, latest)
+		run.Violation("news: key %d was written at %v, and a commit of %v was acknowledged "+
+			"before that began", i, at, latest)
 	}
 	n.latest.raise(at)
 	n.commits.remember(n.name(i, value), at)
@@ -116,10 +126,13 @@ func (n *News) read(ctx context.Context, run *driver.Run, db driver.Transactor, 
 	}
 	for i, found := range values {
 		if !found.present && !floors[i].IsZero() {
-			run.Violation("news: a transaction that read as of %v found nothing in key %d, and a commit at %v was acknowledged before it began", at, i, floors[i])
+			run.Violation("news: a transaction that read as of %v found nothing in key %d, and "+
+				"a commit at %v was acknowledged before it began", at, i, floors[i])
 		}
-		if version, known := n.commits.know(n.name(i, found.value)); known && version.Less(floors[i]) {
-			run.Violation("news: a transaction that read as of %v found %s of %v in key %d, and a commit at %v was acknowledged before it began",
+		if version, known := n.commits.know(n.name(i, found.value)); known &&
+			version.Less(floors[i]) {
+			run.Violation("news: a transaction that read as of %v found %s of %v in key %d, and "+
+				"a commit at %v was acknowledged before it began",
 				at, found.value, version, i, floors[i])
 		}
 	}

@@ -12,10 +12,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Past reads keys as of a moment, and reads them again as of the same moment later: the answers must be the same for ever, so no
-// write may end up below a moment that was read. Each key has its own partition, one writer and a few readers, who talk to
-// nobody else and have no session in common: a writer that brought the readers' time along would hide the mistake. Keys are
-// written rarely and read often, so that the leader's promises are in what it has read and not in what it has written.
+// Past reads keys as of a moment, and reads them again as of the same moment later: the answers
+// must be the same for ever, so no write may end up below a moment that was read. Each key has its
+// own partition, one writer and a few readers, which talk to no other client and have no session in
+// common: a writer that brought the readers' time along would hide the mistake. Keys are written
+// rarely and read often, so that the leader's promises are in what it has read and not in what it
+// has written.
 type Past struct {
 	// Keys is how many keys there are, each with a writer and so many Readers.
 	Keys, Readers int
@@ -29,7 +31,7 @@ type Past struct {
 type pastKey struct {
 	mu struct {
 		sync.Mutex
-		// read is the latest moment as of which somebody has read the key.
+		// read is the latest moment as of which a client has read the key.
 		read kv.Timestamp
 	}
 }
@@ -45,7 +47,8 @@ type pastRead struct {
 
 const (
 	past = "past"
-	// pastReads is how many readings a reader keeps to repeat them; it forgets them at an age of maxPast.
+	// pastReads is how many readings a reader keeps to repeat them; it forgets them at an age of
+	// maxPast.
 	pastReads, maxPast = 64, 5 * time.Minute
 )
 
@@ -68,7 +71,8 @@ func (p *Past) Setup(ctx context.Context, run *driver.Run) error {
 func (p *Past) key(i int) []byte { return fmt.Appendf(nil, "past%02d", i) }
 
 // Drive implements Workload.
-func (p *Past) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (p *Past) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks, i := client.Keyspace(past), number%p.Keys
 	if number < p.Keys {
 		for n := 0; run.Rest(ctx, random, p.Pause); n++ {
@@ -99,21 +103,25 @@ func (p *Past) Drive(ctx context.Context, run *driver.Run, number int, client *d
 	}
 }
 
-// write checks that the write lies above every moment as of which the key had been read when it began.
-func (p *Past) write(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, value string) error {
+// write checks that the write lies above every moment as of which the key had been read when it
+// began.
+func (p *Past) write(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int,
+	value string) error {
 	key := &p.keys[i]
 	key.mu.Lock()
 	read := key.mu.read
 	key.mu.Unlock()
 	version, err := ks.Put(ctx, p.key(i), []byte(value))
 	if err == nil && version.LessEq(read) {
-		run.Violation("past key %d: a write got version %v, and the key had been read as of %v before it began", i, version, read)
+		run.Violation("past key %d: a write got version %v, and the key had been read as of %v "+
+			"before it began", i, version, read)
 	}
 	return err
 }
 
 // read reads the latest value, which makes a moment known, and then the value as of that moment.
-func (p *Past) read(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, i int) (pastRead, error) {
+func (p *Past) read(ctx context.Context, run *driver.Run, client *driver.Client,
+	ks *driver.Keyspace, i int) (pastRead, error) {
 	latest, err := ks.Get(ctx, p.key(i))
 	if err := driver.IgnoreNotFound(err); err != nil {
 		return pastRead{}, err
@@ -124,7 +132,8 @@ func (p *Past) read(ctx context.Context, run *driver.Run, client *driver.Client,
 		return pastRead{}, err
 	}
 	if r.version.Less(latest.Version) {
-		run.Violation("past key %d: the client has seen version %v, and as of its timestamp %v it finds %v", i, latest.Version, at, r.version)
+		run.Violation("past key %d: the client has seen version %v, and as of its timestamp %v "+
+			"it finds %v", i, latest.Version, at, r.version)
 	}
 	key := &p.keys[i]
 	key.mu.Lock()
@@ -135,7 +144,8 @@ func (p *Past) read(ctx context.Context, run *driver.Run, client *driver.Client,
 	return r, nil
 }
 
-func (p *Past) readAt(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, at kv.Timestamp) (pastRead, error) {
+func (p *Past) readAt(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int,
+	at kv.Timestamp) (pastRead, error) {
 	pair, err := ks.GetAt(ctx, p.key(i), at)
 	if err := driver.IgnoreNotFound(err); err != nil {
 		return pastRead{}, err
@@ -146,14 +156,17 @@ func (p *Past) readAt(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 	return pastRead{at, err == nil, string(pair.Value), pair.Version, run.Elapsed()}, nil
 }
 
-func (p *Past) repeat(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, first pastRead) error {
+func (p *Past) repeat(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int,
+	first pastRead) error {
 	again, err := p.readAt(ctx, run, ks, i, first.at)
 	if err != nil {
 		return err
 	}
-	if again.present != first.present || again.value != first.value || again.version != first.version {
+	if again.present != first.present || again.value != first.value ||
+		again.version != first.version {
 		run.Violation("past key %d as of %v was %s of %v, and is now %s of %v", i, first.at,
-			describe(first.present, first.value), first.version, describe(again.present, again.value), again.version)
+			describe(first.present, first.value), first.version, describe(again.present,
+				again.value), again.version)
 	}
 	return nil
 }
@@ -165,7 +178,8 @@ func (p *Past) Check(ctx context.Context, run *driver.Run, client *driver.Client
 	for i := range p.keys {
 		first, err := p.read(ctx, run, client, ks, i)
 		if err == nil {
-			err = errors.Join(p.write(ctx, run, ks, i, "the last"), p.repeat(ctx, run, ks, i, first))
+			err = errors.Join(p.write(ctx, run, ks, i, "the last"), p.repeat(ctx, run, ks, i,
+				first))
 		}
 		errs = append(errs, err)
 	}

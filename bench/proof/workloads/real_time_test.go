@@ -19,7 +19,8 @@ func TestRealTime(t *testing.T) {
 	cluster := startFake(t, mistakes{})
 	run := driver.NewRun(cluster.open)
 	run.Incremental = true
-	load := &Registers{Keyspace: "registers", Partitions: 3, Keys: 2, Age: 300 * time.Millisecond, Pause: 5 * time.Millisecond,
+	load := &Registers{Keyspace: "registers", Partitions: 3, Keys: 2, Age: 300 * time.Millisecond,
+		Pause:    5 * time.Millisecond,
 		Parallel: 3, Readers: 1}
 	if err := load.Setup(t.Context(), run); err != nil {
 		t.Fatal(err)

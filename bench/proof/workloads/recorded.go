@@ -8,8 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// recorded runs transactions and records them for the checker of isolation. Every attempt of an update is a transaction of its
-// own: one that is followed by another was aborted. A session is one client, and does one thing at a time.
+// recorded runs transactions and records them for the checker of isolation. Every attempt of an
+// update is a transaction of its own: one that is followed by another was aborted. A session is one
+// client, and does one thing at a time.
 type recorded struct {
 	db       driver.Transactor
 	recorder *isolation.Recorder
@@ -17,7 +18,8 @@ type recorded struct {
 }
 
 // update runs f in a transaction; f records what it does with note.
-func (r recorded) update(ctx context.Context, f func(tx driver.Tx, note isolation.Pending, attempt int) error) error {
+func (r recorded) update(ctx context.Context, f func(tx driver.Tx, note isolation.Pending,
+	attempt int) error) error {
 	var last isolation.Pending
 	attempts := 0
 	at, err := r.db.Update(ctx, func(tx driver.Tx) error {
@@ -39,8 +41,10 @@ func (r recorded) update(ctx context.Context, f func(tx driver.Tx, note isolatio
 	return err
 }
 
-// view runs f in a transaction that only reads; f keeps its readings for itself, and notes them when it can be called again no more.
-func (r recorded) view(ctx context.Context, f func(tx driver.Tx) error, notes func(note isolation.Pending)) error {
+// view runs f in a transaction that only reads; f keeps its readings for itself, and notes them
+// when it can be called again no more.
+func (r recorded) view(ctx context.Context, f func(tx driver.Tx) error,
+	notes func(note isolation.Pending)) error {
 	note := r.recorder.Begin(r.session)
 	at, err := r.db.View(ctx, f)
 	if err != nil {

@@ -2,16 +2,19 @@ package workloads
 
 import "sync"
 
-// refusals remembers attempts that had no effect, the last few thousand of them, and why. The zero refusals is empty.
+// refusals remembers attempts that had no effect, the last few thousand of them, and why. The zero
+// refusals is empty.
 type refusals struct {
 	mu struct {
 		sync.Mutex
-		// refused is why attempts had no effect, built the attempt whose commit builds on what another wrote.
+		// refused is why attempts had no effect, built the attempt whose commit builds on what
+		// another wrote.
 		refused, built generations
 	}
 }
 
-// generations are texts by attempt, in two generations; the older is forgotten when the newer is full.
+// generations are texts by attempt, in two generations; the older is forgotten when the newer is
+// full.
 type generations struct{ newer, older map[string]string }
 
 func (g *generations) set(attempt, text string) {
@@ -44,7 +47,8 @@ func (r *refusals) know(attempt string) (why string, refused bool) {
 	return r.mu.refused.get(attempt)
 }
 
-// build remembers that the commit of an attempt builds on what another one has written ("": on nothing), and says why that had no effect, as know does.
+// build remembers that the commit of an attempt builds on what another one has written ("": on
+// nothing), and says why that had no effect, as know does.
 func (r *refusals) build(attempt, below string) (why string, refused bool) {
 	if below == "" {
 		return "", false

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// register is one key with all that is known of it. Its methods are single operations, recorded everywhere: in the history,
-// which must be linearisable; in the ledger, which is audited when nobody writes any more; and in the watermark, by which
-// a stale answer shows at once.
+// register is one key with all that is known of it. Its methods are single operations, recorded
+// everywhere: in the history, which must be linearisable; in the ledger, which is audited when no
+// client writes any more; and in the watermark, by which a stale answer shows at once.
 type register struct {
 	run      *driver.Run
 	key      string
@@ -51,10 +51,12 @@ func (r *register) get(ctx context.Context, ks *driver.Keyspace, client int) (se
 	}
 }
 
-func (r *register) put(ctx context.Context, ks *driver.Keyspace, client int, value string) (kv.Timestamp, error) {
+func (r *register) put(ctx context.Context, ks *driver.Keyspace, client int, value string) (
+	kv.Timestamp, error) {
 	floor := r.newest.known()
 	e := r.ledger.begin(value, false, nil)
-	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key, Kind: history.Put, New: history.Value(value)})
+	p := r.run.History.Begin(history.Operation{Client: client, Key: r.key, Kind: history.Put,
+		New: history.Value(value)})
 	version, err := ks.Put(ctx, []byte(r.key), []byte(value))
 	r.run.Count("put", err)
 	r.ledger.ended(e, version, err)
@@ -79,11 +81,13 @@ func (r *register) delete(ctx context.Context, ks *driver.Keyspace, client int) 
 	return nil
 }
 
-// swap compares with what was seen last, by version or by value, and puts value in its place, or nothing if it is empty. It
-// returns what is there now, as far as the client knows.
-func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, last seen, byVersion bool, value string) seen {
+// swap compares with what was seen last, by version or by value, and puts value in its place, or
+// nothing if it is empty. It returns what is there now, as far as the client knows.
+func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, last seen,
+	byVersion bool, value string) seen {
 	floor := r.newest.known()
-	o := history.Operation{Client: client, Key: r.key, Kind: history.CompareAndSwap, Expected: last.State}
+	o := history.Operation{Client: client, Key: r.key, Kind: history.CompareAndSwap,
+		Expected: last.State}
 	expect, replacement := kv.ExpectAbsent(), kv.Delete()
 	var expected *string
 	if last.Present {
@@ -122,7 +126,8 @@ func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, la
 	}
 }
 
-// close reads the last value, which belongs to the history, and audits the versions. It is called when nobody is in an operation.
+// close reads the last value, which belongs to the history, and audits the versions. It is called
+// when no client is in an operation.
 func (r *register) close(ctx context.Context, ks *driver.Keyspace) error {
 	if _, err := r.get(ctx, ks, -1); err != nil {
 		return err

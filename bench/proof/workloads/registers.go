@@ -11,11 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Registers reads, writes, deletes and compares-and-swaps a few keys. The history of each key must be linearisable, no write may
-// be lost or done twice, also where another has overwritten it (ledger). The keys change every few seconds, so that no
-// history becomes too long to check.
+// Registers reads, writes, deletes and compares-and-swaps a few keys. The history of each key must
+// be linearisable, no write may be lost or done twice, also where another has overwritten it
+// (ledger). The keys change every few seconds, so that no history becomes too long to check.
 //
-// With a single key and short pauses nearly every retry has somebody else's write between itself and the first attempt.
+// With a single key and short pauses nearly every retry has another client's write between itself
+// and the first attempt.
 type Registers struct {
 	// Keyspace is created with so many hash Partitions.
 	Keyspace   string
@@ -25,8 +26,8 @@ type Registers struct {
 	Age  time.Duration
 	// Pause is the longest rest between two operations of a client.
 	Pause time.Duration
-	// Parallel is the number of clients that do everything, Readers that of those that only read: a client whose write hangs at
-	// a leader that was cut off reads nothing meanwhile.
+	// Parallel is the number of clients that do everything, Readers that of those that only read: a
+	// client whose write hangs at a leader that was cut off reads nothing meanwhile.
 	Parallel, Readers int
 
 	windows driver.Windows[[]*register]
@@ -44,7 +45,8 @@ func (r *Registers) Setup(ctx context.Context, run *driver.Run) error {
 	r.windows.Fresh = func(number int64) []*register {
 		keys := make([]*register, r.Keys)
 		for i := range keys {
-			keys[i] = &register{run: run, workload: r.Keyspace, key: fmt.Sprintf("%s/%d/%d", r.Keyspace, i, number)}
+			keys[i] = &register{run: run, workload: r.Keyspace, key: fmt.Sprintf("%s/%d/%d",
+				r.Keyspace, i, number)}
 		}
 		return keys
 	}
@@ -52,11 +54,15 @@ func (r *Registers) Setup(ctx context.Context, run *driver.Run) error {
 }
 
 // Drive implements Workload.
-func (r *Registers) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (r *Registers) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(r.Keyspace)
 	var window int64
 	last := make(map[*register]seen)
-	closing := func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) }
+	closing := func(ctx context.Context,
+		keys []*register) error {
+		return r.close(ctx, run, ks, keys)
+	}
 	for n := 0; run.Rest(ctx, random, r.Pause); n++ {
 		if !r.windows.CloseDue(ctx, run, closing) {
 			continue
@@ -67,13 +73,15 @@ func (r *Registers) Drive(ctx context.Context, run *driver.Run, number int, clie
 			clear(last)
 		}
 		key := w.State[random.IntN(r.Keys)]
-		last[key] = r.operate(ctx, ks, key, number, last[key], fmt.Sprintf("%d.%d", number, n), random)
+		last[key] = r.operate(ctx, ks, key, number, last[key], fmt.Sprintf("%d.%d", number, n),
+			random)
 		r.windows.Leave(w)
 	}
 }
 
 // operate does one operation and returns what the client now believes to be there.
-func (r *Registers) operate(ctx context.Context, ks *driver.Keyspace, key *register, number int, last seen, value string,
+func (r *Registers) operate(ctx context.Context, ks *driver.Keyspace, key *register, number int,
+	last seen, value string,
 	random *rand.Rand) seen {
 	ctx, cancel := driver.Patience(ctx, random)
 	defer cancel()
@@ -106,7 +114,8 @@ func (r *Registers) operate(ctx context.Context, ks *driver.Keyspace, key *regis
 }
 
 // close checks the keys of a window that is over.
-func (r *Registers) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, keys []*register) error {
+func (r *Registers) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
+	keys []*register) error {
 	names := make(map[string]bool)
 	for _, key := range keys {
 		if err := key.close(ctx, ks); err != nil {
@@ -121,5 +130,8 @@ func (r *Registers) close(ctx context.Context, run *driver.Run, ks *driver.Keysp
 // Check implements Workload: the last value of every key belongs to its history.
 func (r *Registers) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(r.Keyspace)
-	return r.windows.CloseAll(ctx, func(ctx context.Context, keys []*register) error { return r.close(ctx, run, ks, keys) })
+	return r.windows.CloseAll(ctx, func(ctx context.Context,
+		keys []*register) error {
+		return r.close(ctx, run, ks, keys)
+	})
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Rings checks that reads over several partitions are of one moment. A writer goes round a ring of keys that lie in
-// different partitions and counts each up by one, the next only when the one before is acknowledged. So at any moment the
-// numbers, in the order of the ring, never grow and span at most one. Scans, batches of gets, and the same scan at the same
-// timestamp a while later must all see such a moment, and none before what was known when they began.
+// Rings checks that reads over several partitions are of one moment. A writer goes round a ring of
+// keys that lie in different partitions and counts each up by one, the next only when the one
+// before is acknowledged. So at any moment the numbers, in the order of the ring, never grow and
+// span at most one. Scans, batches of gets, and the same scan at the same timestamp a while later
+// must all see such a moment, and none before what was known when they began.
 type Rings struct {
-	// Writers is how many rings there are, each with its one writer; Readers read all of them. Size is the keys of a ring.
+	// Writers is how many rings there are, each with its one writer; Readers read all of them. Size
+	// is the keys of a ring.
 	Writers, Readers, Size int
 	// Pause is the longest rest of a writer between two writes, ReadPause that of a reader.
 	Pause, ReadPause time.Duration
@@ -40,13 +42,15 @@ func (r *Rings) Setup(ctx context.Context, run *driver.Run) error {
 	for i := range r.known {
 		r.known[i] = make([]history.Monotonic, r.Size)
 	}
-	return run.CreateKeyspace(ctx, r.Keyspace, kv.Hash(9)) // so that a node leads several, which it reads together
+	// so that a node leads several, which it reads together
+	return run.CreateKeyspace(ctx, r.Keyspace, kv.Hash(9))
 }
 
 func (r *Rings) key(ring, i int) []byte { return fmt.Appendf(nil, "ring%d/%d", ring, i) }
 
 // Drive implements Workload.
-func (r *Rings) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (r *Rings) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(r.Keyspace)
 	if number < r.Writers {
 		for n := uint64(1); ; n++ {
@@ -62,8 +66,10 @@ func (r *Rings) Drive(ctx context.Context, run *driver.Run, number int, client *
 	}
 }
 
-// set counts a key up to n, however long it takes; a late duplicate of the swap finds another value, and does nothing.
-func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, ring, i int, n uint64, random *rand.Rand) bool {
+// set counts a key up to n, however long it takes; a late duplicate of the swap finds another
+// value, and does nothing.
+func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, ring, i int,
+	n uint64, random *rand.Rand) bool {
 	r.known[ring][i].BeginWrite(n)
 	for run.Rest(ctx, random, r.Pause) {
 		expect := kv.ExpectAbsent()
@@ -71,14 +77,16 @@ func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, r
 			expect = kv.ExpectValue(strconv.AppendUint(nil, n-1, 10))
 		}
 		attempt, cancel := driver.Patience(ctx, random)
-		swap, err := ks.CompareAndSwap(attempt, r.key(ring, i), expect, kv.Set(strconv.AppendUint(nil, n, 10)))
+		swap, err := ks.CompareAndSwap(attempt, r.key(ring, i), expect,
+			kv.Set(strconv.AppendUint(nil, n, 10)))
 		cancel()
 		run.Count("ring set", err)
 		if err != nil {
 			continue
 		}
 		if !swap.Swapped && string(swap.Current.Value) != strconv.FormatUint(n, 10) {
-			run.Violation(r.Keyspace+": ring %d, key %d: its only writer swaps %d in, and finds %q", ring, i, n, swap.Current.Value)
+			run.Violation(r.Keyspace+": ring %d, key %d: its only writer swaps %d in, and finds %q",
+				ring, i, n, swap.Current.Value)
 			return false
 		}
 		r.known[ring][i].Wrote(n)
@@ -88,7 +96,8 @@ func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, r
 }
 
 // read reads a ring in one of the ways there are.
-func (r *Rings) read(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, random *rand.Rand) {
+func (r *Rings) read(ctx context.Context, run *driver.Run, client *driver.Client,
+	ks *driver.Keyspace, random *rand.Rand) {
 	ring := random.IntN(r.Writers)
 	floors := make([]uint64, r.Size)
 	for i := range floors {
@@ -121,7 +130,8 @@ func (r *Rings) read(ctx context.Context, run *driver.Run, client *driver.Client
 		cancel()
 		run.Count("repeated scan", err)
 		if err == nil && fmt.Sprint(repeated) != fmt.Sprint(numbers) {
-			run.Violation(r.Keyspace+": ring %d at %v was %v, and later, at the same timestamp, %v", ring, at, numbers, repeated)
+			run.Violation(r.Keyspace+": ring %d at %v was %v, and later, at the same timestamp, %v",
+				ring, at, numbers, repeated)
 		}
 	default:
 		numbers, err = r.scan(attempt, ks.Scan, ring, random)
@@ -152,9 +162,11 @@ func (r *Rings) batchGet(ctx context.Context, ks *driver.Keyspace, ring int) ([]
 	return numbers, nil
 }
 
-func (r *Rings) scan(ctx context.Context, scan scanning, ring int, random *rand.Rand) ([]uint64, error) {
+func (r *Rings) scan(ctx context.Context, scan scanning, ring int, random *rand.Rand) ([]uint64,
+	error) {
 	numbers := make([]uint64, r.Size)
-	options := append([]kv.ScanOption(nil), kv.Prefix(fmt.Appendf(nil, "ring%d/", ring)), kv.PageSize(1+random.IntN(3)))
+	options := append([]kv.ScanOption(nil), kv.Prefix(fmt.Appendf(nil, "ring%d/", ring)),
+		kv.PageSize(1+random.IntN(3)))
 	if random.IntN(2) == 0 {
 		options = append(options, kv.Reverse())
 	}
@@ -163,8 +175,9 @@ func (r *Rings) scan(ctx context.Context, scan scanning, ring int, random *rand.
 			return nil, err
 		}
 		var at, i int
-		if n, err := fmt.Sscanf(string(pair.Key), "ring%d/%d", &at, &i); n != 2 || err != nil || at != ring || i >= r.Size {
-			return nil, fmt.Errorf("a key that nobody wrote: %q", pair.Key)
+		if n, err := fmt.Sscanf(string(pair.Key), "ring%d/%d", &at, &i); n != 2 || err != nil ||
+			at != ring || i >= r.Size {
+			return nil, fmt.Errorf("a key that no client wrote: %q", pair.Key)
 		}
 		if numbers[i], err = strconv.ParseUint(string(pair.Value), 10, 64); err != nil {
 			return nil, err
@@ -176,7 +189,8 @@ func (r *Rings) scan(ctx context.Context, scan scanning, ring int, random *rand.
 func (r *Rings) check(run *driver.Run, how string, ring int, floors, numbers []uint64) {
 	for i, n := range numbers {
 		if err := r.known[ring][i].Read(floors[i], n); err != nil {
-			run.Violation(r.Keyspace+": %s of ring %d, key %d: %v (all: %v, known when it began: %v)", how, ring, i, err, numbers, floors)
+			run.Violation(r.Keyspace+": %s of ring %d, key %d: %v (all: %v, known when it "+
+				"began: %v)", how, ring, i, err, numbers, floors)
 		}
 		if n > numbers[0] || i > 0 && n > numbers[i-1] || n+1 < numbers[0] {
 			run.Violation(r.Keyspace+": %s of ring %d saw no single moment: %v", how, ring, numbers)

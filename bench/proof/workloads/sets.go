@@ -15,12 +15,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Sets adds elements, one key each, and takes them away, while others scan: forward and backward, all or a part, with pages from
-// one row up, values from nothing to Large bytes. Every element whose addition was acknowledged before a scan began, and
-// whose removal had not begun when it ended, is in it once; none that was removed before; all in order, each with its own
-// value. Many keys are neighbours with nothing in between ("k" and "k\x00"), so that a page boundary which is off by the
-// smallest step shows. A second scan of the same moment, in the other direction with other pages, gives the same rows, and Count
-// their number.
+// Sets adds elements, one key each, and takes them away, while others scan: forward and backward,
+// all or a part, with pages from one row up, values from nothing to Large bytes. Every element
+// whose addition was acknowledged before a scan began, and whose removal had not begun when it
+// ended, is in it once; none that was removed before; all in order, each with its own value. Many
+// keys are neighbours with nothing in between ("k" and "k\x00"), so that a page boundary which is
+// off by the smallest step shows. A second scan of the same moment, in the other direction with
+// other pages, gives the same rows, and Count their number.
 //
 // Sets change every Age; an old one is deleted by range, and that tells how many it deleted.
 type Sets struct {
@@ -80,7 +81,8 @@ func (s *Sets) Setup(ctx context.Context, run *driver.Run) error {
 	return run.CreateKeyspace(ctx, s.Keyspace, partitioning)
 }
 
-// prefix is what all keys of a set in one of 16 places begin with; the places come first, so that a set lies in all partitions.
+// prefix is what all keys of a set in one of 16 places begin with; the places come first, so that a
+// set lies in all partitions.
 func (x *set) prefix(place uint32) string { return fmt.Sprintf("set%x/%08d/", place, x.number) }
 
 // value is what an element's key holds: the key, and filling that only this key has.
@@ -97,7 +99,8 @@ func (s *Sets) value(key string) []byte {
 }
 
 // Drive implements Workload.
-func (s *Sets) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (s *Sets) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(s.Keyspace)
 	closing := func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) }
 	pause := s.Pause
@@ -152,7 +155,8 @@ func (s *Sets) add(ctx context.Context, ks *driver.Keyspace, x *set, name string
 	return err
 }
 
-func (s *Sets) remove(ctx context.Context, run *driver.Run, ks *driver.Keyspace, x *set, random *rand.Rand) error {
+func (s *Sets) remove(ctx context.Context, run *driver.Run, ks *driver.Keyspace, x *set,
+	random *rand.Rand) error {
 	x.mu.Lock()
 	if len(x.mu.kept) == 0 {
 		x.mu.Unlock()
@@ -167,7 +171,8 @@ func (s *Sets) remove(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 	switch {
 	case err == nil:
 		if !existed {
-			run.Violation("%s: %q was acknowledged, and its only deletion found nothing", s.Keyspace, key)
+			run.Violation("%s: %q was acknowledged, and its only deletion found nothing",
+				s.Keyspace, key)
 		}
 		x.reach(key, removed)
 	case !driver.Unknown(err):

@@ -86,7 +86,8 @@ func (x *set) standing() standing {
 }
 
 // scan scans the sets in one of the ways there are, and checks what came.
-func (s *Sets) scan(ctx context.Context, run *driver.Run, client *driver.Client, ks *driver.Keyspace, random *rand.Rand) error {
+func (s *Sets) scan(ctx context.Context, run *driver.Run, client *driver.Client,
+	ks *driver.Keyspace, random *rand.Rand) error {
 	part, reverse := drawSpan(random, s.windows.List()), random.IntN(2) == 0
 	if at := client.Timestamp(); !at.IsZero() && random.IntN(3) == 0 {
 		return s.compare(ctx, run, ks, part, reverse, at, random)
@@ -104,7 +105,8 @@ func (s *Sets) scan(ctx context.Context, run *driver.Run, client *driver.Client,
 }
 
 // rows reads a part and checks what can be said of rows alone.
-func (s *Sets) rows(ctx context.Context, run *driver.Run, scan scanning, part span, reverse bool, random *rand.Rand) ([]kv.Pair, error) {
+func (s *Sets) rows(ctx context.Context, run *driver.Run, scan scanning, part span, reverse bool,
+	random *rand.Rand) ([]kv.Pair, error) {
 	var more []kv.ScanOption
 	for _, o := range part.options() {
 		more = append(more, o)
@@ -128,13 +130,15 @@ func (s *Sets) rows(ctx context.Context, run *driver.Run, scan scanning, part sp
 	for i, row := range rows {
 		key := string(row.Key)
 		if i > 0 && string(rows[i-1].Key) >= key {
-			run.Violation("%s: a scan (reverse: %v) of %+v has %q beside %q", s.Keyspace, reverse, part, rows[i-1].Key, key)
+			run.Violation("%s: a scan (reverse: %v) of %+v has %q beside %q", s.Keyspace, reverse,
+				part, rows[i-1].Key, key)
 		}
 		if !part.contains(key) {
 			run.Violation("%s: a scan of %+v has %q", s.Keyspace, part, key)
 		}
 		if string(s.value(key)) != string(row.Value) {
-			run.Violation("%s: %q has the value %.80q, which was never its", s.Keyspace, key, row.Value)
+			run.Violation("%s: %q has the value %.80q, which was never its", s.Keyspace, key,
+				row.Value)
 		}
 	}
 	return rows, nil
@@ -151,7 +155,8 @@ func (s *Sets) check(run *driver.Run, part span, rows []kv.Pair, before map[*set
 		over := x.mu.over
 		for _, key := range was.sure {
 			if part.contains(key) && !there[key] && !over && x.mu.elements[key] == added {
-				run.Violation("%s: a scan of %+v with %d rows has no %q, which was added and not removed", s.Keyspace, part, len(rows), key)
+				run.Violation("%s: a scan of %+v with %d rows has no %q, which was added and "+
+					"not removed", s.Keyspace, part, len(rows), key)
 			}
 		}
 		for _, row := range rows {
@@ -159,10 +164,12 @@ func (s *Sets) check(run *driver.Run, part span, rows []kv.Pair, before map[*set
 				continue
 			}
 			if m, known := x.mu.elements[string(row.Key)]; !known || m == never {
-				run.Violation("%s: a scan has %q, which was never added (refused: %v)", s.Keyspace, row.Key, known)
+				run.Violation("%s: a scan has %q, which was never added (refused: %v)", s.Keyspace,
+					row.Key, known)
 			}
 			if was.gone[string(row.Key)] {
-				run.Violation("%s: a scan has %q, which was removed before it began", s.Keyspace, row.Key)
+				run.Violation("%s: a scan has %q, which was removed before it began", s.Keyspace,
+					row.Key)
 			}
 		}
 		x.mu.Unlock()
@@ -175,7 +182,8 @@ func (x *set) holds(key string) bool {
 }
 
 // compare reads the same part at the same moment twice, in both directions, and counts it.
-func (s *Sets) compare(ctx context.Context, run *driver.Run, ks *driver.Keyspace, part span, reverse bool, at kv.Timestamp, random *rand.Rand) error {
+func (s *Sets) compare(ctx context.Context, run *driver.Run, ks *driver.Keyspace, part span,
+	reverse bool, at kv.Timestamp, random *rand.Rand) error {
 	first, err := s.rows(ctx, run, scanAt(ks, at), part, reverse, random)
 	if err != nil {
 		return err
@@ -192,15 +200,18 @@ func (s *Sets) compare(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 	if err != nil {
 		return err
 	}
-	same := func(a, b kv.Pair) bool { return string(a.Key) == string(b.Key) && a.Version == b.Version }
+	same := func(a, b kv.Pair) bool {
+		return string(a.Key) == string(b.Key) && a.Version == b.Version
+	}
 	if !slices.EqualFunc(first, second, same) || n != uint64(len(first)) {
-		run.Violation("%s: two scans of %+v at %v have %d and %d rows (or others), and Count says %d",
+		run.Violation("%s: two scans of %+v at %v have %d and %d rows (or others), and Count "+
+			"says %d",
 			s.Keyspace, part, at, len(first), len(second), n)
 	}
 	return nil
 }
 
-// close checks a set that nobody changes any more, and deletes it.
+// close checks a set that no client changes any more, and deletes it.
 func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, x *set) error {
 	random := rand.New(rand.NewPCG(uint64(x.number), 0))
 	x.mu.Lock()
@@ -238,7 +249,8 @@ func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, 
 		return err
 	}
 	if !again && (deleted < sure || deleted > sure+perhaps) {
-		run.Violation("%s: of %d to %d elements of set %d range deletions deleted %d", s.Keyspace, sure, sure+perhaps, x.number, deleted)
+		run.Violation("%s: of %d to %d elements of set %d range deletions deleted %d", s.Keyspace,
+			sure, sure+perhaps, x.number, deleted)
 	}
 	for place := range uint32(16) {
 		rows, err := s.rows(ctx, run, ks.Scan, span{prefix: x.prefix(place)}, false, random)
@@ -247,7 +259,8 @@ func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, 
 		}
 		x.mu.Lock()
 		for _, row := range rows {
-			if m := x.mu.elements[string(row.Key)]; m != adding { // an addition of unknown outcome may come late
+			// an addition of unknown outcome may come late
+			if m := x.mu.elements[string(row.Key)]; m != adding {
 				run.Violation("%s: %q was deleted by range, and is there", s.Keyspace, row.Key)
 			}
 		}
@@ -259,7 +272,10 @@ func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, 
 // Check implements Workload.
 func (s *Sets) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(s.Keyspace)
-	return s.windows.CloseAll(ctx, func(ctx context.Context, x *set) error { return s.close(ctx, run, ks, x) })
+	return s.windows.CloseAll(ctx, func(ctx context.Context,
+		x *set) error {
+		return s.close(ctx, run, ks, x)
+	})
 }
 
 // scanning is Scan, or ScanAt of some moment.

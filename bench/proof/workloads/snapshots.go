@@ -12,9 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Snapshots writes one value to all keys of a group in a transaction. Whoever reads a group, in whatever way, finds one value in all
-// keys; twice in one transaction the same; as of the commit timestamp of an update just that update, and not yet directly below
-// it; as of the moment of an earlier reading the same as then; and never less than was acknowledged before the reading began.
+// Snapshots writes one value to all keys of a group in a transaction. A reader of a group, in
+// whatever way, finds one value in all keys; twice in one transaction the same; as of the commit
+// timestamp of an update just that update, and not yet directly below it; as of the moment of an
+// earlier reading the same as then; and never less than was acknowledged before the reading began.
 type Snapshots struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
@@ -33,7 +34,10 @@ func (*Snapshots) Name() string { return "snapshots" }
 func (s *Snapshots) Clients() int { return s.Parallel }
 
 // Splits implements Transactions.
-func (*Snapshots) Splits() []string { return []string{"snapshot00/2", "snapshot01/", "snapshot02/3"} }
+func (*Snapshots) Splits() []string {
+	return []string{"snapshot00/2", "snapshot01/",
+		"snapshot02/3"}
+}
 
 // Setup implements Transactions.
 func (s *Snapshots) Setup(context.Context, *driver.Run, driver.Transactor) error {
@@ -44,7 +48,8 @@ func (s *Snapshots) Setup(context.Context, *driver.Run, driver.Transactor) error
 func (s *Snapshots) prefix(group int) string { return fmt.Sprintf("snapshot%02d/", group) }
 
 // values reads a group.
-func (s *Snapshots) values(ctx context.Context, tx driver.Tx, group int, scan bool) ([]string, error) {
+func (s *Snapshots) values(ctx context.Context, tx driver.Tx, group int, scan bool) ([]string,
+	error) {
 	values := make([]string, s.Size)
 	if scan {
 		for pair, err := range tx.Scan(ctx, []byte(s.prefix(group))) {
@@ -52,8 +57,9 @@ func (s *Snapshots) values(ctx context.Context, tx driver.Tx, group int, scan bo
 				return nil, err
 			}
 			var i int
-			if _, err := fmt.Sscan(string(pair.Key[len(s.prefix(group)):]), &i); err != nil || i < 0 || i >= s.Size {
-				return nil, fmt.Errorf("a key that nobody wrote: %q", pair.Key)
+			if _, err := fmt.Sscan(string(pair.Key[len(s.prefix(group)):]), &i); err != nil ||
+				i < 0 || i >= s.Size {
+				return nil, fmt.Errorf("a key that no client wrote: %q", pair.Key)
 			}
 			values[i] = string(pair.Value)
 		}
@@ -73,7 +79,8 @@ func (s *Snapshots) values(ctx context.Context, tx driver.Tx, group int, scan bo
 func whole(values []string) bool { return len(slices.Compact(slices.Clone(values))) == 1 }
 
 // Drive implements Transactions.
-func (s *Snapshots) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor, random *rand.Rand) {
+func (s *Snapshots) Drive(ctx context.Context, run *driver.Run, number int, db driver.Transactor,
+	random *rand.Rand) {
 	type old struct {
 		group int
 		at    kv.Timestamp
@@ -110,12 +117,15 @@ func (s *Snapshots) Drive(ctx context.Context, run *driver.Run, number int, db d
 	}
 }
 
-// write writes a group, and looks at what it did. It returns the timestamp of the commit if that was acknowledged, also with an error.
-func (s *Snapshots) write(ctx context.Context, run *driver.Run, db driver.Transactor, group int, value string) (kv.Timestamp, error) {
+// write writes a group, and looks at what it did. It returns the timestamp of the commit if that
+// was acknowledged, also with an error.
+func (s *Snapshots) write(ctx context.Context, run *driver.Run, db driver.Transactor, group int,
+	value string) (kv.Timestamp, error) {
 	floor := s.newest[group].known()
 	at, err := db.Update(ctx, func(tx driver.Tx) error {
 		for i := range s.Size {
-			if err := tx.Put(fmt.Appendf(nil, "%s%d", s.prefix(group), i), []byte(value)); err != nil {
+			if err := tx.Put(fmt.Appendf(nil, "%s%d", s.prefix(group), i),
+				[]byte(value)); err != nil {
 				return err
 			}
 		}
@@ -139,13 +149,15 @@ func (s *Snapshots) write(ctx context.Context, run *driver.Run, db driver.Transa
 		return at, err
 	}
 	if !whole(below) || below[0] == value {
-		run.Violation("snapshots: directly below the commit of %s at %v the group has %q", value, at, below)
+		run.Violation("snapshots: directly below the commit of %s at %v the group has %q", value,
+			at, below)
 	}
 	return at, nil
 }
 
 // look reads a group twice in one transaction.
-func (s *Snapshots) look(ctx context.Context, run *driver.Run, db driver.Transactor, group int, scan bool) (kv.Timestamp, string, error) {
+func (s *Snapshots) look(ctx context.Context, run *driver.Run, db driver.Transactor, group int,
+	scan bool) (kv.Timestamp, string, error) {
 	floor := s.newest[group].known()
 	var first, second []string
 	at, err := db.View(ctx, func(tx driver.Tx) (err error) {
@@ -162,23 +174,27 @@ func (s *Snapshots) look(ctx context.Context, run *driver.Run, db driver.Transac
 		run.Violation("snapshots: one transaction at %v saw %q and then %q", at, first, second)
 	}
 	if at.Less(floor) {
-		run.Violation("snapshots: a transaction read as of %v, and a commit at %v was acknowledged before it began", at, floor)
+		run.Violation("snapshots: a transaction read as of %v, and a commit at %v was "+
+			"acknowledged before it began", at, floor)
 	}
 	if version, known := s.commits.know(first[0]); known && version.Less(floor) {
-		run.Violation("snapshots: a transaction read %s of %v, and a commit at %v was acknowledged before it began", first[0], version, floor)
+		run.Violation("snapshots: a transaction read %s of %v, and a commit at %v was "+
+			"acknowledged before it began", first[0], version, floor)
 	}
 	return at, first[0], nil
 }
 
 // again reads a group as of a moment of which it is known what it holds.
-func (s *Snapshots) again(ctx context.Context, run *driver.Run, db driver.Transactor, group int, at kv.Timestamp, value string, scan bool) error {
+func (s *Snapshots) again(ctx context.Context, run *driver.Run, db driver.Transactor, group int,
+	at kv.Timestamp, value string, scan bool) error {
 	var values []string
 	err := db.ViewAt(ctx, at, func(tx driver.Tx) (err error) {
 		values, err = s.values(ctx, tx, group, scan)
 		return err
 	})
 	if err == nil && (!whole(values) || values[0] != value) {
-		run.Violation("snapshots: as of %v the group has %q in all keys, and %q was read", at, value, values)
+		run.Violation("snapshots: as of %v the group has %q in all keys, and %q was read", at,
+			value, values)
 	}
 	return err
 }

@@ -57,7 +57,8 @@ func (s *Spans) Setup(ctx context.Context, run *driver.Run) error {
 }
 
 // Drive implements Workload.
-func (s *Spans) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (s *Spans) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(s.Keyspace)
 	if number < s.Writers {
 		for n := 0; run.Keep(ctx, random, s.Pause); n++ {
@@ -107,7 +108,8 @@ func (s *Spans) end(err error) {
 }
 
 // sweep deletes the span and adds to the total.
-func (s *Spans) sweep(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand) error {
+func (s *Spans) sweep(ctx context.Context, client *driver.Client, ks *kv.Keyspace,
+	random *rand.Rand) error {
 	_, err := client.Update(ctx, "update sweep", func(tx *kv.Txn) error {
 		total, err := s.total(tx.Get(ctx, ks, []byte(spanTotal)))
 		if err != nil {
@@ -124,14 +126,16 @@ func (s *Spans) sweep(ctx context.Context, client *driver.Client, ks *kv.Keyspac
 }
 
 // tell counts the span and adds a key to it.
-func (s *Spans) tell(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand, by string) error {
+func (s *Spans) tell(ctx context.Context, client *driver.Client, ks *kv.Keyspace, random *rand.Rand,
+	by string) error {
 	_, err := client.Update(ctx, "update count", func(tx *kv.Txn) error {
 		n, err := tx.Count(ctx, ks, kv.Prefix([]byte(spanPrefix)))
 		if err != nil {
 			return err
 		}
 		pause(ctx, s.Dwell/2+time.Duration(random.Int64N(int64(s.Dwell/2)+1)))
-		return tx.Put(ks, fmt.Appendf(nil, "%s%03d/told.%s", spanPrefix, random.IntN(1000), by), strconv.AppendUint(nil, n, 10))
+		return tx.Put(ks, fmt.Appendf(nil, "%s%03d/told.%s", spanPrefix, random.IntN(1000), by),
+			strconv.AppendUint(nil, n, 10))
 	})
 	return err
 }
@@ -164,7 +168,8 @@ func (s *Spans) look(ctx context.Context, run *driver.Run, client *driver.Client
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if there := total + left; there < floor || there > s.mu.begun {
-		run.Violation("%s: %d keys were deleted and %d are left; %d had been acknowledged before, and %d were begun", s.Keyspace, total,
+		run.Violation("%s: %d keys were deleted and %d are left; %d had been acknowledged "+
+			"before, and %d were begun", s.Keyspace, total,
 			left, floor, s.mu.begun)
 	}
 	return nil

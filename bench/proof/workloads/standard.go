@@ -14,26 +14,36 @@ import (
 // Standard is the usual traffic. Every run needs its own.
 func Standard() []driver.Workload {
 	return []driver.Workload{
-		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second, Pause: 150 * time.Millisecond, Parallel: 6, Readers: 4},
+		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second,
+			Pause: 150 * time.Millisecond, Parallel: 6, Readers: 4},
 		// Of these partitions most sleep.
-		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second, Pause: 12 * time.Second, Parallel: 3, Readers: 2},
-		// Between an attempt and its retry there is nearly always somebody else's write.
-		&Registers{Keyspace: "contended", Partitions: 1, Keys: 1, Age: 3 * time.Second, Pause: 50 * time.Millisecond, Parallel: 4},
+		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second,
+			Pause: 12 * time.Second, Parallel: 3, Readers: 2},
+		// Between an attempt and its retry there is nearly always another client's write.
+		&Registers{Keyspace: "contended", Partitions: 1, Keys: 1, Age: 3 * time.Second,
+			Pause: 50 * time.Millisecond, Parallel: 4},
 		&Counters{Keys: 8, Pause: 200 * time.Millisecond, Parallel: 4},
-		&Rings{Keyspace: "rings", Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond, ReadPause: 400 * time.Millisecond},
+		&Rings{Keyspace: "rings", Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond,
+			ReadPause: 400 * time.Millisecond},
 		// Here the clocks of leaders are known by what they served, and not by what they wrote.
-		&Rings{Keyspace: "slow-rings", Writers: 2, Readers: 3, Size: 4, Pause: 600 * time.Millisecond, ReadPause: 200 * time.Millisecond},
+		&Rings{Keyspace: "slow-rings", Writers: 2, Readers: 3, Size: 4,
+			Pause: 600 * time.Millisecond, ReadPause: 200 * time.Millisecond},
 		&Batches{Groups: 5, Size: 4, Pause: 200 * time.Millisecond, Parallel: 4},
-		&Watched{Keys: 10, Readers: 4, Pause: 300 * time.Millisecond, ReadPause: 60 * time.Millisecond},
-		&Past{Keys: 8, Readers: 1, Pause: 300 * time.Millisecond, ReadPause: 120 * time.Millisecond},
+		&Watched{Keys: 10, Readers: 4, Pause: 300 * time.Millisecond,
+			ReadPause: 60 * time.Millisecond},
+		&Past{Keys: 8, Readers: 1, Pause: 300 * time.Millisecond,
+			ReadPause: 120 * time.Millisecond},
 		&Sessions{Parallel: 3, Keys: 4, Partitions: 6, Pause: 200 * time.Millisecond},
 		&Lists{Keys: 3, Age: 15 * time.Second, Parallel: 3, Pause: 200 * time.Millisecond},
-		&Sets{Keyspace: "sets", Adders: 2, Scanners: 1, Age: 20 * time.Second, Pause: 300 * time.Millisecond,
+		&Sets{Keyspace: "sets", Adders: 2, Scanners: 1, Age: 20 * time.Second,
+			Pause:     300 * time.Millisecond,
 			ScanPause: time.Second, Large: 30_000},
 		&Sets{Keyspace: "hashed-sets", Partitions: 3, Adders: 2, Scanners: 1, Age: 20 * time.Second,
 			Pause: 300 * time.Millisecond, ScanPause: time.Second},
-		&Backups{Keyspace: "backups", Rows: 40, Writers: 2, Readers: 2, Pause: 60 * time.Millisecond, ReadPause: 400 * time.Millisecond},
-		&Backups{Keyspace: "hashed-backups", Partitions: 5, Rows: 40, Writers: 2, Readers: 2, Pause: 60 * time.Millisecond,
+		&Backups{Keyspace: "backups", Rows: 40, Writers: 2, Readers: 2,
+			Pause: 60 * time.Millisecond, ReadPause: 400 * time.Millisecond},
+		&Backups{Keyspace: "hashed-backups", Partitions: 5, Rows: 40, Writers: 2, Readers: 2,
+			Pause:     60 * time.Millisecond,
 			ReadPause: 400 * time.Millisecond},
 		spans("spans", kv.Hash(3)),
 		spans("ranged-spans", splitInto([]string{spanPrefix + "333", spanPrefix + "666"})),
@@ -41,23 +51,27 @@ func Standard() []driver.Workload {
 }
 
 func spans(name string, layout kv.KeyspaceOption) *Spans {
-	return &Spans{Keyspace: name, Layout: []kv.KeyspaceOption{layout}, Writers: 4, Sweepers: 1, Tellers: 2, Pause: 80 * time.Millisecond,
+	return &Spans{Keyspace: name, Layout: []kv.KeyspaceOption{layout}, Writers: 4, Sweepers: 1,
+		Tellers: 2, Pause: 80 * time.Millisecond,
 		LongPause: 500 * time.Millisecond, Dwell: 100 * time.Millisecond}
 }
 
-// What the names of transactional workloads begin with: strictly those whose transactions ask for commit wait, waiting those in a keyspace whose
-// every write waits, inRanges behind that those in a range keyspace.
+// What the names of transactional workloads begin with: strictly those whose transactions ask for
+// commit wait, waiting those in a keyspace whose every write waits, inRanges behind that those in a
+// range keyspace.
 const (
 	strictly = "strict-"
 	waiting  = "waiting-"
 	inRanges = "ranged-"
 )
 
-// clockMode is one of the ways to go about clocks that differ: what the database claims in it, and what has to be asked for that.
+// clockMode is one of the ways to go about clocks that differ: what the database claims in it, and
+// what has to be asked for that.
 type clockMode struct {
 	prefix string
 	claim  isolation.Options
-	// layout are the keyspaces' options, transactions those of every update; connect is KV, or does more.
+	// layout are the keyspaces' options, transactions those of every update; connect is KV, or does
+	// more.
 	layout       []kv.KeyspaceOption
 	transactions []kv.TxnOption
 	connect      func(...kv.TxnOption) func(*driver.Client, string) driver.Transactor
@@ -66,23 +80,31 @@ type clockMode struct {
 func clockModes() []clockMode {
 	strict := isolation.Options{Level: isolation.StrictSerialisable}
 	return []clockMode{
-		{claim: isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true}, connect: driver.KV},
-		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.CommitWait()}, connect: driver.KV},
-		{prefix: waiting, claim: strict, layout: []kv.KeyspaceOption{kv.CommitWait()}, connect: driver.KVPlainly},
+		{claim: isolation.Options{Level: isolation.StrongSessionSerialisable, KeyRealTime: true},
+			connect: driver.KV},
+		{prefix: strictly, claim: strict, transactions: []kv.TxnOption{kv.CommitWait()},
+			connect: driver.KV},
+		{prefix: waiting, claim: strict, layout: []kv.KeyspaceOption{kv.CommitWait()},
+			connect: driver.KVPlainly},
 	}
 }
 
-// SDKTransactions is StandardTransactions, and Elders, over the SDK: each by its name with read restart over hash partitions, behind "strict-" with
-// commit wait, behind "waiting-" in a keyspace with commit wait, and behind "ranged-" after that over the partitions of a range keyspace.
+// SDKTransactions is StandardTransactions, and Elders, over the SDK: each by its name with read
+// restart over hash partitions, behind "strict-" with commit wait, behind "waiting-" in a keyspace
+// with commit wait, and behind "ranged-" after that over the partitions of a range keyspace.
 func SDKTransactions() []driver.Workload {
 	var all []driver.Workload
 	for _, m := range clockModes() {
-		layout := func(o kv.KeyspaceOption) []kv.KeyspaceOption { return slices.Concat(m.layout, []kv.KeyspaceOption{o}) }
-		for _, load := range StandardTransactions(m.claim) {
-			all = append(all, driver.Transactional(named{load, m.prefix + load.Name()}, m.connect(m.transactions...), layout(kv.Hash(transactionPartitions))...))
+		layout := func(o kv.KeyspaceOption) []kv.KeyspaceOption {
+			return slices.Concat(m.layout, []kv.KeyspaceOption{o})
 		}
 		for _, load := range StandardTransactions(m.claim) {
-			all = append(all, driver.Transactional(named{load, m.prefix + inRanges + load.Name()}, m.connect(m.transactions...), layout(splitInto(load.Splits()))...))
+			all = append(all, driver.Transactional(named{load, m.prefix + load.Name()},
+				m.connect(m.transactions...), layout(kv.Hash(transactionPartitions))...))
+		}
+		for _, load := range StandardTransactions(m.claim) {
+			all = append(all, driver.Transactional(named{load, m.prefix + inRanges + load.Name()},
+				m.connect(m.transactions...), layout(splitInto(load.Splits()))...))
 		}
 		all = append(all, elders(m.prefix, layout(kv.Hash(transactionPartitions)), m.transactions),
 			elders(m.prefix+inRanges, layout(splitInto(elderSplits)), m.transactions))
@@ -94,7 +116,8 @@ func SDKTransactions() []driver.Workload {
 const transactionPartitions = 4
 
 func elders(prefix string, layout []kv.KeyspaceOption, options []kv.TxnOption) *Elders {
-	return &Elders{Label: prefix + "elders", Layout: layout, Options: options, Keys: 4, Parallel: 5, Pause: 100 * time.Millisecond,
+	return &Elders{Label: prefix + "elders", Layout: layout, Options: options, Keys: 4, Parallel: 5,
+		Pause: 100 * time.Millisecond,
 		Dwell: 300 * time.Millisecond}
 }
 
@@ -115,14 +138,16 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// Choose is those of Standard and SDKTransactions that have the given names. An unknown name is an error.
+// Choose is those of Standard and SDKTransactions that have the given names. An unknown name is an
+// error.
 func Choose(names ...string) ([]driver.Workload, error) {
 	all := append(Standard(), SDKTransactions()...)
 	var chosen []driver.Workload
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no workload is called %q; there are %s", name, strings.Join(Names(all), ", "))
+			return nil, fmt.Errorf("no workload is called %q; there are %s", name,
+				strings.Join(Names(all), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -138,16 +163,20 @@ func Names(workloads []driver.Workload) []string {
 	return names
 }
 
-// StandardTransactions is the usual traffic of transactions, for a database that claims what isolation says.
+// StandardTransactions is the usual traffic of transactions, for a database that claims what
+// isolation says.
 func StandardTransactions(claim isolation.Options) []driver.Transactions {
 	strict, least := claim.Level == isolation.StrictSerialisable, leastOf(claim)
 	return []driver.Transactions{
 		&Bank{Accounts: 6, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
 		&Increments{Keys: 3, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
-		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Least: least, Dwell: 100 * time.Millisecond},
-		&Inserts{Age: 10 * time.Second, Parallel: 6, Pause: 300 * time.Millisecond, ReadPause: 100 * time.Millisecond,
-			Least: least, Strict: strict},
-		&Dependencies{Keys: 8, Age: 10 * time.Second, Parallel: 6, Pause: 150 * time.Millisecond, Least: least, Claim: claim},
+		&Duties{Groups: 3, Size: 4, Parallel: 4, Pause: 150 * time.Millisecond, Least: least,
+			Dwell: 100 * time.Millisecond},
+		&Inserts{Age: 10 * time.Second, Parallel: 6, Pause: 300 * time.Millisecond,
+			ReadPause: 100 * time.Millisecond,
+			Least:     least, Strict: strict},
+		&Dependencies{Keys: 8, Age: 10 * time.Second, Parallel: 6, Pause: 150 * time.Millisecond,
+			Least: least, Claim: claim},
 		&Snapshots{Groups: 3, Size: 5, Parallel: 4, Pause: 150 * time.Millisecond, Least: least},
 		&News{Strict: strict, Keys: 8, Parallel: 6, Pause: 200 * time.Millisecond, Least: least},
 	}

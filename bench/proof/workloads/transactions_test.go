@@ -17,16 +17,22 @@ import (
 
 // transactionLoads are small workloads of every kind.
 var transactionLoads = map[string]func() driver.Transactions{
-	"bank":       func() driver.Transactions { return &Bank{Accounts: 4, Parallel: 6, Pause: 20 * time.Millisecond} },
-	"increments": func() driver.Transactions { return &Increments{Keys: 2, Parallel: 6, Pause: 20 * time.Millisecond} },
+	"bank": func() driver.Transactions {
+		return &Bank{Accounts: 4, Parallel: 6, Pause: 20 * time.Millisecond}
+	},
+	"increments": func() driver.Transactions {
+		return &Increments{Keys: 2, Parallel: 6, Pause: 20 * time.Millisecond}
+	},
 	"duties": func() driver.Transactions {
 		return &Duties{Groups: 3, Size: 3, Parallel: 6, Pause: 20 * time.Millisecond}
 	},
 	"inserts": func() driver.Transactions {
-		return &Inserts{Strict: true, Age: 2 * time.Second, Parallel: 8, Pause: 100 * time.Millisecond, ReadPause: 20 * time.Millisecond}
+		return &Inserts{Strict: true, Age: 2 * time.Second, Parallel: 8,
+			Pause: 100 * time.Millisecond, ReadPause: 20 * time.Millisecond}
 	},
 	"dependencies": func() driver.Transactions {
-		return &Dependencies{Keys: 6, Age: 2 * time.Second, Parallel: 6, Pause: 20 * time.Millisecond,
+		return &Dependencies{Keys: 6, Age: 2 * time.Second, Parallel: 6,
+			Pause: 20 * time.Millisecond,
 			Claim: isolation.Options{Level: isolation.StrictSerialisable}}
 	},
 	"news": func() driver.Transactions {
@@ -37,8 +43,10 @@ var transactionLoads = map[string]func() driver.Transactions{
 	},
 }
 
-// transact runs transactions against a database in virtual time, until done says that what was found is enough.
-func transact(t *testing.T, load driver.Transactions, w weakness, long time.Duration, done func(violations []string) bool) found {
+// transact runs transactions against a database in virtual time, until done says that what was
+// found is enough.
+func transact(t *testing.T, load driver.Transactions, w weakness, long time.Duration,
+	done func(violations []string) bool) found {
 	t.Helper()
 	var f found
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +58,9 @@ func transact(t *testing.T, load driver.Transactions, w weakness, long time.Dura
 		defer cancel()
 		var running sync.WaitGroup
 		for i := range load.Clients() {
-			running.Go(func() { load.Drive(ctx, run, i, db.client(i/2), rand.New(rand.NewPCG(uint64(i), 1))) })
+			running.Go(func() {
+				load.Drive(ctx, run, i, db.client(i/2), rand.New(rand.NewPCG(uint64(i), 1)))
+			})
 		}
 		for ctx.Err() == nil && !done(run.Violations()) {
 			time.Sleep(100 * time.Millisecond)
@@ -83,31 +93,47 @@ func TestWeakDatabases(t *testing.T) {
 		weak weakness
 		by   map[string]string
 	}{
-		"snapshot isolation": {snapshotIsolation, map[string]string{"duties": "are on duty", "dependencies": "G2-item"}},
-		"lost updates": {lostUpdates, map[string]string{"increments": "stale read", "bank": "should have",
+		"snapshot isolation": {snapshotIsolation, map[string]string{"duties": "are on duty",
+			"dependencies": "G2-item"}},
+		"lost updates": {lostUpdates, map[string]string{"increments": "stale read",
+			"bank":         "should have",
 			"dependencies": "lost-update"}},
-		"read committed": {readCommitted, map[string]string{"bank": "should have", "snapshots": "and then", "dependencies": "G-single"}},
-		"dirty reads":    {dirtyReads, map[string]string{"bank": "should have", "increments": "builds on attempt", "dependencies": "G1a"}},
-		"stale snapshots": {staleSnapshots, map[string]string{"increments": "stale read", "inserts": "acknowledged before it began",
-			"snapshots": "acknowledged before it began", "news": "acknowledged before it began", "dependencies": "realtime"}},
-		"two sites":       {twoSites, map[string]string{"inserts": "of the keys that both looked at"}},
-		"late visibility": {lateVisibility, map[string]string{"inserts": "acknowledged before the write of"}},
-		"lost commits":    {lostCommits, map[string]string{"increments": "stale read", "inserts": "misses", "snapshots": "as of", "dependencies": ""}},
-		"doubled commits": {doubledCommits, map[string]string{"snapshots": "directly below the commit", "dependencies": "duplicate-elements"}},
-		"phantoms":        {phantoms, map[string]string{"duties": "are on duty"}},
-		"false aborts":    {falseAborts, map[string]string{"inserts": "were refused", "increments": "had no effect", "dependencies": "G1a"}},
-		"shifting past":   {shiftingPast, map[string]string{"snapshots": "directly below the commit"}},
+		"read committed": {readCommitted, map[string]string{"bank": "should have",
+			"snapshots": "and then", "dependencies": "G-single"}},
+		"dirty reads": {dirtyReads, map[string]string{"bank": "should have",
+			"increments": "builds on attempt", "dependencies": "G1a"}},
+		"stale snapshots": {staleSnapshots, map[string]string{"increments": "stale read",
+			"inserts":   "acknowledged before it began",
+			"snapshots": "acknowledged before it began", "news": "acknowledged before it began",
+			"dependencies": "realtime"}},
+		"two sites": {twoSites,
+			map[string]string{"inserts": "of the keys that both looked at"}},
+		"late visibility": {lateVisibility,
+			map[string]string{"inserts": "acknowledged before the write of"}},
+		"lost commits": {lostCommits, map[string]string{"increments": "stale read",
+			"inserts": "misses", "snapshots": "as of", "dependencies": ""}},
+		"doubled commits": {doubledCommits,
+			map[string]string{"snapshots": "directly below the commit",
+				"dependencies": "duplicate-elements"}},
+		"phantoms": {phantoms, map[string]string{"duties": "are on duty"}},
+		"false aborts": {falseAborts, map[string]string{"inserts": "were refused",
+			"increments": "had no effect", "dependencies": "G1a"}},
+		"shifting past": {shiftingPast,
+			map[string]string{"snapshots": "directly below the commit"}},
 	} {
 		for by, says := range test.by {
 			t.Run(fmt.Sprintf("%s by %s", name, by), func(t *testing.T) {
 				told := func(violations []string) bool {
-					return slices.ContainsFunc(violations, func(v string) bool { return strings.Contains(v, says) })
+					return slices.ContainsFunc(violations,
+						func(v string) bool { return strings.Contains(v, says) })
 				}
 				f := transact(t, transactionLoads[by](), test.weak, 30*time.Second, told)
 				if !told(f.violations) || len(f.violations) == 0 {
-					t.Errorf("nobody said %q; operations: %v\n%s", says, f.operations, strings.Join(f.violations, "\n"))
+					t.Errorf("no violation says %q; operations: %v\n%s", says, f.operations,
+						strings.Join(f.violations, "\n"))
 				} else {
-					i := slices.IndexFunc(f.violations, func(v string) bool { return strings.Contains(v, says) })
+					i := slices.IndexFunc(f.violations,
+						func(v string) bool { return strings.Contains(v, says) })
 					t.Logf("%.300s", f.violations[i])
 				}
 			})

@@ -47,7 +47,8 @@ func (q inTurns) Update(ctx context.Context, f func(driver.Tx) error) (at kv.Tim
 // a workload gives its transactions the time to wait for each of the others, so that none fails in
 // calm.
 func TestTurnsOfCommitsThatWait(t *testing.T) {
-	for _, load := range StandardTransactions(isolation.Options{Level: isolation.StrictSerialisable}) {
+	for _, load := range StandardTransactions(
+		isolation.Options{Level: isolation.StrictSerialisable}) {
 		t.Run(load.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db, run := newMemDB(strict), driver.NewRun(nil)
@@ -59,8 +60,11 @@ func TestTurnsOfCommitsThatWait(t *testing.T) {
 				defer cancel()
 				var running sync.WaitGroup
 				for i := range load.Clients() {
-					client := inTurns{db.client(i / 2), run.Client(nil, driver.NewRetries(), load.Name()), lock}
-					running.Go(func() { load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1))) })
+					client := inTurns{db.client(i / 2), run.Client(nil, driver.NewRetries(),
+						load.Name()), lock}
+					running.Go(func() {
+						load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1)))
+					})
 				}
 				time.Sleep(time.Minute) // of the bubble's own time
 				cancel()

@@ -13,12 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Watched keys are counted up by one writer each, and read all the time by many. The writers give up soon and try again, so that
-// they find a new leader at once; of the readers some give up soon, and some wait through an election, so that they read
-// from a new leader first thing. Nobody may read less than was known when the reading began: not from a leader that was
-// replaced and does not know, nor from one that leads and has not yet applied all it leads.
+// Watched keys are counted up by one writer each, and read all the time by many. The writers give
+// up soon and try again, so that they find a new leader at once; of the readers some give up soon,
+// and some wait through an election, so that they read from a new leader first thing. No reader may
+// read less than was known when the reading began: not from a leader that was replaced and does not
+// know, nor from one that leads and has not yet applied all it leads.
 type Watched struct {
-	// Keys is how many keys and writers there are, in as many hash partitions; Readers read all of them.
+	// Keys is how many keys and writers there are, in as many hash partitions; Readers read all of
+	// them.
 	Keys, Readers int
 	// Pause is the longest rest of a writer, ReadPause that of a reader.
 	Pause, ReadPause time.Duration
@@ -43,7 +45,8 @@ func (w *Watched) Setup(ctx context.Context, run *driver.Run) error {
 func (w *Watched) key(i int) []byte { return fmt.Appendf(nil, "watched%d", i) }
 
 // Drive implements Workload.
-func (w *Watched) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client, random *rand.Rand) {
+func (w *Watched) Drive(ctx context.Context, run *driver.Run, number int, client *driver.Client,
+	random *rand.Rand) {
 	ks := client.Keyspace(watched)
 	for n := uint64(1); number < w.Keys; n++ {
 		if !w.count(ctx, run, ks, number, n, random) {
@@ -62,8 +65,10 @@ func (w *Watched) Drive(ctx context.Context, run *driver.Run, number int, client
 	}
 }
 
-// count counts a key up to n, however long it takes. A late duplicate of the swap finds another value, and does nothing.
-func (w *Watched) count(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, n uint64, random *rand.Rand) bool {
+// count counts a key up to n, however long it takes. A late duplicate of the swap finds another
+// value, and does nothing.
+func (w *Watched) count(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, n uint64,
+	random *rand.Rand) bool {
 	w.known[i].BeginWrite(n)
 	expect := kv.ExpectAbsent()
 	if n > 1 {
@@ -71,14 +76,16 @@ func (w *Watched) count(ctx context.Context, run *driver.Run, ks *driver.Keyspac
 	}
 	for run.Rest(ctx, random, w.Pause) {
 		attempt, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		swap, err := ks.CompareAndSwap(attempt, w.key(i), expect, kv.Set(strconv.AppendUint(nil, n, 10)))
+		swap, err := ks.CompareAndSwap(attempt, w.key(i), expect,
+			kv.Set(strconv.AppendUint(nil, n, 10)))
 		cancel()
 		run.Count("watched write", err)
 		if err != nil {
 			continue
 		}
 		if !swap.Swapped && string(swap.Current.Value) != strconv.FormatUint(n, 10) {
-			run.Violation("watched key %d: its only writer swaps %d in, and finds %q", i, n, swap.Current.Value)
+			run.Violation("watched key %d: its only writer swaps %d in, and finds %q", i, n,
+				swap.Current.Value)
 			return false
 		}
 		w.known[i].Wrote(n)

@@ -52,7 +52,9 @@ func driveIn(t *testing.T, load driver.Workload, m mistakes, storm bool, long ti
 				t.Fatal(err)
 			}
 			defer hangUp()
-			running.Go(func() { load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1))) })
+			running.Go(func() {
+				load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1)))
+			})
 		}
 		running.Wait()
 		client, hangUp, err := run.Connect(t.Context(), load.Name())
@@ -75,18 +77,26 @@ func driveIn(t *testing.T, load driver.Workload, m mistakes, storm bool, long ti
 // loads are small workloads of every kind.
 var loads = map[string]func() driver.Workload{
 	"registers": func() driver.Workload {
-		return &Registers{Keyspace: "registers", Partitions: 3, Keys: 2, Age: 2 * time.Second, Pause: 50 * time.Millisecond, Parallel: 4, Readers: 2}
+		return &Registers{Keyspace: "registers", Partitions: 3, Keys: 2, Age: 2 * time.Second,
+			Pause: 50 * time.Millisecond, Parallel: 4, Readers: 2}
 	},
-	"counters": func() driver.Workload { return &Counters{Keys: 1, Pause: 20 * time.Millisecond, Parallel: 4} },
+	"counters": func() driver.Workload {
+		return &Counters{Keys: 1, Pause: 20 * time.Millisecond, Parallel: 4}
+	},
 	"rings": func() driver.Workload {
-		return &Rings{Keyspace: "rings", Writers: 1, Readers: 3, Size: 5, Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
+		return &Rings{Keyspace: "rings", Writers: 1, Readers: 3, Size: 5,
+			Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
 	},
-	"batches": func() driver.Workload { return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4} },
+	"batches": func() driver.Workload {
+		return &Batches{Groups: 5, Size: 4, Pause: 50 * time.Millisecond, Parallel: 4}
+	},
 	"watched": func() driver.Workload {
-		return &Watched{Keys: 2, Readers: 3, Pause: 50 * time.Millisecond, ReadPause: 50 * time.Millisecond}
+		return &Watched{Keys: 2, Readers: 3, Pause: 50 * time.Millisecond,
+			ReadPause: 50 * time.Millisecond}
 	},
 	"past": func() driver.Workload {
-		return &Past{Keys: 3, Readers: 2, Pause: 200 * time.Millisecond, ReadPause: 50 * time.Millisecond}
+		return &Past{Keys: 3, Readers: 2, Pause: 200 * time.Millisecond,
+			ReadPause: 50 * time.Millisecond}
 	},
 	"sessions": func() driver.Workload {
 		return &Sessions{Parallel: 4, Keys: 3, Partitions: 6, Pause: 50 * time.Millisecond}
@@ -99,7 +109,8 @@ var loads = map[string]func() driver.Workload{
 }
 
 func smallSets(partitions int) driver.Workload {
-	return &Sets{Keyspace: "sets", Partitions: partitions, Adders: 3, Scanners: 2, Age: 3 * time.Second, Pause: 50 * time.Millisecond,
+	return &Sets{Keyspace: "sets", Partitions: partitions, Adders: 3, Scanners: 2,
+		Age: 3 * time.Second, Pause: 50 * time.Millisecond,
 		ScanPause: 300 * time.Millisecond, Large: 2000}
 }
 
@@ -122,9 +133,11 @@ func TestMistakesAreFound(t *testing.T) {
 		mistakes mistakes
 		by       string
 	}{
-		"lost writes":          {mistakes{LostWrites: true}, "registers, counters, batches, lists, watched, sets, sessions"},
-		"soon lost writes":     {mistakes{LostSoon: true}, "registers, lists, sets"},
-		"stale reads":          {mistakes{StaleReads: true}, "registers, counters, rings, watched, sessions, lists, sets"},
+		"lost writes": {mistakes{LostWrites: true},
+			"registers, counters, batches, lists, watched, sets, sessions"},
+		"soon lost writes": {mistakes{LostSoon: true}, "registers, lists, sets"},
+		"stale reads": {mistakes{StaleReads: true},
+			"registers, counters, rings, watched, sessions, lists, sets"},
 		"doubled retries":      {mistakes{DoubledRetries: true}, "registers, lists, sets, batches"},
 		"executed refusals":    {mistakes{RefusedWrites: true}, "registers, lists, sets"},
 		"lost rows":            {mistakes{LostRows: true}, "sets, hashed sets, batches"},
@@ -139,8 +152,8 @@ func TestMistakesAreFound(t *testing.T) {
 	} {
 		for _, by := range strings.Split(test.by, ", ") {
 			t.Run(fmt.Sprintf("%s by %s", name, by), func(t *testing.T) {
-				// Chance decides which requests the mistake befalls, and whether that does harm: most are found in the first
-				// half minute.
+				// Chance decides which requests the mistake befalls, and whether that does harm:
+				// most are found in the first half minute.
 				const patience = 8
 				for n := 1; ; n++ {
 					f := drive(t, loads[by](), test.mistakes, 30*time.Second)
@@ -149,7 +162,8 @@ func TestMistakesAreFound(t *testing.T) {
 						return
 					}
 					if n == patience {
-						t.Fatalf("nothing found in %d runs; operations of the last: %v", n, f.operations)
+						t.Fatalf("nothing found in %d runs; operations of the last: %v", n,
+							f.operations)
 					}
 				}
 			})
@@ -159,10 +173,12 @@ func TestMistakesAreFound(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	chosen, err := Choose("sets", "registers")
-	if err != nil || len(chosen) != 2 || chosen[0].Name() != "sets" || chosen[1].Name() != "registers" {
+	if err != nil || len(chosen) != 2 || chosen[0].Name() != "sets" ||
+		chosen[1].Name() != "registers" {
 		t.Errorf("chose %v: %v", Names(chosen), err)
 	}
-	if _, err := Choose("registers", "nothing"); err == nil || !strings.Contains(err.Error(), "hashed-sets") {
+	if _, err := Choose("registers", "nothing"); err == nil || !strings.Contains(err.Error(),
+		"hashed-sets") {
 		t.Errorf("an unknown name: %v", err)
 	}
 	names := make(map[string]bool)

@@ -89,7 +89,8 @@ func TestTable(t *testing.T) {
 		{Kind: "kill", Quorum: false, Hold: 9 * s, Writes: 9 * s, Reads: 9 * s},
 		{Kind: "kill", Quorum: true, Hold: 3 * s, Writes: s, Reads: s},
 		{Kind: "kill", Quorum: true, Hold: 5 * s, Writes: 3 * s, Reads: 2 * s},
-		{Kind: "kill", Quorum: true, Hold: 5 * s, Writes: 60 * s, Reads: 60 * s, LeftOut: "the machine was suspended"},
+		{Kind: "kill", Quorum: true, Hold: 5 * s, Writes: 60 * s, Reads: 60 * s,
+			LeftOut: "the machine was suspended"},
 		{Kind: "odd", Quorum: true, LeftOut: "the machine was suspended"},
 	})
 	if len(rows) != 4 || rows[0].Count != 2 || rows[0].LeftOut != 1 || rows[2].Count != 0 {

@@ -59,7 +59,8 @@ func (m *Meter) Begin(now time.Time) {
 	clear(m.mu.worst)
 }
 
-// End is the longest gap of each partition since Begin; one that is going on counts with what it has lasted.
+// End is the longest gap of each partition since Begin; one that is going on counts with what it
+// has lasted.
 func (m *Meter) End(now time.Time) []Gap {
 	m.mu.Lock()
 	defer m.mu.Unlock()

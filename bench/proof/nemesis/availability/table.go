@@ -15,7 +15,8 @@ type Sample struct {
 	Hold   time.Duration `json:"hold_ns"`
 	Writes time.Duration `json:"writes_ns"`
 	Reads  time.Duration `json:"reads_ns"`
-	// Quorum says that every partition had a majority of its replicas that could serve, and clients reached them.
+	// Quorum says that every partition had a majority of its replicas that could serve, and clients
+	// reached them.
 	Quorum bool `json:"quorum"`
 	// LeftOut, if not empty, is why the sample says nothing about the servers.
 	LeftOut string `json:"left_out,omitempty"`
@@ -34,12 +35,14 @@ func FiguresOf(all []time.Duration) Figures {
 		return Figures{}
 	}
 	sorted := slices.Sorted(slices.Values(all))
-	rank := func(q float64) time.Duration { return sorted[max(int(math.Ceil(q*float64(len(sorted)))), 1)-1] }
+	rank := func(q float64) time.Duration {
+		return sorted[max(int(math.Ceil(q*float64(len(sorted)))), 1)-1]
+	}
 	return Figures{Median: rank(0.5), P90: rank(0.9), Max: sorted[len(sorted)-1]}
 }
 
-// Row is the figures of one kind of fault, of those faults of it that left every partition its quorum or of those that did
-// not.
+// Row is the figures of one kind of fault, of those faults of it that left every partition its
+// quorum or of those that did not.
 type Row struct {
 	Kind    string  `json:"kind"`
 	Quorum  bool    `json:"quorum"`
@@ -71,7 +74,8 @@ func Table(samples []Sample) []Row {
 				continue
 			}
 			row.Count++
-			holds, writes, reads = append(holds, s.Hold), append(writes, s.Writes), append(reads, s.Reads)
+			holds, writes, reads = append(holds, s.Hold), append(writes, s.Writes),
+				append(reads, s.Reads)
 		}
 		row.Hold, row.Writes, row.Reads = FiguresOf(holds), FiguresOf(writes), FiguresOf(reads)
 		rows = append(rows, row)
@@ -91,7 +95,8 @@ func Table(samples []Sample) []Row {
 // Markdown writes rows as a table; times are in seconds.
 func Markdown(rows []Row) string {
 	var b strings.Builder
-	b.WriteString("| fault | every partition keeps a quorum | faults | lasting (median, max) | writes away: median, p90, max | reads away: median, p90, max |\n")
+	b.WriteString("| fault | every partition keeps a quorum | faults | lasting (median, max) | " +
+		"writes away: median, p90, max | reads away: median, p90, max |\n")
 	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, r := range rows {
 		if r.Count == 0 {
@@ -101,7 +106,8 @@ func Markdown(rows []Row) string {
 		if !r.Quorum {
 			quorum = "no"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %s, %s | %s | %s |\n", r.Kind, quorum, r.Count, seconds(r.Hold.Median), seconds(r.Hold.Max), triple(r.Writes), triple(r.Reads))
+		fmt.Fprintf(&b, "| %s | %s | %d | %s, %s | %s | %s |\n", r.Kind, quorum, r.Count,
+			seconds(r.Hold.Median), seconds(r.Hold.Max), triple(r.Writes), triple(r.Reads))
 	}
 	return b.String()
 }

@@ -2,7 +2,8 @@ package links
 
 import "fmt"
 
-// The addresses of namespaces lie in 198.18.0.0/15, which is set aside for the testing of networks (RFC 2544) and not routed.
+// The addresses of namespaces lie in 198.18.0.0/15, which is set aside for the testing of networks
+// (RFC 2544) and not routed.
 const (
 	subnetFormat = "198.18.77.%d"
 	subnetBits   = 24

@@ -12,7 +12,8 @@ type command struct {
 	stdin string
 }
 
-// setUp is the commands that make the bridge and the namespaces, for TUN devices that are there already.
+// setUp is the commands that make the bridge and the namespaces, for TUN devices that are there
+// already.
 func setUp(servers int) []command {
 	var all []command
 	do := func(args ...string) { all = append(all, command{args: args}) }
@@ -34,8 +35,8 @@ func setUp(servers int) []command {
 	return all
 }
 
-// route is the line of an ip batch that gives a link a shape; before is the shape it has. Empty if the kernel need not know: a
-// link stays on its TUN device when only its delay changes.
+// route is the line of an ip batch that gives a link a shape; before is the shape it has. Empty if
+// the kernel need not know: a link stays on its TUN device when only its delay changes.
 func route(l Link, before, after Shape) string {
 	way := func(s Shape) string {
 		switch {
@@ -77,7 +78,8 @@ func reroute(before, after map[Link]Shape) []command {
 	var all []command
 	for _, h := range hosts {
 		slices.Sort(lines[h])
-		all = append(all, command{args: inside(h, "-batch", "-"), stdin: strings.Join(lines[h], "\n") + "\n"})
+		all = append(all, command{args: inside(h, "-batch", "-"), stdin: strings.Join(lines[h],
+			"\n") + "\n"})
 	}
 	return all
 }

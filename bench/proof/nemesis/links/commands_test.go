@@ -46,7 +46,8 @@ func TestHostsOfAddresses(t *testing.T) {
 		last byte
 		host Host
 		ok   bool
-	}{{0, 0, false}, {1, 0, true}, {8, 7, true}, {9, 0, false}, {254, Clients, true}, {255, 0, false}} {
+	}{{0, 0, false}, {1, 0, true}, {8, 7, true}, {9, 0, false}, {254, Clients, true},
+		{255, 0, false}} {
 		if h, ok := hostOf(c.last, 8); h != c.host || ok != c.ok {
 			t.Errorf("address %d: %v %v, want %v %v", c.last, h, ok, c.host, c.ok)
 		}
@@ -54,7 +55,8 @@ func TestHostsOfAddresses(t *testing.T) {
 }
 
 func TestReroute(t *testing.T) {
-	cut, refused, slow := Shape{Cut: true}, Shape{Cut: true, Refused: true}, Shape{Delay: time.Second}
+	cut, refused, slow := Shape{Cut: true}, Shape{Cut: true, Refused: true},
+		Shape{Delay: time.Second}
 	out, back, client := Link{0, 1}, Link{1, 0}, Link{Clients, 1}
 	for _, c := range []struct {
 		name          string
@@ -70,23 +72,30 @@ func TestReroute(t *testing.T) {
 			"-batch -: route add 198.18.77.2/32 dev tmnemt0 src 198.18.77.254",
 		}},
 		{"one host, one command", nil, map[Link]Shape{{0, 2}: refused, out: refused}, []string{
-			"-n tmnem1 -batch -: route add unreachable 198.18.77.2/32; route add unreachable 198.18.77.3/32",
+			"-n tmnem1 -batch -: route add unreachable 198.18.77.2/32; route add unreachable " +
+				"198.18.77.3/32",
 		}},
-		{"what the device does needs no route", map[Link]Shape{out: cut}, map[Link]Shape{out: slow}, nil},
-		{"healed", map[Link]Shape{out: cut, back: refused}, map[Link]Shape{out: {}, back: {}}, []string{
-			"-n tmnem1 -batch -: route del 198.18.77.2/32 dev tmnemt1 src 198.18.77.1",
-			"-n tmnem2 -batch -: route del unreachable 198.18.77.1/32",
-		}},
-		{"from one kind to the other", map[Link]Shape{out: cut}, map[Link]Shape{out: refused}, []string{
-			"-n tmnem1 -batch -: route del 198.18.77.2/32 dev tmnemt1 src 198.18.77.1; route add unreachable 198.18.77.2/32",
-		}},
+		{"what the device does needs no route", map[Link]Shape{out: cut}, map[Link]Shape{out: slow},
+			nil},
+		{"healed", map[Link]Shape{out: cut, back: refused}, map[Link]Shape{out: {}, back: {}},
+			[]string{
+				"-n tmnem1 -batch -: route del 198.18.77.2/32 dev tmnemt1 src 198.18.77.1",
+				"-n tmnem2 -batch -: route del unreachable 198.18.77.1/32",
+			}},
+		{"from one kind to the other", map[Link]Shape{out: cut}, map[Link]Shape{out: refused},
+			[]string{
+				"-n tmnem1 -batch -: route del 198.18.77.2/32 dev tmnemt1 src 198.18.77.1; " +
+					"route add unreachable 198.18.77.2/32",
+			}},
 	} {
 		var got []string
 		for _, command := range reroute(c.before, c.after) {
-			got = append(got, strings.Join(command.args, " ")+": "+strings.ReplaceAll(strings.TrimSpace(command.stdin), "\n", "; "))
+			got = append(got, strings.Join(command.args, " ")+": "+strings.ReplaceAll(
+				strings.TrimSpace(command.stdin), "\n", "; "))
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s:\n%s\nwant\n%s", c.name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, strings.Join(got, "\n"),
+				strings.Join(c.want, "\n"))
 		}
 	}
 }

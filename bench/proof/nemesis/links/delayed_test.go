@@ -33,7 +33,8 @@ func TestLineDelaysAndKeepsOrder(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-done
-		want := []arrival{{"slow", 100 * time.Millisecond}, {"behind it", 100 * time.Millisecond}, {"at once", 1010 * time.Millisecond}}
+		want := []arrival{{"slow", 100 * time.Millisecond}, {"behind it", 100 * time.Millisecond},
+			{"at once", 1010 * time.Millisecond}}
 		if len(arrived) != len(want) {
 			t.Fatalf("arrived: %v", arrived)
 		}

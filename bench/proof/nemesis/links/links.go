@@ -25,7 +25,8 @@ type Shape struct {
 	Cut bool
 	// Refused, with Cut: senders are told at once that there is no way.
 	Refused bool
-	// Delay is the time that everything takes longer, Jitter the most that is added to it at random. Order is kept.
+	// Delay is the time that everything takes longer, Jitter the most that is added to it at
+	// random. Order is kept.
 	Delay, Jitter time.Duration
 }
 
@@ -49,11 +50,13 @@ func (l Link) String() string { return fmt.Sprintf("from %v to %v", l.From, l.To
 
 // Address is how one server is reached.
 type Address struct {
-	// Listen is where it listens, Advertise what it tells others. HTTP is for its administrative pages.
+	// Listen is where it listens, Advertise what it tells others. HTTP is for its administrative
+	// pages.
 	Listen, Advertise, HTTP string
 }
 
-// Network is the links between n servers and the clients. Its methods are called from one goroutine at a time.
+// Network is the links between n servers and the clients. Its methods are called from one goroutine
+// at a time.
 type Network interface {
 	// Kind says in a few words what the network is made of.
 	Kind() string

@@ -29,23 +29,27 @@ type Namespaces struct {
 	}
 }
 
-// NewNamespaces makes the namespaces for so many servers. ErrNotHere says that there is no way to have them on this machine.
+// NewNamespaces makes the namespaces for so many servers. ErrNotHere says that there is no way to
+// have them on this machine.
 func NewNamespaces(servers int) (_ *Namespaces, err error) {
 	if servers > maxServers {
-		return nil, fmt.Errorf("at most %d servers can have namespaces, not %d", maxServers, servers)
+		return nil, fmt.Errorf("at most %d servers can have namespaces, not %d", maxServers,
+			servers)
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("network namespaces are %w: not root", ErrNotHere)
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		return nil, fmt.Errorf("network namespaces are %w: no ip command (Debian's package iproute2)", ErrNotHere)
+		return nil, fmt.Errorf("network namespaces are %w: no ip command (Debian's package "+
+			"iproute2)", ErrNotHere)
 	}
 	n := &Namespaces{servers: servers, tunnels: make(map[Host]*tun)}
 	n.mu.shapes = shapes{}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("network namespaces are %w: %w", ErrNotHere, err), n.Close())
+			err = errors.Join(fmt.Errorf("network namespaces are %w: %w", ErrNotHere, err),
+				n.Close())
 		}
 	}()
 	hosts := []Host{Clients}
@@ -63,7 +67,7 @@ func NewNamespaces(servers int) (_ *Namespaces, err error) {
 		}
 	}
 	for _, h := range hosts {
-		// What comes out of a TUN device has a sender to whom the way leads elsewhere.
+		// What comes out of a TUN device has a sender to which the way leads elsewhere.
 		if err := looseReversePath(h); err != nil {
 			return nil, err
 		}
@@ -76,7 +80,8 @@ func (c command) run() error {
 	cmd := exec.Command("ip", c.args...)
 	cmd.Stdin = strings.NewReader(c.stdin)
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s%s", strings.Join(c.args, " "), err, bytes.TrimSpace(output), c.stdin)
+		return fmt.Errorf("ip %s: %w: %s%s", strings.Join(c.args, " "), err,
+			bytes.TrimSpace(output), c.stdin)
 	}
 	return nil
 }
@@ -86,14 +91,16 @@ func looseReversePath(h Host) error {
 	if h == Clients {
 		return os.WriteFile(path, []byte("2"), 0)
 	}
-	output, err := exec.Command("ip", "netns", "exec", namespace(h), "sh", "-c", "echo 2 > "+path).CombinedOutput()
+	output, err := exec.Command("ip", "netns", "exec", namespace(h), "sh", "-c",
+		"echo 2 > "+path).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("reverse path filter of %v: %w: %s", h, err, bytes.TrimSpace(output))
 	}
 	return nil
 }
 
-// forward takes what a host sends over links with faults, and does to it what the link's shape says.
+// forward takes what a host sends over links with faults, and does to it what the link's shape
+// says.
 func (n *Namespaces) forward(from Host) {
 	lines := make(map[Host]*line)
 	packet := make([]byte, 1<<16)
@@ -132,16 +139,19 @@ func (n *Namespaces) shape(l Link) Shape {
 
 // Kind implements Network.
 func (n *Namespaces) Kind() string {
-	return "a network namespace for each server, on a bridge; faults of links by routes and TUN devices"
+	return "a network namespace for each server, on a bridge; faults of links by routes and TUN " +
+		"devices"
 }
 
 // Address implements Network.
 func (n *Namespaces) Address(server Host) Address {
 	service := fmt.Sprintf("%s:%d", ip(server), servicePort)
-	return Address{Listen: service, Advertise: service, HTTP: fmt.Sprintf("%s:%d", ip(server), httpPort)}
+	return Address{Listen: service, Advertise: service, HTTP: fmt.Sprintf("%s:%d", ip(server),
+		httpPort)}
 }
 
-// Command implements Network. The program takes the place of ip: its process is the one that was started.
+// Command implements Network. The program takes the place of ip: its process is the one that was
+// started.
 func (n *Namespaces) Command(server Host, path string, args []string) (string, []string) {
 	return "ip", append([]string{"netns", "exec", namespace(server), path}, args...)
 }
@@ -176,8 +186,8 @@ func (n *Namespaces) Close() error {
 	return errors.Join(append(failures, RemoveLeftovers())...)
 }
 
-// RemoveLeftovers ends the processes that run in namespaces of ours, and removes those and the bridge. It is an error only if
-// something is there and cannot be removed.
+// RemoveLeftovers ends the processes that run in namespaces of ours, and removes those and the
+// bridge. It is an error only if something is there and cannot be removed.
 func RemoveLeftovers() error {
 	if _, err := exec.LookPath("ip"); err != nil || os.Geteuid() != 0 {
 		return nil // then there is nothing

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-var withReal = flag.Bool("links.real", false, "make real network namespaces (root, and nobody else may run a nemesis meanwhile)")
+var withReal = flag.Bool("links.real", false,
+	"make real network namespaces (root, and no other nemesis may run meanwhile)")
 
 func TestOnlyOursAreRemoved(t *testing.T) {
 	got := ours("tmnem1 (id: 0)\nother\ntmnem12\ntmnemesis\ntmnem\n\n")
@@ -35,8 +36,10 @@ func TestNamespaces(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	path, args := n.Command(0, os.Args[0], []string{"-test.run", "TestEchoInNamespace", "-links.echo", n.Address(0).Listen})
-	server, err := os.StartProcess("/usr/bin/env", append([]string{"env", path}, args...), &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
+	path, args := n.Command(0, os.Args[0], []string{"-test.run", "TestEchoInNamespace",
+		"-links.echo", n.Address(0).Listen})
+	server, err := os.StartProcess("/usr/bin/env", append([]string{"env", path}, args...),
+		&os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +84,8 @@ func TestNamespaces(t *testing.T) {
 		hears(l.String()) // TCP sends it again
 	}
 	begin := time.Now()
-	set(map[Link]Shape{there: {Delay: 30 * time.Millisecond, Jitter: time.Millisecond}, back: {Delay: 20 * time.Millisecond}})
+	set(map[Link]Shape{there: {Delay: 30 * time.Millisecond, Jitter: time.Millisecond},
+		back: {Delay: 20 * time.Millisecond}})
 	c.say("slowly")
 	hears("slowly")
 	if d := time.Since(begin); d < 50*time.Millisecond {
@@ -97,7 +101,8 @@ func TestNamespaces(t *testing.T) {
 	hears("last")
 }
 
-var echoAt = flag.String("links.echo", "", "echo at this address until killed (the test starts itself so)")
+var echoAt = flag.String("links.echo", "",
+	"echo at this address until killed (the test starts itself so)")
 
 func TestEchoInNamespace(t *testing.T) {
 	if *echoAt == "" {

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// ownerOf is which of the processes has the TCP socket at the given local port of 127.0.0.1; ok is false if none has.
+// ownerOf is which of the processes has the TCP socket at the given local port of 127.0.0.1; ok is
+// false if none has.
 func ownerOf(port int, pids map[Host]int) (h Host, ok bool) {
 	file, err := os.Open("/proc/net/tcp")
 	if err != nil {
@@ -29,7 +30,8 @@ func ownerOf(port int, pids map[Host]int) (h Host, ok bool) {
 			continue // it has ended
 		}
 		for _, entry := range entries {
-			if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err == nil && target == want {
+			if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err == nil &&
+				target == want {
 				return h, true
 			}
 		}
@@ -37,7 +39,8 @@ func ownerOf(port int, pids map[Host]int) (h Host, ok bool) {
 	return 0, false
 }
 
-// socketInode finds the inode of the socket with a local port of 127.0.0.1 in a table in the format of /proc/net/tcp.
+// socketInode finds the inode of the socket with a local port of 127.0.0.1 in a table in the format
+// of /proc/net/tcp.
 func socketInode(table io.Reader, port int) (inode string, ok bool) {
 	const localAddress, inodeField = 1, 9
 	want := fmt.Sprintf("0100007F:%04X", port)

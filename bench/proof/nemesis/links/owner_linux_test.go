@@ -20,7 +20,8 @@ func TestSocketInode(t *testing.T) {
 		inode string
 		ok    bool
 	}{{8080, "1111", true}, {40000, "2222", true}, {40001, "", false}, {1, "", false}} {
-		if inode, ok := socketInode(strings.NewReader(table), c.port); inode != c.inode || ok != c.ok {
+		if inode, ok := socketInode(strings.NewReader(table), c.port); inode != c.inode ||
+			ok != c.ok {
 			t.Errorf("port %d: %q %v, want %q %v", c.port, inode, ok, c.inode, c.ok)
 		}
 	}

@@ -45,7 +45,8 @@ func NewProxies(servers int) (*Proxies, error) {
 			return nil, errors.Join(err, p.Close())
 		}
 		p.listeners = append(p.listeners, listener)
-		p.addresses = append(p.addresses, Address{Listen: free[i], HTTP: free[servers+i], Advertise: listener.Addr().String()})
+		p.addresses = append(p.addresses, Address{Listen: free[i], HTTP: free[servers+i],
+			Advertise: listener.Addr().String()})
 	}
 	for i, listener := range p.listeners {
 		p.running.Go(func() { p.accept(Host(i), listener) })
@@ -107,7 +108,8 @@ func (p *Proxies) accept(server Host, listener net.Listener) {
 	}
 }
 
-// from is the host that made a connection: the server that owns its socket, and the clients otherwise.
+// from is the host that made a connection: the server that owns its socket, and the clients
+// otherwise.
 func (p *Proxies) from(connection net.Conn) Host {
 	p.mu.Lock()
 	pids := maps.Clone(p.mu.pids)
@@ -163,9 +165,10 @@ func (p *Proxies) pass(ctx context.Context, l Link) bool {
 	}
 }
 
-// pump takes bytes over a link; the receiver is some way behind the sender if the link is slow. It ends with ctx, and cancels
-// it when it ends for another reason.
-func (p *Proxies) pump(ctx context.Context, cancel context.CancelFunc, l Link, from io.Reader, to io.Writer) {
+// pump takes bytes over a link; the receiver is some way behind the sender if the link is slow. It
+// ends with ctx, and cancels it when it ends for another reason.
+func (p *Proxies) pump(ctx context.Context, cancel context.CancelFunc, l Link, from io.Reader,
+	to io.Writer) {
 	on := newLine()
 	var writer sync.WaitGroup
 	defer writer.Wait()

@@ -48,7 +48,10 @@ func dial(t *testing.T, address string) *talker {
 	return newTalker(t, connection)
 }
 
-func dialOnce(address string) (net.Conn, error) { return net.DialTimeout("tcp", address, time.Second) }
+func dialOnce(address string) (net.Conn, error) {
+	return net.DialTimeout("tcp", address,
+		time.Second)
+}
 
 func newTalker(t *testing.T, connection net.Conn) *talker {
 	t.Cleanup(func() { connection.Close() })
@@ -86,7 +89,8 @@ func TestProxiesCutEachDirection(t *testing.T) {
 	there, back := Link{Clients, 0}, Link{0, Clients}
 	c := dial(t, p.Address(0).Advertise)
 	for i, cut := range []Link{there, back} {
-		if err := p.Set(map[Link]Shape{cut: {Cut: true}, {Clients, 1}: {Cut: true}, {1, 0}: {Cut: true}}); err != nil {
+		if err := p.Set(map[Link]Shape{cut: {Cut: true}, {Clients, 1}: {Cut: true},
+			{1, 0}: {Cut: true}}); err != nil {
 			t.Fatal(err)
 		}
 		c.say(fmt.Sprint("held back ", i))
@@ -101,12 +105,15 @@ func TestProxiesCutEachDirection(t *testing.T) {
 		}
 	}
 	begin := time.Now()
-	if err := p.Set(map[Link]Shape{there: {Delay: 30 * time.Millisecond}, back: {Delay: 20 * time.Millisecond}}); err != nil {
+	if err := p.Set(map[Link]Shape{there: {Delay: 30 * time.Millisecond},
+		back: {Delay: 20 * time.Millisecond}}); err != nil {
 		t.Fatal(err)
 	}
 	c.say("slowly")
-	if got, err := c.hears(time.Minute); err != nil || got != "slowly\n" || time.Since(begin) < 50*time.Millisecond {
-		t.Errorf("over slow links came %q (%v) after %v, which should be 50ms at least", got, err, time.Since(begin))
+	if got, err := c.hears(time.Minute); err != nil || got != "slowly\n" ||
+		time.Since(begin) < 50*time.Millisecond {
+		t.Errorf("over slow links came %q (%v) after %v, which should be 50ms at least", got, err,
+			time.Since(begin))
 	}
 	if err := p.Set(map[Link]Shape{there: {Cut: true, Refused: true}, back: {}}); err != nil {
 		t.Fatal(err)

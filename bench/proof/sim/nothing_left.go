@@ -12,9 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// farewell drops all keyspaces, when everything else has been looked at. Then nothing may be left of them: no replica, no group, no
-// peer that is pinged, and nothing that answers by a route from before, also when there is a keyspace of the same name again.
-func (w *World) farewell(counters *coverage, r *routes, random *rand.Rand) {
+// checkNothingIsLeft drops all keyspaces, when everything else has been looked at. Then nothing may
+// be left of them: no replica, no group, no peer that is pinged, and nothing that answers by a
+// route from before, also when there is a keyspace of the same name again.
+func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	r.check(ctx)
@@ -25,7 +26,8 @@ func (w *World) farewell(counters *coverage, r *routes, random *rand.Rand) {
 		return
 	}
 	defer client.Close()
-	if _, err := client.Keyspace(routesName).Put(ctx, []byte("kept"), []byte("by the first keyspace of this name")); err != nil {
+	if _, err := client.Keyspace(routesName).Put(ctx, []byte("kept"),
+		[]byte("by the first keyspace of this name")); err != nil {
 		w.Violation("a put in a cluster that is whole: %v", err)
 	}
 	if !w.dropAll(ctx, client) {
@@ -38,8 +40,10 @@ func (w *World) farewell(counters *coverage, r *routes, random *rand.Rand) {
 		w.Violation("creating keyspace %q again: %v", routesName, err)
 		return
 	}
-	if pair, err := client.Keyspace(routesName).Get(ctx, []byte("kept")); !errors.Is(err, kv.ErrNotFound) {
-		w.Violation("keyspace %q was dropped and created again, and has kept %q (%v)", routesName, pair.Value, err)
+	if pair, err := client.Keyspace(routesName).Get(ctx, []byte("kept")); !errors.Is(err,
+		kv.ErrNotFound) {
+		w.Violation("keyspace %q was dropped and created again, and has kept %q (%v)", routesName,
+			pair.Value, err)
 	}
 	again, err := client.Partitions(ctx, routesName)
 	if err != nil {
@@ -94,7 +98,8 @@ func (w *World) awaitNothing(ctx context.Context, counters *coverage) {
 		}
 		select {
 		case <-ctx.Done():
-			w.Violation("all keyspaces were dropped, and %v later something is left:\n%s", recovery, strings.Join(left, "\n"))
+			w.Violation("all keyspaces were dropped, and %v later something is left:\n%s", recovery,
+				strings.Join(left, "\n"))
 			return
 		case <-time.After(500 * time.Millisecond):
 		}
