@@ -19,16 +19,18 @@ type Stats struct {
 	LiveKeys uint64
 	// Versions is the number of versions of all keys, tombstones included.
 	Versions uint64
-	// Bytes is the length of the state keys and values of all versions, without headers and before compression.
+	// Bytes is the length of the state keys and values of all versions, without headers and before
+	// compression.
 	Bytes uint64
 }
 
-// appliedRecord is what a partition knows about itself. It is written in the same batch as what it describes, and is the same
-// on every replica that applied the same index (DESIGN invariant 2).
+// appliedRecord is what a partition knows about itself. It is written in the same batch as what it
+// describes, and is the same on every replica that applied the same index (DESIGN invariant 2).
 type appliedRecord struct {
 	// index and term are of the last applied entry.
 	index, term uint64
-	// commandTerm and sequence are of the last entry that took effect: what the base of the next must be.
+	// commandTerm and sequence are of the last entry that took effect: what the base of the next
+	// must be.
 	commandTerm, sequence uint64
 	// highest is at or above the timestamp of every version.
 	highest hlc.Timestamp
@@ -61,7 +63,8 @@ func (a *appliedRecord) append(dst []byte) []byte {
 func decodeApplied(data []byte) (appliedRecord, error) {
 	var a appliedRecord
 	if len(data) == 0 || data[0] != appliedVersion {
-		return a, fmt.Errorf("applied record: %w: unknown version; was it written by a newer server?", errRecord)
+		return a, fmt.Errorf("applied record: %w: unknown version; was it written by a newer server?",
+			errRecord)
 	}
 	d := proposal.Decoder{Data: data[1:]}
 	for _, v := range [...]*uint64{&a.index, &a.term, &a.commandTerm, &a.sequence} {
@@ -95,11 +98,13 @@ func readApplied(r engine.Reader, id keys.PartitionID) (a appliedRecord, ok bool
 	return a, true, nil
 }
 
-// accepts says whether an entry of the given term takes effect, which is decided alike on all replicas.
+// accepts says whether an entry of the given term takes effect, which is decided alike on all
+// replicas.
 //
-// INVARIANT: an entry takes effect only if everything that it was evaluated on has. A leader evaluates writes on top of
-// others that are proposed and not yet applied. Raft may drop one of those and accept the next (during a leadership
-// transfer that then fails, for example); what was evaluated on top of the lost one must then be lost with it.
+// INVARIANT: an entry takes effect only if everything that it was evaluated on has. A leader
+// evaluates writes on top of others that are proposed and not yet applied. Raft may drop one of
+// those and accept the next (during a leadership transfer that then fails, for example); what was
+// evaluated on top of the lost one must then be lost with it.
 func (a *appliedRecord) accepts(term uint64, p *proposal.Entry) bool {
 	if a.commandTerm == term {
 		return p.Base == a.sequence
@@ -107,7 +112,8 @@ func (a *appliedRecord) accepts(term uint64, p *proposal.Entry) bool {
 	return p.Base == 0
 }
 
-// advance brings the record to the state after an entry that takes effect. The error is one of a broken invariant.
+// advance brings the record to the state after an entry that takes effect. The error is one of a
+// broken invariant.
 func (a *appliedRecord) advance(term uint64, p *proposal.Entry) error {
 	a.commandTerm, a.sequence = term, p.Sequence
 	a.highest = hlc.Max(a.highest, p.Highest)
@@ -123,7 +129,8 @@ func (a *appliedRecord) advance(term uint64, p *proposal.Entry) error {
 		{&a.stats.Bytes, p.Delta.Bytes, "bytes"},
 	} {
 		if f.delta < 0 && uint64(-f.delta) > *f.total {
-			return fmt.Errorf("%w: it takes %d from %d %s", proposal.ErrMalformed, -f.delta, *f.total, f.name)
+			return fmt.Errorf("%w: it takes %d from %d %s", proposal.ErrMalformed, -f.delta, *f.total,
+				f.name)
 		}
 		*f.total += uint64(f.delta)
 	}

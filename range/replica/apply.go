@@ -24,8 +24,8 @@ type ownEntry struct {
 	versions []versionChange
 }
 
-// Apply applies entries in order, in one batch with the applied record. An error means that the replica is failed: what it
-// could not apply it must not skip.
+// Apply applies entries in order, in one batch with the applied record. An error means that the
+// replica is failed: what it could not apply it must not skip.
 func (r *Replica) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -59,7 +59,8 @@ func (r *Replica) apply(entries []group.Entry) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.Index != applied.index+1 {
-			return fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice", e.Index, applied.index)
+			return fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice",
+				e.Index, applied.index)
 		}
 		applied.index, applied.term = e.Index, e.Term
 		if len(e.Data) == 0 {
@@ -83,8 +84,9 @@ func (r *Replica) apply(entries []group.Entry) error {
 				return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
 			}
 		} else {
-			// INVARIANT: what was served stays closed, whatever becomes of the entry that says so: its leader has handed over behind it. An entry
-			// that was evaluated in vain can precede it.
+			// INVARIANT: what was served stays closed, whatever becomes of the entry that says so:
+			// its leader has handed over behind it. An entry that was evaluated in vain can precede
+			// it.
 			applied.closed = hlc.Max(applied.closed, p.Closed)
 			r.node.Metrics.rejected.Inc()
 		}
@@ -106,7 +108,8 @@ func (r *Replica) apply(entries []group.Entry) error {
 	if hook := r.node.hooks.committed; hook != nil {
 		hook()
 	}
-	// INVARIANT: before anything is answered, so that a read that begins after the answer has a timestamp above the write's.
+	// INVARIANT: before anything is answered, so that a read that begins after the answer has a
+	// timestamp above the write's.
 	r.observe(applied.highest)
 	if changes.descriptor != nil {
 		r.descriptor.Store(changes.descriptor)
@@ -120,11 +123,13 @@ type changes struct {
 	// descriptor is the new one, nil if there is none.
 	descriptor *clusterpb.Partition
 	locks      []concurrency.Change
-	// versions are those of the entry at hand, if it is of transactions: they are not all among the pending writes.
+	// versions are those of the entry at hand, if it is of transactions: they are not all among the
+	// pending writes.
 	versions []versionChange
 	// records says that a transaction record was set.
 	records bool
-	// handedOver is of the latest entry by which a leader has closed what it served, if that took effect.
+	// handedOver is of the latest entry by which a leader has closed what it served, if that took
+	// effect.
 	handedOver handedOver
 }
 
@@ -138,14 +143,16 @@ type versionChange struct {
 	waits bool
 }
 
-// stage adds the effects of an entry to the batch and to the changes. It checks everything: what is applied here is the same
-// everywhere, so it had better be right.
+// stage adds the effects of an entry to the batch and to the changes. It checks everything: what is
+// applied here is the same everywhere, so it had better be right.
 func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, c *changes) error {
 	d := r.Descriptor()
 	span := keys.PartitionSpan(d)
 	return proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) error {
-		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction || !deletion && p.Kind == proposal.KindRemove {
-			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d", proposal.ErrMalformed, p.Kind)
+		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction || !deletion &&
+			p.Kind == proposal.KindRemove {
+			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d",
+				proposal.ErrMalformed, p.Kind)
 		}
 		switch {
 		case p.Kind == proposal.KindDescriptor:
@@ -173,39 +180,50 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, c *changes)
 	})
 }
 
-// checkReplicatedKey checks a key of a write or removal: a version or an anchored record, of this partition.
+// checkReplicatedKey checks a key of a write or removal: a version or an anchored record, of this
+// partition.
 func checkReplicatedKey(span keys.Span, key []byte, p *proposal.Entry) error {
 	if internalKey, ts, err := keys.DecodeVersioned(key); err == nil {
 		return checkVersion(span, key, internalKey, ts, p)
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil {
-		return fmt.Errorf("%w: %s is neither a version nor an anchored record", proposal.ErrMalformed, keys.PrettyState(key))
+		return fmt.Errorf("%w: %s is neither a version nor an anchored record", proposal.ErrMalformed,
+			keys.PrettyState(key))
 	}
 	if !span.Contains(internalKey) {
-		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed, keys.PrettyState(key), span)
+		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed,
+			keys.PrettyState(key), span)
 	}
-	// Locks come and go by their transactions' entries only; of records, removal is all that another may do.
-	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock || (of == txn.AnchoredRecord && p.Kind != proposal.KindRemove) {
-		return fmt.Errorf("%w: %s in a command of kind %d", proposal.ErrMalformed, keys.PrettyState(key), p.Kind)
+	// Locks come and go by their transactions' entries only; of records, removal is all that
+	// another may do.
+	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock ||
+		(of == txn.AnchoredRecord && p.Kind != proposal.KindRemove) {
+		return fmt.Errorf("%w: %s in a command of kind %d", proposal.ErrMalformed, keys.PrettyState(key),
+			p.Kind)
 	}
 	return nil
 }
 
 // checkVersion checks the key of a version.
-func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp, p *proposal.Entry) error {
+func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp,
+	p *proposal.Entry) error {
 	switch {
 	case ts.IsZero():
-		return fmt.Errorf("%w: data key %s without a timestamp", proposal.ErrMalformed, keys.PrettyState(key))
+		return fmt.Errorf("%w: data key %s without a timestamp", proposal.ErrMalformed,
+			keys.PrettyState(key))
 	case !span.Contains(internalKey):
-		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed, keys.PrettyState(key), span)
+		return fmt.Errorf("%w: %s is outside the partition's span %s", proposal.ErrMalformed,
+			keys.PrettyState(key), span)
 	case p.Kind != proposal.KindRemove && p.Highest.Less(ts):
-		return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", proposal.ErrMalformed, keys.PrettyState(key), p.Highest)
+		return fmt.Errorf("%w: %s is above the entry's highest timestamp %s", proposal.ErrMalformed,
+			keys.PrettyState(key), p.Highest)
 	}
 	return nil
 }
 
-// complete makes what was applied known: to the pending writes, to those who wait for it, and to whoever asked for it.
+// complete makes what was applied known: to the pending writes, to what waits for it, and to the
+// clients that asked for it.
 func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	var end ending
 	var done []*pendingEntry
@@ -233,11 +251,14 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			r.mu.removeFirst()
 			r.mu.pending.Remove(first.writes)
 			for _, w := range first.writes {
-				r.mu.recent.Note(w.Key, proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait})
+				r.mu.recent.Note(w.Key,
+					proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait})
 			}
-			// Not of entries of earlier epochs: there may be newer versions of their keys, which this one has not seen.
+			// Not of entries of earlier epochs: there may be newer versions of their keys, which
+			// this one has not seen.
 			for _, v := range o.versions {
-				r.mu.recent.Note(v.key, proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits})
+				r.mu.recent.Note(v.key,
+					proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits})
 			}
 			r.mu.records.applied(first)
 			for _, l := range first.lets {
@@ -251,8 +272,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			done = append(done, first)
 			continue
 		}
-		// One was lost before this one, or this one was evaluated on top of one that was: none that is in flight will
-		// have an effect.
+		// One was lost before this one, or this one was evaluated on top of one that was: none that
+		// is in flight will have an effect.
 		r.giveUpLocked(&end, notRun)
 	}
 	r.checkServingLocked()
@@ -277,7 +298,7 @@ func (r *Replica) answer(p *pendingEntry, highest hlc.Timestamp) {
 				a.done(nil)
 				continue
 			}
-			// All share it: nobody changes a response.
+			// All share it: a response is not changed.
 			a.response.Now, a.response.ClockUnsure = now, !sure
 			r.send(a)
 		}

@@ -17,8 +17,9 @@ func replicatedSpans(id keys.PartitionID, span keys.Span) [3]keys.Span {
 	return [...]keys.Span{keys.LocalSpan(id), keys.AnchorSpan(span), keys.DataSpan(span)}
 }
 
-// Checksum is a sum over everything that is replicated, and the applied index that it is of. Replicas with the same index have the
-// same sum (DESIGN invariant 2). It reads the whole partition.
+// Checksum is a sum over everything that is replicated, and the applied index that it is of.
+// Replicas with the same index have the same sum (DESIGN invariant 2). It reads the whole
+// partition.
 func (r *Replica) Checksum() (index, sum uint64, err error) {
 	if !r.enter() {
 		return 0, 0, ErrClosed

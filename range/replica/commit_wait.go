@@ -7,23 +7,31 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 )
 
-// A commit with commit wait is replicated and applied as any other, but nobody is told of it before every clock of the cluster has
-// passed its timestamp. So whatever begins because of it has a later timestamp, on whichever node. That it waits is part of what is
-// replicated, so it does not matter who leads by then:
+// A commit with commit wait is replicated and applied as any other, but no client is told of it
+// before every clock of the cluster has passed its timestamp. So whatever begins because of it has
+// a later timestamp, on whichever node. That it waits is part of what is replicated, so it does not
+// matter which node leads by then:
 //
-//   - A transaction record says so (txn.Record.Waits). Until the time has come the coordinator holds back the answer to the client, and to who
-//     asks because a lock is in the way. The locks become versions when somebody has been told, and so not before.
-//   - The versions of a one-phase commit say so each (mvcc.Version.Waits): they are there as soon as the entry is applied. A read that has seen
-//     one, be it a tombstone, is put aside until the time has come, and then reads again, at the same timestamp and to the same
-//     effect. What a write tells of the value before it (compare and swap, whether a key that is deleted existed, how many there were, a lock that returns the value) is held back.
+//   - A transaction record says so (txn.Record.Waits). Until the time has come the coordinator
+//     holds back the answer to the client, and to a client that asks because a lock is in the way.
+//     The locks become versions when a client has been told, and so not before.
+//   - The versions of a one-phase commit say so each (mvcc.Version.Waits): they are there as soon
+//     as the entry is applied. A read that has seen one, be it a tombstone, is put aside until the
+//     time has come, and then reads again, at the same timestamp and to the same effect. What a
+//     write tells of the value before it (compare and swap, whether a key that is deleted existed,
+//     how many there were, a lock that returns the value) is held back.
 //
-// In a keyspace with commit wait every write that is evaluated in one partition is like a one-phase commit that asked for it.
+// In a keyspace with commit wait every write that is evaluated in one partition is like a one-phase
+// commit that asked for it.
 //
-// Where clocks are bounded by their distance from true time (hlc.KernelBound), only that has passed the timestamp when the wait is over, and
-// not every clock. So what waits gets, besides, a timestamp that true time cannot have passed when the commit was requested
-// (hlc.Clock.WaitFloor): whatever waits later is above. Of a transaction of two phases each Prepare says that it will wait.
+// Where clocks are bounded by their distance from true time (hlc.KernelBound), only that has passed
+// the timestamp when the wait is over, and not every clock. So what waits gets, besides, a
+// timestamp that true time cannot have passed when the commit was requested (hlc.Clock.WaitFloor):
+// whatever waits later is above. Of a transaction of two phases each Prepare says that it will
+// wait.
 //
-// Blind writes over such a version do not wait, nor does what tells only that something has changed.
+// Blind writes over such a version do not wait, nor does what tells only that something has
+// changed.
 
 // commitWaits are what is held back. They are guarded by the replica's lock.
 type commitWaits struct {
@@ -48,10 +56,12 @@ type heldRead struct {
 	timer alarm.Timer
 }
 
-// heldMost is how many answers a partition holds back at most; more are told that their outcome is unknown.
+// heldMost is how many answers a partition holds back at most; more are told that their outcome is
+// unknown.
 const heldMost = 16 << 10
 
-// passed says that every clock has passed a timestamp, or true time has, if that is what is known (hlc.Clock.WaitFloor).
+// passed says that every clock has passed a timestamp, or true time has, if that is what is known
+// (hlc.Clock.WaitFloor).
 func (n *Node) passed(ts hlc.Timestamp) bool {
 	earliest, _ := n.Clock.Bounds()
 	return earliest > ts.Wall
@@ -91,8 +101,11 @@ func (n *Node) until(ts hlc.Timestamp) time.Duration {
 	return max(time.Duration(ts.Wall-earliest), 0) + holdSlack
 }
 
-// again is like until, for who was called too early.
-func (n *Node) again(ts hlc.Timestamp) time.Duration { return max(n.until(ts), 100*time.Microsecond) }
+// again is like until, for a caller that was called too early.
+func (n *Node) again(ts hlc.Timestamp) time.Duration {
+	return max(n.until(ts),
+		100*time.Microsecond)
+}
 
 // holdSlack is waited for besides: timers measure by another clock.
 const holdSlack = time.Microsecond
@@ -149,7 +162,8 @@ func (r *Replica) holdRead(rd *read) bool {
 	return true
 }
 
-// resumeHeld reads again, if the time has come. What is at or below the read's timestamp is as it was, whoever leads by now.
+// resumeHeld reads again, if the time has come. What is at or below the read's timestamp is as it
+// was, whichever node leads by now.
 func (r *Replica) resumeHeld(h *heldRead) {
 	r.mu.Lock()
 	if _, still := r.mu.held.reads[h]; !still {

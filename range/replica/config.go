@@ -21,29 +21,34 @@ import (
 
 // Group is what a replica needs of its Raft group.
 type Group interface {
-	// Propose appends data to the log if this replica leads at term, in the order of the calls. It does not wait.
-	// What it drops is told by LeadershipChanged: with another term or leader, or once more with the same. data belongs to the group
-	// from here on. An error means that nothing was or will be appended.
+	// Propose appends data to the log if this replica leads at term, in the order of the calls. It
+	// does not wait. What it drops is told by LeadershipChanged: with another term or leader, or
+	// once more with the same. data belongs to the group from here on. An error means that nothing
+	// was or will be appended.
 	Propose(term uint64, data []byte) error
-	// ReadIndex calls done(nil) when the local applied state has reached an index that was committed when a quorum confirmed the
-	// leader, after the call; or done(error). It does not wait, and done must not block.
+	// ReadIndex calls done(nil) when the local applied state has reached an index that was
+	// committed when a quorum confirmed the leader, after the call; or done(error). It does not
+	// wait, and done must not block.
 	ReadIndex(done func(error))
-	// Lease reports whether this replica leads at term and holds the leader lease at this moment. It takes no lock.
+	// Lease reports whether this replica leads at term and holds the leader lease at this moment.
+	// It takes no lock.
 	Lease() (term uint64, ok bool)
-	// LeaseLeft is how much longer the lease stands, if it stands. Nobody else leads before. It takes no lock.
+	// LeaseLeft is how much longer the lease stands, if it stands. No other replica leads before.
+	// It takes no lock.
 	LeaseLeft() time.Duration
-	// Leader is who leads, 0 if unknown, and at which term.
+	// Leader is the replica that leads, 0 if unknown, and at which term.
 	Leader() (keys.ReplicaID, uint64)
 	// Wake wakes the group if it sleeps.
 	Wake()
-	// TransferLeader gives up the lease and the leadership of a term, if this replica leads at it, and asks another replica to lead. What was proposed before is
-	// in the log before.
+	// TransferLeader gives up the lease and the leadership of a term, if this replica leads at it,
+	// and asks another replica to lead. What was proposed before is in the log before.
 	TransferLeader(term uint64, to keys.ReplicaID)
 }
 
 // Config is what New needs. Config itself is not kept.
 type Config struct {
-	// Partition is the descriptor of a new partition. One that is in the state already has precedence.
+	// Partition is the descriptor of a new partition. One that is in the state already has
+	// precedence.
 	Partition *clusterpb.Partition
 	ReplicaID keys.ReplicaID
 	// State holds the partition among others. It must stay open until Close has returned.
@@ -57,7 +62,8 @@ type Config struct {
 	CommitWait bool
 }
 
-// Node is what the replicas of one node share. It is made once, and not changed after the first New.
+// Node is what the replicas of one node share. It is made once, and not changed after the first
+// New.
 type Node struct {
 	Clock *hlc.Clock
 	// Metrics may be nil: nothing is counted.
@@ -67,35 +73,42 @@ type Node struct {
 	// LogBehind, if not nil, says that too much waits for the raft log to add to it. It is asked
 	// once for each evaluation.
 	LogBehind func() bool
-	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for each evaluation.
+	// DiskFull, if not nil, says that there is no room for writes at present. It is asked once for
+	// each evaluation.
 	DiskFull func() bool
 	// WithoutRoom, if not nil, says that another node's disk is below its reserve, so that its
 	// followers store nothing; any says that this may be so of some node, and is cheap. Both must
 	// be set, or neither.
 	WithoutRoom    func(node keys.NodeID) bool
 	AnyWithoutRoom func() bool
-	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not been heard of for an election timeout.
+	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not
+	// been heard of for an election timeout.
 	Silent func(node keys.NodeID) bool
-	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it they are waited for only.
+	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it
+	// they are waited for only.
 	Pusher txn.Pusher
-	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without it the records of transactions that have
-	// had locks are kept for ever.
+	// Resolver, if not nil, ends the locks of committed transactions in other partitions. Without
+	// it the records of transactions that have had locks are kept for ever.
 	Resolver txn.Resolver
 	// TransactionLimits, if not nil, are those of a keyspace, of which this node need not have a
 	// partition. It must be cheap.
 	TransactionLimits func(keys.KeyspaceID) txn.Limits
 	// Random is for jitter. Default: the runtime's.
 	Random func() uint64
-	// Gone, if not nil, says that nobody waits for the answers to a client's requests any more. What waits for locks is given up then.
+	// Gone, if not nil, says that a client does not wait for the answers to its requests any more.
+	// What waits for locks is given up then.
 	Gone func(client uint64) bool
 	// ClientAddress, if not nil, is where a client is connected from; "" if it is not connected
 	// here.
 	ClientAddress func(client uint64) string
-	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default: time.AfterFunc.
+	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default:
+	// time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
-	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool of 4, 4,096.
+	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool
+	// of 4, 4,096.
 	Pool *Pool
-	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024; what comes beyond that is refused.
+	// Long runs reads of many rows, apart from what others wait for. Default: a Pool of 4, 1,024;
+	// what comes beyond that is refused.
 	Long *Pool
 	Limits
 	recent *proposal.Budget
@@ -121,29 +134,35 @@ type Node struct {
 type Limits struct {
 	// MaxInFlight is how many proposals of a partition are on their way at once. Default 2.
 	MaxInFlight int
-	// MaxEntryBytes is about how much one entry holds; a single larger write has an entry of its own. Default 1 MiB.
+	// MaxEntryBytes is about how much one entry holds; a single larger write has an entry of its
+	// own. Default 1 MiB.
 	MaxEntryBytes int
-	// MaxQueuedWrites and MaxQueuedBytes bound a partition's queue. Defaults 4,096 and 16 MiB; a queue that is empty takes a write
-	// of any size.
+	// MaxQueuedWrites and MaxQueuedBytes bound a partition's queue. Defaults 4,096 and 16 MiB; a
+	// queue that is empty takes a write of any size.
 	MaxQueuedWrites, MaxQueuedBytes int
-	// MaxWaitingReads bounds the reads of a partition that wait for something in flight or for a read index. Default 1,024.
+	// MaxWaitingReads bounds the reads of a partition that wait for something in flight or for a
+	// read index. Default 1,024.
 	MaxWaitingReads int
-	// TimestampCacheSlots bounds a partition's timestamp cache; rounded up to a power of two. Default 32,768 (512 KiB).
+	// TimestampCacheSlots bounds a partition's timestamp cache; rounded up to a power of two.
+	// Default 32,768 (512 KiB).
 	TimestampCacheSlots int
-	// RecentSlots bounds how many recently written keys a partition's leader remembers, to save looking them up; rounded down to a
-	// power of two. Default 32,768 (768 KiB). TotalRecentSlots bounds that for all partitions of a node. Default 2 Mi (48 MiB).
+	// RecentSlots bounds how many recently written keys a partition's leader remembers, to save
+	// looking them up; rounded down to a power of two. Default 32,768 (768 KiB). TotalRecentSlots
+	// bounds that for all partitions of a node. Default 2 Mi (48 MiB).
 	RecentSlots, TotalRecentSlots int
 	// MaxLocks is how many keys of a partition transactions may have locked. Default 200,000.
 	MaxLocks int
 	// MaxSpanLocks is how many spans of a partition transactions may hold, default 256,
 	// TotalSpanLocks how many in all partitions that a node leads, default 16,384.
 	MaxSpanLocks, TotalSpanLocks int
-	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large they are together. Default 1,024.
+	// MaxLockWaiters bounds the writes of a partition that wait for locks, MaxQueuedBytes how large
+	// they are together. Default 1,024.
 	MaxLockWaiters int
-	// PushDelay is for how long writes wait for a transaction's locks before its coordinator is asked, and it may be aborted. Default:
-	// none; they ask at once.
+	// PushDelay is for how long writes wait for a transaction's locks before its coordinator is
+	// asked, and it may be aborted. Default: none; they ask at once.
 	PushDelay time.Duration
-	// StallTimeout is after how long without completion proposals are given up as lost: outcome unknown. Default 10 s.
+	// StallTimeout is after how long without completion proposals are given up as lost: outcome
+	// unknown. Default 10 s.
 	StallTimeout time.Duration
 }
 
@@ -214,9 +233,10 @@ func setDefault(field *int, value int) {
 	}
 }
 
-// Pending is a request on its way through a replica. The replica owns the request until it has called Reply, exactly once,
-// from any goroutine: nobody may change it, nor the memory that its keys and values lie in. Reply must not block, and the rows of a
-// page are only good until it returns.
+// Pending is a request on its way through a replica. The replica owns the request until it has
+// called Reply, exactly once, from any goroutine: it may not be changed, nor the memory that its
+// keys and values lie in. Reply must not block, and the rows of a page are only good until it
+// returns.
 type Pending struct {
 	// Client is the client's id: with the request's sequence it is the request id.
 	Client  uint64

@@ -7,9 +7,9 @@
 // at work on that, the caller is: it takes what is queued (about one MiB at most), evaluates it in
 // order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight proposals
 // are on their way; then the queue waits, and the completion of an entry sets off the next
-// evaluation. So a lone client waits for nobody, and many share entries: the slower replication is,
-// the more of them. Only the commits of those who stand in a long line for a lock wait for each
-// other although there is room (gather.go).
+// evaluation. So a lone client waits for no other, and many share entries: the slower replication
+// is, the more of them. Only the commits of clients that stand in a long line for a lock wait for
+// each other although there is room (gather.go).
 //
 // Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet
 // applied. What it produces is the batch of versions to write; followers apply bytes. Responses are

@@ -15,16 +15,20 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What becomes of a command of this package's own (CollectGarbage, ChangeDescriptor) that is not applied.
+// What becomes of a command of this package's own (CollectGarbage, ChangeDescriptor) that is not
+// applied.
 var (
-	errNotLeader      = errors.New("this replica does not lead the partition, or not yet; the command had no effect")
+	errNotLeader = errors.New("this replica does not lead the partition, or not yet; the " +
+		"command had no effect")
 	errOutcomeUnknown = errors.New("leadership was lost; the command may or may not have taken effect")
 	errOverloaded     = errors.New("the partition's queue is full; the command had no effect")
 )
 
 // newError is an error response to a request.
-func newError(request *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
-	return &kvpb.Response{Id: request.GetId(), Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
+func newError(request *kvpb.Request, code kvpb.ErrorCode, format string,
+	args ...any) *kvpb.Response {
+	return &kvpb.Response{Id: request.GetId(),
+		Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
 // refusing adds to an error which timestamp it refuses, and at which bound; that may be zero.
@@ -33,7 +37,7 @@ func refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Respo
 	return response
 }
 
-// leaderHint is who leads, as far as this replica knows; nil if it does not.
+// leaderHint is the replica that leads, as far as this replica knows; nil if it does not.
 func (r *Replica) leaderHint() *clusterpb.Leader {
 	leader, term := r.group.Leader()
 	if leader == 0 {
@@ -54,16 +58,19 @@ func (r *Replica) notLeader(request *kvpb.Request) *kvpb.Response {
 		if lost := r.lostQuorum(); lost != "" {
 			return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum: %s", r.id, lost)
 		}
-		return newError(request, kvpb.ErrorCode_NOT_LEADER, "partition %s: no leader of it is known at present; try again", r.id)
+		return newError(request, kvpb.ErrorCode_NOT_LEADER,
+			"partition %s: no leader of it is known at present; try again", r.id)
 	}
 	response := newError(request, kvpb.ErrorCode_NOT_LEADER,
-		"partition %s: node %s leads it, at term %d; the request went to another replica, or names another term", r.id,
+		"partition %s: node %s leads it, at term %d; the request went to another replica, or names "+
+			"another term", r.id,
 		keys.NodeID(hint.Node), hint.Term)
 	response.Error.Leader = hint
 	return response
 }
 
-// lostQuorum says in words which nodes do not answer, if so many do not that nobody can lead; otherwise it is empty.
+// lostQuorum says in words which nodes do not answer, if so many do not that no replica can lead;
+// otherwise it is empty.
 func (r *Replica) lostQuorum() string {
 	if r.node.Silent == nil {
 		return ""
@@ -82,7 +89,8 @@ func (r *Replica) lostQuorum() string {
 	if voters-len(silent) >= voters/2+1 {
 		return ""
 	}
-	return fmt.Sprintf("%d of its %d replicas, on %s, are silent", len(silent), voters, strings.Join(silent, " and "))
+	return fmt.Sprintf("%d of its %d replicas, on %s, are silent", len(silent), voters,
+		strings.Join(silent, " and "))
 }
 
 // unknownOutcome is for a write that may still take effect.
@@ -91,7 +99,8 @@ func (r *Replica) unknownOutcome(request *kvpb.Request) *kvpb.Response {
 	if lost := r.lostQuorum(); lost != "" {
 		text = "the write could not be replicated to a quorum: " + lost
 	}
-	response := newError(request, kvpb.ErrorCode_OUTCOME_UNKNOWN, "partition %s: %s; it may or may not have taken effect", r.id, text)
+	response := newError(request, kvpb.ErrorCode_OUTCOME_UNKNOWN,
+		"partition %s: %s; it may or may not have taken effect", r.id, text)
 	response.Error.Leader = r.leaderHint()
 	return response
 }
@@ -101,35 +110,43 @@ func (r *Replica) unknownOutcome(request *kvpb.Request) *kvpb.Response {
 // confirmation to a slow network.
 func (r *Replica) unconfirmed(request *kvpb.Request, err error) *kvpb.Response {
 	if lost := r.lostQuorum(); lost != "" {
-		return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum to confirm its leader: %s", r.id, lost)
+		return newError(request, kvpb.ErrorCode_NO_QUORUM,
+			"partition %s has no quorum to confirm its leader: %s", r.id, lost)
 	}
 	if _, sure := r.node.Clock.Reading(); !sure {
-		return newError(request, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the clock of its leader has just been set, or its machine was "+
-			"suspended, and a majority of its replicas has not confirmed yet that it still leads", r.id)
+		return newError(request, kvpb.ErrorCode_CLOCK_SKEW,
+			"partition %s: the clock of its leader has just been set, or its machine was "+
+				"suspended, and a majority of its replicas has not confirmed yet that it still leads", r.id)
 	}
-	return newError(request, kvpb.ErrorCode_NODE_UNHEALTHY, "partition %s: a majority of its replicas did not confirm its leader in time, "+
-		"although none of them is known to be down (%s); try again", r.id, err)
+	return newError(request, kvpb.ErrorCode_NODE_UNHEALTHY,
+		"partition %s: a majority of its replicas did not confirm its leader in time, "+
+			"although none of them is known to be down (%s); try again", r.id, err)
 }
 
 // staleEpoch is for a request that was routed by another descriptor.
-func (r *Replica) staleEpoch(request *kvpb.Request, descriptor *clusterpb.Partition) *kvpb.Response {
+func (r *Replica) staleEpoch(request *kvpb.Request,
+	descriptor *clusterpb.Partition) *kvpb.Response {
 	response := newError(request, kvpb.ErrorCode_STALE_EPOCH,
-		"partition %s: the request was routed by generation %d, it is at %d", r.id, request.GetGeneration(), descriptor.GetGeneration())
+		"partition %s: the request was routed by generation %d, it is at %d", r.id,
+		request.GetGeneration(), descriptor.GetGeneration())
 	response.Error.Partitions = []*clusterpb.Partition{descriptor}
 	response.Error.Leader = r.leaderHint()
 	return response
 }
 
 func (r *Replica) overloaded(request *kvpb.Request, what string) *kvpb.Response {
-	return newError(request, kvpb.ErrorCode_OVERLOADED, "partition %s: too many %s; try again more slowly", r.id, what)
+	return newError(request, kvpb.ErrorCode_OVERLOADED,
+		"partition %s: too many %s; try again more slowly", r.id, what)
 }
 
 func (r *Replica) deadlineExceeded(request *kvpb.Request) *kvpb.Response {
-	return newError(request, kvpb.ErrorCode_DEADLINE_EXCEEDED, "partition %s: the request waited longer than its timeout, and did not run", r.id)
+	return newError(request, kvpb.ErrorCode_DEADLINE_EXCEEDED,
+		"partition %s: the request waited longer than its timeout, and did not run", r.id)
 }
 
 func (r *Replica) logBehind(request *kvpb.Request) *kvpb.Response {
-	return newError(request, kvpb.ErrorCode_OVERLOADED, "partition %s: too much waits for this server's raft log; try again more slowly", r.id)
+	return newError(request, kvpb.ErrorCode_OVERLOADED,
+		"partition %s: too much waits for this server's raft log; try again more slowly", r.id)
 }
 
 // goneError is for a replica that is closed: its sender shall look elsewhere.

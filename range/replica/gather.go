@@ -4,11 +4,13 @@ import "time"
 
 // How the commits of a line share an entry.
 //
-// Where many transactions stand in line for a lock, it goes from one to the next as fast as the lock's key can be read, computed with and written by a
-// client: a commit lets the next have it when it has been evaluated, long before its entry is on the disks. With an entry for each commit
-// or two, the entries take the processors that the clients need, and the line goes slower, not faster. So a proposal that has handed over a lock in
-// a long line stays open for a while, although there is room for it, and takes in the commits that come. They are answered later by that, but those in a
-// long line wait for many others anyway.
+// Where many transactions stand in line for a lock, it goes from one to the next as fast as the
+// lock's key can be read, computed with and written by a client: a commit lets the next have it
+// when it has been evaluated, long before its entry is on the disks. With an entry for each commit
+// or two, the entries take the processors that the clients need, and the line goes slower, not
+// faster. So a proposal that has handed over a lock in a long line stays open for a while, although
+// there is room for it, and takes in the commits that come. They are answered later by that, but
+// those in a long line wait for many others anyway.
 
 const (
 	// gatherLine is how long a line has to be, gatherMost how long a proposal gathers at most.
@@ -16,7 +18,8 @@ const (
 	gatherMost = 4 * time.Millisecond
 )
 
-// gathering is what a proposal that is being filled knows about that. It is the evaluator's, or under Replica.mu while nobody evaluates.
+// gathering is what a proposal that is being filled knows about that. It is the evaluator's, or
+// under Replica.mu while no goroutine evaluates.
 type gathering struct {
 	opened time.Time
 	// line is how many waited for the lock that was handed over, at most.
@@ -27,7 +30,8 @@ type gathering struct {
 	timed bool
 }
 
-// left is for how long the proposal is still to gather. Half of a line is enough: the rest have to wait for these.
+// left is for how long the proposal is still to gather. Half of a line is enough: the rest have to
+// wait for these.
 func (p *pendingEntry) left() time.Duration {
 	if p.line < gatherLine || p.plain || len(p.answers) >= p.line/2 || len(p.waiters) > 0 {
 		return 0
@@ -35,8 +39,8 @@ func (p *pendingEntry) left() time.Duration {
 	return gatherMost - time.Since(p.opened)
 }
 
-// waitsLocked says that the open proposal is not to be proposed yet: there is no room for it, or it gathers. Then the evaluator is called when that is
-// over, at the latest.
+// waitsLocked says that the open proposal is not to be proposed yet: there is no room for it, or it
+// gathers. Then the evaluator is called when that is over, at the latest.
 func (r *Replica) waitsLocked(e *evaluation) bool {
 	p := e.proposal
 	if len(r.mu.inFlight) >= r.node.MaxInFlight {

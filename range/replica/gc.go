@@ -13,9 +13,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
-// Garbage collection is two kinds of entry. The first raises the threshold: nothing below it can be read from then on. The
-// others remove versions that no read at or above the threshold sees. Both are evaluated in their turn, with nothing in
-// flight, so what they find is exactly what there is when they are applied.
+// Garbage collection is two kinds of entry. The first raises the threshold: nothing below it can be
+// read from then on. The others remove versions that no read at or above the threshold sees. Both
+// are evaluated in their turn, with nothing in flight, so what they find is exactly what there is
+// when they are applied.
 
 // GCResult is what a collection did.
 type GCResult struct {
@@ -38,9 +39,10 @@ func (r *Replica) MayHaveGarbage() bool {
 // SetGCWindow sets for how long overwritten versions stay readable; negative: for ever.
 func (r *Replica) SetGCWindow(window time.Duration) { r.gcWindow.Store(int64(window)) }
 
-// CollectGarbage raises the garbage collection threshold to now less the window, and removes what nobody can read any more. It
-// does nothing, and costs nothing, while the partition holds no transaction record, and no version but the newest of keys that have a value.
-// Only a leader can; one collection runs at a time. It also returns the memory of the timestamp cache.
+// CollectGarbage raises the garbage collection threshold to now less the window, and removes what
+// no client can read any more. It does nothing, and costs nothing, while the partition holds no
+// transaction record, and no version but the newest of keys that have a value. Only a leader can;
+// one collection runs at a time. It also returns the memory of the timestamp cache.
 //
 // The threshold is never above the clock: what is written later is above it.
 func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResult, error) {
@@ -68,13 +70,14 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 }
 
 func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *GCResult) error {
-	err := r.command(ctx, proposal.KindThreshold, func(e *evaluation, p *proposal.Entry) (bool, error) {
-		p.Threshold = hlc.Min(threshold, r.node.Clock.Now())
-		if !result.Threshold.Less(p.Threshold) {
-			return false, errNothingToDo
-		}
-		return true, nil
-	})
+	err := r.command(ctx, proposal.KindThreshold,
+		func(e *evaluation, p *proposal.Entry) (bool, error) {
+			p.Threshold = hlc.Min(threshold, r.node.Clock.Now())
+			if !result.Threshold.Less(p.Threshold) {
+				return false, errNothingToDo
+			}
+			return true, nil
+		})
 	if err != nil && !errors.Is(err, errNothingToDo) {
 		return err
 	}

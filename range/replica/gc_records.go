@@ -14,15 +14,18 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A record is collected when nobody can need it any more. Time alone does not tell that of a COMMITTED one: as long as there is a lock of
-// the transaction anywhere, whoever meets it has to be told that it is a write. The client resolves its locks when it
-// has committed, and so does whoever meets them, but a participant may have been without a quorum, or keep what is old for longer than this
-// partition does. So before such a record is removed, its participants are told the outcome once more, and
-// have to answer. That is cheap: one request to a partition speaks for a thousand transactions, and one that has nothing to resolve
-// proposes nothing. Nothing is stored of it either: a record goes in the same turn in which all have answered, or is asked
-// about anew in the next.
+// A record is collected when nothing can need it any more. Time alone does not tell that of a
+// COMMITTED one: as long as there is a lock of the transaction anywhere, a request that meets it
+// has to be told that it is a write. The client resolves its locks when it has committed, and so
+// does a server that meets them, but a participant may have been without a quorum, or keep what is
+// old for longer than this partition does. So before such a record is removed, its participants are
+// told the outcome once more, and have to answer. That is cheap: one request to a partition speaks
+// for a thousand transactions, and one that has nothing to resolve proposes nothing. Nothing is
+// stored of it either: a record goes in the same turn in which all have answered, or is asked about
+// anew in the next.
 
-// collectRecords removes the records of DeleteRange whose retries would be refused, and those of transactions that nobody can ask about.
+// collectRecords removes the records of DeleteRange whose retries would be refused, and those of
+// transactions that nothing can ask about.
 func (r *Replica) collectRecords(ctx context.Context) error {
 	var began uint64 // what records.set was at the first look
 	stay := false    // records of transactions were found that stay
@@ -73,7 +76,8 @@ func (r *Replica) collectRecords(ctx context.Context) error {
 	return nil
 }
 
-// recordChunk is a part of the anchored records, with what was found out about the transactions in it.
+// recordChunk is a part of the anchored records, with what was found out about the transactions in
+// it.
 type recordChunk struct {
 	// span is in state keys; next is where the next one begins, nil if there is none.
 	span keys.Span
@@ -84,8 +88,9 @@ type recordChunk struct {
 	settled map[txn.ID]struct{}
 }
 
-// settle looks at the records from a state key on, as many as are collected at once, and has the locks resolved of those committed
-// transactions whose time has come. It reads beside everything else: of a record that was decided long ago nothing changes.
+// settle looks at the records from a state key on, as many as are collected at once, and has the
+// locks resolved of those committed transactions whose time has come. It reads beside everything
+// else: of a record that was decided long ago nothing changes.
 func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) {
 	d := r.Descriptor()
 	chunk := recordChunk{span: keys.AnchorSpan(keys.PartitionSpan(d)), generation: d.GetGeneration()}
@@ -98,28 +103,32 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 	if !r.enter() {
 		return chunk, ErrClosed
 	}
-	err := r.eachAnchored(chunk.span, func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
-		if n == gcChunk.Scanned || records == gcChunk.Versions || participants >= gcChunk.Scanned {
-			chunk.next = bytes.Clone(key)
-			chunk.span.End = chunk.next
-			return false, nil
-		}
-		if of != txn.AnchoredLock {
-			records++
-		}
-		if of != txn.AnchoredRecord {
+	err := r.eachAnchored(chunk.span,
+		func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
+			if n == gcChunk.Scanned || records == gcChunk.Versions || participants >= gcChunk.Scanned {
+				chunk.next = bytes.Clone(key)
+				chunk.span.End = chunk.next
+				return false, nil
+			}
+			if of != txn.AnchoredLock {
+				records++
+			}
+			if of != txn.AnchoredRecord {
+				return true, nil
+			}
+			record, err := txn.DecodeRecord(value)
+			if err != nil {
+				return false, err
+			}
+			if record.MayHaveLocks() && record.Over(threshold) &&
+				(!record.Waits || r.passed(record.Timestamp)) {
+				participants += len(record.Participants)
+				old = append(old, txn.Committed{
+					ID: id, At: record.Timestamp, Participants: record.Participants,
+				})
+			}
 			return true, nil
-		}
-		record, err := txn.DecodeRecord(value)
-		if err != nil {
-			return false, err
-		}
-		if record.MayHaveLocks() && record.Over(threshold) && (!record.Waits || r.passed(record.Timestamp)) {
-			participants += len(record.Participants)
-			old = append(old, txn.Committed{ID: id, At: record.Timestamp, Participants: record.Participants})
-		}
-		return true, nil
-	})
+		})
 	r.exit()
 	if err != nil || len(old) == 0 || r.node.Resolver == nil {
 		return chunk, err
@@ -134,9 +143,11 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 	return chunk, ctx.Err()
 }
 
-// eachAnchored calls visit for what is anchored in a span of state keys, until it returns false. n counts the calls from 0; value
-// is good until visit returns, and nil for locks.
-func (r *Replica) eachAnchored(span keys.Span, visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error)) (err error) {
+// eachAnchored calls visit for what is anchored in a span of state keys, until it returns false. n
+// counts the calls from 0; value is good until visit returns, and nil for locks.
+func (r *Replica) eachAnchored(span keys.Span,
+	visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool,
+		error)) (err error) {
 	i, err := r.state.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
 	if err != nil {
 		return err
@@ -181,34 +192,37 @@ type foundRecords struct {
 }
 
 // oldRecords finds the records of a chunk that may go at a threshold.
-func (r *Replica) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords, err error) {
-	err = r.eachAnchored(chunk.span, func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
-		var old bool
-		var err error
-		switch of {
-		case txn.AnchoredLock:
-			return true, nil // it goes when its transaction is over
-		case txn.AnchoredRecord:
-			_, settled := chunk.settled[id]
-			old, err = oldTransaction(value, threshold, settled)
-			if old {
-				found.ended++
-			} else {
-				found.transactions = true
+func (r *Replica) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords,
+	err error) {
+	err = r.eachAnchored(chunk.span,
+		func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
+			var old bool
+			var err error
+			switch of {
+			case txn.AnchoredLock:
+				return true, nil // it goes when its transaction is over
+			case txn.AnchoredRecord:
+				_, settled := chunk.settled[id]
+				old, err = oldTransaction(value, threshold, settled)
+				if old {
+					found.ended++
+				} else {
+					found.transactions = true
+				}
+			default:
+				old, err = oldDeletedRange(value, threshold)
 			}
-		default:
-			old, err = oldDeletedRange(value, threshold)
-		}
-		if old {
-			found.old = append(found.old, bytes.Clone(key))
-		}
-		return true, err
-	})
+			if old {
+				found.old = append(found.old, bytes.Clone(key))
+			}
+			return true, err
+		})
 	return found, err
 }
 
-// oldTransaction: what is decided goes when the threshold has come to that, and no lock is left that needs it; what is pending
-// when nothing was heard of it since. Its transaction began below the threshold then, so nobody makes the record anew.
+// oldTransaction: what is decided goes when the threshold has come to that, and no lock is left
+// that needs it; what is pending when nothing was heard of it since. Its transaction began below
+// the threshold then, so the record is not made anew.
 func oldTransaction(value []byte, threshold hlc.Timestamp, settled bool) (bool, error) {
 	record, err := txn.DecodeRecord(value)
 	if err != nil {

@@ -16,13 +16,16 @@ import (
 
 // How several partitions of a node are read in one request.
 //
-// Each partition is asked as for a scan of its own (see read): it proves its leadership, notes the span in its timestamp cache, and
-// waits for the writes in flight at or below the timestamp. A partition that refuses is left out, and named in the answer.
-// When all others are ready, which may be at once, one function of the pool reads them together (see mergeQueue). From the moment a
-// partition is ready until then nothing holds it: what there is to read at the timestamp stays as it is for ever, in this
-// replica or in none. A replica that is closed meanwhile counts as one that refused.
+// Each partition is asked as for a scan of its own (see read): it proves its leadership, notes the
+// span in its timestamp cache, and waits for the writes in flight at or below the timestamp. A
+// partition that refuses is left out, and named in the answer. When all others are ready, which may
+// be at once, one function of the pool reads them together (see mergeQueue). From the moment a
+// partition is ready until then nothing holds it: what there is to read at the timestamp stays as
+// it is for ever, in this replica or in none. A replica that is closed meanwhile counts as one that
+// refused.
 
-// MaxMerged is how many partitions one MergeScan reads: each has an iterator open for as long as the page takes.
+// MaxMerged is how many partitions one MergeScan reads: each has an iterator open for as long as
+// the page takes.
 const MaxMerged = 256
 
 // Merged is one partition of a MergeScan, and how it was routed.
@@ -42,14 +45,16 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	m.parts = slices.Grow(m.parts, len(partitions))[:len(partitions)]
 	q, c := pending.Request, pending.Request.GetMergeScan()
 	// Every partition is asked with a Scan, of which only the span and the times count.
-	asked := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At, UncertainUntil: c.UncertainUntil}}
+	asked := &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End, At: c.At,
+		UncertainUntil: c.UncertainUntil}}
 	m.momentOnly = rpc.FromTimestamp(c.At).IsZero()
 	m.open.Store(int32(len(partitions)) + 1)
 	for i := range partitions {
 		p, given := &m.parts[i], &partitions[i]
 		p.scan, p.replica, p.refusal = m, given.Replica, given.Refusal
 		p.request = kvpb.Request{
-			Partition: given.Route.GetPartition(), Generation: given.Route.GetGeneration(), Term: given.Route.GetTerm(),
+			Partition: given.Route.GetPartition(), Generation: given.Route.GetGeneration(),
+			Term:    given.Route.GetTerm(),
 			Session: q.Session, TimeoutMicros: q.TimeoutMicros, Command: asked,
 		}
 		if p.replica == nil {
@@ -69,7 +74,8 @@ func (n *Node) MergeScan(pending Pending, partitions []Merged) {
 	m.settled()
 }
 
-// mergedScan is one MergeScan under way. It is used again when it has been answered: then no part is referred to any more.
+// mergedScan is one MergeScan under way. It is used again when it has been answered: then no part
+// is referred to any more.
 type mergedScan struct {
 	node    *Node
 	pending Pending
@@ -95,7 +101,7 @@ func (m *mergedScan) release() {
 	mergedScans.Put(m)
 }
 
-// mergedPart is one partition of it. Whoever settles it has it until then.
+// mergedPart is one partition of it. The goroutine that settles it has it until then.
 type mergedPart struct {
 	scan    *mergedScan
 	replica *Replica
@@ -136,7 +142,8 @@ func (m *mergedScan) settled() {
 // serve reads the page and answers.
 func (m *mergedScan) serve(open *openReplicas) {
 	if m.pending.Request.TimeoutMicros != 0 && expired(&m.pending, time.Now()) {
-		m.answer(newError(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED, "the request waited longer than its timeout, and did not run"), hlc.Timestamp{})
+		m.answer(newError(m.pending.Request, kvpb.ErrorCode_DEADLINE_EXCEEDED,
+			"the request waited longer than its timeout, and did not run"), hlc.Timestamp{})
 		return
 	}
 	m.read, m.sources = m.read[:0], m.sources[:0]
@@ -154,7 +161,8 @@ func (m *mergedScan) serve(open *openReplicas) {
 		p.span = command.InternalSpan(p.read.descriptor, c.Start, c.End)
 		m.read = append(m.read, p)
 		m.sources = append(m.sources, mvcc.Source{
-			Reader: p.replica.state, Span: p.span, Prefix: int(p.read.descriptor.PrefixLength), UncertainUntil: p.read.uncertainUntil(), Kept: kept,
+			Reader: p.replica.state, Span: p.span, Prefix: int(p.read.descriptor.PrefixLength),
+			UncertainUntil: p.read.uncertainUntil(), Kept: kept,
 		})
 	}
 	response, held := m.page()
@@ -176,7 +184,8 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 		rows := command.NewRows()
 		result, err := mvcc.Merge(m.sources, mvcc.ScanOptions{
 			At: m.read[0].read.timestamp, Reverse: c.Reverse, KeysOnly: c.KeysOnly,
-			MaxRows: command.PageRows(c.MaxRows), MaxBytes: command.PageBytes(c.MaxBytes), MaxSkipped: command.MaxSkipped,
+			MaxRows: command.PageRows(c.MaxRows), MaxBytes: command.PageBytes(c.MaxBytes),
+			MaxSkipped: command.MaxSkipped,
 		}, func(key []byte, v mvcc.Version) error {
 			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp)
 			return nil
@@ -196,7 +205,9 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 		if !result.Waits.IsZero() && !m.node.passed(result.Waits) {
 			command.ReleaseRows(rows)
 			if !m.node.merges.hold(m, result.Waits) {
-				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED, "too many reads of this server wait for commits that are not to be seen yet; try again more slowly"), false
+				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
+					"too many reads of this server wait for commits that are not to be seen yet; try again more "+
+						"slowly"), false
 			}
 			return nil, true
 		}
@@ -221,16 +232,19 @@ func (p *mergedPart) count() {
 func (m *mergedScan) name(out *kvpb.MergeScanResponse) {
 	for i := range m.parts {
 		if p := &m.parts[i]; p.refusal != nil {
-			out.Refused = append(out.Refused, &kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
+			out.Refused = append(out.Refused,
+				&kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
 		}
 	}
 }
 
-// failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so the partition.
+// failed is the answer when reading failed. Uncertainty, the usual reason, names the key, and so
+// the partition.
 func (m *mergedScan) failed(err error) *kvpb.Response {
 	at := m.read[0]
 	if u := asUncertainty(err); u != nil {
-		if i := slices.IndexFunc(m.read, func(p *mergedPart) bool { return p.span.Contains(u.Key) }); i >= 0 {
+		if i := slices.IndexFunc(m.read,
+			func(p *mergedPart) bool { return p.span.Contains(u.Key) }); i >= 0 {
 			at = m.read[i]
 		}
 	}

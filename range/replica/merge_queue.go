@@ -10,11 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// mergeQueue has the merged scans that are ready served, a few at a time: those that are served together use the same iterators,
-// and opening an iterator for each of a scan's partitions is a good part of what the scan costs. A scan does not wait for others
-// to come: together go those that gathered while the server was busy.
+// mergeQueue has the merged scans that are ready served, a few at a time: those that are served
+// together use the same iterators, and opening an iterator for each of a scan's partitions is a
+// good part of what the scan costs. A scan does not wait for others to come: together go those that
+// gathered while the server was busy.
 //
-// INVARIANT: the iterators are opened after all scans that use them were ready, so that they see what these have waited for.
+// INVARIANT: the iterators are opened after all scans that use them were ready, so that they see
+// what these have waited for.
 type mergeQueue struct {
 	node *Node
 	mu   struct {
@@ -32,7 +34,8 @@ const (
 	maxReadyMerges = 4096
 	// mergeBatch is how many scans are served together.
 	mergeBatch = 16
-	// mergeWorkers is how many functions of the pool serve merged scans; others have the rest of it.
+	// mergeWorkers is how many functions of the pool serve merged scans; others have the rest of
+	// it.
 	mergeWorkers = 2
 )
 
@@ -55,7 +58,8 @@ func (q *mergeQueue) add(m *mergedScan) {
 	}
 }
 
-// hold has a scan read again when every clock has passed a timestamp; false if too many wait for that.
+// hold has a scan read again when every clock has passed a timestamp; false if too many wait for
+// that.
 func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +85,8 @@ func (q *mergeQueue) hold(m *mergedScan, until hlc.Timestamp) bool {
 	return true
 }
 
-// start has the pool serve. Without a place in the pool, and nobody else at work, what is ready is refused.
+// start has the pool serve. Without a place in the pool, and no other goroutine at work, what is
+// ready is refused.
 func (q *mergeQueue) start() {
 	if q.node.Long.Go(q.serve) {
 		return
@@ -129,7 +134,8 @@ func (q *mergeQueue) serve() {
 }
 
 func (m *mergedScan) overloaded() {
-	m.answer(newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED, "too many reads are being served by this server; try again more slowly"), hlc.Timestamp{})
+	m.answer(newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
+		"too many reads are being served by this server; try again more slowly"), hlc.Timestamp{})
 }
 
 // openReplicas are replicas that a batch has entered, with their iterators.

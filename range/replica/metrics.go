@@ -13,7 +13,8 @@ import (
 // outcomes: 0 is success, 1 + code is an error.
 const outcomeCount = 2 + int(kvpb.ErrorCode_LOCKED)
 
-// Metrics are the counters that the replicas of a node share. There are none per partition: a node holds ten thousand.
+// Metrics are the counters that the replicas of a node share. There are none per partition: a node
+// holds ten thousand.
 type Metrics struct {
 	commands [][outcomeCount]prometheus.Counter
 
@@ -40,7 +41,8 @@ type Metrics struct {
 	transactionMetrics
 }
 
-// NewMetrics makes the metrics and registers them, if registerer is not nil. Registering twice panics, as with prometheus.MustRegister.
+// NewMetrics makes the metrics and registers them, if registerer is not nil. Registering twice
+// panics, as with prometheus.MustRegister.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{}
 	var collectors []prometheus.Collector
@@ -55,7 +57,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		return g
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tidemark_replica_" + name, Help: help, Buckets: buckets})
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tidemark_replica_" + name,
+			Help: help, Buckets: buckets})
 		collectors = append(collectors, h)
 		return h
 	}
@@ -73,24 +76,35 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			m.commands[c][o] = commands.WithLabelValues(known.Name, name)
 		}
 	}
-	m.entryWrites = histogram("entry_writes", "Writes that share one Raft entry.", prometheus.ExponentialBuckets(1, 2, 12))
-	m.entryBytes = histogram("entry_bytes", "Bytes in one Raft entry.", prometheus.ExponentialBuckets(64, 4, 10))
-	m.applySeconds = histogram("apply_seconds", "Duration of one Apply call, on leaders and followers.", prometheus.ExponentialBuckets(1e-6, 4, 12))
+	m.entryWrites = histogram("entry_writes", "Writes that share one Raft entry.",
+		prometheus.ExponentialBuckets(1, 2, 12))
+	m.entryBytes = histogram("entry_bytes", "Bytes in one Raft entry.",
+		prometheus.ExponentialBuckets(64, 4, 10))
+	m.applySeconds = histogram("apply_seconds",
+		"Duration of one Apply call, on leaders and followers.",
+		prometheus.ExponentialBuckets(1e-6, 4, 12))
 	m.applyEntries = counter("applied_entries_total", "Raft entries applied.")
 	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved leadership.",
 	}, []string{"path"})
 	collectors = append(collectors, reads)
-	m.readsLease, m.readsReadIndex = reads.WithLabelValues("lease"), reads.WithLabelValues("read_index")
+	m.readsLease = reads.WithLabelValues("lease")
+	m.readsReadIndex = reads.WithLabelValues("read_index")
 	m.readsWaited = counter("reads_waited_total", "Reads that waited for a write in flight.")
-	m.readsEarly = counter("reads_early_total", "Reads refused because they were further ahead of the clock than the leader's lease lasted; clients send them again.")
-	m.readsRestarted = counter("uncertainty_restarts_total", "Reads moved up to the timestamp of a version from a faster clock.")
+	m.readsEarly = counter("reads_early_total",
+		"Reads refused because they were further ahead of the clock than the leader's lease lasted; "+
+			"clients send them again.")
+	m.readsRestarted = counter("uncertainty_restarts_total",
+		"Reads moved up to the timestamp of a version from a faster clock.")
 	m.proposals = gauge("proposals_in_flight", "Entries proposed and not yet applied.")
 	m.queued = gauge("queued_writes", "Writes that wait for evaluation.")
 	m.pendingWrites = gauge("pending_writes", "Writes that are evaluated and not yet applied.")
-	m.duplicates = counter("duplicates_total", "Retries that found their own request id and were not applied again.")
-	m.rejected = counter("rejected_entries_total", "Entries without effect, because one that they were evaluated on was lost.")
-	m.removed = counter("gc_removed_versions_total", "Versions removed by garbage collection, counted on the leader.")
+	m.duplicates = counter("duplicates_total",
+		"Retries that found their own request id and were not applied again.")
+	m.rejected = counter("rejected_entries_total",
+		"Entries without effect, because one that they were evaluated on was lost.")
+	m.removed = counter("gc_removed_versions_total",
+		"Versions removed by garbage collection, counted on the leader.")
 	m.snapshots = counter("snapshots_installed_total", "Snapshots installed.")
 	m.failures = counter("failures_total", "Replicas marked failed.")
 	m.transactionMetrics.init(&collectors)

@@ -16,12 +16,15 @@ import (
 
 // How keys of several partitions of a node are read in one request.
 //
-// Each partition is asked as for a BatchGet of its own (see read): it proves its leadership, notes the keys in its timestamp cache, and looks
-// for locks and for writes in flight at or below the timestamp. One that would have to wait, for these, for a confirmation of its
-// leadership or for clocks, is left to a request of its own, so that it keeps nobody waiting. Then one iterator reads all the others.
+// Each partition is asked as for a BatchGet of its own (see read): it proves its leadership, notes
+// the keys in its timestamp cache, and looks for locks and for writes in flight at or below the
+// timestamp. One that would have to wait, for these, for a confirmation of its leadership or for
+// clocks, is left to a request of its own, so that it keeps nothing waiting. Then one iterator
+// reads all the others.
 //
-// INVARIANT: the iterator is opened after the last partition was asked, so it sees all that each had applied when it was. What there is to
-// read at the timestamp stays as it is from then on, in this replica or in none. The replicas are not left before it is closed.
+// INVARIANT: the iterator is opened after the last partition was asked, so it sees all that each
+// had applied when it was. What there is to read at the timestamp stays as it is from then on, in
+// this replica or in none. The replicas are not left before it is closed.
 
 // Finder finds the replicas of a node.
 type Finder interface {
@@ -36,13 +39,15 @@ const (
 	maxMultiGetBytes = 1 << 20
 )
 
-// MultiGet reads keys of several partitions, and answers once, before it returns. The caller has checked that the request has a timestamp, no
-// more than MaxMerged partitions, and no more than MaxMultiGetKeys keys.
+// MultiGet reads keys of several partitions, and answers once, before it returns. The caller has
+// checked that the request has a timestamp, no more than MaxMerged partitions, and no more than
+// MaxMultiGetKeys keys.
 func (n *Node) MultiGet(pending Pending, find Finder) {
 	q := pending.Request
 	var response *kvpb.Response
 	if q.TimeoutMicros != 0 && expired(&pending, time.Now()) {
-		response = newError(q, kvpb.ErrorCode_DEADLINE_EXCEEDED, "the request waited longer than its timeout, and did not run")
+		response = newError(q, kvpb.ErrorCode_DEADLINE_EXCEEDED,
+			"the request waited longer than its timeout, and did not run")
 	} else {
 		m := multiGets.Get().(*multiGet)
 		m.ask(&pending, find)
@@ -56,7 +61,8 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 	command.ReleaseRows(response.GetMultiGet().GetRows())
 }
 
-// multiGet is one MultiGet under way. It is used again when it has been answered: then no part is referred to any more.
+// multiGet is one MultiGet under way. It is used again when it has been answered: then no part is
+// referred to any more.
 type multiGet struct {
 	parts []multiPart
 	// getter reads state; nil: it is not open.
@@ -93,7 +99,7 @@ func (p *multiPart) ready() { p.active = true }
 
 func (p *multiPart) refused(response *kvpb.Response) { p.refusal = response.Error }
 
-// waits: nobody waits for it.
+// waits: nothing waits for it.
 func (p *multiPart) waits() bool {
 	p.alone = true
 	return false
@@ -107,7 +113,8 @@ func (m *multiGet) ask(pending *Pending, find Finder) {
 		p := &m.parts[i]
 		p.get.Keys, p.get.At, p.get.Context = asked.GetKeys(), c.At, c.Context
 		p.command.BatchGet = &p.get
-		p.request.Partition, p.request.Generation, p.request.Term = asked.GetPartition(), asked.GetGeneration(), asked.GetTerm()
+		p.request.Partition, p.request.Generation = asked.GetPartition(), asked.GetGeneration()
+		p.request.Term = asked.GetTerm()
 		p.request.Session, p.request.Command = q.Session, &p.command
 		if p.replica, p.refusal = find.Replica(asked.GetPartition()); p.replica == nil {
 			continue
@@ -139,7 +146,8 @@ func (m *multiGet) answer(n *Node) *kvpb.Response {
 		}
 		switch {
 		case p.refusal != nil:
-			out.got.Refused = append(out.got.Refused, &kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
+			out.got.Refused = append(out.got.Refused,
+				&kvpb.PartitionRefusal{Partition: p.request.Partition, Error: p.refusal})
 		case p.alone:
 			out.got.Alone = append(out.got.Alone, p.request.Partition)
 		}

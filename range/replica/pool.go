@@ -2,8 +2,8 @@ package replica
 
 import "sync"
 
-// Pool runs functions on a bounded number of goroutines, which exist only while there is something to run. A node has one
-// for all its replicas.
+// Pool runs functions on a bounded number of goroutines, which exist only while there is something
+// to run. A node has one for all its replicas.
 type Pool struct {
 	limit, queued int
 
@@ -21,7 +21,8 @@ func NewPool(limit, queued int) *Pool {
 	return &Pool{limit: max(limit, 1), queued: max(queued, 0)}
 }
 
-// Go runs f soon. It returns false, and f will not be run, if too many are waiting or the pool is closed.
+// Go runs f soon. It returns false, and f will not be run, if too many are waiting or the pool is
+// closed.
 func (p *Pool) Go(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +58,8 @@ func (p *Pool) work(f func()) {
 	}
 }
 
-// Close refuses what comes from now on and waits for what is queued. The replicas that use the pool are closed first.
+// Close refuses what comes from now on and waits for what is queued. The replicas that use the pool
+// are closed first.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.mu.closed = true

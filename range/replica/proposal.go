@@ -28,12 +28,12 @@ type pendingEntry struct {
 	records []txn.ID
 	// lets are volatile locks that end when it has been applied.
 	lets []*lock
-	// effects: it is proposed even if nobody waits for it.
+	// effects: it is proposed even if nothing waits for it.
 	effects bool
 	gathering
 }
 
-// onlyOf says that nobody but a client waits for the answers.
+// onlyOf says that nothing but a client waits for the answers.
 func (p *pendingEntry) onlyOf(client uint64) bool {
 	for i := range p.answers {
 		if a := &p.answers[i]; a.done != nil || a.pending.Client != client {
@@ -64,7 +64,7 @@ const (
 	outcomeUnknown
 )
 
-// ending is what is to be told after a lock was released.
+// ending is what is to be answered when the lock is released.
 type ending struct {
 	// unknown and refused were not applied; refusedWrites were not even evaluated.
 	unknown, refused []answer
@@ -89,7 +89,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 	clear(r.mu.inFlight)
 	r.mu.inFlight = r.mu.inFlight[:0]
 	if e := r.mu.open; e != nil {
-		// Nothing was proposed, and nobody is at work on it.
+		// Nothing was proposed, and no goroutine is at work on it.
 		end.refused = append(end.refused, e.proposal.answers...)
 		if e.batch != nil {
 			_ = e.batch.Close()
@@ -120,7 +120,7 @@ func (r *Replica) refuseQueueLocked(end *ending) {
 	r.node.Metrics.queued.Sub(float64(len(queued)))
 }
 
-// finish tells everybody concerned. No lock is held.
+// finish answers all of it. No lock is held.
 func (r *Replica) finish(end *ending) {
 	for i := range end.unknown {
 		a := &end.unknown[i]

@@ -43,7 +43,7 @@ func (w *write) alone() bool {
 	return w.command.IsAlone(w.pending.Request)
 }
 
-// expired says that nobody waits for the answer any more.
+// expired says that the client does not wait for the answer any more.
 func expired(p *Pending, now time.Time) bool {
 	t := p.Request.GetTimeoutMicros()
 	return t != 0 && t < uint64(1<<62)/1000 && now.Sub(p.Arrived) > time.Duration(t)*time.Microsecond

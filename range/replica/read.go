@@ -17,26 +17,34 @@ import (
 // How a read is served. The order of the steps is what makes it linearisable:
 //
 //  1. chosen = a reading of the clock.
-//  2. Leadership is proved: the lease stands at some moment t, or a quorum confirms this leader at some moment t.
-//  3. Under the lock: this replica leads at the term of the proof and is serving. The read takes its timestamp T, the later of chosen and
-//     the highest applied timestamp, notes itself in the timestamp cache, and looks what is in flight at or below T.
+//  2. Leadership is proved: the lease stands at some moment t, or a quorum confirms this leader at
+//     some moment t.
+//  3. Under the lock: this replica leads at the term of the proof and is serving. The read takes
+//     its timestamp T, the later of chosen and the highest applied timestamp, notes itself in the
+//     timestamp cache, and looks what is in flight at or below T.
 //  4. It waits for that (spans), or reads below it (a single key).
-//  5. It reads the engine at T. No further proof is needed, however long the process may have been paused since 2:
+//  5. It reads the engine at T. No further proof is needed, however long the process may have been
+//     paused since 2:
 //
-// Everything acknowledged before t is visible. What earlier leaders acknowledged is in the log before this term's first
-// entry, which is applied; what this one acknowledged was applied before; and no later leader existed before t. Its timestamp is
-// not above T, because the highest applied timestamp is not.
+// Everything acknowledged before t is visible. What earlier leaders acknowledged is in the log
+// before this term's first entry, which is applied; what this one acknowledged was applied before;
+// and no later leader existed before t. Its timestamp is not above T, because the highest applied
+// timestamp is not.
 //
-// Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under the same lock. By a later one: its
-// timestamps begin above its clock plus MaxAhead, read after t, and above everything applied. That is above T too, for if T is ahead of this
-// server's physical clock it is served only as long before the end of the lease (early.go).
-// So what is read is the state at T for ever, and it is at least as new as the state at t, which lies between the request and its answer.
+// Nothing at or below T is written later. By this leader: its writes ask the timestamp cache under
+// the same lock. By a later one: its timestamps begin above its clock plus MaxAhead, read after t,
+// and above everything applied. That is above T too, for if T is ahead of this server's physical
+// clock it is served only as long before the end of the lease (early.go). So what is read is the
+// state at T for ever, and it is at least as new as the state at t, which lies between the request
+// and its answer.
 //
-// After 5 the garbage collection threshold is compared with T: it is published before anything below it is removed.
+// After 5 the garbage collection threshold is compared with T: it is published before anything
+// below it is removed.
 type read struct {
 	pending Pending
 	command *command.Command
-	// part is set if it is one of several partitions that are read together: it is not served by itself.
+	// part is set if it is one of several partitions that are read together: it is not served by
+	// itself.
 	part part
 	// momentOnly: nothing is read. It is ready when its timestamp is known; see moment.go.
 	momentOnly bool
@@ -56,21 +64,25 @@ type read struct {
 	descriptor *clusterpb.Partition
 	// restarts counts how often it began anew.
 	restarts int
-	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if there were none.
+	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if
+	// there were none.
 	seen hlc.Timestamp
 
-	// Because of transactions; never nil once it is checked, and shared by the reads that need none of it.
+	// Because of transactions; never nil once it is checked, and shared by the reads that need none
+	// of it.
 	*lockedReading
 }
 
-// part is one of several partitions that are read together. It takes what comes of its read, instead of a client: one call of refused, of ready,
-// or of waits that returned false.
+// part is one of several partitions that are read together. It takes what comes of its read,
+// instead of a client: one call of refused, of ready, or of waits that returned false.
 type part interface {
 	// refused takes the answer of a partition that is not read.
 	refused(*kvpb.Response)
-	// ready says that the partition can be read; the read counts as active until its replica is left.
+	// ready says that the partition can be read; the read counts as active until its replica is
+	// left.
 	ready()
-	// waits says that the read has to wait for something before it is ready. If it returns false the read is over instead.
+	// waits says that the read has to wait for something before it is ready. If it returns false
+	// the read is over instead.
 	waits() bool
 }
 
@@ -117,12 +129,15 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		rd.observed = rd.chosen
 	}
 	if !r.checkAhead(rd.session, rd.chosen) {
-		return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
+		return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
+			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check the "+
+				"time synchronisation of the servers",
 			r.id, rd.session), rd.session, hlc.Timestamp{})
 	}
 	if !rd.at.IsZero() {
 		if !r.checkAhead(rd.at, rd.chosen) {
-			return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE, "partition %s: it cannot be read at %s yet, the clock stands at %s",
+			return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE,
+				"partition %s: it cannot be read at %s yet, the clock stands at %s",
 				r.id, rd.at, rd.chosen), rd.at, rd.chosen)
 		}
 		return r.TooOld(q, rd.at)
@@ -138,7 +153,8 @@ func (r *Replica) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 		return nil
 	}
 	return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-		"partition %s: it cannot be read at %s any more, versions are kept since %s", r.id, at, threshold), at, threshold)
+		"partition %s: it cannot be read at %s any more, versions are kept since %s", r.id, at,
+		threshold), at, threshold)
 }
 
 // admit takes a read into the leadership of provedTerm, if proved; without a proof it asks for one.
@@ -185,14 +201,15 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 	r.goOn(rd, &step)
 }
 
-// proveLocked has a read wait for a quorum's word that this replica leads, after which it is admitted
-// once more.
+// proveLocked has a read wait for a quorum's word that this replica leads, after which it is
+// admitted once more.
 func (r *Replica) proveLocked(rd *read) readStep {
 	switch {
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}
 	case r.tooManyReadsLocked():
-		return refuseStep(r.overloaded(rd.pending.Request, "reads wait for a confirmation of its leadership"))
+		return refuseStep(r.overloaded(rd.pending.Request,
+			"reads wait for a confirmation of its leadership"))
 	}
 	rd.term = r.mu.leadership.Term
 	if !r.mu.reads.confirm(rd) {
@@ -259,7 +276,8 @@ func (r *Replica) registerAgain(rd *read) {
 // what is in flight.
 func (r *Replica) registerLocked(rd *read) readStep {
 	rd.timestamp = r.chooseLocked(rd)
-	if rd.latest() && rd.wait.Settled.IsZero() && rd.wait.Committed.IsZero() && rd.chosen.Less(rd.timestamp) {
+	if rd.latest() && rd.wait.Settled.IsZero() && rd.wait.Committed.IsZero() &&
+		rd.chosen.Less(rd.timestamp) {
 		r.node.Metrics.readsRestarted.Inc()
 	}
 	if early := r.earlyLocked(rd.timestamp); early > 0 && !rd.momentOnly {
@@ -299,18 +317,21 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 	case !rd.wait.Settled.IsZero():
 		return hlc.Max(rd.wait.Settled, rd.wait.Committed)
 	}
-	// A version may be of a faster clock than this one: everything acknowledged must be visible. So it is
-	// as long as the read has not met all locks, also if it knows of a commit by now: what that commit is
-	// below may be acknowledged, and so may one that it has not met, which is applied meanwhile.
+	// A version may be of a faster clock than this one: everything acknowledged must be visible. So
+	// it is as long as the read has not met all locks, also if it knows of a commit by now: what
+	// that commit is below may be acknowledged, and so may one that it has not met, which is
+	// applied meanwhile.
 	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.highest), rd.wait.Committed)
 }
 
-// placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that it has to wait for.
+// placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that
+// it has to wait for.
 func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	T := rd.timestamp
-	// What was written by this leadership is above low, and its clock has been seen by whoever chose `at`. So only what
-	// earlier leaders wrote can have been acknowledged before the scan began and yet be above `at`.
-	// And what a transaction put above the timestamp at which it was prepared here.
+	// What was written by this leadership is above low, and its clock has been seen by the client
+	// that chose `at`. So only what earlier leaders wrote can have been acknowledged before the
+	// scan began and yet be above `at`. And what a transaction put above the timestamp at which it
+	// was prepared here.
 	rd.limit = hlc.Timestamp{}
 	if !rd.latest() && !rd.uncertain.IsZero() {
 		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign)))
@@ -343,9 +364,9 @@ func (rd *read) belowPending() bool {
 	return rd.command.BelowPending && rd.latest() && rd.context == nil
 }
 
-// placeBelowLocked places a read of one key below the pending writes, which are not acknowledged, so
-// that the value below them is as good. Unless the session has seen a later timestamp than that of a
-// pending write: then its order would show, and the read waits for it.
+// placeBelowLocked places a read of one key below the pending writes, which are not acknowledged,
+// so that the value below them is as good. Unless the session has seen a later timestamp than that
+// of a pending write: then its order would show, and the read waits for it.
 func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
 	oldest := r.mu.pending.Oldest(text(key))
 	if oldest == nil {
@@ -360,7 +381,8 @@ func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
 	return nil
 }
 
-// newestInFlightLocked is the sequence of the newest proposal in flight that writes the key at or below at; 0: none.
+// newestInFlightLocked is the sequence of the newest proposal in flight that writes the key at or
+// below at; 0: none.
 func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
 	if w := r.mu.pending.At(text(key), at); w != nil {
 		return w.Sequence
@@ -368,14 +390,16 @@ func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
 	return 0
 }
 
-// newestInSpanLocked is the newest proposal in flight that writes into the span at or below the read's timestamp.
+// newestInSpanLocked is the newest proposal in flight that writes into the span at or below the
+// read's timestamp.
 func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *pendingEntry {
 	writes := func(p *pendingEntry) bool {
 		if p == nil || len(p.writes) == 0 || rd.timestamp.Less(p.lowest) {
 			return false
 		}
 		for _, w := range p.writes {
-			if w.Timestamp.LessEq(rd.timestamp) && w.Key >= text(start) && (len(end) == 0 || w.Key < text(end)) {
+			if w.Timestamp.LessEq(rd.timestamp) && w.Key >= text(start) &&
+				(len(end) == 0 || w.Key < text(end)) {
 				return true
 			}
 		}
@@ -401,7 +425,8 @@ func (r *Replica) resumeRead(rd *read) {
 
 func (r *Replica) resumed(rd *read) {
 	if !rd.belowPending() {
-		// Nothing else at or below its timestamp can have been put in flight since it is in the timestamp cache.
+		// Nothing else at or below its timestamp can have been put in flight since it is in the
+		// timestamp cache.
 		if rd.part != nil {
 			rd.part.ready()
 			return
@@ -412,7 +437,8 @@ func (r *Replica) resumed(rd *read) {
 	r.registerAgain(rd)
 }
 
-// refuseRead answers a read that cannot be served any more: what it waited for has an unknown outcome.
+// refuseRead answers a read that cannot be served any more: what it waited for has an unknown
+// outcome.
 func (r *Replica) refuseRead(rd *read) {
 	r.endRead(rd, r.notLeader(rd.pending.Request))
 }
@@ -423,7 +449,8 @@ func (r *Replica) endRead(rd *read, response *kvpb.Response) {
 	r.exit()
 }
 
-// answerRead is endRead for a read that does not count as active yet. The read is not used after it.
+// answerRead is endRead for a read that does not count as active yet. The read is not used after
+// it.
 func (r *Replica) answerRead(rd *read, response *kvpb.Response) {
 	if rd.part != nil {
 		r.node.Metrics.answered(rd.command, response)
@@ -444,7 +471,8 @@ func (r *Replica) serve(rd *read) {
 		return
 	}
 	if !r.goLong(func() { r.serveNow(rd) }) {
-		r.endRead(rd, r.overloaded(rd.pending.Request, "reads of many rows are being served by this server"))
+		r.endRead(rd,
+			r.overloaded(rd.pending.Request, "reads of many rows are being served by this server"))
 	}
 }
 
@@ -458,7 +486,8 @@ func (r *Replica) serveNow(rd *read) {
 	}
 	view := views.Get().(*command.View)
 	*view = command.View{
-		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp, UncertainUntil: rd.uncertainUntil(), Partition: r,
+		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp,
+		UncertainUntil: rd.uncertainUntil(), Partition: r,
 	}
 	response, err := rd.command.Read(view, rd.pending.Request)
 	rd.seen = view.Seen
@@ -493,8 +522,9 @@ func (r *Replica) serveNow(rd *read) {
 	command.ReleaseRows(response.GetScan().GetRows())
 }
 
-// maxRestarts is how often a read of the latest state begins anew because garbage collection overtook its timestamp, which takes
-// a collection window that is about as short as the read is long.
+// maxRestarts is how often a read of the latest state begins anew because garbage collection
+// overtook its timestamp, which takes a collection window that is about as short as the read is
+// long.
 const maxRestarts = 3
 
 // restart begins a read anew, with a later timestamp.
@@ -534,7 +564,8 @@ func asUncertainty(err error) *mvcc.UncertaintyError {
 func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
 	if u := asUncertainty(err); u != nil {
 		return refusing(newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
-			"partition %s: a version at %s may have been written before the read at %s began; read again at that timestamp", r.id, u.Timestamp, rd.timestamp),
+			"partition %s: a version at %s may have been written before the read at %s began; read again "+
+				"at that timestamp", r.id, u.Timestamp, rd.timestamp),
 			rd.timestamp, u.Timestamp)
 	}
 	return r.readError(rd.pending.Request, err)

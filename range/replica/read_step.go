@@ -28,7 +28,10 @@ const (
 	readKick
 )
 
-func refuseStep(refusal *kvpb.Response) readStep { return readStep{do: readRefuse, refusal: refusal} }
+func refuseStep(refusal *kvpb.Response) readStep {
+	return readStep{do: readRefuse,
+		refusal: refusal}
+}
 
 // goOn does what a step says. The read may be over when it returns.
 func (r *Replica) goOn(rd *read, s *readStep) {

@@ -142,9 +142,9 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	return nil
 }
 
-// observe brings the clock above a timestamp that is in the state: whoever asks this node for its
-// clock, and then reads at that, is to see what it has acknowledged. The clock refuses only what a
-// wrong one has given.
+// observe brings the clock above a timestamp that is in the state: a client that asks this node for
+// its clock, and then reads at that, is to see what it has acknowledged. The clock refuses only
+// what a wrong one has given.
 func (r *Replica) observe(ts hlc.Timestamp) {
 	if ts.IsZero() {
 		return
@@ -192,7 +192,8 @@ func writeDescriptor(state *engine.State, p *clusterpb.Partition) error {
 	if err := b.Set(keys.LocalKey(id, keys.SuffixDescriptor), value, nil); err != nil {
 		return err
 	}
-	if err := b.Set(keys.LocalKey(id, keys.SuffixApplied), (&appliedRecord{}).append(nil), nil); err != nil {
+	if err := b.Set(keys.LocalKey(id, keys.SuffixApplied), (&appliedRecord{}).append(nil),
+		nil); err != nil {
 		return err
 	}
 	return state.Commit(b)

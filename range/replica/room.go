@@ -62,13 +62,16 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 
 // noRoom refuses a write. A client that is told of a leader that hands over asks again until there
 // is another.
-func (r *Replica) noRoom(request *kvpb.Request, descriptor *clusterpb.Partition, where room) *kvpb.Response {
+func (r *Replica) noRoom(request *kvpb.Request, descriptor *clusterpb.Partition,
+	where room) *kvpb.Response {
 	if where == roomElsewhere {
 		return newError(request, kvpb.ErrorCode_NOT_LEADER,
-			"partition %s: the disk of its leader is full, and it hands over to a node with free disk space; try again", r.id)
+			"partition %s: the disk of its leader is full, and it hands over to a node with free disk "+
+				"space; try again", r.id)
 	}
 	return newError(request, kvpb.ErrorCode_DISK_FULL,
-		"partition %s: %s: reads go on, and writes as soon as there is free disk space", r.id, r.whoIsFull(descriptor))
+		"partition %s: %s: reads go on, and writes as soon as there is free disk space", r.id,
+		r.whoIsFull(descriptor))
 }
 
 // whoIsFull names the nodes without room.
@@ -77,7 +80,8 @@ func (r *Replica) whoIsFull(descriptor *clusterpb.Partition) string {
 	for _, replica := range descriptor.GetReplicas() {
 		node := keys.NodeID(replica.GetNode())
 		own := keys.ReplicaID(replica.GetReplica()) == r.self
-		if own && r.node.DiskFull != nil && r.node.DiskFull() || !own && r.node.WithoutRoom != nil && r.node.WithoutRoom(node) {
+		if own && r.node.DiskFull != nil && r.node.DiskFull() || !own && r.node.WithoutRoom != nil &&
+			r.node.WithoutRoom(node) {
 			full = append(full, "node "+node.String())
 		}
 	}

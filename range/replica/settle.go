@@ -12,37 +12,39 @@ import (
 // settleChunk is how many transactions are asked about at once.
 const settleChunk = 2000
 
-// Settle has the locks resolved that transactions which this partition has committed may have in other keyspaces, as far as this
-// replica knows of any, and returns of how many that has not come about. It is for a replica that was closed and is about to be
-// destroyed with its keyspace, when the decisions go with it; that they are COMMITTED is a fact, whoever leads. It may be called
-// again. The state database is open.
+// Settle has the locks resolved that transactions which this partition has committed may have in
+// other keyspaces, as far as this replica knows of any, and returns of how many that has not come
+// about. It is for a replica that was closed and is about to be destroyed with its keyspace, when
+// the decisions go with it; that they are COMMITTED is a fact, whichever node leads. It may be
+// called again. The state database is open.
 func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 	span := keys.AnchorSpan(keys.PartitionSpan(r.Descriptor()))
 	for more := true; more; {
 		more = false
 		var chunk []txn.Committed
-		err := r.eachAnchored(span, func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
-			if of != txn.AnchoredRecord {
-				return true, nil
-			}
-			if len(chunk) == settleChunk {
-				span.Start, more = bytes.Clone(key), true
-				return false, nil
-			}
-			record, err := txn.DecodeRecord(value)
-			if err != nil {
-				return false, err
-			}
-			others := r.elsewhere(record.Participants)
-			switch {
-			case !record.MayHaveLocks() || len(others) == 0:
-			case record.Waits && !r.passed(record.Timestamp):
-				left++
-			default:
-				chunk = append(chunk, txn.Committed{ID: id, At: record.Timestamp, Participants: others})
-			}
-			return true, ctx.Err()
-		})
+		err := r.eachAnchored(span,
+			func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
+				if of != txn.AnchoredRecord {
+					return true, nil
+				}
+				if len(chunk) == settleChunk {
+					span.Start, more = bytes.Clone(key), true
+					return false, nil
+				}
+				record, err := txn.DecodeRecord(value)
+				if err != nil {
+					return false, err
+				}
+				others := r.elsewhere(record.Participants)
+				switch {
+				case !record.MayHaveLocks() || len(others) == 0:
+				case record.Waits && !r.passed(record.Timestamp):
+					left++
+				default:
+					chunk = append(chunk, txn.Committed{ID: id, At: record.Timestamp, Participants: others})
+				}
+				return true, ctx.Err()
+			})
 		if err != nil {
 			return left, err
 		}

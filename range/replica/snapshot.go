@@ -27,8 +27,8 @@ import (
 const (
 	snapshotMagic   = "TIDEMARK"
 	snapshotVersion = 1
-	// What a record may be at most: a key with prefix, escaping, timestamp; a value with its header, which for a lock has a key in it, or
-	// a transaction record with all its participants.
+	// What a record may be at most: a key with prefix, escaping, timestamp; a value with its
+	// header, which for a lock has a key in it, or a transaction record with all its participants.
 	maxSnapshotKey   = 4 * keys.MaxKeySize
 	maxSnapshotValue = 12 << 20
 )
@@ -115,7 +115,8 @@ func (s *snapshot) write(ctx context.Context, w io.Writer) error {
 	return out.w.Flush()
 }
 
-func (s *snapshot) writeSpan(ctx context.Context, out *summer, span keys.Span) (count uint64, err error) {
+func (s *snapshot) writeSpan(ctx context.Context, out *summer, span keys.Span) (count uint64,
+	err error) {
 	i, err := s.state.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
 	if err != nil {
 		return 0, err

@@ -25,7 +25,8 @@ const maxTableBytes = 64 << 20
 // errSnapshot is what every complaint about a snapshot's content wraps.
 var errSnapshot = errors.New("malformed snapshot")
 
-// snapshotReader reads a snapshot's records. All lengths are checked before memory is taken for them.
+// snapshotReader reads a snapshot's records. All lengths are checked before memory is taken for
+// them.
 type snapshotReader struct {
 	r     *bufio.Reader
 	sum   uint32
@@ -80,15 +81,18 @@ func (s *snapshotReader) header() (h snapshotHeader, err error) {
 		return h, fmt.Errorf("%w: it does not begin like one", errSnapshot)
 	}
 	if v := b[len(snapshotMagic)]; v != snapshotVersion {
-		return h, fmt.Errorf("%w: version %d, this server understands %d", errSnapshot, v, snapshotVersion)
+		return h, fmt.Errorf("%w: version %d, this server understands %d", errSnapshot, v,
+			snapshotVersion)
 	}
 	rest := b[len(snapshotMagic)+1:]
 	return snapshotHeader{
-		keys.PartitionID(binary.BigEndian.Uint64(rest)), binary.BigEndian.Uint64(rest[8:]), binary.BigEndian.Uint64(rest[16:]),
+		keys.PartitionID(binary.BigEndian.Uint64(rest)), binary.BigEndian.Uint64(rest[8:]),
+		binary.BigEndian.Uint64(rest[16:]),
 	}, nil
 }
 
-// next reads a record into key and value, which are valid until the next call. ok is false at the end, when the sums were right.
+// next reads a record into key and value, which are valid until the next call. ok is false at the
+// end, when the sums were right.
 func (s *snapshotReader) next() (ok bool, err error) {
 	keyLength, err := binary.ReadUvarint(s)
 	if err != nil {
@@ -147,7 +151,8 @@ func (s *snapshotReader) trailer() error {
 	return nil
 }
 
-// staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After a crash the next start removes them.
+// staged is a received snapshot: tables in the engine's directory that nothing refers to yet. After
+// a crash the next start removes them.
 type staged struct {
 	r          *Replica
 	paths      []string
@@ -157,8 +162,10 @@ type staged struct {
 
 var _ group.Staged = (*staged)(nil)
 
-// StageSnapshot reads and verifies a snapshot, and writes it to tables. Nothing of it shows before Install. It runs beside Apply.
-func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64, in io.Reader) (group.Staged, error) {
+// StageSnapshot reads and verifies a snapshot, and writes it to tables. Nothing of it shows before
+// Install. It runs beside Apply.
+func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
+	in io.Reader) (group.Staged, error) {
 	if !r.enter() {
 		return nil, ErrClosed
 	}
@@ -198,11 +205,13 @@ func (s *stager) stage(ctx context.Context) error {
 		return err
 	}
 	if h != (snapshotHeader{s.r.id, s.index, s.term}) {
-		return fmt.Errorf("%w: it is of partition %s at index %d of term %d, announced was %s at %d of %d",
+		return fmt.Errorf("%w: it is of partition %s at index %d of term %d, "+
+			"announced was %s at %d of %d",
 			errSnapshot, h.partition, h.index, h.term, s.r.id, s.index, s.term)
 	}
 	s.spans = replicatedSpans(s.r.id, keys.PartitionSpan(s.r.Descriptor()))
-	// The tables of the first two spans begin with a deletion of what was there; the third is excised.
+	// The tables of the first two spans begin with a deletion of what was there; the third is
+	// excised.
 	if err := s.begin(0); err != nil {
 		return err
 	}
@@ -279,7 +288,8 @@ func (s *stager) record(key, value []byte) error {
 		return fmt.Errorf("%w: %w", errSnapshot, err)
 	}
 	if s.in.count > 1 && compareStateKeys(s.in.last, key) >= 0 {
-		return fmt.Errorf("%w: %s does not follow %s", errSnapshot, keys.PrettyState(key), keys.PrettyState(s.in.last))
+		return fmt.Errorf("%w: %s does not follow %s", errSnapshot, keys.PrettyState(key),
+			keys.PrettyState(s.in.last))
 	}
 	for !containsState(s.spans[s.current], key) {
 		if s.current == len(s.spans)-1 {
@@ -325,7 +335,8 @@ func (s *stager) local(key, value []byte) (err error) {
 			return fmt.Errorf("%w: %w", errSnapshot, err)
 		}
 	default:
-		return fmt.Errorf("%w: it has %s, which this server does not know", errSnapshot, keys.PrettyState(key))
+		return fmt.Errorf("%w: it has %s, which this server does not know", errSnapshot,
+			keys.PrettyState(key))
 	}
 	return nil
 }
@@ -379,18 +390,22 @@ func (s *stager) verify() error {
 	case !s.hasApplied || s.descriptor == nil:
 		return fmt.Errorf("%w: it lacks the applied record or the descriptor", errSnapshot)
 	case s.applied.index != s.index || s.applied.term != s.term:
-		return fmt.Errorf("%w: its applied record is of index %d, term %d", errSnapshot, s.applied.index, s.applied.term)
+		return fmt.Errorf("%w: its applied record is of index %d, term %d", errSnapshot, s.applied.index,
+			s.applied.term)
 	case s.applied.stats != s.stats:
 		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.stats, s.applied.stats)
 	case s.applied.highest.Less(s.highest):
-		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s", errSnapshot, s.highest, s.applied.highest)
+		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s",
+			errSnapshot, s.highest, s.applied.highest)
 	case !keys.PartitionSpan(s.descriptor).Equal(keys.PartitionSpan(s.r.Descriptor())):
-		return fmt.Errorf("%w: its span is %s, this replica's %s", errSnapshot, keys.PartitionSpan(s.descriptor), keys.PartitionSpan(s.r.Descriptor()))
+		return fmt.Errorf("%w: its span is %s, this replica's %s", errSnapshot,
+			keys.PartitionSpan(s.descriptor), keys.PartitionSpan(s.r.Descriptor()))
 	}
 	return nil
 }
 
-// Install makes the snapshot the state, in one step. What was in flight or remembered is of the past.
+// Install makes the snapshot the state, in one step. What was in flight or remembered is of the
+// past.
 func (s *staged) Install() error {
 	r := s.r
 	if !r.enter() {
@@ -400,7 +415,8 @@ func (s *staged) Install() error {
 	defer r.exit()
 	if index, _ := r.Applied(); s.applied.index < index {
 		r.state.DiscardTables(s.paths)
-		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d", r.id, s.applied.index, index)
+		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d", r.id,
+			s.applied.index, index)
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
 	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
@@ -428,7 +444,8 @@ func (s *staged) Install() error {
 // Discard removes the tables.
 func (s *staged) Discard() { s.r.state.DiscardTables(s.paths) }
 
-// checkStateKey says whether bytes from outside are a state key at all: the engine's comparer takes it for granted.
+// checkStateKey says whether bytes from outside are a state key at all: the engine's comparer takes
+// it for granted.
 func checkStateKey(key []byte) error {
 	if _, _, err := keys.DecodeVersioned(key); err == nil {
 		return nil

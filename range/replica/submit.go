@@ -45,7 +45,7 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 // replication, and may wait for the disk.
 func (r *Replica) Evaluate(pass Pass) {
 	if !r.enter() {
-		return // whoever closes it refuses what is queued
+		return // closing it refuses what is queued
 	}
 	defer r.exit()
 	r.kickIn(pass, false)
@@ -89,7 +89,8 @@ func (r *Replica) enqueue(p Pending, c *command.Command) bool {
 		return false
 	}
 	stalled := r.stalledLocked(p.Arrived)
-	if n := r.mu.queue.Len(); n >= r.node.MaxQueuedWrites || (n > 0 && r.mu.queue.Size()+w.size > r.node.MaxQueuedBytes) {
+	if n := r.mu.queue.Len(); n >= r.node.MaxQueuedWrites ||
+		(n > 0 && r.mu.queue.Size()+w.size > r.node.MaxQueuedBytes) {
 		r.mu.Unlock()
 		r.reply(p, c, r.overloaded(p.Request, "writes wait in its queue"))
 		if stalled {
@@ -127,17 +128,18 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 	r.mu.queue.Push(write{internal: c, command: command.Unknown()})
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
-	// What is shared is set off by whoever happens to bring news of a transaction: not by a
-	// goroutine that may read the disk.
+	// What is shared is set off by the goroutine that happens to bring news of a transaction: not
+	// by a goroutine that may read the disk.
 	r.kick(c.shared)
 }
 
-// checkWrite says what is wrong with a write by itself, whoever leads.
+// checkWrite says what is wrong with a write by itself, whichever replica leads.
 func (r *Replica) checkWrite(w *write) *kvpb.Response {
 	q := w.pending.Request
 	w.session = rpc.FromTimestamp(q.Session)
 	if q.Sequence == 0 {
-		return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT, "a write needs a sequence number, so that a retry can be told from a second write")
+		return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT,
+			"a write needs a sequence number, so that a retry can be told from a second write")
 	}
 	asked, problem := w.command.CheckWrite(r.Descriptor(), q)
 	w.size = asked.Size + command.WriteOverhead
