@@ -38,14 +38,15 @@ const (
 // Settling is for how long a fault is felt at most after it has ended. election is the shortest
 // election timeout T of the cluster: a follower campaigns after one to two of it.
 //
-//	kind          settling                      why
-//	Links         4 T + 2 s, at least 3 s       A follower notices that it has no leader within 2 T, and a second round, if the
-//	                                            first was split, takes 2 T more. Locks of clients that were silent (3 s) are given
-//	                                            up when the new leader has led for 2 s. Connections are made again within 0.5 s.
-//	Restarts      Links + 1 T                   A server that restarted withholds its vote for T.
-//	Replacements  Restarts + 9 s                The lease of the node that was at this address before has to end.
-//	Clocks        Links + 30 s                  A node whose clock has jumped back believes it after 30 s at the latest.
-//	Room          Links + 1 s                   Servers look at their disks once a second.
+//	kind          settling                  why
+//	Links         4 T + 2 s, at least 3 s   a follower notices within 2 T that it has no leader
+//	Restarts      Links + 1 T               a server that restarted withholds its vote for T
+//	Replacements  Restarts + 9 s            the lease of the node that was at the address ends
+//	Clocks        Links + 30 s              a node believes a clock that jumped back after 30 s
+//	Room          Links + 1 s               servers look at their disks once a second
+//
+// A second round, if the first was split, takes 2 T more. Locks of clients that were silent (3 s)
+// are given up when the new leader has led for 2 s. Connections are made again within 0.5 s.
 func Settling(kind Kind, election time.Duration) time.Duration {
 	links := max(silence, 4*election+office)
 	switch kind {
