@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
@@ -23,7 +25,7 @@ type app struct {
 
 	endpoints []string
 	timeout   time.Duration
-	tls       clientTLS
+	tls       argument.ClientTLS
 	format    output.Format
 	output    string
 
@@ -41,20 +43,20 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetErr(s.err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return exit.OK
 	}
 	if !a.running {
 		// Cobra's own complaints have no type: whatever comes before the verb ran is about the command line.
-		var coded *codedError
+		var coded *exit.Error
 		if !errors.As(err, &coded) {
-			err = &codedError{exitUsage, err}
+			err = &exit.Error{Code: exit.Usage, Err: err}
 		}
 	}
-	code := exitCode(ctx, err)
-	if !errors.Is(err, errSaid) {
-		fmt.Fprintf(s.err, "tidemark: %s\n", message(err))
+	code := exit.Code(ctx, err)
+	if !errors.Is(err, exit.ErrSaid) {
+		fmt.Fprintf(s.err, "tidemark: %s\n", exit.Message(err))
 	}
-	if code == exitUsage && !a.running && cmd != nil {
+	if code == exit.Usage && !a.running && cmd != nil {
 		fmt.Fprintf(s.err, "See '%s --help'.\n", cmd.CommandPath())
 	}
 	return code
@@ -66,7 +68,7 @@ func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobr
 		if cmd.Flags().Lookup("output") != nil {
 			format, err := output.ParseFormat(a.output)
 			if err != nil {
-				return &codedError{exitUsage, err}
+				return &exit.Error{Code: exit.Usage, Err: err}
 			}
 			a.format = format
 			if a.outTerminal && format == output.Raw {
@@ -74,7 +76,7 @@ func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobr
 			}
 		}
 		if a.timeout < 0 {
-			return usagef("--timeout %s: give the time to try each request, or 0 for no limit", a.timeout)
+			return exit.Usagef("--timeout %s: give the time to try each request, or 0 for no limit", a.timeout)
 		}
 		a.running = true
 		return do(cmd.Context(), args)
@@ -87,7 +89,7 @@ func (a *app) client(cmd *cobra.Command) *cobra.Command {
 	flags.StringSliceVar(&a.endpoints, "endpoints", nil,
 		"addresses of servers, any of the cluster (default "+endpointsEnv+", or "+defaultEndpoint+")")
 	flags.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try each request; 0 is without limit")
-	a.tls.register(cmd)
+	a.tls.Register(cmd)
 	return cmd
 }
 
@@ -105,9 +107,9 @@ func arguments(names string, least, most int) cobra.PositionalArgs {
 			return nil
 		}
 		if names == "" {
-			return usagef("%s takes no arguments, got %q", cmd.Name(), args)
+			return exit.Usagef("%s takes no arguments, got %q", cmd.Name(), args)
 		}
-		return usagef("%s takes %s, got %s", cmd.Name(), names, plural(len(args), "argument"))
+		return exit.Usagef("%s takes %s, got %s", cmd.Name(), names, plural(len(args), "argument"))
 	}
 }
 

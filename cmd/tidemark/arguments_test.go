@@ -10,18 +10,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
 func TestParsePartitioning(t *testing.T) {
 	for text, want := range map[string]int{"range": 1, "hash": 32, "hash:1": 1, "hash:16384": 16384} {
-		if option, got, err := parsePartitioning(text); err != nil || got != want || option == nil {
+		if option, got, err := argument.ParsePartitioning(text); err != nil || got != want || option == nil {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "hash:", "hash:0", "hash:16385", "hash:-1", "hash:x", "hash:8:8", "range:3", "list"} {
-		var coded *codedError
-		if _, _, err := parsePartitioning(text); !errors.As(err, &coded) || coded.code != exitUsage {
+		var coded *exit.Error
+		if _, _, err := argument.ParsePartitioning(text); !errors.As(err, &coded) || coded.Code != exit.Usage {
 			t.Errorf("%q: want a usage error, got %v", text, err)
 		}
 	}
@@ -31,13 +33,13 @@ func TestParseLocality(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"": {}, "region=eu,zone=a": {"eu", "a"}, "zone=a": {"", "a"}, "zone=a, region=eu": {"eu", "a"},
 	} {
-		region, zone, err := parseLocality(text)
+		region, zone, err := argument.ParseLocality(text)
 		if err != nil || region != want[0] || zone != want[1] {
 			t.Errorf("%q: %q, %q, %v", text, region, zone, err)
 		}
 	}
 	for _, text := range []string{"eu", "region=", "rack=3", "zone=a,zone=b", "region=eu,"} {
-		if _, _, err := parseLocality(text); err == nil {
+		if _, _, err := argument.ParseLocality(text); err == nil {
 			t.Errorf("%q: want an error", text)
 		}
 	}
@@ -53,12 +55,12 @@ func TestParseMoment(t *testing.T) {
 		"-1h0m1ms":                        {Wall: 1763628399_999000005},
 		hlc.FromTime(now).Next().String(): {Wall: 1763632000_000000005, Logical: 1},
 	} {
-		if got, err := parseMoment(text, now); err != nil || got != want {
+		if got, err := argument.ParseMoment(text, now); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "-", "-30", "yesterday", "2999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "30s", "--30s", "-500000h", "-2000000h", "2025-11-20"} {
-		if _, err := parseMoment(text, now); err == nil {
+		if _, err := argument.ParseMoment(text, now); err == nil {
 			t.Errorf("%q: want an error", text)
 		}
 	}
@@ -66,23 +68,23 @@ func TestParseMoment(t *testing.T) {
 
 func TestEncodings(t *testing.T) {
 	for _, c := range []struct {
-		e          encoding
+		e          argument.Encoding
 		text, want string
 	}{
-		{encoding{}, `a\x00`, `a\x00`},
-		{encoding{hex: true}, "00ff", "\x00\xff"},
-		{encoding{base64: true}, "AP8=", "\x00\xff"},
-		{encoding{escaped: true}, `a\x00\t\\`, "a\x00\t\\"},
+		{argument.Encoding{}, `a\x00`, `a\x00`},
+		{argument.Encoding{Hex: true}, "00ff", "\x00\xff"},
+		{argument.Encoding{Base64: true}, "AP8=", "\x00\xff"},
+		{argument.Encoding{Escaped: true}, `a\x00\t\\`, "a\x00\t\\"},
 	} {
-		if got, err := c.e.decodeKey(c.text); err != nil || string(got) != c.want {
+		if got, err := c.e.DecodeKey(c.text); err != nil || string(got) != c.want {
 			t.Errorf("%+v %s: %q, %v", c.e, c.text, got, err)
 		}
 	}
 	for _, c := range []struct {
-		e    encoding
+		e    argument.Encoding
 		text string
-	}{{encoding{hex: true}, "0"}, {encoding{hex: true}, "zz"}, {encoding{base64: true}, "A"}, {encoding{escaped: true}, `\q`}, {encoding{}, ""}} {
-		if _, err := c.e.decodeKey(c.text); err == nil {
+	}{{argument.Encoding{Hex: true}, "0"}, {argument.Encoding{Hex: true}, "zz"}, {argument.Encoding{Base64: true}, "A"}, {argument.Encoding{Escaped: true}, `\q`}, {argument.Encoding{}, ""}} {
+		if _, err := c.e.DecodeKey(c.text); err == nil {
 			t.Errorf("%+v %q: want an error", c.e, c.text)
 		}
 	}
@@ -204,8 +206,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"version extra", "version takes no arguments"},
 	} {
 		got := command(t, "", nil, strings.Fields(c.args)...)
-		if got.code != exitUsage && !strings.HasPrefix(c.args, "load fruit /does") {
-			t.Errorf("%s: exit code %d, want %d", c.args, got.code, exitUsage)
+		if got.code != exit.Usage && !strings.HasPrefix(c.args, "load fruit /does") {
+			t.Errorf("%s: exit code %d, want %d", c.args, got.code, exit.Usage)
 		}
 		if !strings.HasPrefix(got.err, "tidemark: ") || !strings.Contains(got.err, c.want) || got.out != "" {
 			t.Errorf("%s:\nprinted %q\nand said %q\nwant %q in it", c.args, got.out, got.err, c.want)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -75,7 +79,7 @@ func (a *app) benchOf(name, short, example string, workload func(benchFlags) (be
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			w, err := workload(f)
 			if err != nil {
-				return usagef("%w", err)
+				return exit.Usagef("%w", err)
 			}
 			return a.bench(ctx, f, w)
 		}),
@@ -106,14 +110,14 @@ func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 	if f.keys != "" {
 		keys, err := bench.ParseDistribution(f.keys)
 		if err != nil {
-			return bench.Config{}, usagef("%w", err)
+			return bench.Config{}, exit.Usagef("%w", err)
 		}
 		w.Keys = keys
 	}
 	if err := cmp.Or(
-		atLeast("clients", f.clients, 1), atLeast("records", f.records, 1), atLeast("value-size", f.valueSize, 0), atLeast("seed", f.seed, 1),
-		positive("duration", f.duration), atLeast("warm-up", f.warmUp, 0), positive("operation-timeout", f.operationTimeout),
-		atLeast("connections", f.connections, 1),
+		argument.AtLeast("clients", f.clients, 1), argument.AtLeast("records", f.records, 1), argument.AtLeast("value-size", f.valueSize, 0), argument.AtLeast("seed", f.seed, 1),
+		argument.Positive("duration", f.duration), argument.AtLeast("warm-up", f.warmUp, 0), argument.Positive("operation-timeout", f.operationTimeout),
+		argument.AtLeast("connections", f.connections, 1),
 	); err != nil {
 		return bench.Config{}, err
 	}
@@ -142,7 +146,7 @@ func (a *app) showBench(result *bench.Result) error {
 	}
 	switch {
 	case result.Interrupted:
-		return silent(exitInterrupted)
+		return exit.Silent(exit.Interrupted)
 	case result.AllFailed():
 		return fmt.Errorf("%s failed and none succeeded, for example: %s", plural(result.Total.Errors, "operation"), result.Total.Failures[0].Example)
 	}
@@ -185,7 +189,7 @@ func (a *app) benchProgress(cfg *bench.Config) (stop func()) {
 func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	cfg, err := f.config(w)
 	if err == nil {
-		err = flagError(bench.Check(cfg))
+		err = argument.FlagError(bench.Check(cfg))
 	}
 	if err != nil {
 		return err
@@ -204,7 +208,7 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 
 // withBench runs do with a client, when the keyspace is there.
 func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, do func(*kv.Client) error) error {
-	layout, partitions, err := parsePartitioning(f.partitions)
+	layout, partitions, err := argument.ParsePartitioning(f.partitions)
 	if err != nil {
 		return err
 	}
@@ -231,11 +235,28 @@ func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, l
 		return err
 	}
 	if f.partitionsPerTxn > partitions {
-		return usagef("--partitions-per-txn %d: it is at most the number of partitions of keyspace %q, %d", f.partitionsPerTxn, f.keyspace, partitions)
+		return exit.Usagef("--partitions-per-txn %d: it is at most the number of partitions of keyspace %q, %d", f.partitionsPerTxn, f.keyspace, partitions)
 	}
 	if there {
 		return nil
 	}
 	_, err = client.CreateKeyspace(ctx, f.keyspace, layout)
 	return err
+}
+
+// profiled runs do, and leaves a processor profile of this process in the file; none if it is empty.
+func profiled(file string, do func() error) (err error) {
+	if file == "" {
+		return do()
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("processor profile: %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return fmt.Errorf("processor profile: %w", err)
+	}
+	defer pprof.StopCPUProfile()
+	return do()
 }

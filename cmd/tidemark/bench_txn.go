@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/bench/kvtarget"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvprom"
 )
@@ -50,8 +51,8 @@ the key of rank r is drawn with a probability proportional to 1/r^contention, as
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			if err := cmp.Or(
-				atLeast("keys-per-txn", f.keysPerTxn, 1), atLeast("partitions-per-txn", f.partitionsPerTxn, 1),
-				noneOrAll("reads", f.reads), noneOrAll("writes", f.writes),
+				argument.AtLeast("keys-per-txn", f.keysPerTxn, 1), argument.AtLeast("partitions-per-txn", f.partitionsPerTxn, 1),
+				argument.NoneOrAll("reads", f.reads), argument.NoneOrAll("writes", f.writes),
 			); err != nil {
 				return err
 			}
@@ -92,7 +93,7 @@ that finds another sum counts as an error. If the sum is wrong at the end, the e
   tidemark bench bank --accounts 10 --for-update --commit-wait`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
-			if err := between("accounts", f.accounts, 2, bench.MaxAccounts); err != nil {
+			if err := argument.Between("accounts", f.accounts, 2, bench.MaxAccounts); err != nil {
 				return err
 			}
 			return a.benchTransactions(ctx, f, &bench.Bank{Accounts: f.accounts, Audits: f.audits, Lock: f.lock})
@@ -116,7 +117,7 @@ If the counters do not have what was added to them at the end, the exit code is 
   tidemark bench counters --counters 10 --for-update=false`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
-			if err := between("counters", f.counters, 1, bench.MaxAccounts); err != nil {
+			if err := argument.Between("counters", f.counters, 1, bench.MaxAccounts); err != nil {
 				return err
 			}
 			return a.benchTransactions(ctx, f, &bench.Counters{Counters: f.counters, Lock: f.lock})
@@ -139,7 +140,7 @@ func (a *app) transactionFlags(cmd *cobra.Command, f *txnFlags, clients int) *co
 func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.TransactionWorkload) error {
 	cfg, err := f.config(bench.Workload{})
 	if err == nil {
-		err = flagError(bench.CheckTransactions(w, cfg))
+		err = argument.FlagError(bench.CheckTransactions(w, cfg))
 	}
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.Transac
 		result, err := bench.RunTransactions(ctx, kvtarget.NewTransactor(client, client.Keyspace(f.keyspace), registry, options...), w, cfg)
 		stop()
 		if result == nil {
-			return flagError(err)
+			return argument.FlagError(err)
 		}
 		return errors.Join(a.showBench(result), err)
 	})

@@ -5,12 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 type casFlags struct {
-	encoding
+	argument.Encoding
 	expect, expectVersion string
 	expectAbsent, remove  bool
 	file                  string
@@ -34,7 +36,7 @@ holds is said on stderr, and the exit code is 3.`,
 		ValidArgsFunction: a.completeKeyspaces,
 	}
 	flags := cmd.Flags()
-	f.encoding.register(cmd)
+	f.Encoding.Register(cmd)
 	flags.StringVar(&f.expect, "expect", "", "the value that the key must hold")
 	flags.StringVar(&f.expectVersion, "expect-version", "", "the version that the key must have, as get and put print it")
 	flags.BoolVar(&f.expectAbsent, "expect-absent", false, "the key must have no value")
@@ -46,7 +48,7 @@ holds is said on stderr, and the exit code is 3.`,
 		if err != nil {
 			return err
 		}
-		key, err := f.decodeKey(args[1])
+		key, err := f.DecodeKey(args[1])
 		if err != nil {
 			return err
 		}
@@ -54,11 +56,11 @@ holds is said on stderr, and the exit code is 3.`,
 		given := len(args) == 3 || f.file != ""
 		switch {
 		case f.remove && given:
-			return usagef("a new value and --delete are given; use one")
+			return exit.Usagef("a new value and --delete are given; use one")
 		case !f.remove && !given:
-			return usagef("give the new value, or --delete")
+			return exit.Usagef("give the new value, or --delete")
 		case given:
-			value, err := a.value(args[2:], f.file, f.encoding)
+			value, err := a.value(args[2:], f.file, f.Encoding)
 			if err != nil {
 				return err
 			}
@@ -74,16 +76,16 @@ func (f *casFlags) expectation(changed func(string) bool) (kv.Expectation, error
 	case f.expectAbsent:
 		return kv.ExpectAbsent(), nil
 	case changed("expect"):
-		value, err := f.decode("value", f.expect)
+		value, err := f.Decode("value", f.expect)
 		return kv.ExpectValue(value), err
 	case changed("expect-version"):
 		version, err := kv.ParseTimestamp(f.expectVersion)
 		if err != nil {
-			return kv.Expectation{}, usagef("--expect-version: %w", err)
+			return kv.Expectation{}, exit.Usagef("--expect-version: %w", err)
 		}
 		return kv.ExpectVersion(version), nil
 	}
-	return kv.Expectation{}, usagef("say what the key must hold: --expect, --expect-version or --expect-absent")
+	return kv.Expectation{}, exit.Usagef("say what the key must hold: --expect, --expect-version or --expect-absent")
 }
 
 func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation kv.Expectation, replacement kv.Replacement) error {
@@ -96,9 +98,9 @@ func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation 
 			return a.printVersion(swap.Version)
 		}
 		if !swap.Current.Exists() {
-			return notFoundf("cas %q in keyspace %q: nothing was changed; the key has no value", key, keyspace)
+			return exit.NotFoundf("cas %q in keyspace %q: nothing was changed; the key has no value", key, keyspace)
 		}
-		return notFoundf("cas %q in keyspace %q: nothing was changed; the key holds %s, version %s",
+		return exit.NotFoundf("cas %q in keyspace %q: nothing was changed; the key holds %s, version %s",
 			key, keyspace, shortened(swap.Current.Value), swap.Current.Version)
 	})
 }

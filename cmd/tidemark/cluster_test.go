@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
@@ -80,7 +81,7 @@ func (b shared) run(stdin string, code int, args ...string) result {
 // ok runs a command that must succeed, and returns what it printed.
 func (b shared) ok(args ...string) string {
 	b.t.Helper()
-	return b.run("", exitOK, args...).out
+	return b.run("", exit.OK, args...).out
 }
 
 // want runs a command that must succeed and print exactly this.
@@ -108,8 +109,8 @@ func TestKeyspaceVerbs(t *testing.T) {
 		t.Errorf("created:\n%swant in it:\n%s", created, want)
 	}
 	b.ok("keyspace", "create", "ks-hash", "--partitions", "hash:4", "--replicas", "1")
-	b.fails(exitUsage, "exists", "keyspace", "create", "ks-hash", "--partitions", "hash:8")
-	b.fails(exitUsage, "5", "keyspace", "create", "ks-five", "--partitions", "hash:8", "--replicas", "5")
+	b.fails(exit.Usage, "exists", "keyspace", "create", "ks-hash", "--partitions", "hash:8")
+	b.fails(exit.Usage, "5", "keyspace", "create", "ks-five", "--partitions", "hash:8", "--replicas", "5")
 	if list := b.ok("keyspace", "list", "-o", "tsv"); !strings.Contains(list, "ks-hash\thash:4\t4\t1\t1h0m0s\tfalse\t") || !strings.HasPrefix(list, "name\t") {
 		t.Errorf("list:\n%s", list)
 	}
@@ -120,11 +121,11 @@ func TestKeyspaceVerbs(t *testing.T) {
 	if described := b.ok("keyspace", "describe", "ks-range", "-o", "json"); !strings.Contains(described, `"partitions":3`) {
 		t.Errorf("describe: %s", described)
 	}
-	b.fails(exitNotFound, "no keyspace", "keyspace", "describe", "ks-none")
-	b.fails(exitUsage, "--yes", "keyspace", "drop", "ks-hash")
+	b.fails(exit.NotFound, "no keyspace", "keyspace", "describe", "ks-none")
+	b.fails(exit.Usage, "--yes", "keyspace", "drop", "ks-hash")
 	b.ok("keyspace", "drop", "ks-hash", "--yes")
-	b.fails(exitNotFound, "ks-hash", "keyspace", "drop", "ks-hash", "--yes")
-	b.fails(exitNotFound, "ks-hash", "get", "ks-hash", "a")
+	b.fails(exit.NotFound, "ks-hash", "keyspace", "drop", "ks-hash", "--yes")
+	b.fails(exit.NotFound, "ks-hash", "get", "ks-hash", "a")
 }
 
 func TestClusterVerbs(t *testing.T) {
@@ -152,23 +153,23 @@ func TestPairVerbs(t *testing.T) {
 	b.want("red", "get", "pairs", "apple", "-o", "raw")
 	b.want("KEY    VALUE  VERSION\napple  red    "+second+"\n", "get", "pairs", "apple")
 	b.want(`{"key":"apple","value":"green","version":"`+first+`"}`+"\n", "get", "pairs", "apple", "-o", "json", "--at", first)
-	b.fails(exitNotFound, `the key has no value`, "get", "pairs", "pear")
-	b.fails(exitNotFound, `the key has no value`, "get", "pairs", "apple", "--at", "-45m")
-	b.fails(exitUsage, `4102444800.000000000.0 is 2100-01-01T00:00:00Z`, "get", "pairs", "apple", "--at", "2100-01-01T00:00:00Z")
+	b.fails(exit.NotFound, `the key has no value`, "get", "pairs", "pear")
+	b.fails(exit.NotFound, `the key has no value`, "get", "pairs", "apple", "--at", "-45m")
+	b.fails(exit.Usage, `4102444800.000000000.0 is 2100-01-01T00:00:00Z`, "get", "pairs", "apple", "--at", "2100-01-01T00:00:00Z")
 
-	b.fails(exitNotFound, `the key holds "red", version `+second, "cas", "pairs", "apple", "yellow", "--expect", "green")
+	b.fails(exit.NotFound, `the key holds "red", version `+second, "cas", "pairs", "apple", "yellow", "--expect", "green")
 	third := strings.TrimSpace(b.ok("cas", "pairs", "apple", "yellow", "--expect", "red", "-o", "raw"))
 	b.ok("cas", "pairs", "apple", "brown", "--expect-version", third)
-	b.fails(exitNotFound, "holds", "cas", "pairs", "apple", "x", "--expect-absent")
-	b.fails(exitNotFound, "no value", "cas", "pairs", "pear", "x", "--expect", "y")
+	b.fails(exit.NotFound, "holds", "cas", "pairs", "apple", "x", "--expect-absent")
+	b.fails(exit.NotFound, "no value", "cas", "pairs", "pear", "x", "--expect", "y")
 	b.ok("cas", "pairs", "pear", "ripe", "--expect-absent")
 	b.ok("cas", "pairs", "pear", "--delete", "--expect", "ripe")
 	b.want("1", "increment", "pairs", "visits", "-o", "raw")
 	b.want("-41", "increment", "pairs", "visits", "--by", "-42", "-o", "raw")
 	b.want("-41", "get", "pairs", "visits", "-o", "raw")
-	b.fails(exitUsage, `"brown" is not a decimal number`, "increment", "pairs", "apple")
+	b.fails(exit.Usage, `"brown" is not a decimal number`, "increment", "pairs", "apple")
 	b.ok("delete", "pairs", "visits")
-	b.fails(exitNotFound, "no value", "get", "pairs", "pear")
+	b.fails(exit.NotFound, "no value", "get", "pairs", "pear")
 
 	b.ok("put", "pairs", "00ff0a", "c0ffee", "--hex")
 	b.want("\xc0\xff\xee", "get", "pairs", `\x00\xff\n`, "--escaped", "-o", "raw")
@@ -182,14 +183,14 @@ func TestPairVerbs(t *testing.T) {
 	if got := b.ok("get", "pairs", "large", "-o", "raw"); got != string(value) {
 		t.Errorf("a value of %d bytes came back with %d", len(value), len(got))
 	}
-	got := b.run("", exitNotFound, "get", "pairs", "apple", "nothing", "-o", "tsv")
+	got := b.run("", exit.NotFound, "get", "pairs", "apple", "nothing", "-o", "tsv")
 	if !strings.HasPrefix(got.out, "key\tvalue\tversion\napple\tbrown\t") || !strings.Contains(got.err, `get "nothing"`) {
 		t.Errorf("get of two: %+v", got)
 	}
 	b.want("DELETED\n      1\n", "delete", "pairs", "apple")
 	b.want("DELETED\n      0\n", "delete", "pairs", "apple")
-	b.fails(exitUsage, "give a key, or a range", "delete", "pairs")
-	b.fails(exitUsage, "--yes", "delete", "pairs", "--all")
+	b.fails(exit.Usage, "give a key, or a range", "delete", "pairs")
+	b.fails(exit.Usage, "--yes", "delete", "pairs", "--all")
 	b.want("deleted\n2\n", "delete", "pairs", "--all", "--yes", "-o", "tsv")
 	b.want("", "scan", "pairs")
 }
@@ -199,7 +200,7 @@ func TestScanVerbs(t *testing.T) {
 		b := cluster(t)
 		name := "scan-" + partitions[0][:4]
 		b.ok(append([]string{"keyspace", "create", name, "--partitions"}, partitions...)...)
-		b.run("a\t1\nb\t2\nc\t3\nd1\t4\nd2\t5\ne\t6\n", exitOK, "load", name)
+		b.run("a\t1\nb\t2\nc\t3\nd1\t4\nd2\t5\ne\t6\n", exit.OK, "load", name)
 		before := strings.TrimSpace(b.ok("put", name, "f", "7", "-o", "raw"))
 		b.ok("delete", name, "b")
 		b.ok("delete", name, "f")
@@ -254,7 +255,7 @@ func TestLoadAndDumpReproduceEachOther(t *testing.T) {
 	}
 	b.ok("load", "dump-b", save("dump.tsv", tsv))
 	jsonl := b.ok("dump", "dump-b", "--format", "jsonl")
-	b.run(jsonl, exitOK, "load", "dump-c", "-", "--format", "jsonl")
+	b.run(jsonl, exit.OK, "load", "dump-c", "-", "--format", "jsonl")
 	if again := b.ok("dump", "dump-c"); again != tsv {
 		t.Error("after three keyspaces and two formats the dump differs")
 	}
@@ -273,14 +274,14 @@ func TestAMalformedFileIsRefusedBeforeTheFirstWrite(t *testing.T) {
 	if err := os.WriteFile(file, []byte("a\t1\nb\t2\nthree\nd\t4\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.fails(exitFailed, "bad.tsv (as tsv): after 2 good records: line 3: there is no tab between key and value; nothing was written", "load", "bad-file", file)
+	b.fails(exit.Failed, "bad.tsv (as tsv): after 2 good records: line 3: there is no tab between key and value; nothing was written", "load", "bad-file", file)
 	b.want("0\n", "count", "bad-file", "-o", "raw")
-	got := b.run("a\t1\nb\t2\nthree\nd\t4\n", exitFailed, "load", "bad-file")
+	got := b.run("a\t1\nb\t2\nthree\nd\t4\n", exit.Failed, "load", "bad-file")
 	if want := "stdin (as tsv): line 3: there is no tab between key and value; the 2 records before it were written"; !strings.Contains(got.err, want) {
 		t.Errorf("said %q, want %q in it", got.err, want)
 	}
 	b.want("2\n", "count", "bad-file", "-o", "raw")
-	b.fails(exitNotFound, "no-such-keyspace", "load", "no-such-keyspace", os.DevNull)
+	b.fails(exit.NotFound, "no-such-keyspace", "load", "no-such-keyspace", os.DevNull)
 }
 
 func TestBenchVerbs(t *testing.T) {
@@ -301,9 +302,9 @@ func TestBenchVerbs(t *testing.T) {
 			t.Errorf("bench %v: %s", args, out)
 		}
 	}
-	b.fails(exitNotFound, "no-such-keyspace", append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
+	b.fails(exit.NotFound, "no-such-keyspace", append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
 	b.ok("keyspace", "create", "bench-empty", "--partitions", "hash:2")
-	got := b.run("", exitFailed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
+	got := b.run("", exit.Failed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
 	if !strings.Contains(got.err, "failed and none succeeded") || !strings.Contains(got.out, "not found") {
 		t.Errorf("a benchmark that fails: %+v", got)
 	}
@@ -320,7 +321,7 @@ func TestBenchOfTransactionsThatDoNotFit(t *testing.T) {
 		{"--keyspace bench-narrow --keys-per-txn 99 --partitions-per-txn 1 --records 100", "--records 100: too few: a transaction has 99 keys in one partition"},
 		{"--partitions hash:2 --keys-per-txn 20000 --partitions-per-txn 17000", `--partitions-per-txn 17000: it is at most the number of partitions of keyspace "bench", `},
 	} {
-		b.fails(exitUsage, c.words, append([]string{"bench", "txn"}, strings.Fields(c.args)...)...)
+		b.fails(exit.Usage, c.words, append([]string{"bench", "txn"}, strings.Fields(c.args)...)...)
 	}
 	b.want("0\n", "count", "bench-narrow", "-o", "raw")
 	b.want(before, "keyspace", "list")
@@ -329,7 +330,7 @@ func TestBenchOfTransactionsThatDoNotFit(t *testing.T) {
 func TestWaitingForNodesThatDoNotCome(t *testing.T) {
 	b := cluster(t)
 	got := command(t, "", b.environment, "status", "--wait", "--nodes", "4", "--timeout", "500ms")
-	if got.code != exitUnavailable || !strings.Contains(got.err, "not ready after 500ms: the cluster has 3 of 4 nodes") {
+	if got.code != exit.Unavailable || !strings.Contains(got.err, "not ready after 500ms: the cluster has 3 of 4 nodes") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -340,7 +341,7 @@ func TestAnInterruptedWait(t *testing.T) {
 	a := &app{streams: streams{getenv: func(string) string { return "" }}, endpoints: []string{"127.0.0.1:1"}, timeout: time.Minute}
 	cancel()
 	err := a.waitReady(ctx, 3)
-	if err == nil || !strings.Contains(err.Error(), "status: interrupted") || exitCode(ctx, err) != exitInterrupted {
+	if err == nil || !strings.Contains(err.Error(), "status: interrupted") || exit.Code(ctx, err) != exit.Interrupted {
 		t.Errorf("%v", err)
 	}
 }
@@ -348,7 +349,7 @@ func TestAnInterruptedWait(t *testing.T) {
 // Where no server answers, the error names the address and comes soon.
 func TestNobodyThere(t *testing.T) {
 	got := command(t, "", nil, "get", "fruit", "apple", "--endpoints", "127.0.0.1:1", "--timeout", "5s")
-	if got.code != exitUnavailable || !strings.Contains(got.err, "127.0.0.1:1") {
+	if got.code != exit.Unavailable || !strings.Contains(got.err, "127.0.0.1:1") {
 		t.Errorf("%+v", got)
 	}
 }

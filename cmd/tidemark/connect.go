@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -23,12 +24,12 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 	}
 	for i, endpoint := range endpoints {
 		endpoints[i] = strings.TrimSpace(endpoint)
-		if err := checkAddress("endpoint", endpoints[i], false); err != nil {
+		if err := argument.CheckAddress("endpoint", endpoints[i], false); err != nil {
 			return nil, err
 		}
 	}
 	options = append(options, kv.RequestTimeout(a.timeout))
-	config, err := a.tls.config(a.getenv)
+	config, err := a.tls.Config(a.getenv)
 	if err != nil {
 		return nil, err
 	}

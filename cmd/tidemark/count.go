@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) countCommand() *cobra.Command {
-	var f spanFlags
+	var f argument.Span
 	var at string
 	cmd := &cobra.Command{
 		Use:   "count NAME",
@@ -24,13 +25,13 @@ func (a *app) countCommand() *cobra.Command {
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.count(ctx, args[0], f, at) }),
 	}
-	f.register(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "count in the past: "+momentHelp)
+	f.Register(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "count in the past: "+argument.MomentHelp)
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) count(ctx context.Context, keyspace string, f spanFlags, at string) error {
-	spans, err := f.options()
+func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at string) error {
+	spans, err := f.Options()
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (a *app) count(ctx context.Context, keyspace string, f spanFlags, at string
 		options = append(options, span)
 	}
 	if at != "" {
-		moment, err := parseMoment(at, time.Now())
+		moment, err := argument.ParseMoment(at, time.Now())
 		if err != nil {
 			return err
 		}

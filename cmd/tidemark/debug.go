@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -47,7 +48,7 @@ why; what the others know is listed all the same, and the exit code is not 0.`,
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			if most < 1 || waiters < 0 {
-				return usagef("--max is at least 1, and --waiters at least 0")
+				return exit.Usagef("--max is at least 1, and --waiters at least 0")
 			}
 			name := ""
 			if len(args) == 1 {
@@ -83,9 +84,9 @@ func (a *app) unansweredAfter(failed error, print func() error) error {
 		return nil
 	}
 	for _, partition := range unanswered.Partitions {
-		a.say("tidemark: %s", message(partition))
+		a.say("tidemark: %s", exit.Message(partition))
 	}
-	return silent(exitCodeOfClient(failed))
+	return exit.Silent(exit.OfClient(failed))
 }
 
 func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) error {

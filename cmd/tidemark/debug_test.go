@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -62,7 +63,7 @@ func TestDebugTxns(t *testing.T) {
 		Locks, Partition                        int
 	}
 	list := func(flags ...string) (rows []row, says string) {
-		got := b.run("", exitOK, append([]string{"debug", "txns", "debug-txns", "-o", "json"}, flags...)...)
+		got := b.run("", exit.OK, append([]string{"debug", "txns", "debug-txns", "-o", "json"}, flags...)...)
 		for line := range strings.Lines(got.out) {
 			var r row
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -104,11 +105,11 @@ func TestDebugTxns(t *testing.T) {
 	if all := b.ok("debug", "txns"); !strings.Contains(all, rows[0].Transaction) || !strings.Contains(all, "TRANSACTION") {
 		t.Errorf("of all keyspaces:\n%s", all)
 	}
-	if got := b.run("", exitOK, "debug", "txns", "debug-txns", "--waiters", "1"); strings.Count(got.out, "wait to write") != 1 || !strings.Contains(got.err, "1 more wait") {
+	if got := b.run("", exit.OK, "debug", "txns", "debug-txns", "--waiters", "1"); strings.Count(got.out, "wait to write") != 1 || !strings.Contains(got.err, "1 more wait") {
 		t.Errorf("with one waiter: %+v", got)
 	}
 	b.want("", "debug", "txns", "debug-quiet", "-o", "json")
-	b.fails(exitNotFound, "no-such-keyspace", "debug", "txns", "no-such-keyspace")
+	b.fails(exit.NotFound, "no-such-keyspace", "debug", "txns", "no-such-keyspace")
 }
 
 // Spans that a transaction holds are counted apart from the keys that it has locked.
@@ -142,14 +143,14 @@ func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
 		rows bool
 		says []string
 	}{
-		{nil, exitOK, true, nil},
-		{errors.Join(kv.ErrUnavailable, unanswered), exitUnavailable, true, []string{"partition p7", "timed out", "partition p9", "no leader is known"}},
-		{kv.ErrNoQuorum, exitUnavailable, false, nil},
+		{nil, exit.OK, true, nil},
+		{errors.Join(kv.ErrUnavailable, unanswered), exit.Unavailable, true, []string{"partition p7", "timed out", "partition p9", "no leader is known"}},
+		{kv.ErrNoQuorum, exit.Unavailable, false, nil},
 	} {
 		var out, said bytes.Buffer
 		a := &app{streams: streams{out: &out, err: &said}, format: output.TSV}
 		err := a.printFound(found, false, 10, c.err)
-		if code := exitCode(t.Context(), err); code != c.code || strings.Contains(out.String(), "apple") != c.rows {
+		if code := exit.Code(t.Context(), err); code != c.code || strings.Contains(out.String(), "apple") != c.rows {
 			t.Errorf("%v: exit code %d, printed %q", c.err, code, out.String())
 		}
 		for _, word := range c.says {

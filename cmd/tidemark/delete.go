@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) deleteCommand() *cobra.Command {
-	var f spanFlags
+	var f argument.Span
 	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME KEY, or delete NAME --prefix P | --from A --to B | --all",
@@ -28,29 +30,29 @@ if it is interrupted, a part of the range is deleted.`,
 		Args:              arguments("NAME KEY, or NAME and a range", 1, 2),
 		ValidArgsFunction: a.completeKeyspaces,
 	}
-	f.register(cmd)
+	f.Register(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "all keys of the keyspace")
 	cmd.Flags().BoolVar(&yes, "yes", false, "delete a range without asking")
 	for _, flag := range []string{"prefix", "from", "to"} {
 		cmd.MarkFlagsMutuallyExclusive("all", flag)
 	}
 	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
-		spans, err := f.options()
+		spans, err := f.Options()
 		if err != nil {
 			return err
 		}
 		ranged := all || len(spans) > 0
 		switch {
 		case len(args) == 2 && ranged:
-			return usagef("a key and a range are given; use one")
+			return exit.Usagef("a key and a range are given; use one")
 		case len(args) == 2:
-			key, err := f.decodeKey(args[1])
+			key, err := f.DecodeKey(args[1])
 			if err != nil {
 				return err
 			}
 			return a.deleteKey(ctx, args[0], key)
 		case !ranged:
-			return usagef("give a key, or a range: --prefix, --from and --to, or --all")
+			return exit.Usagef("give a key, or a range: --prefix, --from and --to, or --all")
 		}
 		if err := a.confirm(yes, fmt.Sprintf("This deletes every key of the range in keyspace %q.", args[0])); err != nil {
 			return err

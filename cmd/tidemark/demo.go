@@ -11,14 +11,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 type demoFlags struct {
 	dir, listen, http string
 	nodes, cores      int
-	log               serverLog
+	log               serving.Log
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -41,7 +44,7 @@ in --dir, and the same command with the same --dir goes on where it stopped.`,
 	flags.IntVar(&f.cores, "cores", 1, "number of core servers: 1, 3 or 5")
 	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the first server; the others take the ports after it; port 0 takes free ones")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
-	f.log.register(cmd)
+	f.log.Register(cmd)
 	_ = cmd.MarkFlagDirname("dir")
 	return a.printing(cmd)
 }
@@ -49,16 +52,16 @@ in --dir, and the same command with the same --dir goes on where it stopped.`,
 func (a *app) demo(ctx context.Context, f demoFlags) error {
 	switch {
 	case f.nodes < 1 || f.nodes > 100:
-		return usagef("--nodes %d: use 1 to 100", f.nodes)
+		return exit.Usagef("--nodes %d: use 1 to 100", f.nodes)
 	case f.cores != 1 && f.cores != 3 && f.cores != 5:
-		return usagef("--cores %d: a core has 1, 3 or 5 servers", f.cores)
+		return exit.Usagef("--cores %d: a core has 1, 3 or 5 servers", f.cores)
 	}
-	if host, port, err := net.SplitHostPort(f.listen); err != nil || port != "0" || unspecified(host) {
-		if err := checkAddress("--listen", f.listen, false); err != nil {
+	if host, port, err := net.SplitHostPort(f.listen); err != nil || port != "0" || argument.Unspecified(host) {
+		if err := argument.CheckAddress("--listen", f.listen, false); err != nil {
 			return err
 		}
 	}
-	logger, err := f.log.logger(a.err)
+	logger, err := f.log.Logger(a.err)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
@@ -36,17 +38,17 @@ text.`,
 			case output.TSV:
 				format = string(records.TSV)
 			case output.Raw:
-				return usagef("--output raw: a dump is read back by load; use tsv or json")
+				return exit.Usagef("--output raw: a dump is read back by load; use tsv or json")
 			}
 			parsed, err := records.ParseFormat(format)
 			if err != nil {
-				return &codedError{exitUsage, err}
+				return &exit.Error{Code: exit.Usage, Err: err}
 			}
 			return a.dump(ctx, args[0], f, parsed, quiet)
 		}),
 	}
-	f.spanFlags.register(cmd)
-	cmd.Flags().StringVar(&f.at, "at", "", "dump the past: "+momentHelp)
+	f.Span.Register(cmd)
+	cmd.Flags().StringVar(&f.at, "at", "", "dump the past: "+argument.MomentHelp)
 	cmd.Flags().StringVar(&format, "format", string(records.TSV), "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))

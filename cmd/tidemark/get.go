@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) getCommand() *cobra.Command {
-	var e encoding
+	var e argument.Encoding
 	var at string
 	cmd := &cobra.Command{
 		Use:   "get NAME KEY...",
@@ -30,22 +32,22 @@ A key without a value is an error (exit code 3); those that have one are printed
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.get(ctx, args[0], args[1:], e, at) }),
 	}
-	e.register(cmd)
-	cmd.Flags().StringVar(&at, "at", "", "read the past: "+momentHelp)
+	e.Register(cmd)
+	cmd.Flags().StringVar(&at, "at", "", "read the past: "+argument.MomentHelp)
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) get(ctx context.Context, keyspace string, arguments []string, e encoding, at string) error {
+func (a *app) get(ctx context.Context, keyspace string, arguments []string, e argument.Encoding, at string) error {
 	keys := make([][]byte, len(arguments))
 	for i, argument := range arguments {
 		var err error
-		if keys[i], err = e.decodeKey(argument); err != nil {
+		if keys[i], err = e.DecodeKey(argument); err != nil {
 			return err
 		}
 	}
 	var options []kv.GetOption
 	if at != "" {
-		moment, err := parseMoment(at, time.Now())
+		moment, err := argument.ParseMoment(at, time.Now())
 		if err != nil {
 			return err
 		}
@@ -104,7 +106,7 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 			a.say("tidemark: get %q in keyspace %q: the key has no value", pair.Key, keyspace)
 		}
 	}
-	return silent(exitNotFound)
+	return exit.Silent(exit.NotFound)
 }
 
 // notNil keeps an empty value apart from none.

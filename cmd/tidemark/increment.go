@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) incrementCommand() *cobra.Command {
-	var e encoding
+	var e argument.Encoding
 	var by int64
 	cmd := &cobra.Command{
 		Use:   "increment NAME KEY",
@@ -26,7 +27,7 @@ changed, and the exit code is 2.`,
 		Args:              arguments("NAME KEY", 2, 2),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			key, err := e.decodeKey(args[1])
+			key, err := e.DecodeKey(args[1])
 			if err != nil {
 				return err
 			}
@@ -39,7 +40,7 @@ changed, and the exit code is 2.`,
 			})
 		}),
 	}
-	e.register(cmd)
+	e.Register(cmd)
 	cmd.Flags().Int64Var(&by, "by", 1, "how much to add; it may be negative")
 	return a.printing(a.client(cmd))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -31,7 +33,7 @@ window in which the past can be read.`,
 }
 
 type createFlags struct {
-	encoding
+	argument.Encoding
 	partitions string
 	splitAt    []string
 	replicas   int
@@ -76,34 +78,34 @@ waits for it.`,
 	flags.BoolVar(&f.ifMissing, "if-missing", false, "succeed if the keyspace exists and is as the flags describe it")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	f.limits.register(cmd, "1h", "2m")
-	f.encoding.register(cmd)
+	f.Encoding.Register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
 }
 
 func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	if f.partitions == "" {
-		return nil, usagef("say how to partition the keyspace: --partitions hash:N (for instance hash:32) or --partitions range")
+		return nil, exit.Usagef("say how to partition the keyspace: --partitions hash:N (for instance hash:32) or --partitions range")
 	}
 	if strings.HasPrefix(f.partitions, "hash") && len(f.splitAt) > 0 {
-		return nil, usagef("--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
+		return nil, exit.Usagef("--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
 	}
 	var split [][]byte
 	for i, text := range f.splitAt {
-		key, err := f.decode("--split-at", text)
+		key, err := f.Decode("--split-at", text)
 		switch {
 		case err != nil:
 			return nil, err
 		case len(key) == 0:
-			return nil, usagef("--split-at: the key is empty; the first partition begins there anyway")
+			return nil, exit.Usagef("--split-at: the key is empty; the first partition begins there anyway")
 		case i > 0 && bytes.Equal(key, split[i-1]):
-			return nil, usagef("--split-at %q is given twice", text)
+			return nil, exit.Usagef("--split-at %q is given twice", text)
 		case i > 0 && bytes.Compare(key, split[i-1]) < 0:
-			return nil, usagef("--split-at %q comes after %q but is lower; give the keys in ascending order", text, f.splitAt[i-1])
+			return nil, exit.Usagef("--split-at %q comes after %q but is lower; give the keys in ascending order", text, f.splitAt[i-1])
 		}
 		split = append(split, key)
 	}
-	partitioning, _, err := parsePartitioning(f.partitions, split...)
+	partitioning, _, err := argument.ParsePartitioning(f.partitions, split...)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +115,11 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	case 1, 3, 5:
 		options = append(options, kv.Replicas(f.replicas))
 	default:
-		return nil, usagef("--replicas %d: a keyspace has 1, 3 or 5", f.replicas)
+		return nil, exit.Usagef("--replicas %d: a keyspace has 1, 3 or 5", f.replicas)
 	}
 	switch {
 	case f.window < 0, f.window%time.Second != 0, f.window == 0 && f.limits.flags.Changed("gc-window"):
-		return nil, usagef("--gc-window %s: give whole seconds, at least one", f.window)
+		return nil, exit.Usagef("--gc-window %s: give whole seconds, at least one", f.window)
 	case f.window > 0:
 		options = append(options, kv.GCWindow(f.window))
 	}

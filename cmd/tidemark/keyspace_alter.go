@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -44,9 +45,9 @@ func (f *limitFlags) options() (options []kv.LimitOption, err error) {
 		case !f.flags.Changed(limit.flag):
 			continue
 		case limit.d < minLimit || limit.d > maxLimit:
-			return nil, usagef("--%s %s: it is from 1s to 168h", limit.flag, limit.d)
+			return nil, exit.Usagef("--%s %s: it is from 1s to 168h", limit.flag, limit.d)
 		case limit.d%time.Millisecond != 0:
-			return nil, usagef("--%s %s: give whole milliseconds", limit.flag, limit.d)
+			return nil, exit.Usagef("--%s %s: give whole milliseconds", limit.flag, limit.d)
 		}
 		options = append(options, limit.option(limit.d))
 	}
@@ -72,7 +73,7 @@ counts for open transactions too, as soon as the nodes have heard of it, which t
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			limits, err := f.options()
 			if err == nil && len(limits) == 0 {
-				err = usagef("say what to change: --txn-max-age, --txn-max-idle")
+				err = exit.Usagef("say what to change: --txn-max-age, --txn-max-idle")
 			}
 			if err != nil {
 				return err

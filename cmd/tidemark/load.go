@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/loading"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
@@ -54,7 +55,7 @@ file decides, and else it is tsv.`,
 			if format != "" {
 				var err error
 				if l.format, err = records.ParseFormat(format); err != nil {
-					return &codedError{exitUsage, err}
+					return &exit.Error{Code: exit.Usage, Err: err}
 				}
 			}
 			return l.run(ctx)
@@ -92,7 +93,7 @@ func (l *load) run(ctx context.Context) error {
 		}
 		switch {
 		case info.IsDir():
-			return usagef("load: %s is a directory", l.file)
+			return exit.Usagef("load: %s is a directory", l.file)
 		case info.Mode().IsRegular():
 			if err := l.check(ctx, file); err != nil {
 				return err
@@ -113,7 +114,7 @@ func (l *load) check(ctx context.Context, file *os.File) error {
 		if ctx.Err() != nil {
 			return errors.New("load: interrupted; nothing was written")
 		}
-		return &codedError{exitFailed, fmt.Errorf("load: %s (as %s): %w; nothing was written", l.file, l.format, err)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("load: %s (as %s): %w; nothing was written", l.file, l.format, err)}
 	}
 	l.total = total
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

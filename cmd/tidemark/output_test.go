@@ -7,6 +7,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
 // Every command that does something has --output.
@@ -74,10 +76,10 @@ func TestLoadAndDumpHaveOutput(t *testing.T) {
 		Elapsed   float64
 		PerSecond uint64 `json:"records_per_second"`
 	}
-	if err := json.Unmarshal([]byte(b.run("k\tv\n", exitOK, "load", "lines", "-o", "json").out), &loaded); err != nil || loaded.Records != 1 || loaded.Elapsed <= 0 {
+	if err := json.Unmarshal([]byte(b.run("k\tv\n", exit.OK, "load", "lines", "-o", "json").out), &loaded); err != nil || loaded.Records != 1 || loaded.Elapsed <= 0 {
 		t.Errorf("%v: %+v", err, loaded)
 	}
 	b.want(`{"key":"k","value":"v"}`+"\n", "dump", "lines", "-o", "json")
 	b.want("k\tv\n", "dump", "lines")
-	b.fails(exitUsage, "exclude each other", "dump", "lines", "-o", "json", "--format", "tsv")
+	b.fails(exit.Usage, "exclude each other", "dump", "lines", "-o", "json", "--format", "tsv")
 }

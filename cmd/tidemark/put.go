@@ -8,13 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 func (a *app) putCommand() *cobra.Command {
-	var e encoding
+	var e argument.Encoding
 	var file string
 	cmd := &cobra.Command{
 		Use:   "put NAME KEY VALUE",
@@ -30,7 +32,7 @@ Key and value are taken literally, unless --hex, --base64 or --escaped is given.
 		Args:              arguments("NAME KEY VALUE, or NAME KEY and --value-file", 2, 3),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			key, err := e.decodeKey(args[1])
+			key, err := e.DecodeKey(args[1])
 			if err != nil {
 				return err
 			}
@@ -41,7 +43,7 @@ Key and value are taken literally, unless --hex, --base64 or --escaped is given.
 			return a.put(ctx, args[0], key, value)
 		}),
 	}
-	e.register(cmd)
+	e.Register(cmd)
 	cmd.Flags().StringVar(&file, "value-file", "", "take the value from this file, as it is; - is stdin")
 	return a.printing(a.client(cmd))
 }
@@ -64,20 +66,20 @@ func (a *app) printVersion(version kv.Timestamp) error {
 }
 
 // value is the value of a write: an argument, or a file.
-func (a *app) value(arguments []string, file string, e encoding) ([]byte, error) {
+func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byte, error) {
 	switch {
 	case len(arguments) == 1 && file != "":
-		return nil, usagef("a value and --value-file are given; use one")
+		return nil, exit.Usagef("a value and --value-file are given; use one")
 	case len(arguments) == 1:
-		return e.decode("value", arguments[0])
+		return e.Decode("value", arguments[0])
 	case file == "":
-		return nil, usagef("there is no value; put takes NAME KEY VALUE, or NAME KEY and --value-file")
+		return nil, exit.Usagef("there is no value; put takes NAME KEY VALUE, or NAME KEY and --value-file")
 	}
 	in := a.in
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
-			return nil, usagef("--value-file: %w", err)
+			return nil, exit.Usagef("--value-file: %w", err)
 		}
 		defer opened.Close()
 		in = opened
@@ -87,7 +89,7 @@ func (a *app) value(arguments []string, file string, e encoding) ([]byte, error)
 		return nil, fmt.Errorf("--value-file: %w", err)
 	}
 	if len(value) > keys.MaxValueSize {
-		return nil, usagef("--value-file %s: it is longer than the limit of a value, %d bytes", file, keys.MaxValueSize)
+		return nil, exit.Usagef("--value-file %s: it is longer than the limit of a value, %d bytes", file, keys.MaxValueSize)
 	}
 	return value, nil
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
 const (
@@ -52,7 +56,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand())
 	add(groupMeasure, a.benchCommand())
-	root.AddCommand(a.versionCommand(), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp})
+	root.AddCommand(a.versionCommand(), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
 	return root
 }
 
@@ -68,3 +72,16 @@ func buildVersion() string {
 }
 
 func platform() string { return runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH }
+
+func (a *app) versionCommand() *cobra.Command {
+	return a.printing(&cobra.Command{
+		Use:   "version",
+		Short: "Show the version of this binary",
+		Args:  arguments("", 0, 0),
+		RunE: a.verb(func(context.Context, []string) error {
+			list := a.list(output.Column{Name: "version"}, output.Column{Name: "built with"})
+			list.Row(buildVersion(), platform())
+			return list.Flush()
+		}),
+	})
+}

@@ -8,13 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 type scanFlags struct {
-	spanFlags
+	argument.Span
 	reverse, keysOnly bool
 	limit             int
 	at                string
@@ -37,17 +39,17 @@ load takes.`,
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.scan(ctx, args[0], f) }),
 	}
-	f.spanFlags.register(cmd)
+	f.Span.Register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.reverse, "reverse", false, "from the highest key down")
 	flags.IntVar(&f.limit, "limit", 0, "at most this many rows; 0 is all")
 	flags.BoolVar(&f.keysOnly, "keys-only", false, "leave the values out")
-	flags.StringVar(&f.at, "at", "", "read the past: "+momentHelp)
+	flags.StringVar(&f.at, "at", "", "read the past: "+argument.MomentHelp)
 	return a.printing(a.client(cmd))
 }
 
 func (f *scanFlags) scanOptions() (options []kv.ScanOption, err error) {
-	spans, err := f.options()
+	spans, err := f.Options()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (f *scanFlags) scanOptions() (options []kv.ScanOption, err error) {
 		options = append(options, span)
 	}
 	if f.limit < 0 {
-		return nil, usagef("--limit %d: give the number of rows, or 0 for all", f.limit)
+		return nil, exit.Usagef("--limit %d: give the number of rows, or 0 for all", f.limit)
 	}
 	if f.limit > 0 {
 		options = append(options, kv.Limit(f.limit))
@@ -67,7 +69,7 @@ func (f *scanFlags) scanOptions() (options []kv.ScanOption, err error) {
 		options = append(options, kv.KeysOnly())
 	}
 	if f.at != "" {
-		moment, err := parseMoment(f.at, time.Now())
+		moment, err := argument.ParseMoment(f.at, time.Now())
 		if err != nil {
 			return nil, err
 		}

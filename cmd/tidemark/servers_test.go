@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
@@ -67,7 +69,7 @@ func serve(t *testing.T, args ...string) *server {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if code := <-s.ended; code != exitOK {
+		if code := <-s.ended; code != exit.OK {
 			t.Errorf("%q ended with code %d: %s", args, code, s.err)
 		}
 		s.ended <- 0
@@ -104,7 +106,7 @@ func (s *server) end() {
 	s.stop()
 	code := <-s.ended
 	s.ended <- code
-	if code != exitOK {
+	if code != exit.OK {
 		s.t.Fatalf("ended with code %d: %s", code, s.err)
 	}
 }
@@ -130,7 +132,7 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 		if args[0] == "bench" {
 			continue
 		}
-		if got := command(t, "", nil, append(args, "--timeout", "60s")...); got.code != exitOK {
+		if got := command(t, "", nil, append(args, "--timeout", "60s")...); got.code != exit.OK {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
@@ -141,7 +143,7 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 	second := serve(t, demo...)
 	second.says(`ready after`)
 	got := command(t, "", nil, "get", "fruit", "apple", "-o", "raw", "--endpoints", address, "--timeout", "60s")
-	if got.code != exitOK || got.out != "green" {
+	if got.code != exit.OK || got.out != "green" {
 		t.Errorf("after the restart: %+v", got)
 	}
 	second.end()
@@ -170,16 +172,16 @@ func TestOneServer(t *testing.T) {
 		code int
 		says string
 	}{
-		{"keyspace create three --partitions hash:1", exitUsage, "3"},
-		{"keyspace create one --partitions hash:2 --replicas 1", exitOK, ""},
-		{"put one key value", exitOK, ""},
-		{"count one -o raw", exitOK, ""},
+		{"keyspace create three --partitions hash:1", exit.Usage, "3"},
+		{"keyspace create one --partitions hash:2 --replicas 1", exit.OK, ""},
+		{"put one key value", exit.OK, ""},
+		{"count one -o raw", exit.OK, ""},
 	} {
 		if got := command(t, "", environment, append(strings.Fields(c.args), "--timeout", "60s")...); got.code != c.code || !strings.Contains(got.err, c.says) {
 			t.Errorf("%s: %+v", c.args, got)
 		}
 	}
-	if got := command(t, "", environment, "count", "one", "--tls", "--timeout", "60s"); got.code != exitUnavailable ||
+	if got := command(t, "", environment, "count", "one", "--tls", "--timeout", "60s"); got.code != exit.Unavailable ||
 		!strings.Contains(got.err, "the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and") {
 		t.Errorf("with TLS: %+v", got)
 	}
@@ -196,7 +198,7 @@ func TestOneServer(t *testing.T) {
 		}
 	}
 	got := command(t, "", nil, "start", "--dir", dir, "--listen", freeAddress(t), "--core", address)
-	if got.code == exitOK || !strings.Contains(got.err, dir) || !strings.Contains(got.err, "in use") {
+	if got.code == exit.OK || !strings.Contains(got.err, dir) || !strings.Contains(got.err, "in use") {
 		t.Errorf("a second process on the same directory: %+v", got)
 	}
 	s.end()
@@ -219,7 +221,7 @@ func TestServerWithTLS(t *testing.T) {
 	s.says(`tidemark: ready on`)
 	secret := []string{"--endpoints", address, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--timeout", "60s"}
 	for _, args := range [][]string{{"keyspace", "create", "one", "--partitions", "hash:2", "--replicas", "1"}, {"put", "one", "key", "value"}} {
-		if got := command(t, "", nil, append(args, secret...)...); got.code != exitOK {
+		if got := command(t, "", nil, append(args, secret...)...); got.code != exit.OK {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
@@ -233,12 +235,12 @@ func TestServerWithTLS(t *testing.T) {
 	} {
 		args := append([]string{"get", "one", "key", "--endpoints", address, "--timeout", "60s"}, flags...)
 		got := command(t, "", nil, args...)
-		if got.code != exitUnavailable || got.out != "" || !strings.Contains(got.err, want) || strings.Contains(got.err, "check that the servers run") {
+		if got.code != exit.Unavailable || got.out != "" || !strings.Contains(got.err, want) || strings.Contains(got.err, "check that the servers run") {
 			t.Errorf("with only %q: %+v\nwant in it %q", flags, got, want)
 		}
 	}
 	// What the environment says need not be given.
-	environment := map[string]string{endpointsEnv: address, tlsCAEnv: cert, tlsCertEnv: cert, tlsKeyEnv: key}
+	environment := map[string]string{endpointsEnv: address, argument.TLSCAEnv: cert, argument.TLSCertEnv: cert, argument.TLSKeyEnv: key}
 	if got := command(t, "", environment, "get", "one", "key", "-o", "raw", "--timeout", "60s"); got.out != "value" {
 		t.Errorf("from the environment: %+v", got)
 	}

@@ -13,7 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/hlc"
 )
@@ -26,7 +29,7 @@ type startFlags struct {
 	httpDebug                              string
 	core, roles                            []string
 	tlsCert, tlsKey, tlsCA                 string
-	log                                    serverLog
+	log                                    serving.Log
 
 	// Zero is the default of package embedded, in all of these.
 	maxOffset, tick, sleepAfter, gcInterval time.Duration
@@ -34,7 +37,7 @@ type startFlags struct {
 	kernelBound                             bool
 	clockOffsetFile                         string
 	cache, memTable, logMemTable, minFree,
-	retainLog, snapshotRate size
+	retainLog, snapshotRate argument.Size
 }
 
 func (a *app) startCommand() *cobra.Command {
@@ -75,7 +78,7 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
 	flags.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authorities that sign the certificates of servers and clients")
-	f.log.register(cmd)
+	f.log.Register(cmd)
 	f.registerTuning(cmd)
 	_ = cmd.MarkFlagDirname("dir")
 	return a.printing(cmd)
@@ -105,71 +108,71 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 func (f *startFlags) check() error {
 	switch {
 	case f.dir == "":
-		return usagef("give --dir, the directory of this server's data")
+		return exit.Usagef("give --dir, the directory of this server's data")
 	case len(f.core) == 0:
-		return usagef("give --core, the addresses of the core servers: the same list on every server; for a cluster of one server, its own address")
+		return exit.Usagef("give --core, the addresses of the core servers: the same list on every server; for a cluster of one server, its own address")
 	}
-	if err := checkAddress("--listen", f.listen, true); err != nil {
+	if err := argument.CheckAddress("--listen", f.listen, true); err != nil {
 		return err
 	}
 	if f.advertise == "" {
 		host, _, _ := net.SplitHostPort(f.listen)
-		if unspecified(host) {
-			return usagef("--listen %s: others cannot call that address; give --advertise, the one by which they reach this server", f.listen)
+		if argument.Unspecified(host) {
+			return exit.Usagef("--listen %s: others cannot call that address; give --advertise, the one by which they reach this server", f.listen)
 		}
 		f.advertise = f.listen
 	}
-	if err := checkAddress("--advertise", f.advertise, false); err != nil {
+	if err := argument.CheckAddress("--advertise", f.advertise, false); err != nil {
 		return err
 	}
 	for i, member := range f.core {
-		if err := checkAddress("--core", member, false); err != nil {
+		if err := argument.CheckAddress("--core", member, false); err != nil {
 			return err
 		}
 		if slices.Contains(f.core[:i], member) {
-			return usagef("--core: %s is listed twice", member)
+			return exit.Usagef("--core: %s is listed twice", member)
 		}
 	}
 	if n := len(f.core); n != 1 && n != 3 && n != 5 {
-		return usagef("--core lists %d servers; a core has 1, 3 or 5", n)
+		return exit.Usagef("--core lists %d servers; a core has 1, 3 or 5", n)
 	}
 	if f.http != "" {
-		if err := checkAddress("--http", f.http, true); err != nil {
+		if err := argument.CheckAddress("--http", f.http, true); err != nil {
 			return err
 		}
 	}
 	if f.httpDebug != "local" && f.httpDebug != "all" {
-		return usagef("--http-debug %q: use local or all", f.httpDebug)
+		return exit.Usagef("--http-debug %q: use local or all", f.httpDebug)
 	}
 	listed := slices.Contains(f.core, f.advertise)
 	for _, role := range f.roles {
 		switch {
 		case role != "core" && role != "node":
-			return usagef("--roles: %q is not a role; the roles are core and node", role)
+			return exit.Usagef("--roles: %q is not a role; the roles are core and node", role)
 		case role == "core" && !listed:
-			return usagef("--roles core: this server's address %s is not in the --core list", f.advertise)
+			return exit.Usagef("--roles core: this server's address %s is not in the --core list", f.advertise)
 		}
 	}
 	if len(f.roles) > 0 && listed && !slices.Contains(f.roles, "core") {
-		return usagef("--roles %s: this server's address %s is in the --core list, so it must have the role core",
+		return exit.Usagef("--roles %s: this server's address %s is in the --core list, so it must have the role core",
 			strings.Join(f.roles, ","), f.advertise)
 	}
 	switch {
 	case f.maxOffset < 0, f.tick < 0, f.gcInterval < 0:
-		return usagef("--max-offset, --tick and --gc-interval cannot be negative")
+		return exit.Usagef("--max-offset, --tick and --gc-interval cannot be negative")
 	case f.electionTicks < 0 || f.electionTicks == 1 || f.electionTicks == 2:
-		return usagef("--election-ticks %d: it is at least 3", f.electionTicks)
+		return exit.Usagef("--election-ticks %d: it is at least 3", f.electionTicks)
 	case f.memTable > 0 && f.memTable < 1<<20, f.logMemTable > 0 && f.logMemTable < 1<<20:
-		return usagef("--mem-table and --log-mem-table are at least 1MiB")
+		return exit.Usagef("--mem-table and --log-mem-table are at least 1MiB")
 	}
 	if err := embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset); err != nil {
-		return usagef("--tick, --election-ticks and --max-offset: %w", err)
+		return exit.Usagef("--tick, --election-ticks and --max-offset: %w", err)
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return usagef("--tls-cert and --tls-key belong together: give both or neither")
+		return exit.Usagef("--tls-cert and --tls-key belong together: give both or neither")
 	}
 	if f.tlsCA != "" && f.tlsCert == "" {
-		return usagef("--tls-ca without --tls-cert and --tls-key would do nothing: a server with TLS needs a certificate")
+		return exit.Usagef("--tls-ca without --tls-cert and --tls-key would do nothing: a server with TLS needs a certificate")
 	}
 	return nil
 }
@@ -181,21 +184,21 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	region, zone, err := parseLocality(f.locality)
+	region, zone, err := argument.ParseLocality(f.locality)
 	if err != nil {
 		return err
 	}
-	logger, err := f.log.logger(a.err)
+	logger, err := f.log.Logger(a.err)
 	if err != nil {
 		return err
 	}
 	embedded.TuneCollector(os.Getenv("GOGC"))
 	var clock hlc.Physical // nil is the system's
 	if f.clockOffsetFile != "" {
-		offset := newOffsetClock(f.clockOffsetFile, logger)
+		offset := serving.NewOffsetClock(f.clockOffsetFile, logger)
 		following, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var follower sync.WaitGroup
-		follower.Go(func() { offset.follow(following, logger) })
+		follower.Go(func() { offset.Follow(following, logger) })
 		defer follower.Wait()
 		defer stop()
 		clock = offset
@@ -232,7 +235,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			}
 		case <-patience.C:
 			if ok, reason := server.Ready(); !ok && ready != nil && reason != told {
-				fmt.Fprintf(a.err, "tidemark: not ready yet: %s\n", message(errors.New(reason)))
+				fmt.Fprintf(a.err, "tidemark: not ready yet: %s\n", exit.Message(errors.New(reason)))
 				told = reason
 			}
 		case err := <-ready:

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
 // TestStartRefusesShortElectionTimeouts: a server is not started with values with which reads are
@@ -16,7 +18,7 @@ func TestStartRefusesShortElectionTimeouts(t *testing.T) {
 	}
 	f.tick, f.electionTicks = 50*time.Millisecond, 3
 	err := f.check()
-	if err == nil || exitCode(t.Context(), err) != exitUsage ||
+	if err == nil || exit.Code(t.Context(), err) != exit.Usage ||
 		!strings.Contains(err.Error(), "--election-ticks") {
 		t.Fatalf("--tick 50ms --election-ticks 3: %v", err)
 	}

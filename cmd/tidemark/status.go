@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -45,9 +46,9 @@ it has a core and a node;
 				return a.waitReady(ctx, nodes)
 			}
 			if nodes != 0 {
-				return usagef("--nodes says what to wait for: give --wait with it")
+				return exit.Usagef("--nodes says what to wait for: give --wait with it")
 			}
-			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client, exitDegraded) })
+			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client, exit.Degraded) })
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the cluster is ready")
@@ -107,20 +108,20 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	}
 	if err != nil {
 		if wrong.unavailable.total > 0 {
-			return &codedError{exitPartly, err}
+			return &exit.Error{Code: exit.Partly, Err: err}
 		}
 		return err
 	}
 	switch {
 	case wrong.unavailable.total > 0:
-		return silent(exitPartly)
+		return exit.Silent(exit.Partly)
 	case wrong.any():
-		if degraded == exitOK {
+		if degraded == exit.OK {
 			return nil
 		}
-		return silent(degraded)
+		return exit.Silent(degraded)
 	case !status.Ready:
-		return silent(exitUnavailable)
+		return exit.Silent(exit.Unavailable)
 	}
 	return nil
 }
@@ -148,11 +149,11 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 		attempt, cancel := context.WithTimeout(limited, statusAttempt)
 		err := a.withClient(attempt, func(client *kv.Client) error { return a.checkReady(attempt, client, want) })
 		cancel()
-		var coded *codedError
+		var coded *exit.Error
 		switch {
 		case err == nil:
-			return a.withClient(limited, func(client *kv.Client) error { return a.status(limited, client, exitOK) })
-		case errors.As(err, &coded) && coded.code == exitUsage:
+			return a.withClient(limited, func(client *kv.Client) error { return a.status(limited, client, exit.OK) })
+		case errors.As(err, &coded) && coded.Code == exit.Usage:
 			return err
 		case limited.Err() == nil:
 			last = err
@@ -162,7 +163,7 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("status: interrupted, and not ready yet: %w", last)
 			}
-			return &codedError{exitUnavailable, fmt.Errorf("status: not ready after %s: %w", a.timeout, last)}
+			return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("status: not ready after %s: %w", a.timeout, last)}
 		case <-time.After(statusPause):
 		}
 	}

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
 // streams is what a run of the program takes from its process.
@@ -60,4 +65,20 @@ func processStreams() streams {
 		errTerminal: term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb",
 		getenv:      os.Getenv,
 	}
+}
+
+// confirm asks before something that cannot be undone. Without a terminal it refuses and names the flag.
+func (a *app) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !a.inTerminal {
+		return exit.Usagef("%s There is no terminal to ask at: give --yes to go on", question)
+	}
+	fmt.Fprintf(a.err, "%s Type yes to go on: ", question)
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	if strings.TrimSpace(answer) != "yes" {
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("nothing was done")}
+	}
+	return nil
 }

@@ -9,11 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/prompt"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) txnCommand() *cobra.Command {
-	var e encoding
+	var e argument.Encoding
 	var historyFlag string
 	cmd := &cobra.Command{
 		Use:   "txn",
@@ -47,7 +50,7 @@ a blank is not kept.`,
 		Args: onlyScripts,
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error {
-				s := &txnSession{app: a, client: client, encoding: e}
+				s := &txnSession{app: a, client: client, Encoding: e}
 				defer s.end()
 				if a.inTerminal {
 					return s.prompt(ctx, historyFlag)
@@ -56,8 +59,8 @@ a blank is not kept.`,
 			})
 		}),
 	}
-	e.register(cmd)
-	cmd.Flags().StringVar(&historyFlag, "history", "", "file for the prompt's earlier lines, or off (default "+historyEnv+
+	e.Register(cmd)
+	cmd.Flags().StringVar(&historyFlag, "history", "", "file for the prompt's earlier lines, or off (default "+prompt.HistoryEnv+
 		", or tidemark/history in XDG_STATE_HOME or ~/.local/state)")
 	_ = cmd.MarkFlagFilename("history")
 	cmd.AddCommand(a.txnListCommand(), a.txnAbortCommand())
@@ -70,7 +73,7 @@ func onlyScripts(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if strings.ContainsAny(args[0], "./") {
-		return usagef("txn takes no arguments; a script is read from standard input: tidemark txn < %s", args[0])
+		return exit.Usagef("txn takes no arguments; a script is read from standard input: tidemark txn < %s", args[0])
 	}
 	return onlyCommands(cmd, args)
 }
@@ -79,11 +82,11 @@ func onlyScripts(cmd *cobra.Command, args []string) error {
 func (s *txnSession) script(ctx context.Context) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
-	for line := range readLines(inner, s.in) {
-		s.line = line.number
-		err := line.err
+	for line := range prompt.ReadLines(inner, s.in) {
+		s.line = line.Number
+		err := line.Err
 		if err == nil {
-			err = s.run(ctx, line.text)
+			err = s.run(ctx, line.Text)
 		}
 		switch {
 		case errors.Is(err, errQuit):
@@ -103,7 +106,7 @@ func (s *txnSession) unfinished() error {
 	if s.tx == nil {
 		return nil
 	}
-	return usagef("the script ends inside the transaction begun on line %d, which was rolled back; end it with commit or rollback", s.begun)
+	return exit.Usagef("the script ends inside the transaction begun on line %d, which was rolled back; end it with commit or rollback", s.begun)
 }
 
 // failed adds to an error where it was, and rolls back.
@@ -128,25 +131,25 @@ func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	s.say("Type help for the commands, and quit to leave.")
-	var lines iter.Seq[inputLine]
+	var lines iter.Seq[prompt.Line]
 	ask := func() {} // the line editor shows the prompt itself
 	if s.keys != nil {
-		lines = s.editedLines(inner, s.keys, openHistory(historyFile(historyFlag, s.getenv)))
+		lines = s.editedLines(inner, s.keys, prompt.OpenHistory(prompt.HistoryFile(historyFlag, s.getenv)))
 	} else {
-		lines, ask = readLines(inner, s.in), s.ask
+		lines, ask = prompt.ReadLines(inner, s.in), s.ask
 	}
 	ask()
 	for line := range lines {
-		s.line = line.number
-		err := line.err
+		s.line = line.Number
+		err := line.Err
 		if err == nil {
-			err = s.run(ctx, line.text)
+			err = s.run(ctx, line.Text)
 		}
 		switch {
 		case errors.Is(err, errInterrupted):
 			s.say("")
 			_ = s.leave(ctx)
-			return silent(exitInterrupted)
+			return exit.Silent(exit.Interrupted)
 		case errors.Is(err, errQuit) || ctx.Err() != nil:
 			return s.leave(ctx)
 		case err != nil:
@@ -174,8 +177,8 @@ func (s *txnSession) promptText() string {
 
 // complain says what went wrong, and rolls a transaction back that cannot be committed any more.
 func (s *txnSession) complain(err error) {
-	if !errors.Is(err, errSaid) {
-		s.say("tidemark: %s", message(namingOther(err)))
+	if !errors.Is(err, exit.ErrSaid) {
+		s.say("tidemark: %s", exit.Message(namingOther(err)))
 	}
 	if s.tx != nil && isOver(err) {
 		s.lost(s.tx, err)
@@ -191,7 +194,7 @@ func (s *txnSession) leave(ctx context.Context) error {
 		s.say("The transaction was rolled back.")
 	}
 	if ctx.Err() != nil {
-		return silent(exitInterrupted)
+		return exit.Silent(exit.Interrupted)
 	}
 	return nil
 }

@@ -13,6 +13,9 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/prompt"
 )
 
 // screenKeys is a terminal that gives each key as it is pressed.
@@ -51,29 +54,29 @@ var errInterrupted = errors.New("interrupted")
 
 // editedLines yields the lines that are typed, with arrows, history and completion. It ends as
 // readLines does.
-func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *history) iter.Seq[inputLine] {
+func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *prompt.History) iter.Seq[prompt.Line] {
 	watch := &keyWatch{ReadWriter: keys}
 	terminal := term.NewTerminal(watch, "")
 	terminal.History = kept
 	complete := &completer{session: s, ctx: ctx, screen: terminal}
 	terminal.AutoCompleteCallback = complete.key
-	return func(yield func(inputLine) bool) {
+	return func(yield func(prompt.Line) bool) {
 		for number := 1; ctx.Err() == nil; number++ {
 			restore, err := keys.raw()
 			if err != nil {
-				yield(inputLine{number: number, err: fmt.Errorf("the terminal cannot be used: %w", err)})
+				yield(prompt.Line{Number: number, Err: fmt.Errorf("the terminal cannot be used: %w", err)})
 				return
 			}
 			if width, height := keys.size(); width > 0 {
 				_ = terminal.SetSize(width, height)
 			}
 			terminal.SetPrompt(s.promptText())
-			read := make(chan inputLine, 1)
+			read := make(chan prompt.Line, 1)
 			go func() {
 				text, err := terminal.ReadLine()
-				read <- inputLine{number: number, text: text, err: err}
+				read <- prompt.Line{Number: number, Text: text, Err: err}
 			}()
-			var line inputLine
+			var line prompt.Line
 			select {
 			case line = <-read:
 			case <-ctx.Done(): // a goroutine stays behind that waits for a key
@@ -83,11 +86,11 @@ func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *hi
 			restore()
 			switch {
 			case watch.interrupted:
-				line = inputLine{number: number, err: errInterrupted}
-			case errors.Is(line.err, io.EOF):
+				line = prompt.Line{Number: number, Err: errInterrupted}
+			case errors.Is(line.Err, io.EOF):
 				return
-			case line.err == nil && utf8.RuneCountInString(line.text) >= maxPromptLine:
-				line.err = usagef("the line has %d characters or more, which the prompt cannot take: use a script, or the verb put", maxPromptLine)
+			case line.Err == nil && utf8.RuneCountInString(line.Text) >= maxPromptLine:
+				line.Err = exit.Usagef("the line has %d characters or more, which the prompt cannot take: use a script, or the verb put", maxPromptLine)
 			}
 			if !yield(line) {
 				return

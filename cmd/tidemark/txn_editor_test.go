@@ -1,13 +1,14 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
 // keyboard is a session at a terminal that gives keys.
@@ -81,7 +82,7 @@ func TestTxnPromptEdits(t *testing.T) {
 	s.press("begin\r", "The transaction is")
 	s.press("\x03", "The transaction was rolled back.")
 	s.in.Close()
-	if code := <-s.ended; code != exitInterrupted {
+	if code := <-s.ended; code != exit.Interrupted {
 		t.Errorf("Ctrl-C: exit code %d: %s", code, s.err)
 	}
 	path := filepath.Join(home, ".local", "state", "tidemark", "history")
@@ -99,44 +100,12 @@ func TestTxnPromptEdits(t *testing.T) {
 	next := b.keyboard(home, "--timeout", "60s", "-o", "tsv")
 	next.press("\x1b[A\r", "The transaction is") // the last line of the former session
 	next.press("\x04", "rolled back")
-	next.leaves(exitOK)
+	next.leaves(exit.OK)
 	none := b.keyboard(home, "--timeout", "60s", "--history", "off")
 	none.press("\x1b[Aget editor-first k\r", "secret-1")
-	none.leaves(exitOK)
+	none.leaves(exit.OK)
 	if after, err := os.ReadFile(path); err != nil || string(after) != want+"begin\n" && string(after) != want {
 		t.Errorf("--history off: %q, %v", after, err)
-	}
-}
-
-// A long history is cut, and a line of put is kept without what was stored.
-func TestTxnHistory(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state", "history")
-	h := openHistory(path)
-	for i := range 2*historyLines + 1 {
-		h.Add(fmt.Sprintf("get fruit %d", i))
-	}
-	h = openHistory(path)
-	if h.Len() != historyLines || h.At(0) != fmt.Sprintf("get fruit %d", 2*historyLines) {
-		t.Errorf("%d lines, the newest is %q", h.Len(), h.At(0))
-	}
-	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "\n") != historyLines {
-		t.Errorf("the file has %d lines: %v", strings.Count(string(text), "\n"), err)
-	}
-	for line, want := range map[string]string{
-		"put fruit apple red":             "put fruit apple",
-		"put 'my fruit' \"it's\" 'a b'":   `put 'my fruit' "it's"`,
-		"  put fruit apple 'not closed":   "put",
-		"get fruit apple":                 "get fruit apple",
-		"put fruit apple red and more of": "put fruit apple",
-	} {
-		if got := withoutValue(line); got != want {
-			t.Errorf("%s is kept as %s, want %s", line, got, want)
-		}
-	}
-	for env, want := range map[string]string{"": "/h/.local/state/tidemark/history", "off": "", "/x": "/x"} {
-		if got := historyFile("", func(name string) string { return map[string]string{"HOME": "/h", historyEnv: env}[name] }); got != want {
-			t.Errorf("%q: %q, want %q", env, got, want)
-		}
 	}
 }
 

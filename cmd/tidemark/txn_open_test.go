@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -67,13 +68,13 @@ func TestTxnListAndAbort(t *testing.T) {
 	if err := <-written; err != nil {
 		t.Error(err)
 	}
-	if again := b.run("", exitOK, "txn", "abort", tx.ID()); !strings.Contains(again.err, "was aborted already") {
+	if again := b.run("", exit.OK, "txn", "abort", tx.ID()); !strings.Contains(again.err, "was aborted already") {
 		t.Errorf("again: %q", again.err)
 	}
-	b.fails(exitNotFound, "it has ended, or has locked nothing yet; there is nothing to abort", "txn", "abort", "00"+tx.ID()[2:])
-	b.fails(exitUsage, "32 hexadecimal digits", "txn", "abort", "me")
-	b.fails(exitUsage, "an ID", "txn", "abort")
-	b.fails(exitNotFound, "no-such-keyspace", "txn", "list", "no-such-keyspace")
+	b.fails(exit.NotFound, "it has ended, or has locked nothing yet; there is nothing to abort", "txn", "abort", "00"+tx.ID()[2:])
+	b.fails(exit.Usage, "32 hexadecimal digits", "txn", "abort", "me")
+	b.fails(exit.Usage, "an ID", "txn", "abort")
+	b.fails(exit.NotFound, "no-such-keyspace", "txn", "list", "no-such-keyspace")
 	b.want("", "txn", "list", "open-txns", "-o", "json")
 	if err = tx.Put(ks, []byte("fig"), nil); err == nil {
 		_, err = tx.Commit(t.Context())
@@ -86,7 +87,7 @@ func TestTxnListAndAbort(t *testing.T) {
 // What was committed before is said to have been.
 func TestTxnAbortOfACommittedOne(t *testing.T) {
 	err := (&app{}).printEnd("00ff", kv.TransactionEnd{Committed: true, At: kv.TimestampOf(time.Unix(1700000000, 0))})
-	if err == nil || !strings.Contains(err.Error(), "was committed at 1700000000") || exitCode(t.Context(), err) != exitFailed {
+	if err == nil || !strings.Contains(err.Error(), "was committed at 1700000000") || exit.Code(t.Context(), err) != exit.Failed {
 		t.Errorf("%v", err)
 	}
 }
@@ -116,9 +117,9 @@ func TestKeyspaceAlter(t *testing.T) {
 	if got := limits(b.ok("keyspace", "describe", "altered", "-o", "json")); got != [2]float64{600, 10} {
 		t.Errorf("described with %v", got)
 	}
-	b.fails(exitUsage, "say what to change", "keyspace", "alter", "altered")
-	b.fails(exitUsage, "from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-age", "10ms")
-	b.fails(exitUsage, "--txn-max-idle -1s: it is from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-idle", "-1s")
-	b.fails(exitUsage, "from 1s to 168h", "keyspace", "create", "altered-too", "--partitions", "range", "--txn-max-age", "169h")
-	b.fails(exitNotFound, "no-such-keyspace", "keyspace", "alter", "no-such-keyspace", "--txn-max-age", "10m")
+	b.fails(exit.Usage, "say what to change", "keyspace", "alter", "altered")
+	b.fails(exit.Usage, "from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-age", "10ms")
+	b.fails(exit.Usage, "--txn-max-idle -1s: it is from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-idle", "-1s")
+	b.fails(exit.Usage, "from 1s to 168h", "keyspace", "create", "altered-too", "--partitions", "range", "--txn-max-age", "169h")
+	b.fails(exit.NotFound, "no-such-keyspace", "keyspace", "alter", "no-such-keyspace", "--txn-max-age", "10m")
 }

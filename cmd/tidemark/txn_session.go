@@ -10,14 +10,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/prompt"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // txnSession is one run of the verb txn.
 type txnSession struct {
 	*app
-	encoding
+	argument.Encoding
 	client *kv.Client
 
 	// line is the number of the line that runs.
@@ -83,13 +86,13 @@ func txnHelp() string {
 		fmt.Fprintf(&b, "    %-32s  %s\n", strings.TrimSpace(v.name+" "+v.arguments), v.help)
 	}
 	fmt.Fprintf(&b, "    %-32s  %s\n\nTIMESTAMP is %s.\n", "help", "show this list",
-		strings.Replace(momentHelp, ", or", ",\nor", 1))
+		strings.Replace(argument.MomentHelp, ", or", ",\nor", 1))
 	return b.String()
 }
 
 // run runs one line.
 func (s *txnSession) run(ctx context.Context, line string) error {
-	words, err := splitWords(line)
+	words, err := prompt.SplitWords(line)
 	if err != nil || len(words) == 0 {
 		return err
 	}
@@ -111,23 +114,23 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 		if other := otherWords[name]; other != "" {
 			meant = fmt.Sprintf("; did you mean %q?", other)
 		}
-		return usagef("there is no command %q; help lists those there are%s", name, meant)
+		return exit.Usagef("there is no command %q; help lists those there are%s", name, meant)
 	}
 	v := txnVerbs[i]
 	switch {
 	case len(args) < v.least || len(args) > v.most:
 		if v.most == 0 {
-			return usagef("%s takes no arguments, got %d", name, len(args))
+			return exit.Usagef("%s takes no arguments, got %d", name, len(args))
 		}
 		hint := ""
 		if len(args) > v.most {
 			hint = "; put one that holds blanks in quotes"
 		}
-		return usagef("%s takes %s, got %s%s", name, v.arguments, plural(len(args), "argument"), hint)
+		return exit.Usagef("%s takes %s, got %s%s", name, v.arguments, plural(len(args), "argument"), hint)
 	case v.inside && s.tx == nil:
-		return usagef("%s: there is no transaction; begin one first", name)
+		return exit.Usagef("%s: there is no transaction; begin one first", name)
 	case v.writes && s.past != nil:
-		return usagef("%s: the past, as of %s, can only be read; give the command now first", name, s.past.Timestamp())
+		return exit.Usagef("%s: the past, as of %s, can only be read; give the command now first", name, s.past.Timestamp())
 	}
 	return v.do(s, ctx, args)
 }
@@ -150,9 +153,9 @@ func (s *txnSession) lost(tx *kv.Txn, err error) {
 func (s *txnSession) begin(ctx context.Context, args []string) error {
 	switch {
 	case s.tx != nil:
-		return usagef("begin: the transaction begun on line %d has not ended; commit or rollback first", s.begun)
+		return exit.Usagef("begin: the transaction begun on line %d has not ended; commit or rollback first", s.begun)
 	case len(args) == 1 && args[0] != "--commit-wait":
-		return usagef("begin %s: the only option is --commit-wait", args[0])
+		return exit.Usagef("begin %s: the only option is --commit-wait", args[0])
 	}
 	tx, err := s.next(ctx, len(args) == 1)
 	if err != nil {
@@ -215,7 +218,7 @@ func (s *txnSession) savepoint(_ context.Context, args []string) error {
 func (s *txnSession) rollbackTo(_ context.Context, args []string) error {
 	i := slices.IndexFunc(s.savepoints, func(p namedSavepoint) bool { return p.name == args[0] })
 	if i < 0 {
-		return usagef("rollback-to: the transaction has no savepoint %q; a rollback to an earlier one forgets the later ones, and so do %d later ones",
+		return exit.Usagef("rollback-to: the transaction has no savepoint %q; a rollback to an earlier one forgets the later ones, and so do %d later ones",
 			args[0], maxSavepoints)
 	}
 	if err := s.tx.RollbackTo(s.savepoints[i].savepoint); err != nil {
@@ -227,9 +230,9 @@ func (s *txnSession) rollbackTo(_ context.Context, args []string) error {
 
 func (s *txnSession) at(_ context.Context, args []string) error {
 	if s.tx != nil {
-		return usagef("at: the transaction begun on line %d reads at one moment of its own; commit or rollback first", s.begun)
+		return exit.Usagef("at: the transaction begun on line %d reads at one moment of its own; commit or rollback first", s.begun)
 	}
-	moment, err := parseMoment(args[0], time.Now())
+	moment, err := argument.ParseMoment(args[0], time.Now())
 	if err != nil {
 		return err
 	}
@@ -281,7 +284,7 @@ func (s *txnSession) get(ctx context.Context, args []string) error {
 func (s *txnSession) getForUpdate(ctx context.Context, args []string) error {
 	err := s.printKey(ctx, args, s.tx.GetForUpdate)
 	if errors.Is(err, kv.ErrNotFound) {
-		s.say("tidemark: %s; it is locked", message(err)) // which is what was asked for
+		s.say("tidemark: %s; it is locked", exit.Message(err)) // which is what was asked for
 		return nil
 	}
 	return err
@@ -289,7 +292,7 @@ func (s *txnSession) getForUpdate(ctx context.Context, args []string) error {
 
 // printKey prints what get reads.
 func (s *txnSession) printKey(ctx context.Context, args []string, get func(context.Context, *kv.Keyspace, []byte) (kv.Pair, error)) error {
-	key, err := s.decodeKey(args[1])
+	key, err := s.DecodeKey(args[1])
 	if err != nil {
 		return err
 	}
@@ -305,11 +308,11 @@ func (s *txnSession) printKey(ctx context.Context, args []string, get func(conte
 }
 
 func (s *txnSession) put(ctx context.Context, args []string) error {
-	key, err := s.decodeKey(args[1])
+	key, err := s.DecodeKey(args[1])
 	if err != nil {
 		return err
 	}
-	value, err := s.decode("value", args[2])
+	value, err := s.Decode("value", args[2])
 	if err != nil {
 		return err
 	}
@@ -325,14 +328,14 @@ func (s *txnSession) put(ctx context.Context, args []string) error {
 }
 
 func (s *txnSession) increment(ctx context.Context, args []string) error {
-	key, err := s.decodeKey(args[1])
+	key, err := s.DecodeKey(args[1])
 	if err != nil {
 		return err
 	}
 	by := int64(1)
 	if len(args) == 3 {
 		if by, err = strconv.ParseInt(args[2], 10, 64); err != nil {
-			return usagef("increment: %q is not a whole number of 64 bits", args[2])
+			return exit.Usagef("increment: %q is not a whole number of 64 bits", args[2])
 		}
 	}
 	ks := s.client.Keyspace(args[0])
@@ -351,7 +354,7 @@ func (s *txnSession) increment(ctx context.Context, args []string) error {
 }
 
 func (s *txnSession) delete(ctx context.Context, args []string) error {
-	key, err := s.decodeKey(args[1])
+	key, err := s.DecodeKey(args[1])
 	if err != nil {
 		return err
 	}
@@ -375,7 +378,7 @@ func (s *txnSession) prefix(args []string) ([]kv.SpanOption, error) {
 	if len(args) < 2 {
 		return nil, nil
 	}
-	prefix, err := s.decode("prefix", args[1])
+	prefix, err := s.Decode("prefix", args[1])
 	return []kv.SpanOption{kv.Prefix(prefix)}, err
 }
 

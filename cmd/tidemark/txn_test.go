@@ -2,73 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/kv"
 )
-
-func TestSplitWords(t *testing.T) {
-	for line, want := range map[string][]string{
-		"":                             nil,
-		"  \t ":                        nil,
-		"# put a b c":                  nil,
-		"put fruit apple red":          {"put", "fruit", "apple", "red"},
-		" put\tfruit  'an apple' \"\"": {"put", "fruit", "an apple", ""},
-		`put a i't s'" x"`:             {"put", "a", "it s x"},
-		`put a 'say "no"' "it's" b#c`:  {"put", "a", `say "no"`, "it's", "b#c"},
-		`put a #1 \n`:                  {"put", "a", "#1", `\n`},
-		`'#' a`:                        {"#", "a"},
-	} {
-		if got, err := splitWords(line); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
-		}
-	}
-	for _, line := range []string{"put 'a", `put "a'`, `get it's`} {
-		if _, err := splitWords(line); err == nil {
-			t.Errorf("%q: want an error", line)
-		}
-	}
-}
-
-func TestReadingLines(t *testing.T) {
-	read := func(in io.Reader) (texts []string, last inputLine) {
-		for line := range readLines(t.Context(), in) {
-			if last = line; line.err == nil {
-				texts = append(texts, line.text)
-			}
-		}
-		return texts, last
-	}
-	if texts, last := read(strings.NewReader("a\r\n\nb")); !slices.Equal(texts, []string{"a", "", "b"}) || last.number != 3 {
-		t.Errorf("%q, %+v", texts, last)
-	}
-	long := io.MultiReader(strings.NewReader("a\n"), strings.NewReader(strings.Repeat("x", maxLine+1)))
-	if texts, last := read(long); len(texts) != 1 || last.number != 2 || last.err == nil || !strings.Contains(last.err.Error(), "longer than") {
-		t.Errorf("%q, %+v", texts, last)
-	}
-	broken := errors.New("broken")
-	in, out := io.Pipe()
-	out.CloseWithError(broken)
-	if _, last := read(in); !errors.Is(last.err, broken) {
-		t.Errorf("%+v", last)
-	}
-	// A line that never comes does not hold up the end.
-	in, out = io.Pipe()
-	defer out.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for line := range readLines(ctx, in) {
-		t.Errorf("%+v", line)
-	}
-}
 
 func script(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
@@ -77,7 +21,7 @@ func TestTxnScript(t *testing.T) {
 	b.ok("keyspace", "create", "txn-hash", "--partitions", "hash:4")
 	b.ok("keyspace", "create", "txn-range", "--partitions", "range", "--split-at", "m")
 	for _, begin := range []string{"begin", "begin --commit-wait"} {
-		b.run(script("put txn-hash gone x", "put txn-range zoo x", "delete txn-range zoo"), exitOK, "txn", "-o", "raw")
+		b.run(script("put txn-hash gone x", "put txn-range zoo x", "delete txn-range zoo"), exit.OK, "txn", "-o", "raw")
 		got := b.run(script(
 			"# what nobody else sees before the end",
 			begin,
@@ -90,7 +34,7 @@ func TestTxnScript(t *testing.T) {
 			"count txn-hash",
 			"count txn-range a",
 			"commit",
-		), exitOK, "txn", "-o", "tsv")
+		), exit.OK, "txn", "-o", "tsv")
 		found := regexp.MustCompile(`^key\tvalue\tversion\napple\tdark red\t\nant\tsmall\nzebra\tstriped\ncount\n1\ncount\n1\nversion\n(\S+)\n$`).FindStringSubmatch(got.out)
 		if found == nil || got.err != "" {
 			t.Fatalf("the script printed\n%s\nand said %q", got.out, got.err)
@@ -98,23 +42,23 @@ func TestTxnScript(t *testing.T) {
 		version := found[1]
 		b.want("key\tvalue\tversion\napple\tdark red\t"+version+"\n", "get", "txn-hash", "apple", "-o", "tsv")
 		b.want("key\tvalue\tversion\nzebra\tstriped\t"+version+"\n", "get", "txn-range", "zebra", "-o", "tsv")
-		b.fails(exitNotFound, "no value", "get", "txn-hash", "gone")
-		b.run(script("begin", "delete txn-hash apple", "delete txn-range zebra", "delete txn-range ant", "commit"), exitOK, "txn")
+		b.fails(exit.NotFound, "no value", "get", "txn-hash", "gone")
+		b.run(script("begin", "delete txn-hash apple", "delete txn-range zebra", "delete txn-range ant", "commit"), exit.OK, "txn")
 		// The past of both keyspaces at once, and the present again.
-		past := b.run(script("at "+version, "get txn-hash apple", "scan txn-range", "count txn-range", "now", "count txn-range"), exitOK, "txn", "-o", "tsv")
+		past := b.run(script("at "+version, "get txn-hash apple", "scan txn-range", "count txn-range", "now", "count txn-range"), exit.OK, "txn", "-o", "tsv")
 		want := "key\tvalue\tversion\napple\tdark red\t" + version + "\nant\tsmall\nzebra\tstriped\ncount\n2\ncount\n0\n"
 		if past.out != want {
 			t.Errorf("the past:\n%s\nwant\n%s", past.out, want)
 		}
 	}
-	b.run(script("put txn-hash 00ff cafe", "begin", "get txn-hash 00ff", "commit"), exitOK, "txn", "--hex")
-	got := b.run(script("begin", `get txn-hash \x00\xff`, "rollback"), exitOK, "txn", "--escaped", "-o", "raw")
+	b.run(script("put txn-hash 00ff cafe", "begin", "get txn-hash 00ff", "commit"), exit.OK, "txn", "--hex")
+	got := b.run(script("begin", `get txn-hash \x00\xff`, "rollback"), exit.OK, "txn", "--escaped", "-o", "raw")
 	if got.out != "\xca\xfe\n" {
 		t.Errorf("binary: %q", got.out)
 	}
 	// Where values alone are printed, each is a line.
 	got = b.run(script("put txn-hash one 1", "put txn-hash two 2", "get txn-hash one", "begin", "get txn-hash two", "get-for-update txn-hash one", "get-for-update txn-hash none", "commit"),
-		exitOK, "txn", "-o", "raw")
+		exit.OK, "txn", "-o", "raw")
 	if !regexp.MustCompile(`^\S+\n\S+\n1\n2\n1\n$`).MatchString(got.out) {
 		t.Errorf("raw: %q", got.out)
 	}
@@ -139,12 +83,12 @@ func TestTxnSavepoints(t *testing.T) {
 		"rollback-to one",
 		"put txn-save d 4",
 		"commit",
-	), exitOK, "txn", "-o", "tsv")
+	), exit.OK, "txn", "-o", "tsv")
 	if want := "a\t2\nb\t2\na\t1\nc\t3\nversion\n"; !strings.HasPrefix(got.out, want) {
 		t.Errorf("printed\n%swant first\n%s", got.out, want)
 	}
 	b.want("a\t1\nd\t4\n", "scan", "txn-save", "-o", "tsv")
-	got = b.run(script("begin", "put txn-save e 5", "savepoint one", "savepoint two", "rollback-to one", "rollback-to two"), exitUsage, "txn")
+	got = b.run(script("begin", "put txn-save e 5", "savepoint one", "savepoint two", "rollback-to one", "rollback-to two"), exit.Usage, "txn")
 	if want := `line 6: rollback-to: the transaction has no savepoint "two"`; !strings.Contains(got.err, want) {
 		t.Errorf("said %q, want %q in it", got.err, want)
 	}
@@ -163,7 +107,7 @@ func TestTheScriptOfTheDocument(t *testing.T) {
 	}
 	b := cluster(t)
 	b.ok("keyspace", "create", "txn-document", "--partitions", "hash:4")
-	b.run(strings.ReplaceAll(found[1], " fruit ", " txn-document "), exitOK, "txn")
+	b.run(strings.ReplaceAll(found[1], " fruit ", " txn-document "), exit.OK, "txn")
 	b.want("apple\tsold\n", "scan", "txn-document", "-o", "tsv")
 }
 
@@ -176,22 +120,22 @@ func TestTxnScriptThatFails(t *testing.T) {
 		line, words string
 		code        int
 	}{
-		{"get txn-fail nothing", `line 7: get "nothing" in keyspace "txn-fail": the key has no value; the transaction begun on line 5 was rolled back`, exitNotFound},
-		{"put no-such-keyspace a b", `line 7: put in keyspace "no-such-keyspace": there is no keyspace`, exitNotFound},
-		{"put txn-fail a", "line 7: put takes KEYSPACE KEY VALUE, got 2 arguments; the transaction begun", exitUsage},
-		{"get txn-fail", "line 7: get takes KEYSPACE KEY, got 1 argument; the transaction begun", exitUsage},
-		{"get txn-fail dark red", "line 7: get takes KEYSPACE KEY, got 3 arguments; put one that holds blanks in quotes; the transaction begun", exitUsage},
-		{"put txn-fail a 'b", "line 7: a quote (') is not closed", exitUsage},
-		{"put txn-fail '' b", "line 7: the key is empty", exitUsage},
-		{"commit now", "line 7: commit takes no arguments", exitUsage},
-		{"frobnicate", `line 7: there is no command "frobnicate"; help lists`, exitUsage},
-		{"abort", `line 7: there is no command "abort"; help lists those there are; did you mean "rollback"? The transaction begun on line 5 was rolled back`, exitUsage},
-		{"put txn-fial a b", `there are; did you mean "txn-fail"? The transaction begun on line 5 was rolled back` + "\n", exitNotFound},
-		{"begin", "line 7: begin: the transaction begun on line 5 has not ended", exitUsage},
-		{"at -1s", "line 7: at: the transaction begun on line 5 reads at one moment", exitUsage},
-		{"rollback-to x", `line 7: rollback-to: the transaction has no savepoint "x"`, exitUsage},
-		{"", "the script ends inside the transaction begun on line 5, which was rolled back", exitUsage},
-		{"quit", "the script ends inside the transaction begun on line 5, which was rolled back", exitUsage},
+		{"get txn-fail nothing", `line 7: get "nothing" in keyspace "txn-fail": the key has no value; the transaction begun on line 5 was rolled back`, exit.NotFound},
+		{"put no-such-keyspace a b", `line 7: put in keyspace "no-such-keyspace": there is no keyspace`, exit.NotFound},
+		{"put txn-fail a", "line 7: put takes KEYSPACE KEY VALUE, got 2 arguments; the transaction begun", exit.Usage},
+		{"get txn-fail", "line 7: get takes KEYSPACE KEY, got 1 argument; the transaction begun", exit.Usage},
+		{"get txn-fail dark red", "line 7: get takes KEYSPACE KEY, got 3 arguments; put one that holds blanks in quotes; the transaction begun", exit.Usage},
+		{"put txn-fail a 'b", "line 7: a quote (') is not closed", exit.Usage},
+		{"put txn-fail '' b", "line 7: the key is empty", exit.Usage},
+		{"commit now", "line 7: commit takes no arguments", exit.Usage},
+		{"frobnicate", `line 7: there is no command "frobnicate"; help lists`, exit.Usage},
+		{"abort", `line 7: there is no command "abort"; help lists those there are; did you mean "rollback"? The transaction begun on line 5 was rolled back`, exit.Usage},
+		{"put txn-fial a b", `there are; did you mean "txn-fail"? The transaction begun on line 5 was rolled back` + "\n", exit.NotFound},
+		{"begin", "line 7: begin: the transaction begun on line 5 has not ended", exit.Usage},
+		{"at -1s", "line 7: at: the transaction begun on line 5 reads at one moment", exit.Usage},
+		{"rollback-to x", `line 7: rollback-to: the transaction has no savepoint "x"`, exit.Usage},
+		{"", "the script ends inside the transaction begun on line 5, which was rolled back", exit.Usage},
+		{"quit", "the script ends inside the transaction begun on line 5, which was rolled back", exit.Usage},
 	} {
 		got := b.run(script(append(first, c.line)...), c.code, "txn")
 		if !strings.Contains(got.err, c.words) {
@@ -207,11 +151,11 @@ func TestTxnScriptThatFails(t *testing.T) {
 		{"at -1s\nput txn-fail a b", "line 2: put: the past, as of"},
 		{"at -1s\nbegin", "line 2: begin: the past, as of"},
 	} {
-		if got := b.run(c.lines, exitUsage, "txn"); !strings.Contains(got.err, c.words) {
+		if got := b.run(c.lines, exit.Usage, "txn"); !strings.Contains(got.err, c.words) {
 			t.Errorf("%s: said %q, want %q in it", c.lines, got.err, c.words)
 		}
 	}
-	got := b.run(script("begin", "get-for-update txn-fail new", "put txn-fail new 1", "rollback", "help"), exitOK, "txn")
+	got := b.run(script("begin", "get-for-update txn-fail new", "put txn-fail new 1", "rollback", "help"), exit.OK, "txn")
 	if !strings.Contains(got.err, "the key has no value; it is locked") || !strings.Contains(got.out, "get-for-update KEYSPACE KEY") {
 		t.Errorf("%+v", got)
 	}
@@ -308,7 +252,7 @@ func TestTxnPrompt(t *testing.T) {
 		}
 	}
 	s.types("begin", "put txn-prompt c 3")
-	s.leaves(exitOK)
+	s.leaves(exit.OK)
 	if !strings.HasSuffix(s.err.String(), "The transaction was rolled back.\n") {
 		t.Errorf("said %q", s.err)
 	}
@@ -316,12 +260,12 @@ func TestTxnPrompt(t *testing.T) {
 	for _, word := range []string{"quit", "exit"} {
 		s := b.typist("--timeout", "60s")
 		fmt.Fprintln(s.in, word)
-		s.leaves(exitOK)
+		s.leaves(exit.OK)
 		if strings.Contains(s.err.String(), "there is no command") {
 			t.Errorf("%s: said %q", word, s.err)
 		}
 	}
-	if got := b.run(script("begin", "get txn-prompt a", "commit"), exitOK, "txn", "-o", "tsv"); got.err != "" || strings.Count(got.out, "\n") != 2 {
+	if got := b.run(script("begin", "get txn-prompt a", "commit"), exit.OK, "txn", "-o", "tsv"); got.err != "" || strings.Count(got.out, "\n") != 2 {
 		t.Errorf("a script that only reads: %+v", got)
 	}
 }
@@ -356,14 +300,14 @@ func TestTxnConflict(t *testing.T) {
 		t.Fatalf("printed %q", printed)
 	}
 	got := command(t, script("begin", "put txn-two m 4", "put txn-one n 4", "commit"), b.environment, "txn", "--timeout", "3s")
-	if got.code != exitConflict || !regexp.MustCompile(`tidemark: line 4: commit "n" in keyspace "txn-one": .*key "n" is locked by transaction [0-9a-f]{16,}.*nothing of the transaction begun on line 1 was written`).MatchString(got.err) {
+	if got.code != exit.Conflict || !regexp.MustCompile(`tidemark: line 4: commit "n" in keyspace "txn-one": .*key "n" is locked by transaction [0-9a-f]{16,}.*nothing of the transaction begun on line 1 was written`).MatchString(got.err) {
 		t.Errorf("%+v", got)
 	}
 	b.want("2", "get", "txn-two", "m", "-o", "raw")
 	a.types("put txn-one n 5", "commit")
 	b.want("5", "get", "txn-one", "n", "-o", "raw")
-	a.leaves(exitOK)
-	other.leaves(exitOK)
+	a.leaves(exit.OK)
+	other.leaves(exit.OK)
 }
 
 // later waits until what begins is younger than what has begun, though the sessions' estimates of the time, and the nodes' clocks, differ.
@@ -411,7 +355,7 @@ func TestTxnPromptWound(t *testing.T) {
 	middle.types("put txn-wound b middle", "commit")
 	old.types("put txn-wound a old", "commit")
 	for _, s := range sessions {
-		s.leaves(exitOK)
+		s.leaves(exit.OK)
 	}
 	b.want("a\told\nb\tmiddle\nclock\t\n", "scan", "txn-wound", "-o", "tsv")
 }
@@ -432,7 +376,7 @@ func TestTxnInterrupted(t *testing.T) {
 		fmt.Fprint(typed, script("begin", "put txn-stop a 1", "count txn-stop"))
 		s.says(`COUNT\n +1`)
 		interrupt()
-		if code := <-s.ended; code != exitInterrupted || !strings.Contains(s.err.String(), "rolled back") {
+		if code := <-s.ended; code != exit.Interrupted || !strings.Contains(s.err.String(), "rolled back") {
 			t.Errorf("code %d, said %q", code, s.err)
 		}
 		typed.Close()

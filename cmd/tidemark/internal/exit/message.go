@@ -1,4 +1,4 @@
-package main
+package exit
 
 import (
 	"context"
@@ -36,8 +36,8 @@ var wrappings = []struct {
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"}, // that is for programs
 }
 
-// message is the error as it is read aloud. The SDK's errors begin with its name; run says it once, in front.
-func message(err error) string {
+// Message is the error as it is read aloud. The SDK's errors begin with its name; run says it once, in front.
+func Message(err error) string {
 	text := strings.ReplaceAll(strings.TrimPrefix(oneLine(err.Error()), "tidemark: "), ": tidemark: ", ": ")
 	for _, w := range wrappings {
 		text = w.pattern.ReplaceAllString(text, w.rest)
@@ -58,8 +58,8 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// exitCodeOfClient maps the kinds of the SDK's errors.
-func exitCodeOfClient(err error) int {
+// OfClient maps the kinds of the SDK's errors.
+func OfClient(err error) int {
 	is := func(kinds ...error) bool {
 		for _, kind := range kinds {
 			if errors.Is(err, kind) {
@@ -70,17 +70,17 @@ func exitCodeOfClient(err error) int {
 	}
 	switch {
 	case is(kv.ErrOutcomeUnknown): // first: it comes together with why
-		return exitUnknown
+		return Unknown
 	case is(kv.ErrConflict, kv.ErrTransactionAborted):
-		return exitConflict
+		return Conflict
 	case is(kv.ErrTransactionTooOld): // before ErrTimestampTooOld, which a read of it is too: no argument was wrong
-		return exitFailed
+		return Failed
 	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound):
-		return exitNotFound
+		return NotFound
 	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture):
-		return exitUsage
+		return Usage
 	case is(kv.ErrUnavailable, kv.ErrNoQuorum, kv.ErrOverloaded, kv.ErrDiskFull, context.DeadlineExceeded):
-		return exitUnavailable
+		return Unavailable
 	}
-	return exitFailed
+	return Failed
 }

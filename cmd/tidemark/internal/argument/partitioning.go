@@ -1,21 +1,22 @@
-package main
+package argument
 
 import (
 	"errors"
 	"strconv"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// parsePartitioning reads the value of --partitions: the option, and with how many partitions a
+// ParsePartitioning reads the value of --partitions: the option, and with how many partitions a
 // keyspace begins that is made with it.
-func parsePartitioning(text string, splitAt ...[]byte) (kv.KeyspaceOption, int, error) {
+func ParsePartitioning(text string, splitAt ...[]byte) (kv.KeyspaceOption, int, error) {
 	option, err := kv.ParsePartitioning(text, splitAt...)
 	if err != nil {
 		var bad *kv.Error
 		errors.As(err, &bad)
-		return nil, 0, usagef("--partitions %s", bad.Message)
+		return nil, 0, exit.Usagef("--partitions %s", bad.Message)
 	}
 	kind, count, counted := strings.Cut(text, ":")
 	switch {

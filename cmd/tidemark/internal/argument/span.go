@@ -1,4 +1,4 @@
-package main
+package argument
 
 import (
 	"github.com/spf13/cobra"
@@ -6,26 +6,27 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// spanFlags say which keys a verb is about.
-type spanFlags struct {
-	encoding
+// Span says which keys a verb is about.
+type Span struct {
+	Encoding
 	prefix, from, to string
 	changed          func(flag string) bool
 }
 
-func (s *spanFlags) register(cmd *cobra.Command) {
+// Register adds the flags.
+func (s *Span) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.prefix, "prefix", "", "keys that begin with this")
 	flags.StringVar(&s.from, "from", "", "keys from this one on")
 	flags.StringVar(&s.to, "to", "", "keys below this one, which is itself left out")
-	s.encoding.register(cmd)
+	s.Encoding.Register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("prefix", "from")
 	cmd.MarkFlagsMutuallyExclusive("prefix", "to")
 	s.changed = flags.Changed
 }
 
-// options are the span as the SDK takes it; none if no flag was given.
-func (s *spanFlags) options() (options []kv.SpanOption, err error) {
+// Options are the span as the SDK takes it; none if no flag was given.
+func (s *Span) Options() (options []kv.SpanOption, err error) {
 	for _, flag := range []struct {
 		name, text string
 		option     func([]byte) kv.SpanOption
@@ -33,7 +34,7 @@ func (s *spanFlags) options() (options []kv.SpanOption, err error) {
 		if !s.changed(flag.name) {
 			continue
 		}
-		key, err := s.decode("--"+flag.name, flag.text)
+		key, err := s.Decode("--"+flag.name, flag.text)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package main
+package exit
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func TestMessagesAreReadAloud(t *testing.T) {
 		`tidemark: commit: the transaction may be committed; ask kv.Outcome, or read what it has written, to find out`:                                                      `commit: the transaction may be committed; read what it has written to find out`,
 		"joining: file 000010: checksum mismatch\n<corruption detail carrier>\nfile 000010: checksum mismatch\nclosing: busy":                                               `joining: file 000010: checksum mismatch; closing: busy`,
 	} {
-		if got := message(errors.New(text)); got != want {
+		if got := Message(errors.New(text)); got != want {
 			t.Errorf("%s\nis read\n%s\nwant\n%s", text, got, want)
 		}
 	}
@@ -33,25 +33,25 @@ func TestExitCodes(t *testing.T) {
 		err  error
 		want int
 	}{
-		{t.Context(), nil, exitOK},
-		{t.Context(), errors.New("anything"), exitFailed},
-		{t.Context(), usagef("bad %s", "flag"), exitUsage},
-		{t.Context(), fmt.Errorf("load: %w", notFoundf("nothing")), exitNotFound},
-		{t.Context(), fmt.Errorf("x: %w", kv.ErrNotFound), exitNotFound},
-		{t.Context(), kv.ErrKeyspaceNotFound, exitNotFound},
-		{t.Context(), kv.ErrKeyspaceExists, exitUsage},
-		{t.Context(), kv.ErrDiskFull, exitUnavailable},
-		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrNoQuorum), exitUnavailable},
-		{t.Context(), errors.Join(kv.ErrNoQuorum, kv.ErrOutcomeUnknown), exitUnknown},
-		{t.Context(), fmt.Errorf("line 3: %w", kv.ErrConflict), exitConflict},
-		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrTransactionAborted), exitConflict},
-		{t.Context(), kv.ErrTimestampTooOld, exitUsage},
-		{t.Context(), fmt.Errorf("commit: %w", kv.ErrTransactionTooOld), exitFailed},
-		{t.Context(), fmt.Errorf("get: %w", errors.Join(kv.ErrTimestampTooOld, kv.ErrTransactionTooOld)), exitFailed},
-		{t.Context(), errors.Join(kv.ErrTransactionTooOld, kv.ErrOutcomeUnknown), exitUnknown},
-		{ended, errors.New("interrupted"), exitInterrupted},
+		{t.Context(), nil, OK},
+		{t.Context(), errors.New("anything"), Failed},
+		{t.Context(), Usagef("bad %s", "flag"), Usage},
+		{t.Context(), fmt.Errorf("load: %w", NotFoundf("nothing")), NotFound},
+		{t.Context(), fmt.Errorf("x: %w", kv.ErrNotFound), NotFound},
+		{t.Context(), kv.ErrKeyspaceNotFound, NotFound},
+		{t.Context(), kv.ErrKeyspaceExists, Usage},
+		{t.Context(), kv.ErrDiskFull, Unavailable},
+		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrNoQuorum), Unavailable},
+		{t.Context(), errors.Join(kv.ErrNoQuorum, kv.ErrOutcomeUnknown), Unknown},
+		{t.Context(), fmt.Errorf("line 3: %w", kv.ErrConflict), Conflict},
+		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrTransactionAborted), Conflict},
+		{t.Context(), kv.ErrTimestampTooOld, Usage},
+		{t.Context(), fmt.Errorf("commit: %w", kv.ErrTransactionTooOld), Failed},
+		{t.Context(), fmt.Errorf("get: %w", errors.Join(kv.ErrTimestampTooOld, kv.ErrTransactionTooOld)), Failed},
+		{t.Context(), errors.Join(kv.ErrTransactionTooOld, kv.ErrOutcomeUnknown), Unknown},
+		{ended, errors.New("interrupted"), Interrupted},
 	} {
-		if got := exitCode(c.ctx, c.err); got != c.want {
+		if got := Code(c.ctx, c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package argument
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// size is a flag that holds a number of bytes, written as 1048576, 1MiB or 1MB.
-type size uint64
+// Size is a flag that holds a number of bytes, written as 1048576, 1MiB or 1MB.
+type Size uint64
 
 var sizeUnits = []struct {
 	name  string
@@ -19,7 +19,7 @@ var sizeUnits = []struct {
 }
 
 // Set implements pflag.Value.
-func (s *size) Set(text string) error {
+func (s *Size) Set(text string) error {
 	number, unit := strings.TrimSpace(text), 1.0
 	for _, u := range sizeUnits {
 		if rest, found := strings.CutSuffix(number, u.name); found {
@@ -31,12 +31,12 @@ func (s *size) Set(text string) error {
 	if err != nil || value < 0 || math.IsNaN(value) || value*unit > math.MaxInt64/2 {
 		return fmt.Errorf("write it as 512MiB, 2GiB or a number of bytes")
 	}
-	*s = size(value * unit)
+	*s = Size(value * unit)
 	return nil
 }
 
 // String implements pflag.Value. Zero, which leaves the size to a default, is not shown.
-func (s *size) String() string {
+func (s *Size) String() string {
 	if *s == 0 {
 		return ""
 	}
@@ -49,4 +49,4 @@ func (s *size) String() string {
 }
 
 // Type implements pflag.Value.
-func (s *size) Type() string { return "size" }
+func (s *Size) Type() string { return "size" }

@@ -1,4 +1,5 @@
-package main
+// Package exit is how the program ends: the exit codes, and an error as it is read aloud.
+package exit
 
 import (
 	"context"
@@ -8,19 +9,20 @@ import (
 
 // Exit codes. They are part of the interface: scripts rely on them, and `tidemark help exit-codes` explains them.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitUnavailable = 4
-	exitUnknown     = 5
-	exitConflict    = 6
-	exitDegraded    = 7
-	exitPartly      = 8
-	exitInterrupted = 130
+	OK          = 0
+	Failed      = 1
+	Usage       = 2
+	NotFound    = 3
+	Unavailable = 4
+	Unknown     = 5
+	Conflict    = 6
+	Degraded    = 7
+	Partly      = 8
+	Interrupted = 130
 )
 
-const exitCodesHelp = `A command of tidemark ends with one of these codes:
+// Help explains the codes.
+const Help = `A command of tidemark ends with one of these codes:
 
     0  it did what it was asked to
     1  it failed; the message on stderr says why; a transaction that began longer ago than versions
@@ -40,39 +42,41 @@ const exitCodesHelp = `A command of tidemark ends with one of these codes:
 For txn the code is that of the line that failed. The transaction that it belongs to has changed
 nothing (but for code 5); what was committed before it stays.`
 
-// codedError carries the exit code of an error whose kind does not say it.
-type codedError struct {
-	code int
-	err  error
+// Error carries the exit code of an error whose kind does not say it.
+type Error struct {
+	Code int
+	Err  error
 }
 
-func (e *codedError) Error() string { return e.err.Error() }
-func (e *codedError) Unwrap() error { return e.err }
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
 
-// usagef is an error of the person at the command line.
-func usagef(format string, args ...any) error {
-	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+// Usagef is an error of a command line that is wrong.
+func Usagef(format string, args ...any) error {
+	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-func notFoundf(format string, args ...any) error {
-	return &codedError{exitNotFound, fmt.Errorf(format, args...)}
+// NotFoundf is an error of what is not there.
+func NotFoundf(format string, args ...any) error {
+	return &Error{Code: NotFound, Err: fmt.Errorf(format, args...)}
 }
 
-// errSilent ends the program with a code and no further words: they have been said.
-func silent(code int) error { return &codedError{code, errSaid} }
+// Silent ends the program with a code and no further words: they have been said.
+func Silent(code int) error { return &Error{Code: code, Err: ErrSaid} }
 
-var errSaid = errors.New("")
+// ErrSaid is an error without words: they have been said.
+var ErrSaid = errors.New("")
 
-// exitCode says how the program ends after err.
-func exitCode(ctx context.Context, err error) int {
-	var coded *codedError
+// Code says how the program ends after err.
+func Code(ctx context.Context, err error) int {
+	var coded *Error
 	switch {
 	case err == nil:
-		return exitOK
+		return OK
 	case ctx.Err() != nil:
-		return exitInterrupted
+		return Interrupted
 	case errors.As(err, &coded):
-		return coded.code
+		return coded.Code
 	}
-	return exitCodeOfClient(err)
+	return OfClient(err)
 }

@@ -1,4 +1,6 @@
-package main
+// Package serving is what a process needs that is a server: its log, its clock, the rights of its
+// files.
+package serving
 
 import (
 	"io"
@@ -6,24 +8,28 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// serverLog is what --log-level and --log-format ask for.
-type serverLog struct {
+// Log is what --log-level and --log-format ask for.
+type Log struct {
 	level, format string
 }
 
-func (l *serverLog) register(cmd *cobra.Command) {
+// Register adds the flags.
+func (l *Log) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.level, "log-level", "warn", "debug, info, warn or error")
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "text or json")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (l *serverLog) logger(out io.Writer) (*slog.Logger, error) {
+// Logger makes the log that the flags ask for.
+func (l *Log) Logger(out io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil || strings.ContainsAny(l.level, "+-") {
-		return nil, usagef("--log-level %q: use debug, info, warn or error", l.level)
+		return nil, exit.Usagef("--log-level %q: use debug, info, warn or error", l.level)
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: plainErrors}
 	switch l.format {
@@ -32,13 +38,13 @@ func (l *serverLog) logger(out io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
-	return nil, usagef("--log-format %q: use text or json", l.format)
+	return nil, exit.Usagef("--log-format %q: use text or json", l.format)
 }
 
 // plainErrors logs an error as its sentence: the handlers would print the stack trace that some errors carry.
 func plainErrors(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
-		a.Value = slog.StringValue(message(err))
+		a.Value = slog.StringValue(exit.Message(err))
 	}
 	return a
 }

@@ -1,4 +1,4 @@
-package main
+package prompt
 
 import (
 	"bufio"
@@ -9,29 +9,30 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // maxLine is the longest line of a script in bytes: the longest key and value, with each byte written as \xNN, and a command.
-const maxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
+const MaxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
 
-// inputLine is a line of input, without its end, or why there are no more.
-type inputLine struct {
-	number int
-	text   string
-	err    error
+// Line is a line of input, without its end, or why there are no more.
+type Line struct {
+	Number int
+	Text   string
+	Err    error
 }
 
-// readLines yields the lines of in, and an error as the last. It ends with ctx, even if the line that it waits for never comes: then a
+// ReadLines yields the lines of in, and an error as the last. It ends with ctx, even if the line that it waits for never comes: then a
 // goroutine stays behind that waits for it, until in ends or the process does.
-func readLines(ctx context.Context, in io.Reader) iter.Seq[inputLine] {
-	lines := make(chan inputLine)
+func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
+	lines := make(chan Line)
 	go func() {
 		defer close(lines)
 		scanner := bufio.NewScanner(in)
-		scanner.Buffer(nil, maxLine)
+		scanner.Buffer(nil, MaxLine)
 		number := 1
-		give := func(line inputLine) bool {
+		give := func(line Line) bool {
 			select {
 			case lines <- line:
 				return true
@@ -40,21 +41,21 @@ func readLines(ctx context.Context, in io.Reader) iter.Seq[inputLine] {
 			}
 		}
 		for ; scanner.Scan(); number++ {
-			if !give(inputLine{number: number, text: scanner.Text()}) {
+			if !give(Line{Number: number, Text: scanner.Text()}) {
 				return
 			}
 		}
 		err := scanner.Err()
 		if errors.Is(err, bufio.ErrTooLong) {
-			err = usagef("the line is longer than %d bytes", maxLine)
+			err = exit.Usagef("the line is longer than %d bytes", MaxLine)
 		} else if err != nil {
 			err = fmt.Errorf("standard input cannot be read: %w", err)
 		}
 		if err != nil {
-			give(inputLine{number: number, err: err})
+			give(Line{Number: number, Err: err})
 		}
 	}()
-	return func(yield func(inputLine) bool) {
+	return func(yield func(Line) bool) {
 		for ctx.Err() == nil {
 			select {
 			case line, more := <-lines:
@@ -68,9 +69,9 @@ func readLines(ctx context.Context, in io.Reader) iter.Seq[inputLine] {
 	}
 }
 
-// splitWords splits a line at its blanks. Quotes of either kind keep everything up to the next of the kind together, as it is. A comment,
+// SplitWords splits a line at its blanks. Quotes of either kind keep everything up to the next of the kind together, as it is. A comment,
 // which begins with #, has no words.
-func splitWords(line string) ([]string, error) {
+func SplitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
 	inside, quote := false, byte(0)
@@ -100,7 +101,7 @@ func splitWords(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, usagef("a quote (%c) is not closed; to use one in a word, put the word in quotes of the other kind", quote)
+		return nil, exit.Usagef("a quote (%c) is not closed; to use one in a word, put the word in quotes of the other kind", quote)
 	}
 	finish()
 	return words, nil

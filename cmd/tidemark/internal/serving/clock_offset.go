@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -14,30 +14,30 @@ import (
 // clockOffsetPoll is how often the file of an offset clock is read.
 const clockOffsetPoll = 20 * time.Millisecond
 
-// offsetClock is the system's clock set off by what a file says, so that fault tests can give each server a clock of its
+// OffsetClock is the system's clock set off by what a file says, so that fault tests can give each server a clock of its
 // own (start --clock-offset-file, which is hidden). The file holds a duration like -120ms; without the file the clock is
 // right. A changed file takes effect within clockOffsetPoll, as a jump.
-type offsetClock struct {
+type OffsetClock struct {
 	file   string
 	offset atomic.Int64 // nanoseconds
 	// refused is the latest content that is no duration, so that it is logged once. Of the goroutine that follows.
 	refused string
 }
 
-var _ hlc.Physical = (*offsetClock)(nil)
+var _ hlc.Physical = (*OffsetClock)(nil)
 
-// newOffsetClock reads the file once; follow goes on with it.
-func newOffsetClock(file string, logger *slog.Logger) *offsetClock {
-	c := &offsetClock{file: file}
+// NewOffsetClock reads the file once; follow goes on with it.
+func NewOffsetClock(file string, logger *slog.Logger) *OffsetClock {
+	c := &OffsetClock{file: file}
 	c.read(logger)
 	return c
 }
 
 // Now implements hlc.Physical.
-func (c *offsetClock) Now() int64 { return hlc.System().Now() + c.offset.Load() }
+func (c *OffsetClock) Now() int64 { return hlc.System().Now() + c.offset.Load() }
 
-// follow reads the file again and again until ctx ends.
-func (c *offsetClock) follow(ctx context.Context, logger *slog.Logger) {
+// Follow reads the file again and again until ctx ends.
+func (c *OffsetClock) Follow(ctx context.Context, logger *slog.Logger) {
 	ticker := time.NewTicker(clockOffsetPoll)
 	defer ticker.Stop()
 	for {
@@ -52,7 +52,7 @@ func (c *offsetClock) follow(ctx context.Context, logger *slog.Logger) {
 
 // read takes the offset from the file. One that cannot be understood, or read for another reason than that it is not there,
 // leaves the offset as it was.
-func (c *offsetClock) read(logger *slog.Logger) {
+func (c *OffsetClock) read(logger *slog.Logger) {
 	content, err := os.ReadFile(c.file)
 	if os.IsNotExist(err) {
 		c.offset.Store(0)

@@ -1,4 +1,5 @@
-package main
+// Package prompt reads lines: of a script, and of a person, whose earlier lines it keeps.
+package prompt
 
 import (
 	"bufio"
@@ -8,27 +9,27 @@ import (
 )
 
 const (
-	historyEnv = "TIDEMARK_HISTORY"
+	HistoryEnv = "TIDEMARK_HISTORY"
 	// historyOff is in the place of a file: nothing is kept.
 	historyOff = "off"
 	// historyLines are kept at most; the file is cut when it has twice as many.
 	historyLines = 1000
 )
 
-// history holds the lines of the prompt, the newest last, and keeps them in a file for the next
+// History holds the lines of the prompt, the newest last, and keeps them in a file for the next
 // session. Values are not written to the file: what people store is not to lie in their home
 // directories, so of a put it has the keyspace and the key. A line that begins with a blank is not
 // kept at all.
-type history struct {
+type History struct {
 	path  string
 	lines []string
 }
 
-// historyFile is where history is kept; empty: nowhere.
-func historyFile(flag string, getenv func(string) string) string {
+// HistoryFile is where history is kept; empty: nowhere.
+func HistoryFile(flag string, getenv func(string) string) string {
 	path := flag
 	if path == "" {
-		path = getenv(historyEnv)
+		path = getenv(HistoryEnv)
 	}
 	switch path {
 	case historyOff:
@@ -46,9 +47,9 @@ func historyFile(flag string, getenv func(string) string) string {
 	return path
 }
 
-// openHistory reads the file. A file that cannot be read, or is not there, is no history yet.
-func openHistory(path string) *history {
-	h := &history{path: path}
+// OpenHistory reads the file. A file that cannot be read, or is not there, is no history yet.
+func OpenHistory(path string) *History {
+	h := &History{path: path}
 	if path == "" {
 		return h
 	}
@@ -71,7 +72,7 @@ func openHistory(path string) *history {
 }
 
 // rewrite makes the file short. The former one stays if that fails.
-func (h *history) rewrite() {
+func (h *History) rewrite() {
 	short := h.path + ".new"
 	if os.WriteFile(short, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600) == nil {
 		_ = os.Rename(short, h.path)
@@ -80,7 +81,7 @@ func (h *history) rewrite() {
 
 // Add implements term.History. What cannot be written is not kept; that is no reason to stop the
 // session.
-func (h *history) Add(line string) {
+func (h *History) Add(line string) {
 	if strings.TrimSpace(line) == "" || line[0] == ' ' || (len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
 		return
 	}
@@ -100,7 +101,7 @@ func (h *history) Add(line string) {
 // withoutValue is a line as the file has it. One that cannot be understood may hold a value
 // anywhere.
 func withoutValue(line string) string {
-	words, err := splitWords(line)
+	words, err := SplitWords(line)
 	if err != nil {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		return name
@@ -129,7 +130,7 @@ func quoted(words []string) []string {
 }
 
 // Len implements term.History.
-func (h *history) Len() int { return len(h.lines) }
+func (h *History) Len() int { return len(h.lines) }
 
 // At implements term.History: 0 is the newest.
-func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
+func (h *History) At(i int) string { return h.lines[len(h.lines)-1-i] }

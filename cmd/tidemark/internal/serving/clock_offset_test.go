@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -15,9 +15,9 @@ func TestOffsetClock(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := newOffsetClock(file, logger)
+		c := NewOffsetClock(file, logger)
 		followed := make(chan struct{})
-		go func() { defer close(followed); c.follow(ctx, logger) }()
+		go func() { defer close(followed); c.Follow(ctx, logger) }()
 		for _, step := range []struct {
 			content string
 			want    time.Duration
@@ -55,7 +55,7 @@ func TestOffsetIsThereFromTheStart(t *testing.T) {
 	if err := os.WriteFile(file, []byte("24h"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := newOffsetClock(file, slog.New(slog.DiscardHandler))
+	c := NewOffsetClock(file, slog.New(slog.DiscardHandler))
 	if ahead := time.Duration(c.Now() - time.Now().UnixNano()); ahead < 23*time.Hour {
 		t.Errorf("the clock is %v ahead, want 24h", ahead)
 	}

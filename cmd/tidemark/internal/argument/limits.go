@@ -1,0 +1,60 @@
+package argument
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+)
+
+// The load generator takes 0 for its defaults, so what must not be 0 is refused here. What else makes no sense it refuses itself.
+
+// AtLeast refuses a value below the least.
+func AtLeast[N int | uint64 | time.Duration](flag string, value, least N) error {
+	if value < least {
+		return exit.Usagef("--%s %v: it is at least %d", flag, value, least)
+	}
+	return nil
+}
+
+// Between refuses a value out of bounds.
+func Between(flag string, value, least, most int) error {
+	if value < least || value > most {
+		return exit.Usagef("--%s %d: it is %d to %d", flag, value, least, most)
+	}
+	return nil
+}
+
+// Positive refuses what is not.
+func Positive(flag string, value time.Duration) error {
+	if value <= 0 {
+		return exit.Usagef("--%s %s: it is positive", flag, value)
+	}
+	return nil
+}
+
+// NoneOrAll is for a number of keys.
+func NoneOrAll(flag string, value int) error {
+	if value < -1 {
+		return exit.Usagef("--%s %d: it is at least 0, or -1 for all", flag, value)
+	}
+	return nil
+}
+
+var secondWord = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// FlagError says which flag gave what the load generator refuses: but for the rows of a scan, the one with the name of the field.
+func FlagError(err error) error {
+	var wrong *bench.InvalidError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	flag := strings.ToLower(secondWord.ReplaceAllString(wrong.Field, "$1-$2"))
+	if wrong.Field == "ScanRows" {
+		flag = "rows"
+	}
+	return exit.Usagef("--%s %v: %s", flag, wrong.Value, wrong.Reason)
+}
