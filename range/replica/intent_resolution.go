@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// The locks of a transaction whose outcome is known here are released entry by entry, at the pace that
-// the concurrency manager says.
+// The locks of a transaction whose outcome is known here are released entry by entry, at the pace
+// that the concurrency manager says.
 
 // resolveDecided has the locks of a transaction released whose outcome is known here.
 func (r *Replica) resolveDecided(id txn.ID) {

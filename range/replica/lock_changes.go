@@ -14,16 +14,19 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// The lock table follows the engine on every replica: what an entry does to locks is done to the table once it can be read from the
-// engine, and what New or a snapshot finds there makes a new table. So a replica that comes to lead knows what is locked.
+// The lock table follows the engine on every replica: what an entry does to locks is done to the
+// table once it can be read from the engine, and what New or a snapshot finds there makes a new
+// table. So a replica that comes to lead knows what is locked.
 
 // lockState is what the table keeps of a stored lock.
 func lockState(l *txn.Lock) concurrency.State {
-	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Acquired: l.Laid, Size: len(l.Value)}
+	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Acquired: l.Laid,
+		Size: len(l.Value)}
 }
 
 // transaction checks an operation of a transaction's entry, and notes what it changes.
-func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletion bool, key, value []byte) error {
+func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletion bool, key,
+	value []byte) error {
 	span := keys.PartitionSpan(d)
 	if keys.IsData(key) {
 		internalKey, ts, err := keys.DecodeVersioned(key)
@@ -31,7 +34,8 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 			return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 		}
 		if deletion {
-			return fmt.Errorf("%w: the removal of version %s in a transaction's entry", proposal.ErrMalformed, keys.PrettyState(key))
+			return fmt.Errorf("%w: the removal of version %s in a transaction's entry",
+				proposal.ErrMalformed, keys.PrettyState(key))
 		}
 		if err := checkVersion(span, key, internalKey, ts, p); err != nil {
 			return err
@@ -40,16 +44,19 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
-		c.versions = append(c.versions, versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone, h.Waits})
+		c.versions = append(c.versions,
+			versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone, h.Waits})
 		return nil
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)
 	if err != nil || !span.Contains(internalKey) {
-		return fmt.Errorf("%w: %s is neither a version nor an anchored record of the span %s", proposal.ErrMalformed, keys.PrettyState(key), span)
+		return fmt.Errorf("%w: %s is neither a version nor an anchored record of the span %s",
+			proposal.ErrMalformed, keys.PrettyState(key), span)
 	}
 	switch of, _ := txn.Classify(suffix); {
 	case of == txn.AnchoredLock && deletion:
-		c.locks = append(c.locks, concurrency.Change{Key: string(keys.UserKey(d, internalKey)), Released: true})
+		c.locks = append(c.locks,
+			concurrency.Change{Key: string(keys.UserKey(d, internalKey)), Released: true})
 	case of == txn.AnchoredLock:
 		l, err := txn.DecodeLock(value)
 		if err == nil && p.Highest.Less(l.Prepared) {
@@ -58,9 +65,12 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
-		c.locks = append(c.locks, concurrency.Change{Key: string(keys.UserKey(d, internalKey)), Of: l.Transaction, State: lockState(&l)})
+		c.locks = append(c.locks,
+			concurrency.Change{Key: string(keys.UserKey(d, internalKey)), Of: l.Transaction,
+				State: lockState(&l)})
 	case deletion:
-		return fmt.Errorf("%w: the removal of %s in a transaction's entry", proposal.ErrMalformed, keys.PrettyState(key))
+		return fmt.Errorf("%w: the removal of %s in a transaction's entry", proposal.ErrMalformed,
+			keys.PrettyState(key))
 	case of == txn.AnchoredRecord:
 		if _, err := txn.DecodeRecord(value); err != nil {
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)

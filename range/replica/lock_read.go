@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// What becomes of a read because of transactions. Which locks are in its way, and for what it waits, is
-// said in concurrency.Read.
+// What becomes of a read because of transactions. Which locks are in its way, and for what it
+// waits, is said in concurrency.Read.
 
 // lockedReading is what a read needs because of transactions.
 type lockedReading struct {
@@ -20,9 +20,10 @@ type lockedReading struct {
 	wait concurrency.Read
 	// movable: what is uncertain is read at a later timestamp.
 	movable bool
-	// under is the leadership under which it has laid volatile locks here; nil: it has none.
+	// under is the leadership under which it has acquired volatile locks here; nil: it has none.
 	under *kvpb.Leadership
-	// observed: what this node's leaderships gave above it was given after the reading transaction began.
+	// observed: what this node's leaderships gave above it was given after the reading transaction
+	// began.
 	observed hlc.Timestamp
 }
 
@@ -56,8 +57,8 @@ func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
 // latest: the read has no timestamp given.
 func (rd *read) latest() bool { return rd.at.IsZero() }
 
-// waitForLocksLocked has a read that was placed wait for the transactions in its way. It returns false
-// if there are none.
+// waitForLocksLocked has a read that was placed wait for the transactions in its way. It returns
+// false if there are none.
 func (r *Replica) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	rd.detail()
 	w := &rd.wait
@@ -69,7 +70,8 @@ func (r *Replica) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	case len(b.Locks) == 0:
 		return step, false
 	case older != nil:
-		return refuseStep(r.conflictWith(rd.pending.Request, []byte(older.Key), older.Transaction.ID)), true
+		return refuseStep(r.conflictWith(rd.pending.Request, []byte(older.Key),
+			older.Transaction.ID)), true
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}, true
 	case r.tooManyReadsLocked():

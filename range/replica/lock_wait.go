@@ -28,11 +28,12 @@ type transactional struct {
 	one *onePhase
 	// history is what it has met while it waited for locks.
 	history concurrency.History
-	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of these entries.
+	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of
+	// these entries.
 	resolved, last uint64
 }
 
-// transaction is whose the write is; the zero Info is nobody's.
+// transaction is the write's; the zero Info: it has none.
 func (w *write) transaction() txn.Info {
 	if w.x == nil {
 		return txn.Info{}
@@ -84,8 +85,8 @@ func (w *write) mayDoNothing() bool {
 	return w.internal == nil && w.command.CanDoNothing(w.pending.Request)
 }
 
-// blocked looks for locks in the way of a write that is no transaction's. If there is one, the write
-// waits for it, or is refused.
+// blocked looks for locks in the way of a write that is no transaction's. If there is one, the
+// write waits for it, or is refused.
 func (e *evaluation) blocked(w *write) bool {
 	r := e.r
 	r.mu.Lock()
@@ -162,8 +163,8 @@ func (e *evaluation) superseded(w *write) bool {
 	return w.x.history.Superseded
 }
 
-// answerNothingDone answers a write that writes nothing, because of what was read, and sees to it that no earlier attempt does.
-// sequence is that of answerRead.
+// answerNothingDone answers a write that writes nothing, because of what was read, and sees to it
+// that no earlier attempt does. sequence is that of answerRead.
 func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequence uint64) {
 	r := e.r
 	r.mu.Lock()
@@ -172,10 +173,12 @@ func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequen
 	e.answerRead(w, response, sequence)
 }
 
-// supersededError is for an attempt of which nobody expects an answer any more: a later one was evaluated. It has no effect.
+// supersededError is for an attempt of which no client expects an answer any more: a later one was
+// evaluated. It has no effect.
 func (r *Replica) supersededError(q *kvpb.Request) *kvpb.Response {
 	response := newError(q, kvpb.ErrorCode_NOT_LEADER,
-		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of it did not run", r.id)
+		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of it "+
+			"did not run", r.id)
 	response.Error.Leader = r.leaderHint()
 	return response
 }
@@ -183,7 +186,8 @@ func (r *Replica) supersededError(q *kvpb.Request) *kvpb.Response {
 // lockedError is the answer to a request whose time ran out while it waited.
 func (r *Replica) lockedError(request *kvpb.Request, c *kvpb.Conflict) *kvpb.Response {
 	response := newError(request, kvpb.ErrorCode_LOCKED,
-		"partition %s: key %s is locked by transaction %x, and the request's time ran out; it did not run", r.id, keys.Pretty(c.Key), c.Transaction)
+		"partition %s: key %s is locked by transaction %x, and the request's time ran out; it did not run",
+		r.id, keys.Pretty(c.Key), c.Transaction)
 	response.Error.Conflict = c
 	return response
 }

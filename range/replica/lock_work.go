@@ -76,7 +76,8 @@ func (r *Replica) reevaluateLocked() (work lockWork) {
 	return work
 }
 
-// giveUpWaitersLocked refuses all that waits for transactions, and forgets which locks are in flight.
+// giveUpWaitersLocked refuses all that waits for transactions, and forgets which locks are in
+// flight.
 func (r *Replica) giveUpWaitersLocked(end *ending) {
 	writes, reads := r.mu.locks.GiveUp()
 	for _, w := range writes {

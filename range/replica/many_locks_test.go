@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// manyLocks is a cluster of one, on which a transaction has locked many keys; what is proposed is applied at once.
+// manyLocks is a cluster of one, on which a transaction has locked many keys; what is proposed is
+// applied at once.
 type manyLocks struct {
 	c *testCluster
 	m *member
@@ -30,11 +31,13 @@ func newManyLocks(t *testing.T, n int) *manyLocks {
 	l.c.auto = true
 	l.c.physical.Advance(time.Second)
 	began := &kvpb.Timestamp{Wall: uint64(epoch)}
-	l.of = &kvpb.Transaction{Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("a"), Begun: began, Started: began}
+	l.of = &kvpb.Transaction{Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("a"), Begun: began,
+		Started: began}
 	for i := 0; i < n; i += 1000 {
 		p := &kvpb.PrepareRequest{Transaction: l.of}
 		for j := range 1000 {
-			p.Mutations = append(p.Mutations, &kvpb.Mutation{Key: fmt.Appendf(nil, "k%06d", i+j), Value: []byte("v")})
+			p.Mutations = append(p.Mutations,
+				&kvpb.Mutation{Key: fmt.Appendf(nil, "k%06d", i+j), Value: []byte("v")})
 		}
 		l.submit(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: p}})
 	}
@@ -63,25 +66,33 @@ func (l *manyLocks) answers() []*kvpb.Response {
 	return l.inbox.take()
 }
 
-// TestManyLocksOfOneTransaction: who meets ten thousand locks of one transaction that is over asks one question, not one for each, and
-// the locks end a thousand in an entry.
+// TestManyLocksOfOneTransaction: a request that meets ten thousand locks of one transaction that is
+// over asks one question, not one for each, and the locks end a thousand in an entry.
 func TestManyLocksOfOneTransaction(t *testing.T) {
 	const n = 10_000
 	span := &kvpb.KeySpan{Start: []byte("k"), End: []byte("l")}
 	late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
-	other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"), Begun: late, Started: late}
+	other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"), Begun: late,
+		Started: late}
 	for name, q := range map[string]*kvpb.Request{
-		"scan":     {Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: span.Start, End: span.End, MaxRows: 10}}},
-		"count":    {Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: span.Start, End: span.End}}},
-		"snapshot": {Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: span.Start, End: span.End, At: late}}},
-		"refresh": {Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: other.Id, Begun: late, To: late,
+		"scan": {Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: span.Start, End: span.End,
+			MaxRows: 10}}},
+		"count": {Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: span.Start,
+			End: span.End}}},
+		"snapshot": {Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: span.Start,
+			End: span.End, At: late}}},
+		"refresh": {Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: other.Id,
+			Begun: late, To: late,
 			Reads: &kvpb.ReadSet{At: other.Started, Spans: []*kvpb.KeySpan{span}}}}},
-		"delete range": {Command: &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{Start: span.Start, End: span.End}}},
+		"delete range": {Command: &kvpb.Request_DeleteRange{
+			DeleteRange: &kvpb.DeleteRangeRequest{Start: span.Start, End: span.End}}},
 		"one phase": {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: other,
 			Mutations: []*kvpb.Mutation{{Key: []byte("b"), Value: []byte("v")}},
 			OnePhase:  &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: late, Spans: []*kvpb.KeySpan{span}}}}}},
-		"prepare": {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: other, Mutations: []*kvpb.Mutation{
-			{Key: []byte("k000000"), Value: []byte("v")}, {Key: []byte("k005000"), Value: []byte("v")}, {Key: []byte("k009999"), Value: []byte("v")}}}}},
+		"prepare": {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: other,
+			Mutations: []*kvpb.Mutation{
+				{Key: []byte("k000000"), Value: []byte("v")}, {Key: []byte("k005000"),
+					Value: []byte("v")}, {Key: []byte("k009999"), Value: []byte("v")}}}}},
 	} {
 		for _, committed := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, committed %t", name, committed), func(t *testing.T) {
@@ -90,9 +101,11 @@ func TestManyLocksOfOneTransaction(t *testing.T) {
 				l.c.physical.Advance(time.Second)
 				before := len(l.c.log)
 				l.submit(proto.Clone(q).(*kvpb.Request))
-				status := &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED}
+				status := &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
+					Reason: kvpb.AbortReason_WOUNDED}
 				if committed {
-					status = &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}
+					status = &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+						Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1200*time.Millisecond)})}
 				}
 				pushes := 0
 				for asked := l.m.pusher.take(""); len(asked) > 0; asked = l.m.pusher.take("") {

@@ -18,16 +18,18 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// TestWaitersGoOn: transactions of all ages lock the same few keys, hold them for long, die or leave their locks behind, between plain writes
-// and reads; requests come twice; and the coordinator, which is another partition, is reached by questions of which some are refused at
-// once, lost, answered late or for nothing, brought twice. Leaders change and proposals are lost. Now and then all of that works for
-// a while, and then nobody may wait for long
+// TestWaitersGoOn: transactions of all ages lock the same few keys, hold them for long, die or
+// leave their locks behind, between plain writes and reads; requests come twice; and the
+// coordinator, which is another partition, is reached by questions of which some are refused at
+// once, lost, answered late or for nothing, brought twice. Leaders change and proposals are lost.
+// Now and then all of that works for a while, and then nothing may wait for long
 //
 //   - for a transaction that is decided, or that nothing was heard of,
 //   - for a younger transaction,
 //   - to read.
 //
-// That a younger transaction waits for an older one as long as that lives is as it should be. In the end nothing is locked.
+// That a younger transaction waits for an older one as long as that lives is as it should be. In
+// the end nothing is locked.
 func TestWaitersGoOn(t *testing.T) {
 	for seed := range uint64(8 + *moreSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -41,7 +43,8 @@ const (
 	modelPushTimeout = 2 * time.Second
 	// By then what was lost has been asked again.
 	modelRecovery = modelPushTimeout + 500*time.Millisecond
-	// modelPatience is how long anybody waits who need not, where everything works: a repeated question, its way and what follows.
+	// modelPatience is how long a request waits that need not, where everything works: a repeated
+	// question, its way and what follows.
 	modelPatience = 700 * time.Millisecond
 )
 
@@ -66,11 +69,12 @@ type waitingWorld struct {
 // waitingPair is a request that waits for a transaction.
 type waitingPair struct {
 	request *kvpb.Request
-	blocker txn.ID
+	holder  txn.ID
 }
 
 func newWaitingWorld(t *testing.T, seed uint64) *waitingWorld {
-	w := &waitingWorld{t: t, random: rand.New(rand.NewPCG(seed, 5)), records: map[txn.ID]*txn.Record{}, counts: map[string]int{}}
+	w := &waitingWorld{t: t, random: rand.New(rand.NewPCG(seed, 5)), records: map[txn.ID]*txn.Record{},
+		counts: map[string]int{}}
 	w.c = newTestCluster(t, 1, Limits{MaxLockWaiters: 40})
 	w.c.now = func() int64 { return time.Now().UnixNano() }
 	w.m = w.c.members[0]
@@ -112,7 +116,8 @@ func (w *waitingWorld) trip() {
 }
 
 // decide has the coordinator decide about a transaction.
-func (w *waitingWorld) decide(id txn.ID, rule func(*txn.Record, txn.Present) txn.Decision) txn.Decision {
+func (w *waitingWorld) decide(id txn.ID,
+	rule func(*txn.Record, txn.Present) txn.Decision) txn.Decision {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now().UnixNano()
@@ -155,7 +160,8 @@ func (w *waitingWorld) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStat
 			return
 		}
 		ask := func() txn.Decision {
-			return w.decide(push.Pushee.ID, func(r *txn.Record, p txn.Present) txn.Decision { return txn.DecidePush(r, push, p) })
+			return w.decide(push.Pushee.ID,
+				func(r *txn.Record, p txn.Present) txn.Decision { return txn.DecidePush(r, push, p) })
 		}
 		d := ask()
 		if w.trouble(20) {
@@ -180,13 +186,17 @@ func (w *waitingWorld) send(client uint64, q *kvpb.Request) <-chan *kvpb.Respons
 	w.c.mu.Lock()
 	term := w.c.term
 	w.c.mu.Unlock()
-	sent := &kvpb.Request{Id: q.Sequence, Generation: 1, Term: term, Sequence: q.Sequence, TimeoutMicros: q.TimeoutMicros, Command: q.Command}
-	w.m.replica.Submit([]Pending{{Client: client, Request: sent, Arrived: time.Now(), Reply: func(r *kvpb.Response) { answer <- kept(r) }}})
+	sent := &kvpb.Request{Id: q.Sequence, Generation: 1, Term: term, Sequence: q.Sequence,
+		TimeoutMicros: q.TimeoutMicros, Command: q.Command}
+	w.m.replica.Submit([]Pending{{Client: client, Request: sent, Arrived: time.Now(),
+		Reply: func(r *kvpb.Response) { answer <- kept(r) }}})
 	return answer
 }
 
-// do sends a request again and again, and sometimes once more while it waits. It returns nil if stop is closed first.
-func (w *waitingWorld) do(client uint64, command *kvpb.Request, stop <-chan struct{}) *kvpb.Response {
+// do sends a request again and again, and sometimes once more while it waits. It returns nil if
+// stop is closed first.
+func (w *waitingWorld) do(client uint64, command *kvpb.Request,
+	stop <-chan struct{}) *kvpb.Response {
 	command.Sequence = w.sequence.Add(1)
 	for {
 		answer := w.send(client, command)
@@ -199,10 +209,11 @@ func (w *waitingWorld) do(client uint64, command *kvpb.Request, stop <-chan stru
 			return nil
 		case <-again:
 			w.count("sent twice")
-			continue // nobody takes the first answer
+			continue // the first answer is not taken
 		case response := <-answer:
 			switch response.GetError().GetCode() {
-			case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_LOCKED, kvpb.ErrorCode_DEADLINE_EXCEEDED:
+			case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_OVERLOADED,
+				kvpb.ErrorCode_LOCKED, kvpb.ErrorCode_DEADLINE_EXCEEDED:
 				w.count(response.Error.Code.String())
 				time.Sleep(10*time.Millisecond + w.between(20*time.Millisecond))
 				continue
@@ -214,7 +225,9 @@ func (w *waitingWorld) do(client uint64, command *kvpb.Request, stop <-chan stru
 
 var waitingKeys = []string{"b", "c", "d"}
 
-func (w *waitingWorld) key() []byte { return []byte(waitingKeys[w.uint64()%uint64(len(waitingKeys))]) }
+func (w *waitingWorld) key() []byte {
+	return []byte(waitingKeys[w.uint64()%uint64(len(waitingKeys))])
+}
 
 // timeout is how long a request waits: sometimes not long, mostly longer than the world lasts.
 func (w *waitingWorld) timeout() uint64 {
@@ -224,7 +237,8 @@ func (w *waitingWorld) timeout() uint64 {
 	return uint64(time.Hour / time.Microsecond)
 }
 
-// transact runs transactions until ctx ends. One that is aborted runs again, mostly as old as it was.
+// transact runs transactions until ctx ends. One that is aborted runs again, mostly as old as it
+// was.
 func (w *waitingWorld) transact(ctx context.Context, client uint64) {
 	var begun hlc.Timestamp
 	for ctx.Err() == nil {
@@ -245,7 +259,8 @@ func (w *waitingWorld) transact(ctx context.Context, client uint64) {
 	}
 }
 
-// attempt locks some keys, holds them for a while, and ends, in one way or another. It returns false if it was aborted.
+// attempt locks some keys, holds them for a while, and ends, in one way or another. It returns
+// false if it was aborted.
 func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) bool {
 	aborted := make(chan struct{})
 	ctx, still := context.WithCancel(ctx)
@@ -273,14 +288,16 @@ func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) 
 	commit := hlc.Timestamp{}
 	for range 1 + w.uint64()%2 {
 		mutation := &kvpb.Mutation{Kind: kind, Key: w.key()}
-		response := w.do(client, &kvpb.Request{TimeoutMicros: w.timeout(), Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-			Transaction: of.Proto(), Mutations: []*kvpb.Mutation{mutation}}}}, aborted)
+		response := w.do(client,
+			&kvpb.Request{TimeoutMicros: w.timeout(),
+				Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+					Transaction: of.Proto(), Mutations: []*kvpb.Mutation{mutation}}}}, aborted)
 		switch {
 		case response == nil:
 			w.end(client, of, hlc.Timestamp{})
 			return false
 		case response.GetError().GetCode() == kvpb.ErrorCode_TRANSACTION_ABORTED && w.wasAborted(of.ID):
-			w.count("withdrawn")
+			w.count("cancelled")
 			w.end(client, of, hlc.Timestamp{})
 			return false
 		case response.GetPrepare() == nil:
@@ -309,12 +326,14 @@ func (w *waitingWorld) attempt(ctx context.Context, client uint64, of txn.Info) 
 	return w.end(client, of, commit)
 }
 
-// end commits, or aborts if the timestamp is zero, and sometimes resolves. It returns false if the transaction was aborted before.
+// end commits, or aborts if the timestamp is zero, and sometimes resolves. It returns false if the
+// transaction was aborted before.
 func (w *waitingWorld) end(client uint64, of txn.Info, commit hlc.Timestamp) bool {
 	var d txn.Decision
 	for {
 		d = w.decide(of.ID, func(r *txn.Record, p txn.Present) txn.Decision {
-			return txn.DecideEnd(r, &txn.End{Transaction: of, Commit: !commit.IsZero(), Timestamp: commit}, p)
+			end := &txn.End{Transaction: of, Commit: !commit.IsZero(), Timestamp: commit}
+			return txn.DecideEnd(r, end, p)
 		})
 		if d.Refused == nil || d.Refused.Code != kvpb.ErrorCode_TRANSACTION_PUSHED {
 			break
@@ -327,8 +346,10 @@ func (w *waitingWorld) end(client uint64, of txn.Info, commit hlc.Timestamp) boo
 	}
 	w.count("ended " + status.State.String())
 	if w.chance(60) {
-		response := w.do(client, &kvpb.Request{TimeoutMicros: w.timeout(), Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
-			Resolutions: []*kvpb.Resolution{{Transaction: of.ID.Bytes(), Status: status}}}}}, nil)
+		response := w.do(client,
+			&kvpb.Request{TimeoutMicros: w.timeout(),
+				Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
+					Resolutions: []*kvpb.Resolution{{Transaction: of.ID.Bytes(), Status: status}}}}}, nil)
 		if response.GetResolve() == nil {
 			w.t.Errorf("resolve: %s", describe(response))
 		}
@@ -340,7 +361,8 @@ func (w *waitingWorld) end(client uint64, of txn.Info, commit hlc.Timestamp) boo
 func (w *waitingWorld) single(ctx context.Context, client uint64) {
 	for ctx.Err() == nil {
 		time.Sleep(w.between(500 * time.Millisecond))
-		q := &kvpb.Request{TimeoutMicros: w.timeout(), Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: w.key(), Value: []byte("plain")}}}
+		q := &kvpb.Request{TimeoutMicros: w.timeout(),
+			Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: w.key(), Value: []byte("plain")}}}
 		if w.chance(50) {
 			q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: w.key(), Context: &kvpb.ReadContext{}}}
 		}
@@ -375,7 +397,7 @@ func (w *waitingWorld) lead(ctx context.Context) {
 	}
 }
 
-// overdue are those who wait and need not, or should not have to.
+// overdue are the requests that wait and need not, or should not have to.
 func (w *waitingWorld) overdue() map[waitingPair]string {
 	found := map[waitingPair]string{}
 	r := w.m.replica
@@ -413,7 +435,8 @@ func (w *waitingWorld) overdue() map[waitingPair]string {
 	return found
 }
 
-// watch reports those who are overdue for too long while everything works. It returns when that has been seen for a while.
+// watch reports requests that are overdue for too long while everything works. It returns when that
+// has been seen for a while.
 func (w *waitingWorld) watch(d time.Duration) {
 	since := map[waitingPair]time.Time{}
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

@@ -7,9 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A transaction that was aborted on request has no locks any more, and its record cannot be found by
-// its id alone. So the leader remembers which those were, for a request that is repeated: it reads
-// their records then. What it forgets is told as what is not known.
+// A transaction that was aborted on request has no locks any more, and its record cannot be found
+// by its id alone. So the leader remembers which those were, for a request that is repeated: it
+// reads their records then. What it forgets is told as what is not known.
 
 // maxAbortedOnRequest is how many are remembered.
 const maxAbortedOnRequest = 32
@@ -32,7 +32,8 @@ func (m *Manager) AbortedOnRequest(id []byte) (of txn.Info, ok bool) {
 	if m.coordinated == nil {
 		return of, false
 	}
-	i := slices.IndexFunc(m.coordinated.aborted, func(x txn.Info) bool { return bytes.Equal(x.ID[:], id) })
+	i := slices.IndexFunc(m.coordinated.aborted,
+		func(x txn.Info) bool { return bytes.Equal(x.ID[:], id) })
 	if i < 0 {
 		return of, false
 	}

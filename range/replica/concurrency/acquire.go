@@ -102,18 +102,21 @@ func (m *Manager) Len() int { return m.table.Len() }
 // Transaction is the transaction with an id; nil if it has no lock here.
 func (m *Manager) Transaction(id txn.ID) *Transaction { return m.table.Transaction(id) }
 
-// Each calls visit for the locks of keys in [start, end), in their order, until it returns false. An
-// empty end is none.
-func (m *Manager) Each(start, end string, visit func(*Lock) bool) { m.table.Ascend(start, end, visit) }
+// Each calls visit for the locks of keys in [start, end), in their order, until it returns false.
+// An empty end is none.
+func (m *Manager) Each(start, end string,
+	visit func(*Lock) bool) {
+	m.table.Ascend(start, end, visit)
+}
 
-// EachSpan calls visit for the span locks that have keys in common with [start, end), in their order,
-// until it returns false.
+// EachSpan calls visit for the span locks that have keys in common with [start, end), in their
+// order, until it returns false.
 func (m *Manager) EachSpan(start, end string, visit func(*Lock) bool) {
 	m.table.SpansIn(start, end, visit)
 }
 
-// OnKey is the lock in the way of a write of a key that is of no transaction: of the key, or of a span
-// that it lies in; nil if there is none.
+// OnKey is the lock in the way of a write of a key that is of no transaction: of the key, or of a
+// span that it lies in; nil if there is none.
 func (m *Manager) OnKey(key []byte) *Lock {
 	if l := m.table.Get(text(key)); l != nil {
 		return l
@@ -121,8 +124,8 @@ func (m *Manager) OnKey(key []byte) *Lock {
 	return m.table.SpanAt(text(key))
 }
 
-// InSpan is the first lock in the way of a write to all keys of [start, end) that is of no transaction,
-// of a key or of a span, and the first key where it is in the way.
+// InSpan is the first lock in the way of a write to all keys of [start, end) that is of no
+// transaction, of a key or of a span, and the first key where it is in the way.
 func (m *Manager) InSpan(start, end []byte) (l *Lock, key string) {
 	if l = m.KeyIn(text(start), text(end), txn.ID{}); l != nil {
 		return l, l.Key
@@ -169,8 +172,8 @@ func (m *Manager) Spans() int { return m.table.Spans() }
 // SpansInTheWay is the first span lock of another transaction that has keys in common with spans,
 // and the first such key. oldest says that the transaction is older than all that have one.
 //
-// A transaction that is the oldest acquires the rest of the spans at once: it would wait until all of
-// them are free at one moment otherwise, which among many that have one each may never come.
+// A transaction that is the oldest acquires the rest of the spans at once: it would wait until all
+// of them are free at one moment otherwise, which among many that have one each may never come.
 func (m *Manager) SpansInTheWay(spans iter.Seq2[[]byte, []byte], begun hlc.Timestamp, id txn.ID) (
 	first *Lock, key string, oldest bool) {
 	oldest = true

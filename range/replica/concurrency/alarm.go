@@ -39,8 +39,8 @@ func (m *Manager) Ticked() {
 	}
 }
 
-// ReevaluatesSoon says that the owner is called before anything is to be asked about transactions for
-// which something has begun to wait just now.
+// ReevaluatesSoon says that the owner is called before anything is to be asked about transactions
+// for which something has begun to wait just now.
 func (m *Manager) ReevaluatesSoon(now time.Time) bool {
 	delay, a := m.config.PushDelay, m.alarm
 	return delay > 0 && a != nil && !m.manualTime() && !a.at.IsZero() && a.at.Before(now.Add(delay))

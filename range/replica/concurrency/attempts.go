@@ -11,10 +11,10 @@ import "github.com/tidemarkdb/tidemark/range/mvcc"
 //
 // This concerns the commands that do nothing if the state is such, and commits in one phase: a
 // conflict may be with what is in flight, and that is lost with the leadership epoch, while what is
-// in the queue stays there. A Put and a batch always write. Other requests of transactions wait too,
-// but what ends all attempts of one does not pass, or what a late one does comes to nothing: what is
-// told of a record waits until that is applied, and locks that are acquired for a transaction that is
-// over commit nothing.
+// in the queue stays there. A Put and a batch always write. Other requests of transactions wait
+// too, but what ends all attempts of one does not pass, or what a late one does comes to nothing:
+// what is told of a record waits until that is applied, and locks that are acquired for a
+// transaction that is over commit nothing.
 //
 // INVARIANT: of the attempts of a request that have waited and are not finished, be they waiting or
 // in the queue, at most one is not superseded, and it is the one in Manager.writes.attempts. A
@@ -32,16 +32,16 @@ func (m *Manager) attemptWaits(w *Waiter) {
 	m.writes.attempts[w.Request] = w.History
 }
 
-// EndAttempt notes that a write that has waited waits no longer, and is not in the queue. A write that
-// has not waited may be named too.
+// EndAttempt notes that a write that has waited waits no longer, and is not in the queue. A write
+// that has not waited may be named too.
 func (m *Manager) EndAttempt(id mvcc.RequestID, h *History) {
 	if m.writes.attempts[id] == h && h != nil {
 		delete(m.writes.attempts, id)
 	}
 }
 
-// Supersede ends the attempt of a request that waits, or is in the queue after that, if there is one.
-// It is answered when its turn comes.
+// Supersede ends the attempt of a request that waits, or is in the queue after that, if there is
+// one. It is answered when its turn comes.
 func (m *Manager) Supersede(id mvcc.RequestID) {
 	if len(m.writes.attempts) == 0 {
 		return

@@ -3,11 +3,11 @@ package concurrency
 import "github.com/tidemarkdb/tidemark/txn"
 
 // An attempt of a transaction that was aborted may still wait for locks. They are of no use to it
-// any more: if it got one, others would wait for it until they have found out, and while it waits it
-// has younger transactions aborted, for nothing. So its requests are cancelled as soon as the
-// partition hears of the abort: when it is the coordinator and decides so, or when the attempt's locks
-// are released here. So are those of a transaction that goes on without what it has asked for, and
-// commits in one phase.
+// any more: if it got one, others would wait for it until they have found out, and while it waits
+// it has younger transactions aborted, for nothing. So its requests are cancelled as soon as the
+// partition hears of the abort: when it is the coordinator and decides so, or when the attempt's
+// locks are released here. So are those of a transaction that goes on without what it has asked
+// for, and commits in one phase.
 //
 // A commit in one phase waits in the partition of its coordinator, and is told by the record.
 
@@ -17,15 +17,18 @@ func (m *Manager) Cancel(over func(txn.ID) bool) (cancelled []*Waiter) {
 	if m.table.Waiters() == 0 {
 		return nil
 	}
-	cancelled = m.table.TakeWaiters(func(w *Waiter) bool { return w.Kind == Acquire && over(w.Transaction) })
+	cancelled = m.table.TakeWaiters(func(w *Waiter) bool {
+		return w.Kind == Acquire &&
+			over(w.Transaction)
+	})
 	for _, w := range cancelled {
 		m.LeaveOne(w)
 	}
 	return cancelled
 }
 
-// Aborted wakes the requests of a transaction that was just aborted here as its coordinator. They find
-// the record when they are evaluated again.
+// Aborted wakes the requests of a transaction that was just aborted here as its coordinator. They
+// find the record when they are evaluated again.
 func (m *Manager) Aborted(of txn.ID) (woken []*Waiter) {
 	if m.table.Waiters() == 0 {
 		return nil

@@ -24,8 +24,8 @@ type (
 type Owner interface {
 	// ReevaluateWaiters is called when it is time for Manager.Reevaluate, after Manager.Ticked.
 	ReevaluateWaiters()
-	// ContinueResolution is called when a pause is over: if Manager.EndPause says so, the next entry
-	// is due.
+	// ContinueResolution is called when a pause is over: if Manager.EndPause says so, the next
+	// entry is due.
 	ContinueResolution(*Resolution)
 }
 
@@ -37,8 +37,8 @@ type Config struct {
 	Random func() uint64
 	// Pushes says that coordinators can be asked. Without it they are waited for only.
 	Pushes bool
-	// Disconnected, if not nil, says that a client does not wait for the answers to its requests any
-	// more.
+	// Disconnected, if not nil, says that a client does not wait for the answers to its requests
+	// any more.
 	Disconnected func(client uint64) bool
 	// Load is what the foreground asks of the node.
 	Load *admission.Load
@@ -48,12 +48,13 @@ type Config struct {
 	Paced *admission.Members[txn.ID]
 	// ManualTime, if not nil, says that no timer runs: a test tells the time. Nothing pauses then.
 	ManualTime func() bool
-	// MaxBlockers is for how many transactions a read waits at once. With more it looks for the rest
-	// afterwards.
+	// MaxBlockers is for how many transactions a read waits at once. With more it looks for the
+	// rest afterwards.
 	MaxBlockers int
 	// MaxLocks is how many keys of a partition may be locked.
 	MaxLocks int
-	// MaxSpanLocks is how many spans of a partition may be locked, TotalSpanLocks of all partitions.
+	// MaxSpanLocks is how many spans of a partition may be locked, TotalSpanLocks of all
+	// partitions.
 	MaxSpanLocks, TotalSpanLocks int
 	// MaxWaiters bounds the writes of a partition that wait, MaxWaiterBytes how large they are
 	// together.
@@ -77,8 +78,8 @@ type Manager struct {
 
 	// held is the number of locks in the table, of keys and of spans.
 	held atomic.Int64
-	// table follows the engine on every replica (Apply); what is in flight, volatile, or waits is of
-	// the leader.
+	// table follows the engine on every replica (Apply); what is in flight, volatile, or waits is
+	// of the leader.
 	table locks.Table[*Waiter]
 	// counted is what was counted of the table.
 	counted counted
@@ -141,8 +142,8 @@ func (c *Config) Prepare() {
 	c.Paced = admission.NewMembers[txn.ID](maxPaced)
 }
 
-// Held is the number of locks that there are, of keys and of spans. It is an atomic: the owner's lock
-// need not be held.
+// Held is the number of locks that there are, of keys and of spans. It is an atomic: the owner's
+// lock need not be held.
 func (m *Manager) Held() int64 { return m.held.Load() }
 
 // Work is what is to be done when the owner's lock is released.

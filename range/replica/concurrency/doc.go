@@ -1,6 +1,6 @@
 // Package concurrency has the transactions of one partition take turns: which keys and spans they
-// have locked, what waits for these locks, whose transaction gives way, and how the locks of decided
-// transactions become versions.
+// have locked, what waits for these locks, whose transaction gives way, and how the locks of
+// decided transactions become versions.
 //
 // # States
 //
@@ -8,8 +8,8 @@
 // that transaction (Wait). A read becomes a waiter of all transactions in its way at once
 // (WaitForAll). For each transaction that anything waits for, its coordinator is asked (push.go):
 // for a write, whether the transaction can be aborted, because the write's transaction is older
-// (wound-wait); for a read, whether it can be kept from committing at or below the read's timestamp.
-// What the coordinator says is kept with the transaction (Learn).
+// (wound-wait); for a read, whether it can be kept from committing at or below the read's
+// timestamp. What the coordinator says is kept with the transaction (Learn).
 //
 //	write ── Wait ──▶ waits ── lock released ──▶ woken: evaluated again, before all that is queued
 //	                    │ ── deadline ─────────▶ expired: answered LOCKED
@@ -33,8 +33,8 @@
 // # Invariants
 //
 //   - What waits is in memory of the leader only, and belongs to its leadership epoch: GiveUp, at
-//     the end of an epoch, takes out all of it, and forgets what is in flight and volatile. The locks
-//     that are applied stay: every replica has them.
+//     the end of an epoch, takes out all of it, and forgets what is in flight and volatile. The
+//     locks that are applied stay: every replica has them.
 //   - What waits for one lock goes on in the order in which it came.
 //   - For each transaction there is at most one push of each kind on its way.
 //   - A read passes a lock only if its transaction cannot commit at or below what matters to the
@@ -45,6 +45,6 @@
 // # Locks
 //
 // The package has no lock of its own. All methods of a Manager are called with its owner's lock
-// held, but Held and Disconnected. What the managers of a node share (Config) is safe for concurrent
-// use.
+// held, but Held and Disconnected. What the managers of a node share (Config) is safe for
+// concurrent use.
 package concurrency

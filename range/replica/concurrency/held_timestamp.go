@@ -8,10 +8,10 @@ import (
 )
 
 // A transaction that readers push has to validate what it has read at a later timestamp, and asks
-// for its commit again. Meanwhile others push it above that. What they read at comes from clocks that
-// have seen the timestamp of the validation, so there may be no end to it. From its third refusal on
-// the transaction has its timestamp held: pushes leave it alone, and the readers wait as they do when
-// a push has come to nothing, until its locks are gone or they ask again.
+// for its commit again. Meanwhile others push it above that. What they read at comes from clocks
+// that have seen the timestamp of the validation, so there may be no end to it. From its third
+// refusal on the transaction has its timestamp held: pushes leave it alone, and the readers wait as
+// they do when a push has come to nothing, until its locks are gone or they ask again.
 //
 // Nothing rests on it but progress. It is in the leader's memory, and ends with its leadership.
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// EachTransaction calls visit for the transactions that have locks here, in no certain order, until it
-// returns false.
+// EachTransaction calls visit for the transactions that have locks here, in no certain order, until
+// it returns false.
 func (m *Manager) EachTransaction(visit func(*Transaction) bool) { m.table.EachTransaction(visit) }
 
 // Intents is how many keys are locked by transactions that write them, by what this replica has
@@ -38,10 +38,11 @@ func (m *Manager) Holds(id txn.ID) (holds bool) {
 	return holds
 }
 
-// Describe is what is known here of a transaction with locks, and what waits for it. physical is the
-// physical clock, in nanoseconds since the epoch.
+// Describe is what is known here of a transaction with locks, and what waits for it. physical is
+// the physical clock, in nanoseconds since the epoch.
 func (m *Manager) Describe(x *Transaction, now time.Time, physical int64) *kvpb.LiveTransaction {
-	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks()), Spans: uint64(x.Spans())}
+	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks()),
+		Spans: uint64(x.Spans())}
 	var oldest int64
 	var latest uint64
 	x.Each(func(l *Lock) bool {
@@ -59,7 +60,8 @@ func (m *Manager) Describe(x *Transaction, now time.Time, physical int64) *kvpb.
 	waited := func(since time.Time) uint64 { return uint64(max(0, now.Sub(since)).Microseconds()) }
 	x.EachWaiter(func(key string, w *Waiter) {
 		live.Waiters = append(live.Waiters, &kvpb.Waiter{
-			Transaction: w.Transaction.Bytes(), Key: []byte(key), WaitedMicros: waited(w.since), Write: true})
+			Transaction: w.Transaction.Bytes(), Key: []byte(key), WaitedMicros: waited(w.since),
+			Write: true})
 	})
 	if q := m.queues[x.ID]; q != nil {
 		for _, l := range slices.Concat(q.reads, q.asked) {

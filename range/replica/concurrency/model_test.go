@@ -12,11 +12,12 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// TestManagerBesideModel: many transactions acquire locks of keys and spans, wait, push one another,
-// commit, abort, die and are resolved, between plain writes and reads, while pushes are lost, and
-// leadership epochs end. Whatever happens,
+// TestManagerBesideModel: many transactions acquire locks of keys and spans, wait, push one
+// another, commit, abort, die and are resolved, between plain writes and reads, while pushes are
+// lost, and leadership epochs end. Whatever happens,
 //
-//   - what waits is what the model says, for locks that exist, and goes on in the order in which it came;
+//   - what waits is what the model says, for locks that exist, and goes on in the order in which it
+//     came;
 //   - of the pushes of a transaction one of each kind is on its way, for the oldest that waits;
 //   - a read that is served has no transaction in its way that may commit where it has read;
 //   - in the end, when everything is answered, nothing waits and nothing is locked.
@@ -47,8 +48,9 @@ func TestManagerBesideModel(t *testing.T) {
 			"write again": func(t *rapid.T) { w.t = t; w.sendAgain() },
 			"acquire": func(t *rapid.T) {
 				w.t = t
-				w.submit(&worldWrite{kind: Acquire, of: w.live(), key: w.key(), volatile: rapid.Bool().Draw(t, "volatile"),
-					span: rapid.IntRange(0, 9).Draw(t, "span") == 0})
+				w.submit(&worldWrite{kind: Acquire, of: w.live(), key: w.key(),
+					volatile: rapid.Bool().Draw(t, "volatile"),
+					span:     rapid.IntRange(0, 9).Draw(t, "span") == 0})
 			},
 			"commit in one phase": func(t *rapid.T) {
 				w.t = t
@@ -69,7 +71,8 @@ func TestManagerBesideModel(t *testing.T) {
 			"push": func(t *rapid.T) { w.t = t; w.answerSome() },
 			"resolve": func(t *rapid.T) {
 				w.t = t
-				w.submit(&worldWrite{kind: Resolve, of: rapid.SampledFrom(w.transactions).Draw(t, "transaction")})
+				w.submit(&worldWrite{kind: Resolve,
+					of: rapid.SampledFrom(w.transactions).Draw(t, "transaction")})
 			},
 			"time passes": func(t *rapid.T) {
 				w.t = t
@@ -104,7 +107,8 @@ func (w *world) key() string { return rapid.SampledFrom(worldKeys).Draw(w.t, "ke
 func (w *world) submit(q *worldWrite) {
 	q.id = uint64(len(w.writes) + 1)
 	if rapid.IntRange(0, 3).Draw(w.t, "hurries") == 0 {
-		q.deadline = w.now.Add(time.Duration(rapid.IntRange(1, 1000).Draw(w.t, "timeout")) * time.Millisecond)
+		q.deadline = w.now.Add(time.Duration(rapid.IntRange(1, 1000).Draw(w.t,
+			"timeout")) * time.Millisecond)
 	}
 	w.writes, w.queue = append(w.writes, q), append(w.queue, q)
 	if rapid.IntRange(0, 3).Draw(w.t, "queued") > 0 {
@@ -160,7 +164,8 @@ func (w *world) submitRead() {
 		q.Transaction, q.Begun, q.Yields = x.ID, x.Begun, rapid.Bool().Draw(w.t, "yields")
 	}
 	if rapid.IntRange(0, 3).Draw(w.t, "hurries") == 0 {
-		q.Deadline = w.now.Add(time.Duration(rapid.IntRange(1, 1000).Draw(w.t, "timeout")) * time.Millisecond)
+		q.Deadline = w.now.Add(time.Duration(rapid.IntRange(1, 1000).Draw(w.t,
+			"timeout")) * time.Millisecond)
 	}
 	w.reads = append(w.reads, q)
 	w.read(q)
@@ -228,27 +233,32 @@ func (w *world) check() {
 		case l == nil:
 			w.t.Fatalf("write %d does not wait", q.id)
 		case !w.m.Has(l) || l.Transaction != x || l.Key != key:
-			w.t.Fatalf("write %d waits for %s of %s, and not for %s of %s", q.id, key, x.ID, l.Key, l.Transaction.ID)
+			w.t.Fatalf("write %d waits for %s of %s, and not for %s of %s", q.id, key, x.ID, l.Key,
+				l.Transaction.ID)
 		case p.Until() == UntilGone && q.kind != Resolve && p.Transaction == x.ID:
 			w.t.Fatalf("write %d waits for its own transaction's lock to be gone", q.id)
 		case p.Until() == UntilApplied && !l.InFlight():
 			w.t.Fatalf("write %d waits for nothing", q.id)
 		}
 	})
-	if found != len(w.waiting) || found != w.m.Waiters() || w.m.writes.bytes != 9*found || found > w.config.MaxWaiters {
-		w.t.Fatalf("%d writes wait, of %d bytes, the model has %d", found, w.m.writes.bytes, len(w.waiting))
+	if found != len(w.waiting) || found != w.m.Waiters() || w.m.writes.bytes != 9*found ||
+		found > w.config.MaxWaiters {
+		w.t.Fatalf("%d writes wait, of %d bytes, the model has %d", found, w.m.writes.bytes,
+			len(w.waiting))
 	}
 	w.checkQueues()
 	w.checkAttempts()
 	if n := int64(w.m.Len() + w.m.Spans()); w.m.Held() != n || (n == 0) != w.m.Empty() {
 		w.t.Fatalf("%d locks are held, there are %d", w.m.Held(), n)
 	}
-	if s := &w.config.spans; s.count.Load() != int64(w.m.Spans()) || w.m.Spans() > w.config.MaxSpanLocks {
+	if s := &w.config.spans; s.count.Load() != int64(w.m.Spans()) ||
+		w.m.Spans() > w.config.MaxSpanLocks {
 		w.t.Fatalf("%d spans are counted, there are %d", s.count.Load(), w.m.Spans())
 	}
 }
 
-// checkQueues: reads wait for as many transactions as they count, and what waits for an answer is asked.
+// checkQueues: reads wait for as many transactions as they count, and what waits for an answer is
+// asked.
 func (w *world) checkQueues() {
 	left := map[*readWait]int{}
 	for id, q := range w.m.queues {
@@ -281,7 +291,8 @@ func (w *world) checkQueues() {
 		}
 	}
 	if waits != len(w.m.reads) || waits != len(left) || w.m.WaitingReads() != waits {
-		w.t.Fatalf("%d reads wait, %d of them for a transaction; the model has %d", len(w.m.reads), len(left), waits)
+		w.t.Fatalf("%d reads wait, %d of them for a transaction; the model has %d", len(w.m.reads),
+			len(left), waits)
 	}
 	for l, n := range left {
 		if l.left != n || !l.read.Element.(*worldRead).waits {
@@ -290,8 +301,8 @@ func (w *world) checkQueues() {
 	}
 }
 
-// checkAttempts: of the attempts of a request that have waited and are not finished at most one is not
-// superseded, and it is known.
+// checkAttempts: of the attempts of a request that have waited and are not finished at most one is
+// not superseded, and it is known.
 func (w *world) checkAttempts() {
 	alive := map[uint64]int{}
 	look := func(q *worldWrite) {
@@ -318,7 +329,8 @@ func (w *world) checkAttempts() {
 	}
 }
 
-// checkPush: nothing is aborted but for the oldest write that waits for it, of a client that is there.
+// checkPush: nothing is aborted but for the oldest write that waits for it, of a client that is
+// there.
 func (w *world) checkPush(p Push) {
 	if p.Request.Kind != kvpb.PushRequest_ABORT {
 		return
@@ -362,8 +374,10 @@ func (w *world) checkRead(q *worldRead) {
 			}
 		case kvpb.TransactionState_COMMITTED:
 			acknowledged := x.committed < q.began
-			if at.Timestamp.LessEq(q.Timestamp) || acknowledged && (q.Latest || at.Timestamp.LessEq(q.Uncertain)) {
-				w.t.Fatalf("a read at %s (latest: %t, uncertain until %s) does not see %s, committed at %s, before: %t",
+			if at.Timestamp.LessEq(q.Timestamp) || acknowledged &&
+				(q.Latest || at.Timestamp.LessEq(q.Uncertain)) {
+				w.t.Fatalf("a read at %s (latest: %t, uncertain until %s) does not see %s,"+
+					" committed at %s, before: %t",
 					q.Timestamp, q.Latest, q.Uncertain, x.ID, at.Timestamp, acknowledged)
 			}
 		}
@@ -388,7 +402,9 @@ func (w *world) settle() {
 			w.answer(0, false)
 		}
 		w.check()
-		if len(w.queue)+len(w.entries)+len(w.pushes)+len(w.waiting)+w.m.WaitingReads()+len(w.m.queues) == 0 && w.m.Empty() {
+		open := len(w.queue) + len(w.entries) + len(w.pushes)
+		waits := len(w.waiting) + w.m.WaitingReads() + len(w.m.queues)
+		if open+waits == 0 && w.m.Empty() {
 			if n := len(w.m.resolutions); n > 0 || w.config.Paced.Len() > 0 {
 				w.t.Fatalf("in the end there are %d resolutions", n)
 			}
@@ -400,5 +416,6 @@ func (w *world) settle() {
 		w.m.Sweep(w.now.UnixNano(), w.now, &work)
 		w.do(&work)
 	}
-	w.t.Fatalf("in the end %d writes and %d reads wait, and there are %d locks", len(w.waiting), w.m.WaitingReads(), w.m.Held())
+	w.t.Fatalf("in the end %d writes and %d reads wait, and there are %d locks", len(w.waiting),
+		w.m.WaitingReads(), w.m.Held())
 }

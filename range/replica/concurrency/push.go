@@ -12,14 +12,14 @@ import (
 
 // A push asks the coordinator of a transaction that is in the way: for a write whether the
 // transaction can be aborted, for a read whether it can be kept above the read's timestamp. One of
-// each kind is on its way for each transaction, however many wait, and however many of its locks they
-// met. For writes the coordinator is asked again and again while they wait; a read is told the answer
-// and looks again.
+// each kind is on its way for each transaction, however many wait, and however many of its locks
+// they met. For writes the coordinator is asked again and again while they wait; a read is told the
+// answer and looks again.
 //
 // An answer that comes when the leadership epoch is over is of no interest.
 
-// pushInterval is how often the coordinator is asked while writes wait; up to a quarter more is added
-// at random.
+// pushInterval is how often the coordinator is asked while writes wait; up to a quarter more is
+// added at random.
 const pushInterval = 250 * time.Millisecond
 
 // push is the state of one kind of push of a transaction.
@@ -41,9 +41,9 @@ type Push struct {
 	mark    uint64
 }
 
-// ask sends the pushes of a transaction that are due. It returns when there is more to ask, which is
-// later than now; zero: not before something else happens. A push that nothing waits for is never due,
-// however long ago it was sent.
+// ask sends the pushes of a transaction that are due. It returns when there is more to ask, which
+// is later than now; zero: not before something else happens. A push that nothing waits for is
+// never due, however long ago it was sent.
 func (m *Manager) ask(q *waitQueue, now time.Time, work *Work) (again time.Time) {
 	if !m.config.Pushes {
 		return again
@@ -72,12 +72,13 @@ func (m *Manager) askForReads(q *waitQueue, work *Work) {
 		}
 	}
 	q.timestamp.above = above
-	m.send(q, &q.timestamp, &kvpb.PushRequest{Kind: kvpb.PushRequest_TIMESTAMP, Above: rpc.ToTimestamp(above)},
+	m.send(q, &q.timestamp,
+		&kvpb.PushRequest{Kind: kvpb.PushRequest_TIMESTAMP, Above: rpc.ToTimestamp(above)},
 		oldest.age(), work)
 }
 
-// askForWrites has the coordinator asked whether the transaction can be aborted for the oldest of those
-// that wait to write. It returns when to do so, if it is later.
+// askForWrites has the coordinator asked whether the transaction can be aborted for the oldest of
+// those that wait to write. It returns when to do so, if it is later.
 func (m *Manager) askForWrites(q *waitQueue, now time.Time, work *Work) (again time.Time) {
 	oldest, wanted, awaited := q.oldestWaiter(func(*Waiter) bool { return true })
 	if oldest == nil {
@@ -88,7 +89,8 @@ func (m *Manager) askForWrites(q *waitQueue, now time.Time, work *Work) (again t
 		return q.abort.due
 	}
 	if patience := q.since.Add(m.config.PushDelay); now.Before(patience) {
-		// Most locks last no longer than it would take to ask, and their transactions are nearly done.
+		// Most locks last no longer than it would take to ask, and their transactions are nearly
+		// done.
 		return patience
 	}
 	if m.disconnected(oldest) {
@@ -128,7 +130,8 @@ func (m *Manager) send(q *waitQueue, p *push, request *kvpb.PushRequest, pusher 
 }
 
 // Answered takes the answer to a push, or why there is none.
-func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now time.Time, work *Work) {
+func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now time.Time,
+	work *Work) {
 	q := p.queue
 	if m.queues[q.of.ID] != q {
 		return
@@ -137,7 +140,8 @@ func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now tim
 	forReads := p.push == &q.timestamp
 	if err == nil {
 		m.Learn(q.of, s, p.mark)
-		if k := &q.of.Known; forReads && k.State == kvpb.TransactionState_PENDING && k.Above.Less(q.timestamp.above) {
+		if k := &q.of.Known; forReads && k.State == kvpb.TransactionState_PENDING &&
+			k.Above.Less(q.timestamp.above) {
 			p.push.due = now.Add(pushInterval) // it was not done, for whatever reason: not again at once
 		}
 		if forReads {
@@ -161,10 +165,11 @@ func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now tim
 	m.Reevaluate(now, work)
 }
 
-// orphan notes that a transaction's coordinator does not answer. If it is gone, because its keyspace
-// was dropped, nothing is left to decide. What was committed before is told by the node that destroys
-// the coordinator (replica.Settle), in which case the locks turn into versions; when that has had the
-// time, the transaction is taken for aborted: its locks are of nothing, and in the way of all.
+// orphan notes that a transaction's coordinator does not answer. If it is gone, because its
+// keyspace was dropped, nothing is left to decide. What was committed before is told by the node
+// that destroys the coordinator (replica.Settle), in which case the locks turn into versions; when
+// that has had the time, the transaction is taken for aborted: its locks are of nothing, and in the
+// way of all.
 func (m *Manager) orphan(x *Transaction, err error, now time.Time) {
 	k := &x.Known
 	switch {
@@ -174,13 +179,14 @@ func (m *Manager) orphan(x *Transaction, err error, now time.Time) {
 	case now.Sub(k.Gone) >= txn.Orphaned:
 		k.State = kvpb.TransactionState_ABORTED
 		m.config.Metrics.orphans.Inc()
-		m.config.Logger.Warn("the locks of a transaction are removed: the keyspace that held its outcome was dropped",
+		m.config.Logger.Warn("the locks of a transaction are removed: "+
+			"the keyspace that held its outcome was dropped",
 			"partition", m.partition, "transaction", x.ID, "keyspace", x.Keyspace)
 	}
 }
 
-// Learn notes what is known of a transaction. A coordinator that says that it is pending says that of
-// the moment when the push with the number mark was sent, or later.
+// Learn notes what is known of a transaction. A coordinator that says that it is pending says that
+// of the moment when the push with the number mark was sent, or later.
 func (m *Manager) Learn(x *Transaction, s *kvpb.TransactionStatus, mark uint64) {
 	k, ts := &x.Known, rpc.FromTimestamp(s.GetTimestamp())
 	if k.State != kvpb.TransactionState_PENDING {

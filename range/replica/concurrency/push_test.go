@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A push that was sent long ago, and for which nothing waits any more, is not due: a timer set for it
-// would go off again and again while the other push is under way.
+// A push that was sent long ago, and for which nothing waits any more, is not due: a timer set for
+// it would go off again and again while the other push is under way.
 func TestAPushForNothingIsNotDue(t *testing.T) {
 	now := time.Now()
 	m := &Manager{config: &Config{Pushes: true}}

@@ -59,7 +59,8 @@ func (m *Manager) wake(q *waitQueue, reads *[]*readWait, work *Work) {
 
 // oldestWaiter is the write with the oldest transaction of those that wait for the lock to be gone,
 // and of which counts says so, and the key that it waits for. awaited says whether any hurries.
-func (q *waitQueue) oldestWaiter(counts func(*Waiter) bool) (oldest *Waiter, wanted string, awaited bool) {
+func (q *waitQueue) oldestWaiter(counts func(*Waiter) bool) (oldest *Waiter, wanted string,
+	awaited bool) {
 	q.of.EachWaiter(func(key string, w *Waiter) {
 		if w.until != UntilGone || !counts(w) {
 			return // what is its own transaction's waits for an entry
@@ -75,8 +76,8 @@ func (q *waitQueue) oldestWaiter(counts func(*Waiter) bool) (oldest *Waiter, wan
 	return oldest, wanted, awaited
 }
 
-// Reevaluate brings what waits up to date: what waits for nothing any more goes on, what is over its
-// deadline expires, what has to be asked is asked, and what was decided is resolved.
+// Reevaluate brings what waits up to date: what waits for nothing any more goes on, what is over
+// its deadline expires, what has to be asked is asked, and what was decided is resolved.
 func (m *Manager) Reevaluate(now time.Time, work *Work) {
 	m.expire(now, work)
 	for id, q := range m.queues {

@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A read at T is in the timestamp cache first, so that no lock is acquired at or below T from then on.
-// Then it looks at the locks that there are. Their transactions may commit at or below T, and until it
-// is known that they do not, the read waits.
+// A read at T is in the timestamp cache first, so that no lock is acquired at or below T from then
+// on. Then it looks at the locks that there are. Their transactions may commit at or below T, and
+// until it is known that they do not, the read waits.
 //
 // A lock that was prepared above T is in the way for uncertainty only: its transaction may have
 // committed above T and been acknowledged before the read began. A lock that was acquired after the
@@ -18,18 +18,19 @@ import (
 //
 // The read has every such transaction told to commit above T only, and waits for all answers:
 //
-//   - It is pending, and stays above T: what it will write is not for this read. And since it was not
-//     committed when it was asked, which is after the read came, no client can have been told that it
-//     had. An answer that was given to an earlier read proves only the first: it is enough for a read
-//     at a given timestamp without uncertainty.
+//   - It is pending, and stays above T: what it will write is not for this read. And since it was
+//     not committed when it was asked, which is after the read came, no client can have been told
+//     that it had. An answer that was given to an earlier read proves only the first: it is enough
+//     for a read at a given timestamp without uncertainty.
 //   - It is aborted: there is nothing to read.
-//   - It is committed above all that matters to a read at a given timestamp: as if it were not there.
+//   - It is committed above all that matters to a read at a given timestamp: as if it were not
+//     there.
 //   - It is committed otherwise: the read waits until the locks are versions. A read of the latest
-//     state then moves up to the commit, for that may have been acknowledged; others see the version,
-//     or find it uncertain.
+//     state then moves up to the commit, for that may have been acknowledged; others see the
+//     version, or find it uncertain.
 
-// Read is a read as far as locks matter to it. It lives as long as the read, which may wait again and
-// again; the first fields are its owner's.
+// Read is a read as far as locks matter to it. It lives as long as the read, which may wait again
+// and again; the first fields are its owner's.
 type Read struct {
 	// Element is the read. It belongs to the owner.
 	Element any
@@ -48,8 +49,8 @@ type Read struct {
 	// uncertain. They are set before each search for Blockers.
 	Timestamp, UncertainUntil hlc.Timestamp
 
-	// Settled is the timestamp of a read of the latest state that has waited for all transactions in
-	// its way; zero: it has not. Committed is the highest of the commits for which it waited.
+	// Settled is the timestamp of a read of the latest state that has waited for all transactions
+	// in its way; zero: it has not. Committed is the highest of the commits for which it waited.
 	Settled, Committed hlc.Timestamp
 	// Conflict is what it waited for last.
 	Conflict *kvpb.Conflict
@@ -141,7 +142,8 @@ func (b *Blockers) Yields() *Lock {
 	}
 	for _, l := range b.Locks {
 		other := l.Transaction
-		if other.Known.State == kvpb.TransactionState_PENDING && !r.Transaction.SameTransaction(other.ID) &&
+		if other.Known.State == kvpb.TransactionState_PENDING &&
+			!r.Transaction.SameTransaction(other.ID) &&
 			txn.Older(other.Begun, other.ID, r.Begun, r.Transaction) {
 			return l
 		}

@@ -9,16 +9,17 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Resolution releases the locks of a transaction whose outcome is known, entry by entry. A transaction
-// may have tens of thousands of locks in a partition, and to turn all of them into versions as fast as
-// can be would keep processors and disks from everything else. So if it has many here and nothing
-// waits for it, the entries are small, and after each comes a pause that is longer than the entry took;
-// and the resolutions of a node pause by turns, so that it does not matter in how many partitions. What
-// comes to wait ends the pauses for good: it may meet other locks next. Only large transactions do not:
-// they are what is held back, and not those for which it is; the pauses become shorter for them.
+// Resolution releases the locks of a transaction whose outcome is known, entry by entry. A
+// transaction may have tens of thousands of locks in a partition, and to turn all of them into
+// versions as fast as can be would keep processors and disks from everything else. So if it has
+// many here and nothing waits for it, the entries are small, and after each comes a pause that is
+// longer than the entry took; and the resolutions of a node pause by turns, so that it does not
+// matter in how many partitions. What comes to wait ends the pauses for good: it may meet other
+// locks next. Only large transactions do not: they are what is held back, and not those for which
+// it is; the pauses become shorter for them.
 //
-// What pauses releases fewer locks than could be acquired in the meantime. So only few transactions do
-// so at a time on a node, and none where there are many locks already: they must not pile up.
+// What pauses releases fewer locks than could be acquired in the meantime. So only few transactions
+// do so at a time on a node, and none where there are many locks already: they must not pile up.
 type Resolution struct {
 	id txn.ID
 	// urgent: something has waited for it.
@@ -36,14 +37,14 @@ const (
 	LargeLocks = 2000
 	largeBytes = 512 << 10
 	maxPaced   = 2
-	// A partition with more locks than one part in crowdedPart of what it may have makes way no more
-	// than need be, and one with more than one in fullPart not at all.
+	// A partition with more locks than one part in crowdedPart of what it may have makes way no
+	// more than need be, and one with more than one in fullPart not at all.
 	crowdedPart = 8
 	fullPart    = 2
 )
 
-// What one entry releases: of a transaction that something waits for, of one that nothing waits for,
-// and of that if the node is loaded.
+// What one entry releases: of a transaction that something waits for, of one that nothing waits
+// for, and of that if the node is loaded.
 const (
 	urgentBytes = 256 << 10
 	// UnhurriedBytes is also for an entry that a client has asked for.
@@ -81,9 +82,10 @@ func (m *Manager) StartResolution(id txn.ID) *Resolution {
 // Resolving says that a resolution of a transaction's locks is under way.
 func (m *Manager) Resolving(id txn.ID) bool { return m.resolutions[id] != nil }
 
-// NextEntry is what the next entry of a resolution does: the outcome, nil if it is over, and how many
-// bytes of locks it releases (LockBytes).
-func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus, bytes int) {
+// NextEntry is what the next entry of a resolution does: the outcome, nil if it is over, and how
+// many bytes of locks it releases (LockBytes).
+func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus,
+	bytes int) {
 	of := m.table.Transaction(x.id)
 	if m.resolutions[x.id] != x || of == nil || of.Known.State == kvpb.TransactionState_PENDING {
 		return nil, 0
@@ -97,8 +99,8 @@ func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.Transac
 }
 
 // EntryDone notes that an entry of a resolution, which was asked for at a time, is applied, or that
-// there will be none. more: there are locks left for which there is to be another one. It returns true
-// if that is due now; otherwise the resolution is over, or the owner is called after a pause.
+// there will be none. more: there are locks left for which there is to be another one. It returns
+// true if that is due now; otherwise the resolution is over, or the owner is called after a pause.
 func (m *Manager) EntryDone(x *Resolution, more bool, asked, now time.Time) (due bool) {
 	if m.resolutions[x.id] != x {
 		return false
@@ -137,8 +139,8 @@ func (m *Manager) endResolution(id txn.ID, x *Resolution) {
 	}
 }
 
-// urgent says whether anything waits for the transaction's locks for which there is to be no pause, or
-// has done so.
+// urgent says whether anything waits for the transaction's locks for which there is to be no pause,
+// or has done so.
 func (m *Manager) urgent(x *Resolution, of *Transaction) bool {
 	if x.urgent || m.manualTime() {
 		return true
@@ -148,7 +150,8 @@ func (m *Manager) urgent(x *Resolution, of *Transaction) bool {
 }
 
 // pacing is how many bytes the next entry releases, and with what priority it is paced.
-func (m *Manager) pacing(x *Resolution, of *Transaction, now time.Time) (bytes int, by admission.Priority) {
+func (m *Manager) pacing(x *Resolution, of *Transaction, now time.Time) (bytes int,
+	by admission.Priority) {
 	all := m.table.Len()
 	switch {
 	case m.urgent(x, of):

@@ -15,9 +15,9 @@ const (
 	sweepMost = 64
 )
 
-// Sweep asks about transactions that have had locks for a while and that nothing waits for, and has the
-// locks of those that are over released. It is to be called about every second while there are locks.
-// physical is the physical clock, in nanoseconds since the epoch.
+// Sweep asks about transactions that have had locks for a while and that nothing waits for, and has
+// the locks of those that are over released. It is to be called about every second while there are
+// locks. physical is the physical clock, in nanoseconds since the epoch.
 func (m *Manager) Sweep(physical int64, now time.Time, work *Work) {
 	if !m.config.Pushes {
 		return

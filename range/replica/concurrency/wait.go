@@ -12,9 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A write that meets a lock which is not its own, of its key or of the span that this lies in, waits
-// for that lock. When the lock is gone, the write goes back to the front of its owner's queue and is
-// evaluated again, as if it had just come: nothing of it has happened. It may then meet another lock.
+// A write that meets a lock which is not its own, of its key or of the span that this lies in,
+// waits for that lock. When the lock is gone, the write goes back to the front of its owner's queue
+// and is evaluated again, as if it had just come: nothing of it has happened. It may then meet
+// another lock.
 
 // Kind is what a write that waits is, as far as that matters here.
 type Kind uint8
@@ -67,7 +68,8 @@ type Waiter struct {
 	since time.Time
 }
 
-// History is what a write has met that waits, or has waited. The zero History is of one that has not.
+// History is what a write has met that waits, or has waited. The zero History is of one that has
+// not.
 type History struct {
 	// Conflict is what it waited for last; nil: it has not waited.
 	Conflict *kvpb.Conflict
@@ -88,11 +90,12 @@ func (w *Waiter) age() age { return age{w.Begun, w.Transaction} }
 // hurries says that locks are to be released at once for it.
 func (w *Waiter) hurries() bool { return w.Kind != Resolve && !w.LowPriority }
 
-// Disconnected says that a write of a kind is to acquire locks for a client that is not connected any
-// more. If it has waited for one, it would get a lock that nothing releases: a client that died with
-// many requests that wait for one key would hold up others with one after the other, each for as long
-// as it takes until nothing has been heard of it for too long. A client that comes back sends again
-// what it still wants, and then waits at the end of the queue. The owner's lock need not be held.
+// Disconnected says that a write of a kind is to acquire locks for a client that is not connected
+// any more. If it has waited for one, it would get a lock that nothing releases: a client that died
+// with many requests that wait for one key would hold up others with one after the other, each for
+// as long as it takes until nothing has been heard of it for too long. A client that comes back
+// sends again what it still wants, and then waits at the end of the queue. The owner's lock need
+// not be held.
 func (m *Manager) Disconnected(k Kind, client uint64) bool {
 	return k == Acquire && m.config.Disconnected != nil && m.config.Disconnected(client)
 }
@@ -129,8 +132,8 @@ func InOrder(woken []*Waiter) {
 	}
 }
 
-// Leave notes that writes which were woken, in the present leadership epoch, wait no longer, and puts
-// them into the order in which they came.
+// Leave notes that writes which were woken, in the present leadership epoch, wait no longer, and
+// puts them into the order in which they came.
 func (m *Manager) Leave(woken []*Waiter) {
 	InOrder(woken)
 	for _, w := range woken {
@@ -164,10 +167,11 @@ func (m *Manager) WaitAgain(woken []*Waiter) (free []*Waiter) {
 	return free
 }
 
-// waitTogether has writes that have waited for a key, all for the same, wait for a lock, and returns
-// those that do not wait for it.
+// waitTogether has writes that have waited for a key, all for the same, wait for a lock, and
+// returns those that do not wait for it.
 func (m *Manager) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
-	conflict := &kvpb.Conflict{Key: waiting[0].History.Conflict.Key, Transaction: l.Transaction.ID.Bytes()}
+	conflict := &kvpb.Conflict{Key: waiting[0].History.Conflict.Key,
+		Transaction: l.Transaction.ID.Bytes()}
 	from := 0
 	flush := func(to int) { m.table.WaitAll(l, waiting[from:to], UntilGone) }
 	for i, w := range waiting {

@@ -2,8 +2,8 @@ package concurrency
 
 import "github.com/tidemarkdb/tidemark/txn"
 
-// A coordinator remembers which of its transactions have locks that anything waits for, somewhere: a
-// large transaction then hurries. It learns so from pushes, and tells with heartbeats.
+// A coordinator remembers which of its transactions have locks that anything waits for, somewhere:
+// a large transaction then hurries. It learns so from pushes, and tells with heartbeats.
 
 // maxWanted bounds how many wanted transactions are remembered: beyond that all are forgotten, and
 // asked for again soon.

@@ -97,12 +97,15 @@ func (silentOwner) ContinueResolution(*Resolution) {}
 var worldKeys = []string{"a", "b", "c", "d"}
 
 func newWorld(t *rapid.T) *world {
-	w := &world{t: t, now: time.Unix(1_000_000, 0), waiting: map[*worldWrite]*Lock{}, counts: map[string]int{}}
+	w := &world{t: t, now: time.Unix(1_000_000, 0), waiting: map[*worldWrite]*Lock{},
+		counts: map[string]int{}}
 	metrics, _ := NewMetrics()
-	w.config = Config{Metrics: metrics, Logger: slog.New(slog.DiscardHandler), Random: func() uint64 { return 0 },
+	w.config = Config{Metrics: metrics, Logger: slog.New(slog.DiscardHandler),
+		Random: func() uint64 { return 0 },
 		Pushes: true, ManualTime: func() bool { return true }, Load: admission.NewLoad(w.now),
 		Disconnected: func(client uint64) bool { return client == 2 },
-		MaxBlockers:  2, MaxLocks: 100, MaxSpanLocks: 4, TotalSpanLocks: 4, MaxWaiters: 40, MaxWaiterBytes: 9 * 35,
+		MaxBlockers:  2,
+		MaxLocks:     100, MaxSpanLocks: 4, TotalSpanLocks: 4, MaxWaiters: 40, MaxWaiterBytes: 9 * 35,
 		PushDelay: 10 * time.Millisecond}
 	w.config.Prepare()
 	w.m.Init(&w.config, silentOwner{}, 1, 7)
@@ -113,7 +116,8 @@ func (w *world) timestamp() hlc.Timestamp { return hlc.Timestamp{Wall: w.now.Uni
 
 func (w *world) begin() {
 	id := txn.ID{byte(len(w.transactions) + 1), 1}
-	begun := hlc.Timestamp{Wall: w.now.UnixNano() - rapid.Int64Range(0, 5).Draw(w.t, "age")*int64(time.Second)}
+	begun := hlc.Timestamp{Wall: w.now.UnixNano() - rapid.Int64Range(0, 5).Draw(w.t,
+		"age")*int64(time.Second)}
 	w.transactions = append(w.transactions, &worldTransaction{Info: txn.Info{
 		ID: id, Begun: begun, Started: hlc.Max(begun, w.timestamp()), Keyspace: 7, Anchor: []byte("a")}})
 }
@@ -252,7 +256,8 @@ func (w *world) acquire(q *worldWrite) {
 	} else {
 		w.sequence++
 		w.m.Acquire(q.key, q.of.Info, state, w.sequence)
-		w.entries = append(w.entries, &worldEntry{changes: []Change{{Key: q.key, Of: q.of.Info, State: state}}})
+		w.entries = append(w.entries,
+			&worldEntry{changes: []Change{{Key: q.key, Of: q.of.Info, State: state}}})
 	}
 	w.finish(q, "acquired")
 }
@@ -261,7 +266,8 @@ func (w *world) acquire(q *worldWrite) {
 func (w *world) holdSpan(q *worldWrite) {
 	spans := func(yield func([]byte, []byte) bool) { yield([]byte(q.key), nil) }
 	l, key, oldest := w.m.SpansInTheWay(spans, q.of.Begun, q.of.ID)
-	acquired := oldest && w.m.AcquireSpans(spans, q.of.Info, State{Kind: kvpb.Mutation_LOCK, Acquired: w.now.UnixNano()})
+	acquired := oldest &&
+		w.m.AcquireSpans(spans, q.of.Info, State{Kind: kvpb.Mutation_LOCK, Acquired: w.now.UnixNano()})
 	switch {
 	case l != nil:
 		w.wait(q, l, key, UntilGone)
@@ -333,8 +339,8 @@ func (w *world) releaseSome(x *Transaction, of *Resolution) (n int, inFlight *Lo
 	return len(e.changes), inFlight
 }
 
-// handOver lets writes go on that waited for a volatile lock: the first at once, and those behind it
-// wait again, if there is something to wait for.
+// handOver lets writes go on that waited for a volatile lock: the first at once, and those behind
+// it wait again, if there is something to wait for.
 func (w *world) handOver(woken []*Waiter) {
 	if len(woken) == 0 {
 		return
@@ -384,7 +390,8 @@ func (w *world) left(p *Waiter, answer string) {
 // end decides a transaction at its coordinator: a commit if the timestamp is not zero.
 func (w *world) end(x *worldTransaction, commit hlc.Timestamp) {
 	for {
-		d := txn.DecideEnd(x.record, &txn.End{Transaction: x.Info, Commit: !commit.IsZero(), Timestamp: commit}, w.present())
+		d := txn.DecideEnd(x.record,
+			&txn.End{Transaction: x.Info, Commit: !commit.IsZero(), Timestamp: commit}, w.present())
 		if d.Refused != nil && d.Refused.Code == kvpb.ErrorCode_TRANSACTION_PUSHED {
 			commit = d.Refused.Timestamp.Next()
 			continue
@@ -525,7 +532,8 @@ func (w *world) answer(i int, lost bool) {
 	}
 	x := w.transaction(push.Pushee.ID)
 	if !x.died {
-		if d := txn.DecideHeartbeat(x.record, &txn.Heartbeat{Transaction: x.Info}, w.present()); d.Record != nil {
+		if d := txn.DecideHeartbeat(x.record, &txn.Heartbeat{Transaction: x.Info},
+			w.present()); d.Record != nil {
 			x.record = d.Record
 		}
 	}

@@ -64,7 +64,8 @@ func (l *Lock[W]) Newest() *State {
 	return l.Applied
 }
 
-// Blocks says that a commit of the transaction may put a version of the key at or below a timestamp.
+// Blocks says that a commit of the transaction may put a version of the key at or below a
+// timestamp.
 func (l *Lock[W]) Blocks(at hlc.Timestamp) bool {
 	blocks := func(s *State) bool { return s != nil && s.Writes() && s.Prepared.LessEq(at) }
 	return blocks(l.Applied) || blocks(l.Proposed)

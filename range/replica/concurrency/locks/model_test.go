@@ -16,12 +16,12 @@ import (
 
 // modelLock is a lock as the naive model keeps it.
 type modelLock struct {
-	of              byte
-	applied, flight *State
-	sequence        uint64
+	of                byte
+	applied, proposed *State
+	sequence          uint64
 }
 
-// modelWaiter is somebody who waits, in the order of coming.
+// modelWaiter is one that waits, in the order of coming.
 type modelWaiter struct {
 	who   int
 	key   string
@@ -46,10 +46,12 @@ func (m *model) release(key string, happened Until) (released []int) {
 }
 
 func info(of byte) txn.Info {
-	return txn.Info{ID: txn.ID{of}, Begun: hlc.Timestamp{Wall: int64(of)}, Started: hlc.Timestamp{Wall: int64(of)}, Keyspace: 7, Anchor: []byte("a")}
+	return txn.Info{ID: txn.ID{of}, Begun: hlc.Timestamp{Wall: int64(of)},
+		Started: hlc.Timestamp{Wall: int64(of)}, Keyspace: 7, Anchor: []byte("a")}
 }
 
-// TestTableBesideModel: whatever is laid, applied, removed, given up and waited for, the table says what a map and a list say.
+// TestTableBesideModel: whatever is acquired, applied, released, given up and waited for, the table
+// says what a map and a list say.
 func TestTableBesideModel(t *testing.T) {
 	keys := []string{"a", "b", "c", "d", "e"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,7 +59,8 @@ func TestTableBesideModel(t *testing.T) {
 		m := &model{locks: map[string]*modelLock{}}
 		sequence, who := uint64(0), 0
 		state := func(t *rapid.T) State {
-			return State{Kind: kvpb.Mutation_Kind(rapid.IntRange(0, 2).Draw(t, "kind")), Prepared: hlc.Timestamp{Wall: rapid.Int64Range(1, 9).Draw(t, "prepared")}}
+			return State{Kind: kvpb.Mutation_Kind(rapid.IntRange(0, 2).Draw(t, "kind")),
+				Prepared: hlc.Timestamp{Wall: rapid.Int64Range(1, 9).Draw(t, "prepared")}}
 		}
 		key := func(t *rapid.T) string { return rapid.SampledFrom(keys).Draw(t, "key") }
 		of := func(t *rapid.T) byte { return rapid.SampledFrom([]byte{1, 2, 3}).Draw(t, "of") }
@@ -67,7 +70,7 @@ func TestTableBesideModel(t *testing.T) {
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"lay": func(t *rapid.T) {
+			"acquire": func(t *rapid.T) {
 				k, x, s := key(t), of(t), state(t)
 				l := m.locks[k]
 				if l != nil && (l.of != x || l.sequence != 0) {
@@ -78,10 +81,10 @@ func TestTableBesideModel(t *testing.T) {
 					m.locks[k] = l
 				}
 				sequence++
-				l.flight, l.sequence = &s, sequence
+				l.proposed, l.sequence = &s, sequence
 				table.Acquire(k, info(x), s, sequence)
 			},
-			"hold": func(t *rapid.T) {
+			"acquire volatile": func(t *rapid.T) {
 				k, x, s := key(t), of(t), state(t)
 				l := m.locks[k]
 				if l != nil && (l.of != x || l.sequence != 0 || !l.applied.Volatile) {
@@ -91,7 +94,7 @@ func TestTableBesideModel(t *testing.T) {
 				s.Volatile = true
 				m.locks[k] = &modelLock{of: x, applied: &s}
 			},
-			"mark removed": func(t *rapid.T) {
+			"mark released": func(t *rapid.T) {
 				k := key(t)
 				l := m.locks[k]
 				if l == nil || l.sequence != 0 || l.applied.Volatile {
@@ -111,11 +114,11 @@ func TestTableBesideModel(t *testing.T) {
 				m.locks[k] = &modelLock{of: x, applied: &s}
 				same(t, "apply", table.Apply(k, info(x), s), append(want, m.release(k, UntilApplied)...))
 			},
-			"remove": func(t *rapid.T) {
+			"release": func(t *rapid.T) {
 				k := key(t)
 				want := m.release(k, UntilGone)
 				delete(m.locks, k)
-				same(t, "remove", table.Release(k), want)
+				same(t, "release", table.Release(k), want)
 			},
 			"wait": func(t *rapid.T) {
 				k := key(t)
@@ -162,7 +165,7 @@ func TestTableBesideModel(t *testing.T) {
 					if l.applied != nil && l.applied.Volatile {
 						l.applied = nil
 					}
-					if l.flight, l.sequence = nil, 0; l.applied == nil {
+					if l.proposed, l.sequence = nil, 0; l.applied == nil {
 						delete(m.locks, k)
 					}
 				}
@@ -174,28 +177,33 @@ func TestTableBesideModel(t *testing.T) {
 
 func (m *model) compare(t *rapid.T, table *Table[int]) {
 	if table.Len() != len(m.locks) || table.Waiters() != len(m.waiters) {
-		t.Fatalf("%d locks and %d waiters, the model has %d and %d", table.Len(), table.Waiters(), len(m.locks), len(m.waiters))
+		t.Fatalf("%d locks and %d waiters, the model has %d and %d", table.Len(), table.Waiters(),
+			len(m.locks), len(m.waiters))
 	}
 	var order []string
 	for k := range m.locks {
 		order = append(order, k)
 	}
 	sort.Strings(order)
-	describe := func(of byte, applied, flight *State, sequence uint64) string {
-		return fmt.Sprint(of, applied, flight, sequence)
+	describe := func(of byte, applied, proposed *State, sequence uint64) string {
+		return fmt.Sprint(of, applied, proposed, sequence)
 	}
 	var got []string
 	changing := 0
 	table.Ascend("", "", func(l *Lock[int]) bool {
 		got = append(got, l.Key)
 		want := m.locks[l.Key]
-		if describe(l.Transaction.ID[0], l.Applied, l.Proposed, l.Sequence) != describe(want.of, want.applied, want.flight, want.sequence) {
+		if describe(l.Transaction.ID[0], l.Applied, l.Proposed, l.Sequence) != describe(want.of,
+			want.applied, want.proposed, want.sequence) {
 			t.Fatalf("key %s: %+v, the model has %+v", l.Key, l, want)
 		}
 		for wall := range int64(10) {
 			at := hlc.Timestamp{Wall: wall}
-			blocks := func(s *State) bool { return s != nil && s.Kind != kvpb.Mutation_LOCK && s.Prepared.Wall <= wall }
-			if l.Blocks(at) != (blocks(want.applied) || blocks(want.flight)) {
+			blocks := func(s *State) bool {
+				return s != nil && s.Kind != kvpb.Mutation_LOCK &&
+					s.Prepared.Wall <= wall
+			}
+			if l.Blocks(at) != (blocks(want.applied) || blocks(want.proposed)) {
 				t.Fatalf("key %s at %d: blocks %t", l.Key, wall, l.Blocks(at))
 			}
 		}
@@ -235,8 +243,10 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 		})
 		sort.Strings(gotOwn)
 		of.EachWaiter(func(key string, w int) { gotWaiting = append(gotWaiting, fmt.Sprint(key, w)) })
-		if !slices.Equal(gotOwn, own) || !slices.Equal(gotWaiting, waiting) || of.Locks() != len(own) || of.Waiting() != len(waiting) {
-			t.Fatalf("transaction %d: %v, waiting %v; the model has %v, %v", x, gotOwn, gotWaiting, own, waiting)
+		if !slices.Equal(gotOwn, own) || !slices.Equal(gotWaiting, waiting) || of.Locks() != len(own) ||
+			of.Waiting() != len(waiting) {
+			t.Fatalf("transaction %d: %v, waiting %v; the model has %v, %v", x, gotOwn, gotWaiting, own,
+				waiting)
 		}
 	}
 	if table.Transactions() != transactions {
@@ -245,7 +255,7 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 	blocking := 0
 	table.EachAwaited(func(x *Transaction[int]) {
 		if blocking++; x.Waiting() == 0 {
-			t.Fatalf("nobody waits for transaction %d", x.ID[0])
+			t.Fatalf("nothing waits for transaction %d", x.ID[0])
 		}
 	})
 	with := map[byte]bool{}

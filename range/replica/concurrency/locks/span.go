@@ -40,7 +40,8 @@ func (t *Table[W]) SpanAt(key string) *Lock[W] {
 // SpansIn calls visit for the span locks that have keys in common with [start, end), in their
 // order, until it returns false. An empty end is none. visit must not change the table.
 func (t *Table[W]) SpansIn(start, end string, visit func(*Lock[W]) bool) {
-	i := sort.Search(len(t.spans), func(i int) bool { return t.spans[i].End == "" || t.spans[i].End > start })
+	i := sort.Search(len(t.spans),
+		func(i int) bool { return t.spans[i].End == "" || t.spans[i].End > start })
 	for ; i < len(t.spans) && (end == "" || t.spans[i].Key < end); i++ {
 		if !visit(t.spans[i]) {
 			return
@@ -84,7 +85,8 @@ func (t *Table[W]) AcquireSpan(start, end string, of txn.Info, s State) {
 	for _, g := range t.gaps(start, end) {
 		t.make()
 		state := s
-		l := t.add(&Lock[W]{Key: strings.Clone(g.start), End: strings.Clone(g.end), Span: true, Applied: &state}, of)
+		l := t.add(&Lock[W]{Key: strings.Clone(g.start), End: strings.Clone(g.end), Span: true,
+			Applied: &state}, of)
 		i := sort.Search(len(t.spans), func(i int) bool { return t.spans[i].Key > l.Key })
 		t.spans = slices.Insert(t.spans, i, l)
 		t.spanBytes += len(l.Key) + len(l.End)

@@ -16,7 +16,10 @@ type interval struct {
 	start, end string
 }
 
-func (i interval) contains(key string) bool { return i.start <= key && (i.end == "" || key < i.end) }
+func (i interval) contains(key string) bool {
+	return i.start <= key &&
+		(i.end == "" || key < i.end)
+}
 
 // intervals is the naive model.
 type intervals struct {
@@ -59,7 +62,8 @@ func TestSpansBesideModel(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"hold": func(t *rapid.T) {
-				x, start, end := of(t), rapid.SampledFrom(bounds).Draw(t, "start"), rapid.SampledFrom(bounds).Draw(t, "end")
+				x, start, end := of(t), rapid.SampledFrom(bounds).Draw(t,
+					"start"), rapid.SampledFrom(bounds).Draw(t, "end")
 				if end != "" && start >= end {
 					t.Skip("empty")
 				}
@@ -80,7 +84,8 @@ func TestSpansBesideModel(t *testing.T) {
 				before, size := table.Spans(), table.SpanBytes()
 				table.AcquireSpan(start, end, info(x), state)
 				if table.Spans() != before+count || table.SpanBytes() != size+bytes {
-					t.Fatalf("%d spans of %d bytes, %d of %d more than before were announced", table.Spans(), table.SpanBytes(), count, bytes)
+					t.Fatalf("%d spans of %d bytes, %d of %d more than before were announced", table.Spans(),
+						table.SpanBytes(), count, bytes)
 				}
 				for i, part := range bounds {
 					next := append(bounds, "")[i+1]
@@ -153,13 +158,16 @@ func TestSpansBesideModel(t *testing.T) {
 						t.Fatalf("%q is held by %d, the model says %d", p, got, m.at(p))
 					}
 				}
-				if table.Empty() != (len(m.held) == 0 && len(m.locked) == 0) || table.Len() != len(m.locked) || table.Waiters() != len(m.waiters) {
-					t.Fatalf("empty %t, %d keys, %d wait; the model has %v, %v, %v", table.Empty(), table.Len(), table.Waiters(), m.held, m.locked, m.waiters)
+				if table.Empty() != (len(m.held) == 0 && len(m.locked) == 0) || table.Len() != len(m.locked) ||
+					table.Waiters() != len(m.waiters) {
+					t.Fatalf("empty %t, %d keys, %d wait; the model has %v, %v, %v", table.Empty(), table.Len(),
+						table.Waiters(), m.held, m.locked, m.waiters)
 				}
 				spans := 0
 				table.EachTransaction(func(x *Transaction[int]) bool { spans += x.Spans(); return true })
 				if spans != table.Spans() || table.Spans() == 0 != (len(m.held) == 0) {
-					t.Fatalf("%d spans of transactions, %d in the table, the model has %v", spans, table.Spans(), m.held)
+					t.Fatalf("%d spans of transactions, %d in the table, the model has %v", spans, table.Spans(),
+						m.held)
 				}
 			},
 		})

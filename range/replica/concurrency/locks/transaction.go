@@ -36,20 +36,22 @@ type Known struct {
 	Limit time.Duration
 	// Commit is the commit timestamp of a COMMITTED one.
 	Commit hlc.Timestamp
-	// Above is the timestamp above which a PENDING one commits, if it does; zero if nothing is known.
+	// Above is the timestamp above which a PENDING one commits, if it does; zero if nothing is
+	// known.
 	Above hlc.Timestamp
-	// Gone is since when it is known that its coordinator is gone for good; zero if it is there, for
-	// all that is known.
+	// Gone is since when it is known that its coordinator is gone for good; zero if it is there,
+	// for all that is known.
 	Gone time.Time
-	// Mark numbers the push that said so, by when it was sent: the transaction was not committed then.
+	// Mark numbers the push that said so, by when it was sent: the transaction was not committed
+	// then.
 	Mark uint64
 }
 
 // Locks is the number of its locks, of keys and of spans.
 func (x *Transaction[W]) Locks() int { return len(x.locks) }
 
-// Each calls visit for its locks, in no certain order, until it returns false. visit must not change
-// the table.
+// Each calls visit for its locks, in no certain order, until it returns false. visit must not
+// change the table.
 func (x *Transaction[W]) Each(visit func(*Lock[W]) bool) {
 	for _, l := range x.locks {
 		if !visit(l) {

@@ -58,7 +58,8 @@ func (t *Table[W]) TakeWaiters(gone func(w W) bool) (taken []W) {
 // Drain takes out all that wait.
 func (t *Table[W]) Drain() []W { return t.TakeWaiters(func(W) bool { return true }) }
 
-// wake takes out what waits for a lock until what has happened: UntilGone is the end of all waiting.
+// wake takes out what waits for a lock until what has happened: UntilGone is the end of all
+// waiting.
 func (t *Table[W]) wake(l *Lock[W], happened Until) []W {
 	if l.waiting == 0 {
 		return nil
