@@ -25,6 +25,9 @@
 // then notes itself in the timestamp cache and looks what is in flight, and only then reads the
 // engine. See read.go for why in this order.
 //
+// What meets a lock of a transaction, to write or to read, waits in package concurrency, which says
+// what to ask the transaction's coordinator, and what goes on when.
+//
 // # What answers what
 //
 // A write is evaluated only under the term that its sender named, and an entry of the term is

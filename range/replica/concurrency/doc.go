@@ -47,4 +47,9 @@
 // The package has no lock of its own. All methods of a Manager are called with its owner's lock
 // held, but Held and Disconnected. What the managers of a node share (Config) is safe for
 // concurrent use.
+//
+// # Imports
+//
+// hlc, txn, kvpb and rpc's timestamps, range/keys, range/mvcc and range/admission (imports_test.go).
+// Never range/replica, nor its other rooms.
 package concurrency
