@@ -42,7 +42,7 @@ func (e *evaluation) refusedAborted(w *write) (bool, error) {
 	if !w.x.history.Aborted {
 		return false, nil
 	}
-	record, sequence, err := e.record(w.transaction())
+	record, sequence, err := e.RecordOf(w.transaction())
 	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
 		return false, err
 	}

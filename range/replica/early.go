@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -48,5 +49,5 @@ func (r *Replica) earlyError(q *kvpb.Request, t hlc.Timestamp, early time.Durati
 			"certain to last; it can run in %s",
 		r.id, t, early.Round(time.Millisecond))
 	response.Error.Cause = kvpb.ErrorCause_CAUSE_CLOCKS
-	return refusing(response, t, hlc.Timestamp{})
+	return command.Refusing(response, t, hlc.Timestamp{})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -29,12 +28,6 @@ func newError(request *kvpb.Request, code kvpb.ErrorCode, format string,
 	args ...any) *kvpb.Response {
 	return &kvpb.Response{Id: request.GetId(),
 		Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
-}
-
-// refusing adds to an error which timestamp it refuses, and at which bound; that may be zero.
-func refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Response {
-	response.Error.Refused, response.Error.Timestamp = rpc.ToTimestamp(refused), rpc.ToTimestamp(bound)
-	return response
 }
 
 // leaderHint is the replica that leads, as far as this replica knows; nil if it does not.
@@ -172,7 +165,7 @@ func (r *Replica) about(what string, err error) string {
 }
 
 // errRecord is a record that every partition has, and that is not what was written.
-var errRecord = errors.New("a stored record is damaged")
+var errRecord = command.ErrRecord
 
 // IsDamage says that an error comes from stored data that is not what was written.
 func IsDamage(err error) bool {

@@ -98,6 +98,7 @@ func (r *Replica) evaluateQueue(pass Pass) {
 		e = evaluations.Get().(*evaluation)
 		e.r = r
 		e.State, e.Pending, e.PageBytes = r.state, pendingView{e}, int64(r.node.MaxEntryBytes)
+		e.Coordination = coordination{e}
 	}
 	if e.proposal == nil {
 		e.pass = pass
@@ -315,6 +316,9 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	if r.mu.locks.Held() != 0 && !w.command.Transactional && e.blocked(w) {
 		return
 	}
+	if w.x != nil {
+		e.Transaction = &w.x.Transaction
+	}
 	if w.command.Evaluate != nil {
 		if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
 			e.refuse(w, r.readError(q, err))
@@ -327,12 +331,6 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	switch c := q.Command.(type) {
 	case *kvpb.Request_Prepare:
 		err = e.prepare(w, c.Prepare)
-	case *kvpb.Request_EndTransaction:
-		err = e.endTransaction(w, c.EndTransaction)
-	case *kvpb.Request_Push:
-		err = e.push(w, c.Push)
-	case *kvpb.Request_HeartbeatTransaction:
-		err = e.heartbeat(w)
 	case *kvpb.Request_Resolve:
 		err = e.resolve(w, c.Resolve)
 	}
@@ -412,6 +410,10 @@ func (e *evaluation) carryOut(w *write) {
 		e.answerNothingDone(w, e.Response, e.Sequence)
 	case command.Duplicate:
 		e.answerDuplicate(w, e.Response, e.Sequence)
+	case command.Decided:
+		if err := e.decided(w); err != nil {
+			e.refuse(w, e.r.readError(q, err))
+		}
 	case command.Written:
 		ts, ok, err := e.write(w, e.Ops...)
 		if err == nil && ok && e.Record != nil {
@@ -536,11 +538,11 @@ func (e *evaluation) checkSession(w *write) *kvpb.Response {
 		return r.unsureClock(q)
 	}
 	if !r.checkAhead(w.session, e.Clock) {
-		return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
+		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
 			r.id, w.session), w.session, hlc.Timestamp{})
 	}
 	if threshold := *r.threshold.Load(); !w.session.IsZero() && w.session.Less(threshold) {
-		return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 			"partition %s: the session's timestamp %s is older than what is kept (since %s), so a retry could not be told from a first attempt; begin a new session from `now`",
 			r.id, w.session, threshold), w.session, threshold)
 	}

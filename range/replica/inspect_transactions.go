@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -73,7 +74,7 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 			continue
 		}
 		// In a hash keyspace the anchor may lie in another partition: then there is none here.
-		record, err := r.storedRecord(txn.RecordKey(keys.InternalKey(d, of.Anchor), of.ID))
+		record, err := command.StoredRecord(r.state, txn.RecordKey(keys.InternalKey(d, of.Anchor), of.ID))
 		if err != nil {
 			return r.readError(q, err)
 		}
@@ -100,7 +101,7 @@ func (r *Replica) requestedAbort(id []byte) (*kvpb.LiveTransaction, error) {
 	if !ok {
 		return nil, nil
 	}
-	record, err := r.storedRecord(txn.RecordKey(keys.InternalKey(r.Descriptor(), of.Anchor), of.ID))
+	record, err := command.StoredRecord(r.state, txn.RecordKey(keys.InternalKey(r.Descriptor(), of.Anchor), of.ID))
 	if err != nil || record == nil || record.State != kvpb.TransactionState_ABORTED {
 		return nil, err
 	}

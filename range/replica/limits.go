@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"cmp"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -53,39 +51,4 @@ func (e *evaluation) expired(w *write, of *txn.Info) *kvpb.Response {
 	r.node.Metrics.refusedStarts.Inc()
 	refused.Message = "partition " + r.id.String() + ": " + refused.Message
 	return &kvpb.Response{Id: w.pending.Request.Id, Error: refused.Proto()}
-}
-
-// unbelievablePusher refuses a push that would abort the pushee for a transaction that cannot have
-// begun when it says so; nil if it can. The limits are those of the keyspace in which the pusher
-// waits: there its request was let in.
-func (e *evaluation) unbelievablePusher(w *write, push *txn.Push) *kvpb.Response {
-	r, q, begun := e.r, w.pending.Request, push.PusherBegun
-	if push.Kind != kvpb.PushRequest_ABORT || push.Pusher.IsZero() {
-		return nil
-	}
-	if e.isFuture(begun) {
-		return r.fromTheFuture(q, begun)
-	}
-	clock := r.node.Clock
-	// An earlier server names only the wanted key.
-	waits := cmp.Or(push.Locked, push.Wanted.Keyspace)
-	limits := r.ownLimits()
-	if waits != 0 {
-		limits = r.node.limitsOf(waits)
-	}
-	if limits.Believable(begun, clock.Physical(), clock.MaxOffset()) {
-		return nil
-	}
-	r.node.Metrics.refusedStarts.Inc()
-	return newError(q, kvpb.ErrorCode_INVALID_ARGUMENT,
-		"partition %s: transaction %s is to be aborted for %s, which says that it began at %s, and no transaction has gone on for so long",
-		r.id, push.Pushee.ID, push.Pusher, begun)
-}
-
-// holdsLock says that a transaction has a lock here that is not about to go.
-func (e *evaluation) holdsLock(id txn.ID) bool {
-	r := e.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.leadership.is(e.epoch) && r.mu.locks.Holds(id)
 }

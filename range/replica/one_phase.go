@@ -73,7 +73,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	}
 	o := &onePhase{of: of, reads: reads, wait: e.CommitWait, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
 	// Before the locks: what was aborted has nothing to wait for, and would wait for the older transaction that took its lock away.
-	record, sequence, err := e.record(of)
+	record, sequence, err := e.RecordOf(of)
 	if err != nil {
 		return err
 	}

@@ -324,12 +324,11 @@ func (p *preparation) wanted() bool {
 // tooOld refuses a transaction whose outcome may have been forgotten.
 func (r *Replica) tooOld(q *kvpb.Request, of txn.Info) *kvpb.Response {
 	threshold := *r.threshold.Load()
-	return refusing(newError(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+	return command.Refusing(newError(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
 		"partition %s: transaction %s began at %s, before what is kept (since %s)", r.id, of.ID, of.Started, threshold), of.Started, threshold)
 }
 
 // fromTheFuture refuses a timestamp that no clock of the cluster can have given.
 func (r *Replica) fromTheFuture(q *kvpb.Request, ts hlc.Timestamp) *kvpb.Response {
-	return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
-		"partition %s: the timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers", r.id, ts), ts, hlc.Timestamp{})
+	return command.FromTheFuture(r.id, q, ts)
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -64,6 +65,6 @@ func (r *Replica) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response 
 	if !at.Less(threshold) {
 		return nil
 	}
-	return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+	return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold), at, threshold)
 }

@@ -129,14 +129,14 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		rd.observed = rd.chosen
 	}
 	if !r.checkAhead(rd.session, rd.chosen) {
-		return refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
+		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
 			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check the "+
 				"time synchronisation of the servers",
 			r.id, rd.session), rd.session, hlc.Timestamp{})
 	}
 	if !rd.at.IsZero() {
 		if !r.checkAhead(rd.at, rd.chosen) {
-			return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE,
+			return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE,
 				"partition %s: it cannot be read at %s yet, the clock stands at %s",
 				r.id, rd.at, rd.chosen), rd.at, rd.chosen)
 		}
@@ -152,7 +152,7 @@ func (r *Replica) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	if !at.Less(threshold) {
 		return nil
 	}
-	return refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+	return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
 		"partition %s: it cannot be read at %s any more, versions are kept since %s", r.id, at,
 		threshold), at, threshold)
 }
@@ -563,7 +563,7 @@ func asUncertainty(err error) *mvcc.UncertaintyError {
 // failedRead is the answer to a read that ended in an error.
 func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
 	if u := asUncertainty(err); u != nil {
-		return refusing(newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
+		return command.Refusing(newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
 			"partition %s: a version at %s may have been written before the read at %s began; read again "+
 				"at that timestamp", r.id, u.Timestamp, rd.timestamp),
 			rd.timestamp, u.Timestamp)

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -28,4 +31,40 @@ var EndTransaction = register((*kvpb.Request_EndTransaction)(nil), Command{
 		}
 		return w, checkAnchor(d, end.Transaction)
 	},
+	Evaluate: endTransaction,
 })
+
+func endTransaction(e *Evaluation, q *kvpb.Request) error {
+	end := e.Transaction.End
+	of := end.Transaction
+	if e.refusedTimes(q, end.Timestamp, of.Started) {
+		return nil
+	}
+	record, sequence, err := e.RecordOf(of)
+	if err != nil {
+		return err
+	}
+	present := e.Coordination.Present()
+	if end.Requested {
+		e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, held bool) {
+			present.Locked = held && locks.Holds(of.ID)
+		})
+	}
+	d := txn.DecideEnd(record, end, present)
+	pushed := d.Refused != nil && d.Refused.Code == kvpb.ErrorCode_TRANSACTION_PUSHED
+	if aborted, hold := end.Requested && d.Record != nil, pushed && q.GetEndTransaction().GetHoldTimestamp(); aborted || hold {
+		e.Coordination.Locks(func(locks *concurrency.Manager, now time.Time, _ bool) {
+			if aborted {
+				locks.RememberAborted(of)
+			}
+			if hold {
+				locks.HoldTimestamp(of.ID, now)
+			}
+		})
+	}
+	e.Decide(q, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_EndTransaction{
+			EndTransaction: &kvpb.EndTransactionResponse{Status: s, Unknown: d.Unknown}}}
+	})
+	return nil
+}

@@ -6,16 +6,20 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Evaluation is what a write is evaluated on, and what has come of it. It serves one write after the
 // other, and belongs to one goroutine. Begin and the fields above it are its owner's; a command reads
-// them, and says by one call of Refuse, Answer, NothingDone, Duplicate or Write what comes of it.
+// them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write or Decide what
+// comes of it.
 type Evaluation struct {
 	// State is the applied state, Pending what lies on top of it.
 	State      engine.Reader
 	Pending    Pending
 	Descriptor *clusterpb.Partition
+	// Coordination is what else transactional commands look at.
+	Coordination Coordination
 	// PageBytes is about how much one entry holds.
 	PageBytes int64
 
@@ -28,6 +32,8 @@ type Evaluation struct {
 	Since hlc.Timestamp
 	// CommitWait: the write has commit wait.
 	CommitWait bool
+	// Transaction is what a transactional request says; nil for others.
+	Transaction *Transaction
 
 	// Result is what has come of it.
 	Result
@@ -66,6 +72,8 @@ const (
 	Duplicate
 	// Written: the operations are to be written.
 	Written
+	// Decided: the record of the transaction is to be set.
+	Decided
 )
 
 // Result is what has come of an evaluation.
@@ -83,6 +91,8 @@ type Result struct {
 	Respond func(r *Result, q *kvpb.Request, at hlc.Timestamp) *kvpb.Response
 	// Record, if not nil, adds what else belongs to the entry.
 	Record func(at hlc.Timestamp, batch *engine.StateBatch) error
+	// Set is the record to be set, Before what it was; nil if there was none.
+	Set, Before *txn.Record
 	// existed is what the answer to a deletion tells, number what that to an increment does.
 	existed bool
 	number  int64
@@ -103,7 +113,7 @@ type WriteOp struct {
 // Begin forgets the last write.
 func (e *Evaluation) Begin() {
 	clear(e.Ops)
-	e.Result = Result{Ops: e.Ops[:0]}
+	e.Result, e.Transaction = Result{Ops: e.Ops[:0]}, nil
 }
 
 // Close ends the evaluation of a number of writes: it looks at the engine no more.

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -26,4 +29,25 @@ var Heartbeat = register((*kvpb.Request_HeartbeatTransaction)(nil), Command{
 		w.Size = LockOverhead + len(beat.Transaction.Anchor)
 		return w, checkAnchor(d, beat.Transaction)
 	},
+	Evaluate: heartbeat,
 })
+
+func heartbeat(e *Evaluation, q *kvpb.Request) error {
+	of := e.Transaction.Info
+	if e.Coordination.Future(of.Started) {
+		e.Refuse(FromTheFuture(e.ID(), q, of.Started))
+		return nil
+	}
+	record, sequence, err := e.RecordOf(of)
+	if err != nil {
+		return err
+	}
+	wanted := false
+	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) { wanted = locks.Wanted(of.ID) })
+	d := txn.DecideHeartbeat(record, e.Transaction.Heartbeat, e.Coordination.Present())
+	e.Decide(q, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
+		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{
+			HeartbeatTransaction: &kvpb.HeartbeatTransactionResponse{Status: s, Wanted: wanted}}}
+	})
+	return nil
+}
