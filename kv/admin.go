@@ -12,11 +12,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is one of this name, even with the same
-// settings. If ctx ends first, the keyspace exists and goes on being set up, and the error says what is missing; nodes, for example.
-// A context without a deadline is bounded by the request timeout from one partition that is made to
-// the next, not as a whole: thousands of partitions take their time. CreateKeyspaceIfMissing goes
-// on waiting for one that is being set up.
+// CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is
+// one of this name, even with the same settings. If ctx ends first, the keyspace exists and goes on
+// being set up, and the error says what is missing; nodes, for example. A context without a
+// deadline is bounded by the request timeout from one partition that is made to the next, not as a
+// whole: thousands of partitions take their time. CreateKeyspaceIfMissing goes on waiting for one
+// that is being set up.
 func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
 	if name == "" {
@@ -48,7 +49,8 @@ func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...Key
 	return c.Keyspace(name), nil
 }
 
-// DropKeyspace deletes a keyspace with everything in it, for good. ErrKeyspaceNotFound if there is none of this name.
+// DropKeyspace deletes a keyspace with everything in it, for good. ErrKeyspaceNotFound if there is
+// none of this name.
 func (c *Client) DropKeyspace(ctx context.Context, name string) error {
 	const op = "drop keyspace"
 	ctx, cancel := c.bound(ctx)
@@ -127,7 +129,8 @@ func (c *Client) Nodes(ctx context.Context) ([]NodeInfo, error) {
 	return all, wrapAdmin("list nodes", "", err)
 }
 
-// Partitions lists the partitions of a keyspace in key order, or with an empty name those of all keyspaces.
+// Partitions lists the partitions of a keyspace in key order, or with an empty name those of all
+// keyspaces.
 func (c *Client) Partitions(ctx context.Context, keyspace string) ([]PartitionInfo, error) {
 	const op = "list partitions"
 	ctx, cancel := c.bound(ctx)

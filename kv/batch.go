@@ -16,8 +16,9 @@ const (
 	maxBatchKeys  = 100_000
 )
 
-// Batch gathers writes that happen together or not at all, at one timestamp. All its keys must lie in one partition (see
-// ErrCrossPartition). It is made by Keyspace.Batch, is not safe for concurrent use, and can be committed once.
+// Batch gathers writes that happen together or not at all, at one timestamp. All its keys must lie
+// in one partition (see ErrCrossPartition). It is made by Keyspace.Batch, is not safe for
+// concurrent use, and can be committed once.
 //
 //	version, err := ks.Batch().Put(k1, v1).Put(k2, v2).Delete(k3).Commit(ctx)
 //
@@ -79,10 +80,12 @@ func (b *Batch) add(o *kvpb.WriteOperation) *Batch {
 	return b
 }
 
-// errElsewhere is how a prepared call says that its keys are not all in the partition that it is about to go to.
+// errElsewhere is how a prepared call says that its keys are not all in the partition that it is
+// about to go to.
 var errElsewhere = errors.New("the keys are not in one partition any more")
 
-// Commit writes the batch and returns the version of all its writes. An empty batch commits to nothing, with a zero version.
+// Commit writes the batch and returns the version of all its writes. An empty batch commits to
+// nothing, with a zero version.
 func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "batch"
 	k := b.keyspace

@@ -20,11 +20,11 @@ const (
 	keysPerRequest = 256
 )
 
-// BatchGet reads many keys, of any partitions, at one timestamp. It returns a pair for each key, in the order of the keys;
-// those without a value have a pair for which Exists is false.
+// BatchGet reads many keys, of any partitions, at one timestamp. It returns a pair for each key, in
+// the order of the keys; those without a value have a pair for which Exists is false.
 //
-// Over several partitions it takes two rounds: every partition is first read at the latest moment, which shows the
-// moment that is late enough for all of them, and is then read as of that one.
+// Over several partitions it takes two rounds: every partition is first read at the latest moment,
+// which shows the moment that is late enough for all of them, and is then read as of that one.
 func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte, options ...GetOption) ([]Pair, error) {
 	const op = "batch-get"
 	var q query
@@ -183,7 +183,8 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 	return err
 }
 
-// readFirst reads a group, before which nothing was read: the node chooses the moment, or may move it up.
+// readFirst reads a group, before which nothing was read: the node chooses the moment, or may move
+// it up.
 func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, r *reading, pairs []Pair) error {
 	var asked groupCall
 	call := g.call(&asked, id, toWire(r.at), r)
@@ -284,7 +285,8 @@ func (g *group) halve() []*group {
 	return g.halves
 }
 
-// inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends the others' context.
+// inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends
+// the others' context.
 func inParallel(ctx context.Context, n, limit int, f func(ctx context.Context, i int) error) error {
 	switch n {
 	case 0:

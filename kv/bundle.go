@@ -11,8 +11,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// bundle is hash partitions of one leading node that are read together, in order, page by page: the node merges them. Partitions
-// that the node refuses to read leave it. It is used by one goroutine at a time.
+// bundle is hash partitions of one leading node that are read together, in order, page by page: the
+// node merges them. Partitions that the node refuses to read leave it. It is used by one goroutine
+// at a time.
 type bundle struct {
 	keyspace *Keyspace
 	route    *route.Bundle
@@ -27,7 +28,8 @@ func (s *scan) bundle(b *route.Bundle) *bundle {
 	return &bundle{keyspace: s.keyspace, route: b, routes: b.Routes(), reverse: s.q.reverse, rest: s.q.span}
 }
 
-// scanPage reads the next page. left are the partitions that have left the bundle: they are not part of the page.
+// scanPage reads the next page. left are the partitions that have left the bundle: they are not
+// part of the page.
 func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, rows, size int) (pairs []rpc.Row, left []*route.Partition, err error) {
 	ctx, cancel := b.keyspace.client.bound(ctx)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is parsed from, a string such as
-// "1763632000.123456789.3".
+// Timestamp is a moment in the cluster's time, and the version of a value. It prints as, and is
+// parsed from, a string such as "1763632000.123456789.3".
 type Timestamp = hlc.Timestamp
 
 // ParseTimestamp reads what Timestamp.String wrote.
@@ -33,9 +33,9 @@ type Client struct {
 
 // Open connects to the cluster that the endpoints (addresses, "host:port", of any of its servers)
 // belong to. An endpoint may also be a list, "host:port,host:port", as an environment variable has
-// it. Open returns when a
-// server has sent the partition table; if none of the servers can be reached, it returns an error that says why for each
-// of them; if there are some and they are not ready, it waits for them until ctx ends (without a deadline: 10 seconds).
+// it. Open returns when a server has sent the partition table; if none of the servers can be
+// reached, it returns an error that says why for each of them; if there are some and they are not
+// ready, it waits for them until ctx ends (without a deadline: 10 seconds).
 func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	c := &Client{cfg: config{requestTimeout: DefaultRequestTimeout}}
 	endpoints, err := splitEndpoints(endpoints)
@@ -81,21 +81,23 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	return c, nil
 }
 
-// Close ends all calls that are in flight (with ErrClosed, or ErrOutcomeUnknown for writes that may have been executed), closes
-// the connections, and returns when nothing of the client runs any more. Before that, what committed transactions have left to be tidied
-// up gets a second. It may be called more than once.
+// Close ends all calls that are in flight (with ErrClosed, or ErrOutcomeUnknown for writes that may
+// have been executed), closes the connections, and returns when nothing of the client runs any
+// more. Before that, what committed transactions have left to be tidied up gets a second. It may be
+// called more than once.
 func (c *Client) Close() error {
 	c.committer.Close()
 	c.sender.Close()
 	return nil
 }
 
-// Timestamp is the highest timestamp that the client has seen: everything it has read or written so far is visible at it. Give it
-// to At to read that state again, or to another client's Observe.
+// Timestamp is the highest timestamp that the client has seen: everything it has read or written so
+// far is visible at it. Give it to At to read that state again, or to another client's Observe.
 func (c *Client) Timestamp() Timestamp { return c.sender.Session() }
 
-// Observe makes sure that what the client does from now on happens after ts: a message from another client that carries its
-// Timestamp can be relied on. Uncommitted, the version of what an open transaction has written, says nothing and is left alone.
+// Observe makes sure that what the client does from now on happens after ts: a message from another
+// client that carries its Timestamp can be relied on. Uncommitted, the version of what an open
+// transaction has written, says nothing and is left alone.
 func (c *Client) Observe(ts Timestamp) {
 	if ts != Uncommitted() {
 		c.sender.RaiseSession(ts)

@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// inBubble runs a test against a fake cluster in virtual time. That it returns shows that no goroutine is left.
+// inBubble runs a test against a fake cluster in virtual time. That it returns shows that no
+// goroutine is left.
 func inBubble(t *testing.T, nodes int, f func(t *testing.T, c *fakeCluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

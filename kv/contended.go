@@ -15,17 +15,19 @@ import (
 const (
 	// maxContended bounds the keys that one transaction locks because of earlier attempts.
 	maxContended = 1000
-	// maxNoted is how many keys an attempt may have read and written for all of them to be taken for contended. Of a larger one it is those that
-	// attempts have failed over.
+	// maxNoted is how many keys an attempt may have read and written for all of them to be taken
+	// for contended. Of a larger one it is those that attempts have failed over.
 	maxNoted = 100
 	// maxAhead is how many of them an attempt locks before its function runs.
 	maxAhead = 16
 )
 
-// contention is what earlier attempts of a transaction have failed over. A transaction that has to run again probably reads and writes the
-// same keys again. So they are locked before they are read: it waits for its turn first, and then runs with what nobody else changes. The
-// first of them, in the order of the keys, are locked before the function runs, one after the other, so that of two transactions that do so
-// neither has what the other one waits for. (What is locked later is above all of these.) The zero contention is none.
+// contention is what earlier attempts of a transaction have failed over. A transaction that has to
+// run again probably reads and writes the same keys again. So they are locked before they are read:
+// it waits for its turn first, and then runs with what no other transaction changes. The first of
+// them, in the order of the keys, are locked before the function runs, one after the other, so that
+// of two transactions that do so neither has what the other one waits for. (What is locked later is
+// above all of these.) The zero contention is none.
 type contention struct {
 	keys map[string]*contended
 }
@@ -64,9 +66,10 @@ func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
 	}
 }
 
-// noteContended remembers what an attempt that failed has read and written, if that is not too much; otherwise the key over which it has
-// failed, if it has written that. If it had come to its end it forgets what the attempt has neither read nor written: a transaction that takes
-// the first element of a queue does not want those back that others have taken.
+// noteContended remembers what an attempt that failed has read and written, if that is not too
+// much; otherwise the key over which it has failed, if it has written that. If it had come to its
+// end it forgets what the attempt has neither read nor written: a transaction that takes the first
+// element of a queue does not want those back that others have taken.
 func (t *Txn) noteContended(err error) {
 	if t.ended && !t.rolledBack {
 		maps.DeleteFunc(t.contended.keys, func(_ string, k *contended) bool {
@@ -135,9 +138,10 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	return nil, false
 }
 
-// lockContended locks those of several keys that earlier attempts have failed over, one after the other in their order, and returns their pairs, and those of
-// keys that were locked ahead. One request for several keys would lay all of its locks at once or none: it would wait until all of them are free at
-// one moment, which under load may never come.
+// lockContended locks those of several keys that earlier attempts have failed over, one after the
+// other in their order, and returns their pairs, and those of keys that were locked ahead. One
+// request for several keys would acquire all of its locks at once or none: it would wait until all
+// of them are free at one moment, which under load may never come.
 func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys [][]byte) (map[string]Pair, error) {
 	var pairs map[string]Pair
 	var wanted [][]byte

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestLocksAhead: what an attempt has read and written before it failed, the next one locks before its function runs, in the order of the
-// keys, and does not ask for again.
+// TestLocksAhead: what an attempt has read and written before it failed, the next one locks before
+// its function runs, in the order of the keys, and does not ask for again.
 func TestLocksAhead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -93,8 +93,9 @@ func numbered(n int) (all [][]byte) {
 	return all
 }
 
-// TestManyContendedKeys: of more keys than are locked ahead the first are, in order, and a BatchGet locks the others as it reads them, one by
-// one: several at once would wait until all are free at one moment. It locks nothing that no earlier attempt has failed over.
+// TestManyContendedKeys: of more keys than are locked ahead the first are, in order, and a BatchGet
+// locks the others as it reads them, one by one: several at once would wait until all are free at
+// one moment. It locks nothing that no earlier attempt has failed over.
 func TestManyContendedKeys(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -143,8 +144,8 @@ func TestManyContendedKeys(t *testing.T) {
 	})
 }
 
-// TestContentionIsOfTheLatestAttempts: whoever takes the first element of a queue, and fails because another one took it, does not go on to
-// lock what is not there any more.
+// TestContentionIsOfTheLatestAttempts: a transaction that takes the first element of a queue, and
+// fails because another one took it, does not go on to lock what is not there any more.
 func TestContentionIsOfTheLatestAttempts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -196,7 +197,8 @@ func TestContentionIsOfTheLatestAttempts(t *testing.T) {
 	})
 }
 
-// TestADroppedKeyspaceIsNotLockedAhead: that a keyspace was dropped in which an earlier attempt wrote says the function, if it still wants it.
+// TestADroppedKeyspaceIsNotLockedAhead: that a keyspace was dropped in which an earlier attempt
+// wrote says the function, if it still wants it.
 func TestADroppedKeyspaceIsNotLockedAhead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

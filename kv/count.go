@@ -7,8 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
-// Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it counts one moment: the given one
-// with At, otherwise one that shows every write acknowledged before the call.
+// Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it
+// counts one moment: the given one with At, otherwise one that shows every write acknowledged
+// before the call.
 func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
 	const op = "count"
 	var q query
@@ -66,7 +67,8 @@ func (c *counter) track(p *route.Partition) *track {
 	return &track{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash, rest: c.q.span.Intersect(p.Span)}
 }
 
-// firstPage lets the leader choose the moment; covers reports whether the partition that answered holds all there is to count.
+// firstPage lets the leader choose the moment; covers reports whether the partition that answered
+// holds all there is to count.
 func (c *counter) firstPage(ctx context.Context, t *track) (count uint64, at Timestamp, covers bool, err error) {
 	whole := t.rest
 	count, at, p, err := t.countPage(ctx, nil)

@@ -18,11 +18,13 @@ const (
 	deleteParallel = 8
 )
 
-// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns how many there were.
+// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns
+// how many there were.
 //
-// It is not atomic: it works in chunks of a thousand keys, several partitions at a time, and each chunk is deleted as a whole and
-// for good. Keys that are written meanwhile may or may not be deleted. If it ends early, with its context or by an error, it
-// returns the number of deletions that are certain, along with the error; call it again to go on.
+// It is not atomic: it works in chunks of a thousand keys, several partitions at a time, and each
+// chunk is deleted as a whole and for good. Keys that are written meanwhile may or may not be
+// deleted. If it ends early, with its context or by an error, it returns the number of deletions
+// that are certain, along with the error; call it again to go on.
 func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption) (uint64, error) {
 	const op = "delete-range"
 	var q query

@@ -11,20 +11,22 @@
 //	pair, err := users.Get(ctx, []byte("ada"))
 //	for pair, err := range users.Scan(ctx, kv.Prefix([]byte("a")), kv.Limit(100)) { ... }
 //
-// A Client is made once and shared: its methods, and those of its keyspaces, may be called from any number of goroutines, and
-// calls made at the same time travel together. Any servers of the cluster will do as endpoints; the client finds the
-// others itself, and follows them as they come and go.
+// A Client is made once and shared: its methods, and those of its keyspaces, may be called from any
+// number of goroutines, and calls made at the same time travel together. Any servers of the cluster
+// will do as endpoints; the client finds the others itself, and follows them as they come and go.
 //
 // # What is guaranteed
 //
-//   - A write that returned without an error is on the disks of a majority of the partition's replicas.
-//   - Get, Put, Delete and CompareAndSwap are linearisable. So are Batch, BatchGet, Count and Scan when all they touch is in
-//     one partition.
+//   - A write that returned without an error is on the disks of a majority of the partition's
+//     replicas.
+//   - Get, Put, Delete and CompareAndSwap are linearisable. So are Batch, BatchGet, Count and Scan
+//     when all they touch is in one partition.
 //   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
-//   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see every write that was
-//     acknowledged before they began, and none that came after that moment, in any partition.
-//     Neither other clients' load nor changes of leaders end them.
-//   - A client never goes back in time: what it has once seen, it sees in all later reads (Client.Timestamp, Client.Observe).
+//   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see
+//     every write that was acknowledged before they began, and none that came after that moment, in
+//     any partition. Neither other clients' load nor changes of leaders end them.
+//   - A client never goes back in time: what it has once seen, it sees in all later reads
+//     (Client.Timestamp, Client.Observe).
 //   - A write is applied at most once, no matter how often the client had to send it.
 //
 // # Transactions
@@ -35,31 +37,36 @@
 //		return tx.Put(accounts, []byte("ada"), less)
 //	})
 //
-// Update runs a function in a transaction over any keys of any keyspaces, and runs it again when others were in the way. Everything
-// that it reads and writes happens as if at one moment at which nothing else happened: transactions are serialisable. Its writes appear
-// together, at the timestamp that Update returns. View reads without locks, SnapshotAt reads the past, Begin is for those who end
-// transactions themselves. CommitWait, or keyspaces created with CommitWait, add that of any two transactions, the one
-// that began after the other was acknowledged comes later, whichever clients they belong to and whatever keys they touch; without it that holds for every key, and within each client.
+// Update runs a function in a transaction over any keys of any keyspaces, and runs it again when
+// others were in the way. Everything that it reads and writes happens as if at one moment at which
+// nothing else happened: transactions are serialisable. Its writes appear together, at the
+// timestamp that Update returns. View reads without locks, SnapshotAt reads the past, Begin is for
+// callers that end transactions themselves. CommitWait, or keyspaces created with CommitWait, add
+// that of any two transactions, the one that began after the other was acknowledged comes later,
+// whichever clients they belong to and whatever keys they touch; without it that holds for every
+// key, and within each client.
 //
 // # Time travel
 //
-// Every value has a version: the timestamp of its write. Get, BatchGet, Count and Scan with At read the past, as far back as
-// the keyspace's GC window reaches (ErrTimestampTooOld beyond it).
+// Every value has a version: the timestamp of its write. Get, BatchGet, Count and Scan with At read
+// the past, as far back as the keyspace's GC window reaches (ErrTimestampTooOld beyond it).
 //
 // # When things go wrong
 //
 // Calls retry transient failures (a node that died, an election, an overloaded server, a partition
-// that moved) by trying again until
-// their context ends. A context without a deadline gets the client's request timeout (30 seconds, RequestTimeout).
+// that moved) by trying again until their context ends. A context without a deadline gets the
+// client's request timeout (30 seconds, RequestTimeout).
 //
-// Errors are *Error: a sentence that says what happened, to which key and partition, and what to do. What kind of error it is,
-// errors.Is tells: ErrNotFound, ErrUnavailable, ErrDiskFull and so on. One of them needs thought, ErrOutcomeUnknown: the
-// call ended before there was a definite answer, so the write may have been executed, or may be even later. Any other
-// error of a write means that it was not executed. (A call that ends with its context says so as well: errors.Is finds
-// context.DeadlineExceeded or context.Canceled in addition.)
+// Errors are *Error: a sentence that says what happened, to which key and partition, and what to
+// do. What kind of error it is, errors.Is tells: ErrNotFound, ErrUnavailable, ErrDiskFull and so
+// on. One of them needs thought, ErrOutcomeUnknown: the call ended before there was a definite
+// answer, so the write may have been executed, or may be even later. Any other error of a write
+// means that it was not executed. (A call that ends with its context says so as well: errors.Is
+// finds context.DeadlineExceeded or context.Canceled in addition.)
 //
 // # Memory
 //
-// Keys and values handed to a call are only read, and only until it returns. Slices that a call returns belong to the caller,
-// who may keep and change them; they share memory with nothing. A Scan holds a few pages, however long it runs.
+// Keys and values handed to a call are only read, and only until it returns. Slices that a call
+// returns belong to the caller, who may keep and change them; they share memory with nothing. A
+// Scan holds a few pages, however long it runs.
 package kv

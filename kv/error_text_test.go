@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// An error names what the call was about, and the key that was in the way beside it, whose Error.Key it is.
+// An error names what the call was about, and the key that was in the way beside it, whose
+// Error.Key it is.
 func TestErrorsTellTheKeyFromTheCall(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
 		k, l := keys.KeyspaceID(c.AddKeyspace("k", 2)), keys.KeyspaceID(c.AddKeyspace("l", 2))

@@ -16,7 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// ErrorKind is a kind of errors, for errors.Is. It comes wrapped in an *Error, which has the details.
+// ErrorKind is a kind of errors, for errors.Is. It comes wrapped in an *Error, which has the
+// details.
 type ErrorKind string
 
 // Error is the kind in a few words.
@@ -96,26 +97,28 @@ type Error struct {
 	// Partition and Node are where it happened; 0 if it did not get that far.
 	Partition uint64
 	Node      uint64
-	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there was none, or it is not known: that of
-	// one that has committed is not, once its locks are gone.
+	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there
+	// was none, or it is not known: that of one that has committed is not, once its locks are gone.
 	Transaction string
-	// Attempts is how often Update or View had run its function, or a transaction had been begun with Begin and Again: 1 in the first
-	// attempt. It is 0 where that does not apply.
+	// Attempts is how often Update or View had run its function, or a transaction had been begun
+	// with Begin and Again: 1 in the first attempt. It is 0 where that does not apply.
 	Attempts int
-	// Timestamp is which one was refused, and Bound what it lies beyond: with ErrTimestampTooOld and
-	// ErrTransactionTooOld since when versions are kept, with ErrTimestampInFuture what the leader's
-	// clock showed. Both are zero where that does not apply, or is not known.
+	// Timestamp is which one was refused, and Bound what it lies beyond: with ErrTimestampTooOld
+	// and ErrTransactionTooOld since when versions are kept, with ErrTimestampInFuture what the
+	// leader's clock showed. Both are zero where that does not apply, or is not known.
 	Timestamp, Bound Timestamp
 	// Message says what happened, and Advice what to do; that is empty where the message says it.
 	Message, Advice string
 
-	// call is what the call was about, if Keyspace and Key are something else, which Message tells of; nil otherwise.
+	// call is what the call was about, if Keyspace and Key are something else, which Message tells
+	// of; nil otherwise.
 	call *subject
 	// counted says that Message tells of the Attempts.
 	counted bool
 	// sent is how often the request was, if that is worth to be said.
 	sent int
-	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the context's error.
+	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the
+	// context's error.
 	wraps []error
 	// outcome asks what became of the commit that ended with it; nil if that cannot be asked.
 	outcome func(context.Context) (Timestamp, error)
@@ -258,7 +261,8 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	if r.Message != "" {
 		parts = append(parts, words(r))
 	}
-	// That there is no quorum tells nothing about what became of the write, and is worth to know beside it.
+	// That there is no quorum tells nothing about what became of the write, and is worth to know
+	// beside it.
 	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) && !errors.Is(e, kind.kind) {
 		e.wraps = append(e.wraps, kind.kind)
 	}
@@ -285,7 +289,8 @@ func boundOf(r *route.Error) Timestamp {
 	return Timestamp{}
 }
 
-// words are the message of a route.Error for an Error, which says the partition and the node itself.
+// words are the message of a route.Error for an Error, which says the partition and the node
+// itself.
 func words(r *route.Error) string {
 	text := r.Message
 	if r.Partition != 0 {

@@ -24,7 +24,8 @@ var example struct {
 func number(value []byte) uint64 { return binary.BigEndian.Uint64(value) }
 func bytesOf(n uint64) []byte    { return binary.BigEndian.AppendUint64(nil, n) }
 
-// A transfer between two accounts, wherever they lie. The function runs again when somebody else was in the way.
+// A transfer between two accounts, wherever they lie. The function runs again when another
+// transaction was in the way.
 func ExampleClient_Update() {
 	ctx, client, accounts, journal, amount := example.ctx, example.client, example.accounts, example.journal, example.amount
 	at, err := client.Update(ctx, func(tx *kv.Txn) error {
@@ -76,7 +77,8 @@ func ExampleTxn_Delete() {
 	fmt.Println("moved at", at)
 }
 
-// A counter that everybody increments: with the lock, transactions wait for each other instead of running again.
+// A counter that all clients increment: with the lock, transactions wait for each other instead of
+// running again.
 func ExampleTxn_GetForUpdate() {
 	ctx, client, counters := example.ctx, example.client, example.counters
 	_, err := client.Update(ctx, func(tx *kv.Txn) error {

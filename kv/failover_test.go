@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// hammer runs writers until stop is closed, and returns the longest time that any of them was without an answer. It fails the
-// test on any error, and if a write was applied more than once.
+// hammer runs writers until stop is closed, and returns the longest time that any of them was
+// without an answer. It fails the test on any error, and if a write was applied more than once.
 func hammer(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32, writers int, stop <-chan struct{}) time.Duration {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -53,14 +53,16 @@ func pass(d time.Duration) { <-time.After(d) }
 
 const election = 1500 * time.Millisecond
 
-// elect makes others lead what a node led, as an election would: a while later, and without telling the table at once.
+// elect makes others lead what a node led, as an election would: a while later, and without telling
+// the table at once.
 func (c *fakeCluster) elect(dead uint64) {
 	for _, p := range c.Led(dead) {
 		c.Lead(p, p.Next(), false)
 	}
 }
 
-// The pause that callers see when a leader is killed is the election, and little more. Time is virtual, so this is exact.
+// The pause that callers see when a leader is killed is the election, and little more. Time is
+// virtual, so this is exact.
 func TestFailoverAfterKill(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		id := c.AddKeyspace("k", 8)
@@ -89,8 +91,8 @@ func TestFailoverAfterKill(t *testing.T) {
 	})
 }
 
-// A process that is stopped keeps its connections. Its requests go elsewhere after a second of silence; when it comes back, the
-// writes it still has do no harm.
+// A process that is stopped keeps its connections. Its requests go elsewhere after a second of
+// silence; when it comes back, the writes it still has do no harm.
 func TestFailoverAfterStop(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		id := c.AddKeyspace("k", 8)
@@ -159,7 +161,7 @@ func TestTableStreamMoves(t *testing.T) {
 	})
 }
 
-// Nobody says who leads: the replicas are asked in turn, by one request at a time.
+// No replica says which one leads: the replicas are asked in turn, by one request at a time.
 func TestLeaderIsFoundByAsking(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.Set(func() { c.NoLeaders = true })
@@ -169,7 +171,7 @@ func TestLeaderIsFoundByAsking(t *testing.T) {
 		ks := client.Keyspace("k")
 		p := c.PartitionOf(id, "k")
 		leader := p.Leader
-		c.Lead(p, 0, false) // nobody
+		c.Lead(p, 0, false) // none leads
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {

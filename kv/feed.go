@@ -23,8 +23,8 @@ type feed struct {
 	// pairs is the page in hand, from next on.
 	pairs []rpc.Row
 	next  int
-	// scattered are feeds of partitions that have left the bundle, each with its page in hand. No pair that came after they had left
-	// is yielded before they are taken into account.
+	// scattered are feeds of partitions that have left the bundle, each with its page in hand. No
+	// pair that came after they had left is yielded before they are taken into account.
 	scattered []*feed
 	// pending brings the page on its way; nil if there is none.
 	pending chan fetched
@@ -156,7 +156,8 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 	return inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error { return feeds[i].fill(ctx) })
 }
 
-// merge yields all partitions of a hash keyspace in key order. Those that one node leads come merged by it, as one feed.
+// merge yields all partitions of a hash keyspace in key order. Those that one node leads come
+// merged by it, as one feed.
 func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
 	var bundles []*route.Bundle
 	rest := parts
@@ -202,7 +203,8 @@ type heads struct {
 	reverse bool
 }
 
-// add takes a feed in, unless it is at its end, and what was scattered from it. arrange comes before the heap is used.
+// add takes a feed in, unless it is at its end, and what was scattered from it. arrange comes
+// before the heap is used.
 func (h *heads) add(ctx context.Context, f *feed) error {
 	head, err := f.head(ctx)
 	if err == nil && head != nil {

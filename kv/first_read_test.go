@@ -11,7 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What is read first in one partition costs no second message because of uncertainty: its leader chooses the moment, which holds for the rest.
+// What is read first in one partition costs no second message because of uncertainty: its leader
+// chooses the moment, which holds for the rest.
 func TestTheFirstReadChoosesItsMoment(t *testing.T) {
 	scan := func(ctx context.Context, s *Snapshot, ks *Keyspace) (n int, err error) {
 		for _, err := range s.Scan(ctx, ks) {
@@ -93,8 +94,9 @@ type clockReads interface {
 	Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error)
 }
 
-// Every read of a transaction or a snapshot says to a node what that one's clock was in its first answer. Without that, and with any later
-// clock, the node would take what was written in between for what may have been there before.
+// Every read of a transaction or a snapshot says to a node what that one's clock was in its first
+// answer. Without that, and with any later clock, the node would take what was written in between
+// for what may have been there before.
 func TestReadsSayWhichClockTheySawFirst(t *testing.T) {
 	all := [][]byte{[]byte("a"), []byte("b"), []byte("c")} // one in each partition, one partition on each node
 	reads := map[string]func(ctx context.Context, r clockReads, ks *Keyspace) error{
@@ -155,10 +157,12 @@ func TestReadsSayWhichClockTheySawFirst(t *testing.T) {
 	}
 }
 
-// clocksSeen is what nodes have answered to reads with, and what these have said of it. It may be used by several goroutines.
+// clocksSeen is what nodes have answered to reads with, and what these have said of it. It may be
+// used by several goroutines.
 type clocksSeen struct {
 	mu sync.Mutex
-	// now are the clocks of a node's answers, in order, and said the clocks that it had been seen with, in the requests.
+	// now are the clocks of a node's answers, in order, and said the clocks that it had been seen
+	// with, in the requests.
 	now, said map[uint64][]Timestamp
 	// moments are the clocks of their answers when they were asked for a moment, before any read.
 	moments map[uint64]Timestamp

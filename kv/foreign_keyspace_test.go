@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A transaction or snapshot neither reads nor writes when it is given the keyspace of another client, and goes on with its own.
+// A transaction or snapshot neither reads nor writes when it is given the keyspace of another
+// client, and goes on with its own.
 func TestKeyspacesOfOtherClientsAreRefused(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		elsewhere := newFakeCluster(t, 3)

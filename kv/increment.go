@@ -8,11 +8,11 @@ import (
 )
 
 // Increment adds to the number that a key holds, and returns the sum and its version. A number is a
-// value like "42" or "-7": decimal, with at most 64 bits; a key without a value holds 0, and by may be
-// negative. It takes effect at most once, however often it is sent again on the way.
+// value like "42" or "-7": decimal, with at most 64 bits; a key without a value holds 0, and by may
+// be negative. It takes effect at most once, however often it is sent again on the way.
 //
-// A key that holds something else, and a sum beyond 64 bits, fail with ErrInvalidArgument and change
-// nothing.
+// A key that holds something else, and a sum beyond 64 bits, fail with ErrInvalidArgument and
+// change nothing.
 func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64) (int64, Timestamp, error) {
 	const op = "increment"
 	if err := k.check(op, key, nil, ""); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// TestIncrementsAddUp: increments of one key, alone and in transactions, each take effect once although
-// leaders change all the time and requests are sent again: no two have the same sum, and the last sum
-// is that of all.
+// TestIncrementsAddUp: increments of one key, alone and in transactions, each take effect once
+// although leaders change all the time and requests are sent again: no two have the same sum, and
+// the last sum is that of all.
 func TestIncrementsAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -26,7 +26,8 @@ type KeyspaceInfo struct {
 	SplitAt  [][]byte
 	Replicas int
 	GCWindow time.Duration
-	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its timestamp.
+	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its
+	// timestamp.
 	CommitWait bool
 	// MaxTransactionAge and MaxTransactionIdle are for how long transactions may hold locks of it.
 	MaxTransactionAge, MaxTransactionIdle time.Duration
@@ -97,7 +98,8 @@ type NodeInfo struct {
 	DiskFull     bool
 	// ClockUnhealthy: its clock is off, or has jumped, and it serves nothing.
 	ClockUnhealthy bool
-	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and serve nothing.
+	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and
+	// serve nothing.
 	FailedReplicas uint64
 }
 
@@ -123,7 +125,8 @@ type PartitionInfo struct {
 	Keyspace string
 	// Hash is the number of a hash partition; -1 in a range keyspace.
 	Hash int
-	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition has neither.
+	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition has
+	// neither.
 	Start, End []byte
 	// Generation of the span and Membership version together are the epoch.
 	Generation, Membership uint64

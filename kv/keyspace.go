@@ -14,20 +14,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Keyspace is a handle on a keyspace. It is cheap, needs no closing, and is found by name with every call: if the keyspace
-// is dropped, calls fail with ErrKeyspaceNotFound.
+// Keyspace is a handle on a keyspace. It is cheap, needs no closing, and is found by name with
+// every call: if the keyspace is dropped, calls fail with ErrKeyspaceNotFound.
 type Keyspace struct {
 	client *Client
 	name   string
 }
 
-// Keyspace returns a handle. Whether the keyspace exists shows with the first call (ErrKeyspaceNotFound), or with Describe.
+// Keyspace returns a handle. Whether the keyspace exists shows with the first call
+// (ErrKeyspaceNotFound), or with Describe.
 func (c *Client) Keyspace(name string) *Keyspace { return &Keyspace{client: c, name: name} }
 
 // Name is the keyspace's name.
 func (k *Keyspace) Name() string { return k.name }
 
-// Get returns the value of a key: the latest (linearisable), or with At an earlier one. ErrNotFound if there is none.
+// Get returns the value of a key: the latest (linearisable), or with At an earlier one. ErrNotFound
+// if there is none.
 func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (Pair, error) {
 	const op = "get"
 	var q query
@@ -110,7 +112,8 @@ func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool, r
 // resolvePause is how long resolve waits for the table to show a keyspace that the core knows.
 const resolvePause = 100 * time.Millisecond
 
-// resolve finds the keyspace in the table. If it is not there, the core is asked: the table may lag behind.
+// resolve finds the keyspace in the table. If it is not there, the core is asked: the table may lag
+// behind.
 func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, error) {
 	s := k.client.sender
 	if ks := s.Table().KeyspaceByName(k.name); ks != nil {
@@ -188,9 +191,9 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 	return Timestamp{}, false
 }
 
-// PartitionOf is the id of the partition that holds the key at present, as far as the client knows. Keys with the same id
-// can travel in one Batch, unless the partition is split before it is committed (ErrCrossPartition then). It asks the
-// cluster only if the client does not know yet.
+// PartitionOf is the id of the partition that holds the key at present, as far as the client knows.
+// Keys with the same id can travel in one Batch, unless the partition is split before it is
+// committed (ErrCrossPartition then). It asks the cluster only if the client does not know yet.
 func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
 	const op = "locate"
 	s := k.client.sender
@@ -209,7 +212,8 @@ func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) 
 		return 0, err
 	}
 	for {
-		// Without a gap in the table every key lies in exactly one partition; one that changed meanwhile is asked for again.
+		// Without a gap in the table every key lies in exactly one partition; one that changed
+		// meanwhile is asked for again.
 		parts, err := s.PartitionsOf(ctx, ks.ID, keys.Span{})
 		if err != nil {
 			return 0, wrap(op, k.name, key, err)
@@ -226,7 +230,8 @@ func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) 
 	}
 }
 
-// Pair is a key with its value and the value's version. Its slices belong to whoever received it.
+// Pair is a key with its value and the value's version. Its slices belong to the caller that
+// received it.
 type Pair struct {
 	Key   []byte
 	Value []byte
@@ -234,14 +239,16 @@ type Pair struct {
 	Version Timestamp
 }
 
-// Exists reports whether the key has a value. Only BatchGet and CompareAndSwap return pairs of which that is not certain.
+// Exists reports whether the key has a value. Only BatchGet and CompareAndSwap return pairs of
+// which that is not certain.
 func (p Pair) Exists() bool { return !p.Version.IsZero() }
 
 // clone copies and keeps nil.
 func clone(b []byte) []byte { return bytes.Clone(b) }
 
-// pairOf copies a pair out of the message that brought it, so that a kept pair does not keep the message; with one
-// allocation, and capacities that keep appends to one slice from running into the other.
+// pairOf copies a pair out of the message that brought it, so that a kept pair does not keep the
+// message; with one allocation, and capacities that keep appends to one slice from running into the
+// other.
 func pairOf(p *rpc.Row) Pair {
 	k, n := len(p.Key), len(p.Key)+len(p.Value)
 	buf := make([]byte, n)
@@ -250,7 +257,8 @@ func pairOf(p *rpc.Row) Pair {
 	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: p.Version}
 }
 
-// owned copies a value out of the message that brought it. It is never nil: an empty value is a value.
+// owned copies a value out of the message that brought it. It is never nil: an empty value is a
+// value.
 func owned(value []byte) []byte {
 	out := make([]byte, len(value))
 	copy(out, value)

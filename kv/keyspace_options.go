@@ -164,7 +164,8 @@ func MaxTransactionAge(d time.Duration) LimitOption {
 // MaxTransactionIdle is for how long a transaction may hold locks of the keyspace while the
 // application makes no call in it, though the client lives: then it is aborted. From a second to a
 // week; the default is two minutes. One that is no less than MaxTransactionAge has no effect.
-// Altered, it counts for transactions that are under way too, as soon as the nodes have heard of it.
+// Altered, it counts for transactions that are under way too, as soon as the nodes have heard of
+// it.
 func MaxTransactionIdle(d time.Duration) LimitOption {
 	return LimitOption{"idle time", d, func(s *keyspaceSettings) *time.Duration { return &s.maxIdle }}
 }

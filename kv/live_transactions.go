@@ -18,7 +18,8 @@ import (
 
 // LiveTransaction is what one partition knows of a transaction that has locks there.
 type LiveTransaction struct {
-	// ID is as in Error.Transaction, and Begun when its first attempt began: in conflicts the older transaction wins.
+	// ID is as in Error.Transaction, and Begun when its first attempt began: in conflicts the older
+	// transaction wins.
 	ID    string
 	Begun Timestamp
 	// Keyspace and Partition are where the locks are.
@@ -30,9 +31,10 @@ type LiveTransaction struct {
 	Spans      uint64
 	OldestLock time.Duration
 	Key        []byte
-	// State is "pending", "committed" or "aborted" if the partition decides about the transaction and has a record of it; otherwise "".
+	// State is "pending", "committed" or "aborted" if the partition decides about the transaction
+	// and has a record of it; otherwise "".
 	State string
-	// Waiters are who waits for the locks, in the order in which they came.
+	// Waiters are the requests that wait for the locks, in the order in which they came.
 	Waiters []LockWaiter
 
 	// What an OpenTransaction needs besides.
@@ -54,11 +56,12 @@ type LockWaiter struct {
 	Write bool
 }
 
-// LiveTransactions shows the transactions that have locks at present, the ones with the oldest locks first and at most `most` of them, and who waits
-// for them; of a keyspace, or with an empty name of all. A transaction that has locks in several partitions is listed for each of
-// them. It is for people: the leaders are asked at different moments, and nothing is certain any more when the answer arrives. The second
-// result says that there are more. If partitions do not answer, the error wraps an UnansweredError, and what the others say is returned
-// with it.
+// LiveTransactions shows the transactions that have locks at present, the ones with the oldest
+// locks first and at most `most` of them, and what waits for them; of a keyspace, or with an empty
+// name of all. A transaction that has locks in several partitions is listed for each of them. It is
+// for people: the leaders are asked at different moments, and nothing is certain any more when the
+// answer arrives. The second result says that there are more. If partitions do not answer, the
+// error wraps an UnansweredError, and what the others say is returned with it.
 func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int) ([]LiveTransaction, bool, error) {
 	const op = "live transactions"
 	if most < 1 {
@@ -118,7 +121,8 @@ func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byt
 	return nil
 }
 
-// share bounds ctx to one of so many equal parts of the time that is left; without a deadline it has no bound.
+// share bounds ctx to one of so many equal parts of the time that is left; without a deadline it
+// has no bound.
 func share(ctx context.Context, parts int) (context.Context, context.CancelFunc) {
 	deadline, has := ctx.Deadline()
 	if !has {
@@ -129,7 +133,8 @@ func share(ctx context.Context, parts int) (context.Context, context.CancelFunc)
 
 // UnansweredError says that partitions did not answer that were asked by LiveTransactions.
 type UnansweredError struct {
-	// Partitions are why, at least one, by Keyspace and Partition; that is 0 if it did not come to light which partitions a keyspace has.
+	// Partitions are why, at least one, by Keyspace and Partition; that is 0 if it did not come to
+	// light which partitions a keyspace has.
 	Partitions []*Error
 }
 

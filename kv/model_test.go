@@ -53,8 +53,9 @@ func expected(content map[string]string, q *query) []string {
 	return out
 }
 
-// TestModel runs random calls against a map, over a cluster in which everything goes wrong at random. Since the calls are made
-// without a deadline, every one of them must succeed, exactly as in the model.
+// TestModel runs random calls against a map, over a cluster in which everything goes wrong at
+// random. Since the calls are made without a deadline, every one of them must succeed, exactly as
+// in the model.
 func TestModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(undated{t}, func(rt *rapid.T) { runModel(t, rt) })
@@ -91,7 +92,8 @@ func runModel(t *testing.T, rt *rapid.T) {
 	defer client.Close()
 	ks := client.Keyspace("k")
 
-	// Faults are drawn by a small generator of their own, seeded by rapid: requests come in no fixed order.
+	// Faults are drawn by a small generator of their own, seeded by rapid: requests come in no
+	// fixed order.
 	state := random.Draw(rt, "faults") | 1
 	roll := func(n uint64) bool {
 		state ^= state << 13

@@ -33,7 +33,8 @@ func (h *past) at(ks int, key string, moment Timestamp) (value string) {
 	return value
 }
 
-// moments is a transaction beside which others write, while it reads, scans, and reads in the loops of scans.
+// moments is a transaction beside which others write, while it reads, scans, and reads in the loops
+// of scans.
 type moments struct {
 	*rapid.T
 	ctx     context.Context
@@ -245,8 +246,8 @@ func (m *moments) scan(i, depth int) {
 	})
 }
 
-// Whatever others write meanwhile, and even if its locks are taken away, all that a transaction has read is of one moment, and if it commits, of the one at
-// which it does.
+// Whatever others write meanwhile, and even if its locks are taken away, all that a transaction has
+// read is of one moment, and if it commits, of the one at which it does.
 func TestEverythingReadIsOfOneMoment(t *testing.T) {
 	var counted ways
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
@@ -258,7 +259,8 @@ func TestEverythingReadIsOfOneMoment(t *testing.T) {
 		defer second.Close()
 		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 			if p := c.Partitions[r.Partition]; p != nil {
-				// Whatever a reader finds may have been written before it began, for all that the node knows; writers do not have to look out for that.
+				// Whatever a reader finds may have been written before it began, for all that the
+				// node knows; writers do not have to look out for that.
 				switch r.Command.(type) {
 				case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count:
 					p.Low = hlc.MaxTimestamp

@@ -34,7 +34,8 @@ func TestCommitsThatReadOneAnothersKeys(t *testing.T) {
 					var commits sync.WaitGroup
 					for i, client := range all {
 						commits.Go(func() {
-							// They are a little apart, so that they meet in all steps of one another.
+							// They are a little apart, so that they meet in all steps of one
+							// another.
 							time.Sleep(time.Duration(i*round) * 10 * time.Microsecond)
 							ks, attempts := client.Keyspace("k"), 0
 							if _, err := client.Update(ctx, func(tx *kv.Txn) error {

@@ -16,7 +16,8 @@ import (
 const (
 	// DefaultRequestTimeout bounds calls whose context has no deadline.
 	DefaultRequestTimeout = 30 * time.Second
-	// DefaultMaxClockOffset is how far the clocks of two nodes may be apart if they were configured with nothing else.
+	// DefaultMaxClockOffset is how far the clocks of two nodes may be apart if they were configured
+	// with nothing else.
 	DefaultMaxClockOffset = 250 * time.Millisecond
 
 	openTimeout = 10 * time.Second
@@ -48,21 +49,21 @@ func TLS(t *tls.Config) Option { return clientOption(func(c *config) { c.route.T
 func Logger(l *slog.Logger) Option { return clientOption(func(c *config) { c.route.Logger = l }) }
 
 // RequestTimeout bounds every call whose context has no deadline; 0 lets such calls go on for as
-// long as it takes. The default is DefaultRequestTimeout. A scan, count or range deletion is bounded
-// by it page by page, not as a whole.
+// long as it takes. The default is DefaultRequestTimeout. A scan, count or range deletion is
+// bounded by it page by page, not as a whole.
 func RequestTimeout(d time.Duration) Option {
 	return clientOption(func(c *config) { c.requestTimeout = d })
 }
 
-// CreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by its
-// goroutine: whenever more partitions of the keyspace have been made, of the total. The total is 0
-// if that is not known.
+// CreationProgress has progress called while CreateKeyspace or CreateKeyspaceIfMissing waits, by
+// its goroutine: whenever more partitions of the keyspace have been made, of the total. The total
+// is 0 if that is not known.
 func CreationProgress(progress func(keyspace string, made, total int)) Option {
 	return clientOption(func(c *config) { c.creating = progress })
 }
 
-// ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which suits
-// all but the largest values: calls made at the same time share messages on it.
+// ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which
+// suits all but the largest values: calls made at the same time share messages on it.
 func ConnectionsPerNode(n int) Option {
 	return clientOption(func(c *config) { c.route.ConnectionsPerNode = n })
 }
@@ -166,10 +167,12 @@ func To(k []byte) SpanOption {
 	}}
 }
 
-// All is every key of the keyspace. It is what Scan and Count do by themselves; DeleteRange wants it said.
+// All is every key of the keyspace. It is what Scan and Count do by themselves; DeleteRange wants
+// it said.
 func All() SpanOption { return SpanOption{func(q *query) { q.explicit = true }} }
 
-// At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whatever was acknowledged when.
+// At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whatever
+// was acknowledged when.
 func At(ts Timestamp) TimeOption { return TimeOption{ts} }
 
 // AtTime reads the past as of t by the cluster's clocks.
@@ -191,8 +194,8 @@ func Reverse() ShapeOption { return ShapeOption{func(q *query) { q.reverse = tru
 // KeysOnly leaves the values out; versions are there.
 func KeysOnly() ShapeOption { return ShapeOption{func(q *query) { q.keysOnly = true }} }
 
-// PageSize is the greatest number of rows that travel in one page. The client chooses well by itself: small pages first, then
-// larger ones.
+// PageSize is the greatest number of rows that travel in one page. The client chooses well by
+// itself: small pages first, then larger ones.
 func PageSize(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
 		q.pageSize = n

@@ -12,8 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Who has heard nothing of a commit until his time was up, and asks later, learns what became of it: whether it had taken effect or
-// takes effect now, or cannot any more; also when others have written the key since. When nobody knows any more, he hears that at once.
+// Who has heard nothing of a commit until his time was up, and asks later, learns what became of
+// it: whether it had taken effect or takes effect now, or cannot any more; also when others have
+// written the key since. When no partition knows any more, the client hears that at once.
 func TestOutcome(t *testing.T) {
 	for _, o := range []outcomeCase{
 		{phases: 1, ran: true}, {phases: 1, ran: true, overwritten: true}, {phases: 1}, {phases: 1, overwritten: true, want: ErrConflict},
@@ -30,7 +31,8 @@ func TestOutcome(t *testing.T) {
 // outcomeCase is a commit whose outcome is asked for.
 type outcomeCase struct {
 	phases int
-	// ran: it had taken effect. overwritten: another has written the first key since. forgotten: the GC window is over.
+	// ran: it had taken effect. overwritten: another has written the first key since. forgotten:
+	// the GC window is over.
 	ran, overwritten, forgotten bool
 	want                        error
 }

@@ -17,18 +17,21 @@ import (
 
 // How a transaction, or a View, finds the moment that it reads.
 //
-// If its first read is in one partition, the leader chooses the moment, and the answer says which. Otherwise the client takes its estimate of
-// the cluster's time, the lower end of that. Everything else is read at that moment too.
+// If its first read is in one partition, the leader chooses the moment, and the answer says which.
+// Otherwise the client takes its estimate of the cluster's time, the lower end of that. Everything
+// else is read at that moment too.
 //
-// What was acknowledged before the first read lies at or below the moment, plus what the estimate may be too low by, plus twice the maximum
-// clock offset (a leader's clock may be one ahead of what the moment came from, and the first timestamps of a new leader another one ahead of
-// its clock): the uncertainty limit, fixed at the first read. A version between the moment and the limit may have been acknowledged before. A node tells these apart
-// as well as it can by its own clock, as the transaction first saw it; what stays uncertain it refuses. Then the moment is moved up
-// to that version, provided that all that was read so far is the same there (Committer.Refresh). If it is not, the
-// transaction has to run again.
+// What was acknowledged before the first read lies at or below the moment, plus what the estimate
+// may be too low by, plus twice the maximum clock offset (a leader's clock may be one ahead of what
+// the moment came from, and the first timestamps of a new leader another one ahead of its clock):
+// the uncertainty limit, fixed at the first read. A version between the moment and the limit may
+// have been acknowledged before. A node tells these apart as well as it can by its own clock, as
+// the transaction first saw it; what stays uncertain it refuses. Then the moment is moved up to
+// that version, provided that all that was read so far is the same there (Committer.Refresh). If it
+// is not, the transaction has to run again.
 
-// reading is a moment at which a transaction or a View reads, and what it has read. Only what is under mu may be used by several
-// goroutines at a time.
+// reading is a moment at which a transaction or a View reads, and what it has read. Only what is
+// under mu may be used by several goroutines at a time.
 type reading struct {
 	client *Client
 	// id and begun are the transaction's; unset in a View.
@@ -45,9 +48,11 @@ type reading struct {
 
 	mu struct {
 		sync.Mutex
-		// limit is the end of the uncertainty interval. Only who reads changes it, and pages that are fetched ahead look at it.
+		// limit is the end of the uncertainty interval. Only the reader changes it, and pages that
+		// are fetched ahead look at it.
 		limit Timestamp
-		// under are the leaderships of what was read under volatile locks; nil if there are none. The map is not changed.
+		// under are the leaderships of what was read under volatile locks; nil if there are none.
+		// The map is not changed.
 		under map[keys.PartitionID]*kvpb.Leadership
 		// observed are the clocks of the nodes as they were first seen.
 		observed map[keys.NodeID]*kvpb.Timestamp
@@ -56,7 +61,8 @@ type reading struct {
 	}
 }
 
-// owns refuses the keyspace of another client: what it is called there may be something else here, or nothing.
+// owns refuses the keyspace of another client: what it is called there may be something else here,
+// or nothing.
 func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
 	if ks.client == r.client {
 		return nil
@@ -223,7 +229,8 @@ func (r *reading) start(at, latest Timestamp) {
 }
 
 const (
-	// maxShort is how much too low the estimate of the time may be; a client that was idle for so long that it is more asks.
+	// maxShort is how much too low the estimate of the time may be; a client that was idle for so
+	// long that it is more asks.
 	maxShort = 20 * time.Millisecond
 	// askWait is how long a node's clock is waited for, askPause comes before the next try.
 	askWait  = 300 * time.Millisecond
@@ -242,7 +249,8 @@ func (c *Client) askNow(ctx context.Context) (Timestamp, error) {
 	}
 }
 
-// again says whether a read that failed is to be tried again, at a moment that has been moved. Otherwise it returns why it failed.
+// again says whether a read that failed is to be tried again, at a moment that has been moved.
+// Otherwise it returns why it failed.
 func (r *reading) again(ctx context.Context, err error) error {
 	if at, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN); uncertain && r.at.Less(at) {
 		return r.moveTo(ctx, at)
@@ -258,14 +266,16 @@ func (r *reading) again(ctx context.Context, err error) error {
 	return err
 }
 
-// moveTo moves the moment up. ErrConflict (of package committer) says that something that was read has changed in between.
+// moveTo moves the moment up. ErrConflict (of package committer) says that something that was read
+// has changed in between.
 func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 	if to.LessEq(r.at) {
 		return nil
 	}
 	if !r.unread() {
-		// A lock proves nothing as long as its transaction may have been aborted meanwhile, and its key written by others: what is read at the new
-		// moment has to go together with that, even if nothing is committed in the end.
+		// A lock proves nothing as long as its transaction may have been aborted meanwhile, and its
+		// key written by others: what is read at the new moment has to go together with that, even
+		// if nothing is committed in the end.
 		reads := r.reads()
 		reads.Keys, reads.Locked = append(reads.Keys, reads.Locked...), nil
 		if err := r.client.committer.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
@@ -329,7 +339,8 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 	}
 }
 
-// readAt takes in the moment at which a node has read, which it was free to choose, or to move up, if the read was movable.
+// readAt takes in the moment at which a node has read, which it was free to choose, or to move up,
+// if the read was movable.
 func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error {
 	switch {
 	case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
@@ -343,7 +354,8 @@ func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error 
 	return nil
 }
 
-// lockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer still arrives.
+// lockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer
+// still arrives.
 const lockSlack = 50 * time.Millisecond
 
 // batchGet reads many keys.
@@ -378,8 +390,9 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	}
 }
 
-// snapshot is the moment as scans and counts want it. One that is movable is for one partition first; there is no other read at that time.
-// One that is certain is for a span in which nothing is uncertain (beginIn).
+// snapshot is the moment as scans and counts want it. One that is movable is for one partition
+// first; there is no other read at that time. One that is certain is for a span in which nothing is
+// uncertain (beginIn).
 func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*snapshot, error) {
 	if !movable {
 		if err := r.begin(ctx); err != nil {

@@ -30,14 +30,14 @@ const (
 //		...
 //	}
 //
-// It streams: pages are fetched as the loop consumes them, at most one ahead for each partition, in bounded memory (64 MiB
-// besides single rows that are larger than their share of it). Leaving the loop ends it at once. An error is the last thing it
-// yields.
+// It streams: pages are fetched as the loop consumes them, at most one ahead for each partition, in
+// bounded memory (64 MiB besides single rows that are larger than their share of it). Leaving the
+// loop ends it at once. An error is the last thing it yields.
 //
-// All rows are of one moment. With At it is the one given. Otherwise the scan sees every write that was acknowledged before
-// it began; what is written while it runs, it does not see. Neither other clients' writes nor
-// changes of leaders end it. But a scan must end within the keyspace's GC window, and otherwise
-// ends with ErrTimestampTooOld: give the keyspace a longer one.
+// All rows are of one moment. With At it is the one given. Otherwise the scan sees every write that
+// was acknowledged before it began; what is written while it runs, it does not see. Neither other
+// clients' writes nor changes of leaders end it. But a scan must end within the keyspace's GC
+// window, and otherwise ends with ErrTimestampTooOld: give the keyspace a longer one.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		const op = "scan"
@@ -75,7 +75,8 @@ func (k *Keyspace) boundedResolve(ctx context.Context, op string) (*route.Keyspa
 	return k.resolve(ctx, op)
 }
 
-// scan is one running Scan. Only the goroutine of the loop uses it; the fetching goroutines use their feeds.
+// scan is one running Scan. Only the goroutine of the loop uses it; the fetching goroutines use
+// their feeds.
 type scan struct {
 	keyspace *Keyspace
 	id       keys.KeyspaceID
@@ -91,7 +92,8 @@ type scan struct {
 
 	// total is how many partitions the scan reads side by side: they share its memory.
 	total int
-	// slots bounds the pages on their way in a merge; nil before its first pages are in hand, and where there is no merge.
+	// slots bounds the pages on their way in a merge; nil before its first pages are in hand, and
+	// where there is no merge.
 	slots chan struct{}
 	// fetching counts the goroutines.
 	fetching sync.WaitGroup
@@ -134,8 +136,9 @@ func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timest
 	})
 }
 
-// firstPartition reads with the moment that the first partition's leader chooses. If that turns out to be all that is needed, or
-// the scan has only one partition, it goes on from there and done is true; nothing was yielded otherwise.
+// firstPartition reads with the moment that the first partition's leader chooses. If that turns out
+// to be all that is needed, or the scan has only one partition, it goes on from there and done is
+// true; nothing was yielded otherwise.
 func (s *scan) firstPartition(ctx context.Context, only bool) (done bool, err error) {
 	t := s.track(0)
 	if only && s.hashed {
@@ -185,8 +188,8 @@ func (s *scan) rows(parts int) int {
 	return rows
 }
 
-// expectedRows is how many of the next `limit` rows of all partitions lie in so many of them: so many that two and a half
-// standard deviations are covered, and few feeds need a second page.
+// expectedRows is how many of the next `limit` rows of all partitions lie in so many of them: so
+// many that two and a half standard deviations are covered, and few feeds need a second page.
 func expectedRows(limit, parts, total int) int {
 	if parts >= total {
 		return limit
@@ -195,7 +198,8 @@ func expectedRows(limit, parts, total int) int {
 	return min(limit, int(math.Ceil(mean+2.5*math.Sqrt(mean*(1-part))))+1)
 }
 
-// bytes is the greatest page of a feed that reads so many of the partitions: each feed may have one in hand and one on its way.
+// bytes is the greatest page of a feed that reads so many of the partitions: each feed may have one
+// in hand and one on its way.
 func (s *scan) bytes(parts int) int { return min(maxPageBytes, max(1, scanBytes/2/s.total*parts)) }
 
 // read yields everything at the snapshot.

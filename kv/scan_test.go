@@ -185,7 +185,8 @@ func TestPairsAreTheCallers(t *testing.T) {
 	})
 }
 
-// A scan misses nothing that was acknowledged before it began, whoever leads with whatever clock; and sees nothing later.
+// A scan misses nothing that was acknowledged before it began, whoever leads with whatever clock;
+// and sees nothing later.
 func TestScanIsASnapshot(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32) {
 		ctx := t.Context()
@@ -350,7 +351,8 @@ func TestHashScanAsksEachNodeOnce(t *testing.T) {
 	})
 }
 
-// A node that answers, and does not know for the moment what time it is, goes on being asked for what it has.
+// A node that answers, and does not know for the moment what time it is, goes on being asked for
+// what it has.
 func TestScanWhileANodeTellsNoTime(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.AddKeyspace("k", 12)
@@ -376,7 +378,8 @@ func TestScanWhileANodeTellsNoTime(t *testing.T) {
 	})
 }
 
-// A node that does not know what time it is may have handed over what it led: it is not asked again and again.
+// A node that does not know what time it is may have handed over what it led: it is not asked again
+// and again.
 func TestScanFindsWhoLeadsNow(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.AddKeyspace("k", 12)
@@ -397,8 +400,8 @@ func TestScanFindsWhoLeadsNow(t *testing.T) {
 	})
 }
 
-// Partitions that leave a node's scan, at its beginning or in the middle, are read by themselves from where the page began that they
-// are missing in; so are all when the node knows no such scans.
+// Partitions that leave a node's scan, at its beginning or in the middle, are read by themselves
+// from where the page began that they are missing in; so are all when the node knows no such scans.
 func TestPartitionsLeaveABundle(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		for name, refuse := range map[string]func(request int, partition uint64) bool{

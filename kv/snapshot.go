@@ -47,7 +47,8 @@ type snapshot struct {
 	reading *reading
 	// certain: nothing is uncertain in what is read.
 	certain bool
-	// movable: nothing was read yet, so the node that is asked first chooses the moment, or may move it up.
+	// movable: nothing was read yet, so the node that is asked first chooses the moment, or may
+	// move it up.
 	movable bool
 }
 
@@ -62,7 +63,7 @@ func (s *snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext
 	return s.reading.context(p, l.Node, s.movable, s.certain)
 }
 
-// answered notes who answered a page, and at which moment that was read.
+// answered notes which node answered a page, and at which moment that was read.
 func (s *snapshot) answered(a route.Answer, at Timestamp) error {
 	if s.reading != nil {
 		s.reading.answered(a)

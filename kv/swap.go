@@ -29,7 +29,8 @@ func ExpectAbsent() Expectation { return Expectation{kind: expectAbsent} }
 // ExpectValue expects exactly this value.
 func ExpectValue(value []byte) Expectation { return Expectation{kind: expectValue, value: value} }
 
-// ExpectVersion expects the value of exactly this version: unchanged since, even to the same value and back.
+// ExpectVersion expects the value of exactly this version: unchanged since, even to the same value
+// and back.
 func ExpectVersion(version Timestamp) Expectation {
 	return Expectation{kind: expectVersion, version: version}
 }
@@ -68,8 +69,8 @@ type Swap struct {
 	Current Pair
 }
 
-// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the Swap says what is there
-// instead.
+// CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
+// Swap says what is there instead.
 //
 //	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
 func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation, replacement Replacement) (Swap, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// A transaction takes its first write back and writes elsewhere: in another partition, or another keyspace, with and without a lock.
+// A transaction takes its first write back and writes elsewhere: in another partition, or another
+// keyspace, with and without a lock.
 func TestTheFirstWriteTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -54,8 +55,9 @@ func TestTheFirstWriteTakenBack(t *testing.T) {
 	})
 }
 
-// A session has a replicated lock, which an older one takes away; that one changes the key, and another one. What the session has read under the lock and
-// what the other key is now do not go together, whether it writes anything or not.
+// A session has a replicated lock, which an older one takes away; that one changes the key, and
+// another one. What the session has read under the lock and what the other key is now do not go
+// together, whether it writes anything or not.
 func TestWhatALostLockGuardedIsNotMixed(t *testing.T) {
 	for _, lock := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,8 @@ func spread(t *testing.T, ks *Keyspace, n int) (all [][]byte) {
 	return all
 }
 
-// viewAll reads keys in a View and checks that each has itself as its value, but for those that want says.
+// viewAll reads keys in a View and checks that each has itself as its value, but for those that
+// want says.
 func viewAll(ctx context.Context, client *Client, ks *Keyspace, all [][]byte, want map[string]string) (at Timestamp, err error) {
 	err = client.View(ctx, func(s *Snapshot) error {
 		pairs, err := s.BatchGet(ctx, ks, all)
@@ -76,7 +77,8 @@ func TestEachNodeGetsOneMessage(t *testing.T) {
 	})
 }
 
-// A partition that is refused, or whose node is lost, is asked again by itself; the others' answers are kept.
+// A partition that is refused, or whose node is lost, is asked again by itself; the others' answers
+// are kept.
 func TestSomePartitionsFailTogether(t *testing.T) {
 	for name, f := range map[string]fakeserver.Fault{
 		"another leader": {Code: kvpb.ErrorCode_NOT_LEADER},
@@ -174,7 +176,8 @@ func TestLeadersMoveTogether(t *testing.T) {
 	})
 }
 
-// A partition that does not answer holds up neither the answers of the others nor their next attempts; and the call ends with its context.
+// A partition that does not answer holds up neither the answers of the others nor their next
+// attempts; and the call ends with its context.
 func TestOneSlowPartitionHoldsNobodyUp(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.AddKeyspace("hash", 24)
@@ -214,8 +217,8 @@ func TestOneSlowPartitionHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// The first read of a View, over several partitions, one of which has a version that may have been acknowledged before: all are read anew, as of
-// that version.
+// The first read of a View, over several partitions, one of which has a version that may have been
+// acknowledged before: all are read anew, as of that version.
 func TestUncertainPartitionMovesAllTogether(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		id := c.AddKeyspace("hash", 24)
@@ -236,8 +239,8 @@ func TestUncertainPartitionMovesAllTogether(t *testing.T) {
 	})
 }
 
-// Reads of few keys of one node's partitions are one request, and those of many are not; a node that does not know such requests is asked for each
-// partition.
+// Reads of few keys of one node's partitions are one request, and those of many are not; a node
+// that does not know such requests is asked for each partition.
 func TestSmallReadsShareARequest(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

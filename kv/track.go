@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// track is a run of keys that is read in order, page by page: a hash partition, or a span of a range keyspace, which may
-// cross partitions. It is used by one goroutine at a time.
+// track is a run of keys that is read in order, page by page: a hash partition, or a span of a
+// range keyspace, which may cross partitions. It is used by one goroutine at a time.
 type track struct {
 	keyspace *Keyspace
 	id       keys.KeyspaceID
@@ -62,7 +62,7 @@ func (t *track) advance(p *route.Partition, more bool, resume []byte) {
 // page is a page of rows, as it came.
 type page struct {
 	pairs []rpc.Row
-	// at is when it was read; partition, who answered.
+	// at is when it was read; partition, which one answered.
 	at     Timestamp
 	answer route.Answer
 }

@@ -16,7 +16,8 @@ func trimmed(text string) string {
 	return b.String()
 }
 
-// The Go code of the documents on transactions, and what the README has of them, is that of the examples, which are compiled and run.
+// The Go code of the documents on transactions, and what the README has of them, is that of the
+// examples, which are compiled and run.
 func TestTheDocumentShowsTheExamples(t *testing.T) {
 	var document []byte
 	for _, name := range []string{"../docs/transactions.md", "../docs/transactions-reference.md"} {

@@ -22,18 +22,21 @@ type TxnOption interface{ txn(*txnOptions) }
 
 type txnOptions struct{ commitWait bool }
 
-// Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It reads all at one moment, and sees what
-// it has written itself; what it writes stays in the client until the commit, which puts everything at one timestamp, or nothing.
+// Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It
+// reads all at one moment, and sees what it has written itself; what it writes stays in the client
+// until the commit, which puts everything at one timestamp, or nothing.
 //
-// A Txn is for one goroutine. After its end every method fails with ErrTransactionEnded. When a method fails with ErrConflict or
-// ErrTransactionAborted, so does everything after it: the transaction has to run again, which Update does by itself as soon as its
-// function returns, whatever that returns.
+// A Txn is for one goroutine. After its end every method fails with ErrTransactionEnded. When a
+// method fails with ErrConflict or ErrTransactionAborted, so does everything after it: the
+// transaction has to run again, which Update does by itself as soon as its function returns,
+// whatever that returns.
 //
-// The keyspaces are those of the client that began it (Client.Keyspace); with one of another client, even of the same cluster, a method
-// fails with ErrInvalidArgument.
+// The keyspaces are those of the client that began it (Client.Keyspace); with one of another
+// client, even of the same cluster, a method fails with ErrInvalidArgument.
 //
-// A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge). What it reads is not limited; beyond 10,000
-// keys and spans it is remembered less exactly, so that writes near what was read count as conflicts.
+// A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge).
+// What it reads is not limited; beyond 10,000 keys and spans it is remembered less exactly, so that
+// writes near what was read count as conflicts.
 type Txn struct {
 	reading
 	transaction *committer.Transaction
@@ -41,7 +44,8 @@ type Txn struct {
 	writes      *writes.Buffer
 	// attempt counts the attempts from 1.
 	attempt int
-	// contended are keys that an earlier attempt had read and written, or failed over. It is shared with the attempts before.
+	// contended are keys that an earlier attempt had read and written, or failed over. It is shared
+	// with the attempts before.
 	contended *contention
 	// held is what was only read and failed over, and heldAhead says that it was asked for; holding
 	// is it, if all of it is held.
@@ -50,10 +54,11 @@ type Txn struct {
 	holding   []committer.Span
 	// ahead are pairs of keys that were locked before the function ran.
 	ahead map[string]Pair
-	// volatile: its locks are volatile, and what it reads under them may be on its way to be committed. So nobody is told of what it has found
-	// before that is certain (confirm).
+	// volatile: its locks are volatile, and what it reads under them may be on its way to be
+	// committed. So the caller is not told what it has found before that is certain (confirm).
 	volatile bool
-	// failed is why the transaction cannot commit any more, if it is so, and cause what it was made of.
+	// failed is why the transaction cannot commit any more, if it is so, and cause what it was made
+	// of.
 	failed, cause error
 	ended         bool
 	// rolledBack says that it has ended without a commit having been tried.
@@ -61,9 +66,9 @@ type Txn struct {
 }
 
 // Begin begins a transaction that the caller ends, with Commit or Rollback; most use Update. When
-// ctx ends, it sends no more heartbeats, so that
-// a few seconds later others may take its locks, which aborts it; until somebody does, a commit may still succeed. When it fails with
-// ErrConflict or ErrTransactionAborted, Again begins the next attempt.
+// ctx ends, it sends no more heartbeats, so that a few seconds later others may take its locks,
+// which aborts it; until then, a commit may still succeed. When it fails with ErrConflict
+// or ErrTransactionAborted, Again begins the next attempt.
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
 	var o txnOptions
 	for _, option := range options {
@@ -87,14 +92,17 @@ func (c *Client) attemptTxn(t *Txn) *Txn {
 	return t
 }
 
-// ID names the attempt as errors do (Error.Transaction), and `tidemark debug txns`: 32 hexadecimal digits.
+// ID names the attempt as errors do (Error.Transaction), and `tidemark debug txns`: 32 hexadecimal
+// digits.
 func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 
-// Again begins another attempt of a transaction that has ended, as old as the first one: in conflicts over locks the older transaction wins,
-// so an attempt succeeds at last.
+// Again begins another attempt of a transaction that has ended, as old as the first one: in
+// conflicts over locks the older transaction wins, so an attempt succeeds at last.
 //
-// Get, BatchGet and CompareAndSwap of the new attempt lock, as GetForUpdate does, the keys that the attempts before have both read and written, and one
-// that they have written and failed over: they wait for others' locks, and others wait for theirs until the attempt ends. The locks are replicated.
+// Get, BatchGet and CompareAndSwap of the new attempt lock, as GetForUpdate does, the keys that the
+// attempts before have both read and written, and one that they have written and failed over: they
+// wait for others' locks, and others wait for theirs until the attempt ends. The locks are
+// replicated.
 //
 // ctx is for the new attempt what that of Begin was for the first.
 func (t *Txn) Again(ctx context.Context) (*Txn, error) {
@@ -112,15 +120,16 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	}), nil
 }
 
-// wantsReplicatedLocks says that the next attempts are not to rely on leaders, which keep volatile locks only for as long as they lead: one was
-// lost, and where a leader was lost another change follows often, to the node that is preferred. Or an attempt takes so long that one
-// more costs whoever waits for it a lot, and a round of consensus nearly nothing.
+// wantsReplicatedLocks says that the next attempts are not to rely on leaders, which keep volatile
+// locks only for as long as they lead: one was lost, and where a leader was lost another change
+// follows often, to the node that is preferred. Or an attempt takes so long that one more costs
+// those that wait for it a lot, and a round of consensus nearly nothing.
 func (t *Txn) wantsReplicatedLocks() bool {
 	return committer.LeaderChanged(t.cause) || t.transaction.Long()
 }
 
-// check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or written: what was only read is good even
-// if the transaction was aborted.
+// check says why the transaction cannot be used, if it cannot. ks is nil where nothing is read or
+// written: what was only read is good even if the transaction was aborted.
 func (t *Txn) check(op string, ks *Keyspace, key []byte) error {
 	switch {
 	case t.ended:
@@ -173,9 +182,10 @@ func (t *Txn) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	return p, nil
 }
 
-// GetForUpdate is Get, and locks the key until the transaction ends: others who want to write it wait. It reads the key's present value,
-// and waits for the locks of others itself. It is for keys that are written by many transactions at a time, which would have to run
-// again and again otherwise. ErrNotFound if the key has no value; it is locked even so.
+// GetForUpdate is Get, and locks the key until the transaction ends: others that want to write it
+// wait. It reads the key's present value, and waits for the locks of others itself. It is for keys
+// that are written by many transactions at a time, which would have to run again and again
+// otherwise. ErrNotFound if the key has no value; it is locked even so.
 func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	p, err := t.lookUp(ctx, "get-for-update", ks, key, true)
 	if err == nil && !p.Exists() {
@@ -232,7 +242,8 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, l
 	return p, nil
 }
 
-// confirm makes sure that what was read is committed, if the transaction ends without a commit that would.
+// confirm makes sure that what was read is committed, if the transaction ends without a commit that
+// would.
 func (t *Txn) confirm(ctx context.Context) error {
 	if (t.ended && !t.rolledBack) || len(t.leaderships()) == 0 {
 		return nil
@@ -266,7 +277,8 @@ func (p Pair) copied() Pair {
 	return Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version}
 }
 
-// lock locks a key and reads it under the lock. The value is that of the present, so everything else read is brought there.
+// lock locks a key and reads it under the lock. The value is that of the present, so everything
+// else read is brought there.
 func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
 	if t.set.Locks() >= writes.MaxKeys {
 		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
@@ -299,8 +311,8 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	return p, nil
 }
 
-// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys; those without a value have a pair for
-// which Exists is false.
+// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys;
+// those without a value have a pair for which Exists is false.
 func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
 	t.transaction.Enter()
@@ -349,8 +361,9 @@ func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]
 	return pairs, nil
 }
 
-// Scan iterates over pairs in key order, with what the transaction had written when the scan began. The options are those of Keyspace.Scan,
-// without At. The loop may read and write in the same transaction. An error is the last thing it yields.
+// Scan iterates over pairs in key order, with what the transaction had written when the scan began.
+// The options are those of Keyspace.Scan, without At. The loop may read and write in the same
+// transaction. An error is the last thing it yields.
 func (t *Txn) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
 	return t.scanAs(ctx, "scan", ks, func(q *query) {
 		for _, o := range options {
@@ -444,7 +457,8 @@ func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (
 	return total, nil
 }
 
-// Put writes the value of a key. If it fails, this write is not part of the transaction; the rest is, and can be committed.
+// Put writes the value of a key. If it fails, this write is not part of the transaction; the rest
+// is, and can be committed.
 func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
 	return t.write("put", ks, key, value, false)
 }
@@ -478,8 +492,8 @@ func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) er
 	return nil
 }
 
-// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns how many there were. It reads the span,
-// and each key counts as a write of the transaction.
+// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns
+// how many there were. It reads the span, and each key counts as a write of the transaction.
 func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace, options ...DeleteRangeOption) (uint64, error) {
 	const op = "delete-range"
 	var deleted uint64
@@ -519,8 +533,8 @@ func (t *Txn) Savepoint() Savepoint {
 	return Savepoint{t, t.writes.Save()}
 }
 
-// RollbackTo takes back what was written since a savepoint, and forgets later savepoints; the savepoint itself stays. What was read still
-// counts, and locks stay.
+// RollbackTo takes back what was written since a savepoint, and forgets later savepoints; the
+// savepoint itself stays. What was read still counts, and locks stay.
 func (t *Txn) RollbackTo(s Savepoint) error {
 	const op = "roll back"
 	t.transaction.Enter()
@@ -534,19 +548,21 @@ func (t *Txn) RollbackTo(s Savepoint) error {
 	return nil
 }
 
-// Timestamp is the moment that the transaction reads; zero before its first read. It can move up while the transaction runs, as long as
-// what was read is the same there.
+// Timestamp is the moment that the transaction reads; zero before its first read. It can move up
+// while the transaction runs, as long as what was read is the same there.
 func (t *Txn) Timestamp() Timestamp { return t.at }
 
-// Len and Bytes are the number of keys that the transaction has written, and their size with values.
+// Len and Bytes are the number of keys that the transaction has written, and their size with
+// values.
 func (t *Txn) Len() int   { return t.writes.Len() }
 func (t *Txn) Bytes() int { return t.writes.Bytes() }
 
-// Commit ends the transaction and returns its timestamp: the version of all it has written. A transaction that has only read is
-// committed at the moment that it has read.
+// Commit ends the transaction and returns its timestamp: the version of all it has written. A
+// transaction that has only read is committed at the moment that it has read.
 //
-// ErrConflict and ErrTransactionAborted say that it is not committed and has to run again (Again). ErrOutcomeUnknown says that
-// the context ended before the outcome was known; Outcome asks for it later. Any other error says that it is not committed and never will be.
+// ErrConflict and ErrTransactionAborted say that it is not committed and has to run again (Again).
+// ErrOutcomeUnknown says that the context ended before the outcome was known; Outcome asks for it
+// later. Any other error says that it is not committed and never will be.
 func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	const op = "commit"
 	t.transaction.Enter()
@@ -585,7 +601,8 @@ func (c *Client) anyWaits(writes []committer.Write) bool {
 	return false
 }
 
-// Rollback ends the transaction without a trace. Its locks go in the background. After the end it does nothing.
+// Rollback ends the transaction without a trace. Its locks go in the background. After the end it
+// does nothing.
 func (t *Txn) Rollback() {
 	t.rolledBack = t.rolledBack || !t.ended
 	t.ended = true

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// wrapTxn turns what the committer and the router say about a transaction into an *Error. Whatever a single request says of its
-// outcome, only the committer knows that of the transaction.
+// wrapTxn turns what the committer and the router say about a transaction into an *Error. Whatever
+// a single request says of its outcome, only the committer knows that of the transaction.
 func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	var done *Error
 	if err == nil || errors.As(err, &done) {
@@ -72,7 +72,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Message = theKey + " was changed after the transaction had read it"
 		}
 		if len(of.Other) > 0 {
-			e.Message += ", or is about to be, by " + other // who has locked it
+			e.Message += ", or is about to be, by " + other // which has locked it
 		}
 		if of.LeaderChanged {
 			e.Message = "the leader of " + partitionOfKey + " changed, and with it went the lock under which the transaction had read"
@@ -142,7 +142,8 @@ func limitWords(limit time.Duration, setting string) string {
 	return limit.String() + ", which is what a keyspace that it locks keys of allows (" + setting + ")"
 }
 
-// because is the cause of an Error that says the partition and the node itself, and what is unknown.
+// because is the cause of an Error that says the partition and the node itself, and what is
+// unknown.
 func because(cause error) string {
 	r, ok := cause.(*route.Error)
 	if !ok {
@@ -161,7 +162,8 @@ func inAttempt(err error, attempt int) error {
 	return err
 }
 
-// causesOf are the causes worth to be found by errors.Is: the context's error, and the client's end.
+// causesOf are the causes worth to be found by errors.Is: the context's error, and the client's
+// end.
 func causesOf(err error) []error {
 	var r *route.Error
 	if errors.As(err, &r) && r.Cause != nil {
@@ -179,7 +181,8 @@ func knownRoute(err error) error {
 	known := *r
 	known.OutcomeUnknown = false
 	if known.Code == kvpb.ErrorCode_OUTCOME_UNKNOWN {
-		// A request that lays a lock may have done so or not; the transaction is not committed either way.
+		// A request that acquires a lock may have done so or not; the transaction is not committed
+		// either way.
 		known.Code = kvpb.ErrorCode_UNKNOWN_ERROR
 	}
 	return &known
@@ -202,10 +205,11 @@ func mustRunAgain(err error) bool {
 	return conflict || aborted || committer.Retryable(err)
 }
 
-// runAgainAdvice is what to do about a conflict for those who end transactions themselves.
+// runAgainAdvice is what to do about a conflict for callers that end transactions themselves.
 const runAgainAdvice = "run the transaction again"
 
-// gaveUp is the error of an Update or View whose context ended before an attempt succeeded; cause says so, and may be nil.
+// gaveUp is the error of an Update or View whose context ended before an attempt succeeded; cause
+// says so, and may be nil.
 func gaveUp(op string, attempts int, last, cause error) error {
 	times := "attempts"
 	if attempts == 1 {
@@ -214,8 +218,9 @@ func gaveUp(op string, attempts int, last, cause error) error {
 	return inVain(op, attempts, fmt.Sprintf("gave up after %d %s; the last: ", attempts, times), last, cause)
 }
 
-// interrupted is the error of an Update or View whose last attempt ended with err. If it did because the context was over, what was in the way of the attempt
-// before, if there was one, says more: the deadline is met by chance at this point or that.
+// interrupted is the error of an Update or View whose last attempt ended with err. If it did
+// because the context was over, what was in the way of the attempt before, if there was one, says
+// more: the deadline is met by chance at this point or that.
 func interrupted(ctx context.Context, op string, attempts int, before, err error) error {
 	over := ctx.Err()
 	if err == nil || before == nil || over == nil || !errors.Is(err, over) || runAgain(err) || errors.Is(err, ErrOutcomeUnknown) {

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A transaction over hash and range keyspaces against a map: what it reads is what it found and has written, whatever was rolled back; and what
-// it commits is all that is there afterwards.
+// A transaction over hash and range keyspaces against a map: what it reads is what it found and has
+// written, whatever was rolled back; and what it commits is all that is there afterwards.
 func TestTxnBesideModel(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		c.AddKeyspace("hash", 5)
@@ -116,8 +116,9 @@ func snapshotIs(t *rapid.T, ctx context.Context, s *Snapshot, spaces []*Keyspace
 	}
 }
 
-// steps does random things with a transaction and a model. A lock that an earlier transaction is just giving up is a conflict, which is
-// returned. versions are those of what was there before, which is what begins with "old".
+// steps does random things with a transaction and a model. A lock that an earlier transaction is
+// just giving up is a conflict, which is returned. versions are those of what was there before,
+// which is what begins with "old".
 func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string, versions []map[string]Timestamp) error {
 	type saved struct {
 		point Savepoint
@@ -235,7 +236,8 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 	return nil
 }
 
-// swapBesideModel swaps a key as a random expectation says, or finds that it is otherwise. It returns a conflict.
+// swapBesideModel swaps a key as a random expectation says, or finds that it is otherwise. It
+// returns a conflict.
 func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k string, model map[string]string, versions map[string]Timestamp) error {
 	value, there := model[k]
 	var version Timestamp

@@ -52,7 +52,8 @@ func bankTotal(ctx context.Context, s *kv.Snapshot, spaces []*kv.Keyspace) (tota
 	return total, nil
 }
 
-// Transactions against real servers: over a hash and a range keyspace, with and without locks, while others read.
+// Transactions against real servers: over a hash and a range keyspace, with and without locks,
+// while others read.
 func TestTransactionsAgainstRealServers(t *testing.T) {
 	for name, options := range map[string][]kv.TxnOption{"read restart": nil, "commit wait": {kv.CommitWait()}} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +122,7 @@ func transfers(t *testing.T, options []kv.TxnOption) {
 	clients.Wait()
 }
 
-// One key that everybody increments: all increments are there, and nobody waits for ever.
+// One key that all clients increment: all increments are there, and no client waits for ever.
 func TestIncrementsOfOneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -187,7 +188,7 @@ func TestLocksOfADeadClient(t *testing.T) {
 		if _, err := dead.Commit(ctx); err != nil {
 			t.Errorf("a transaction that has written nothing: %v", err)
 		}
-		// What it reads under the locks of nobody is what was written.
+		// What it reads under no lock is what was written.
 		if pairs, err := ks.BatchGet(ctx, all); err != nil || slices.ContainsFunc(pairs, func(p kv.Pair) bool { return string(p.Value) != "new" }) {
 			t.Error(pairs, err)
 		}

@@ -10,12 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
-// txnScan is one running scan of a transaction or View: the rows of the moment, with the transaction's own writes as they were when it
-// began.
+// txnScan is one running scan of a transaction or View: the rows of the moment, with the
+// transaction's own writes as they were when it began.
 //
-// The moment may move whenever the loop has a pair in hand, by what is read there. Then everything that is covered was refreshed, and everything
-// behind it is of a former moment: so what is taken into account, be it a row, a row that is hidden by an own write, or an own write, is
-// covered at that time, and after a move the scan goes on with rows of the new moment from just there.
+// The moment may move whenever the loop has a pair in hand, by what is read there. Then everything
+// that is covered was refreshed, and everything behind it is of a former moment: so what is taken
+// into account, be it a row, a row that is hidden by an own write, or an own write, is covered at
+// that time, and after a move the scan goes on with rows of the new moment from just there.
 type txnScan struct {
 	reading  *reading
 	keyspace *Keyspace
@@ -86,8 +87,8 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 // advance goes on to the next own write.
 func (s *txnScan) advance() { s.own.key, s.own.write, s.own.there = s.own.next() }
 
-// before yields what was written before a key, nil is the end, and to it. written says that the key itself was written; goOn is false if the loop
-// was left, or has moved the moment.
+// before yields what was written before a key, nil is the end, and to it. written says that the key
+// itself was written; goOn is false if the loop was left, or has moved the moment.
 func (s *txnScan) before(row []byte) (written, goOn bool) {
 	for s.own.there && !s.left {
 		if row != nil {
@@ -149,7 +150,8 @@ func (s *txnScan) emit(p Pair) {
 	}
 }
 
-// take takes a row into account, after what was written before it; false means that no row in hand is of use any more.
+// take takes a row into account, after what was written before it; false means that no row in hand
+// is of use any more.
 func (s *txnScan) take(row Pair) bool {
 	written, goOn := s.before(row.Key)
 	if !goOn {
@@ -165,8 +167,9 @@ func (s *txnScan) take(row Pair) bool {
 	return !s.left && !s.enough && s.reading.moves == s.moves
 }
 
-// rows takes the rows of the rest at the moment, until the scan is left. When the moment moves, by what is read here or in the loop, the rows that
-// were not taken yet are read again: those in hand are of the former moment.
+// rows takes the rows of the rest at the moment, until the scan is left. When the moment moves, by
+// what is read here or in the loop, the rows that were not taken yet are read again: those in hand
+// are of the former moment.
 func (s *txnScan) rows(ctx context.Context) error {
 	for s.moves = s.reading.moves; !s.left && !s.enough && !s.rest.empty(); s.moves = s.reading.moves {
 		ended, err := s.page(ctx)
@@ -182,7 +185,8 @@ func (s *txnScan) rows(ctx context.Context) error {
 	return nil
 }
 
-// page takes rows of the rest as long as they are of use; ended says that there are no more. Nothing of it runs any more when it returns.
+// page takes rows of the rest as long as they are of use; ended says that there are no more.
+// Nothing of it runs any more when it returns.
 func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	shape := s.rest // which take changes

@@ -14,8 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// The loop of a scan moves the moment while it has a pair in hand that the transaction itself has written. What follows is of the new moment:
-// what others have written behind it meanwhile is seen, and what was written before it is a conflict.
+// The loop of a scan moves the moment while it has a pair in hand that the transaction itself has
+// written. What follows is of the new moment: what others have written behind it meanwhile is seen,
+// and what was written before it is a conflict.
 func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		for _, c := range []struct {
@@ -102,7 +103,8 @@ func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 	}
 }
 
-// A row that an own delete hides was read: if something before it is written, and the moment moves over that, it is a conflict.
+// A row that an own delete hides was read: if something before it is written, and the moment moves
+// over that, it is a conflict.
 func TestScanHasReadWhatOwnDeletesHide(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

@@ -169,8 +169,8 @@ func TestTxnErrors(t *testing.T) {
 	})
 }
 
-// A transaction takes no more than 100,000 keys. What is refused changes nothing, keys that it has already may be written again, and what is
-// taken back makes room.
+// A transaction takes no more than 100,000 keys. What is refused changes nothing, keys that it has
+// already may be written again, and what is taken back makes room.
 func TestATransactionHoldsSoManyKeys(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -276,7 +276,8 @@ func TestViewMovesOverUncertainVersions(t *testing.T) {
 	})
 }
 
-// A snapshot of several partitions costs one round trip, and a transaction in one partition one more than it reads.
+// A snapshot of several partitions costs one round trip, and a transaction in one partition one
+// more than it reads.
 func TestRequestsOfTransactions(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -310,8 +311,8 @@ func TestRequestsOfTransactions(t *testing.T) {
 	})
 }
 
-// A transaction has commit wait if it asks for it, or if a keyspace has it to which it writes; what it reads, or has taken back, does not matter.
-// Every partition is told as it is prepared.
+// A transaction has commit wait if it asks for it, or if a keyspace has it to which it writes; what
+// it reads, or has taken back, does not matter. Every partition is told as it is prepared.
 func TestCommitWaitOfKeyspaces(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		var waits, prepared []bool

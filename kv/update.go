@@ -7,13 +7,14 @@ import (
 )
 
 const (
-	// Between attempts of a transaction lies a pause, of runPause first and doubled with every one up to maxRunPause, of which up to half is
-	// left out at random.
+	// Between attempts of a transaction lies a pause, of runPause first and doubled with every one
+	// up to maxRunPause, of which up to half is left out at random.
 	runPause    = time.Millisecond
 	maxRunPause = 100 * time.Millisecond
 )
 
-// Update runs f in a transaction and commits what it has written. It returns the commit timestamp: the version of all of it.
+// Update runs f in a transaction and commits what it has written. It returns the commit timestamp:
+// the version of all of it.
 //
 //	at, err := client.Update(ctx, func(tx *kv.Txn) error {
 //		pair, err := tx.Get(ctx, accounts, from)
@@ -21,13 +22,15 @@ const (
 //		return tx.Put(accounts, from, less)
 //	})
 //
-// f may run several times: when another transaction was in the way, Update takes everything back and runs it again, until it succeeds or ctx
-// ends. So f must not have effects of its own, outside of the transaction, that are wrong if they happen twice. If f returns
-// an error, nothing is written and Update returns it as it is. f must not use the transaction after it has returned, nor from
-// several goroutines at a time.
+// f may run several times: when another transaction was in the way, Update takes everything back
+// and runs it again, until it succeeds or ctx ends. So f must not have effects of its own, outside
+// of the transaction, that are wrong if they happen twice. If f returns an error, nothing is
+// written and Update returns it as it is. f must not use the transaction after it has returned, nor
+// from several goroutines at a time.
 //
-// An error of Update's own means that nothing was written and never will be, unless it is ErrOutcomeUnknown (see Outcome). ErrConflict and
-// ErrTransactionAborted say that no attempt had succeeded when ctx ended, and what was in the way of the last that had come to its end.
+// An error of Update's own means that nothing was written and never will be, unless it is
+// ErrOutcomeUnknown (see Outcome). ErrConflict and ErrTransactionAborted say that no attempt had
+// succeeded when ctx ended, and what was in the way of the last that had come to its end.
 func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...TxnOption) (Timestamp, error) {
 	const op = "update"
 	if f == nil {
@@ -127,16 +130,20 @@ func notFound(op, keyspace string, key []byte) *Error {
 	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: "the key has no value", wraps: []error{ErrNotFound}}
 }
 
-// Outcome asks what became of a transaction, when Update or Commit has failed with ErrOutcomeUnknown because its context ended too soon. err is
-// that error. Until then the transaction may be committed, or may be yet; by asking it may become so. Outcome returns
+// Outcome asks what became of a transaction, when Update or Commit has failed with
+// ErrOutcomeUnknown because its context ended too soon. err is that error. Until then the
+// transaction may be committed, or may be yet; by asking it may become so. Outcome returns
 //
 //   - the commit timestamp: the transaction is committed;
-//   - ErrConflict or ErrTransactionAborted: it is not, and never will be, so that it can be run again;
-//   - ErrOutcomeUnknown: ctx has ended before there was an answer, and Outcome can be asked again; or those who knew have
-//     forgotten it, because the GC window is over. Then only what was written can tell.
+//   - ErrConflict or ErrTransactionAborted: it is not, and never will be, so that it can be run
+//     again;
+//   - ErrOutcomeUnknown: ctx has ended before there was an answer, and Outcome can be asked again;
+//     or its coordinator has forgotten it, because the GC window is over. Then only what was
+//     written can tell.
 //
-// The client must still be open. The error keeps what the transaction has written in memory. Outcome is not for several goroutines at a time with the
-// same error. With any other error it fails with ErrInvalidArgument.
+// The client must still be open. The error keeps what the transaction has written in memory.
+// Outcome is not for several goroutines at a time with the same error. With any other error it
+// fails with ErrInvalidArgument.
 func Outcome(ctx context.Context, err error) (Timestamp, error) {
 	var e *Error
 	if !errors.As(err, &e) || e.outcome == nil {

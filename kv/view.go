@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the present, SnapshotAt of the past.
+// Snapshot reads any keys of any keyspaces at one moment, and locks nothing. View makes one of the
+// present, SnapshotAt of the past.
 //
-// The keyspaces are those of its client (Client.Keyspace); with one of another client, even of the same cluster, a method fails with
-// ErrInvalidArgument.
+// The keyspaces are those of its client (Client.Keyspace); with one of another client, even of the
+// same cluster, a method fails with ErrInvalidArgument.
 //
-// A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function has returned. One of SnapshotAt may
-// be used by several goroutines and needs no end.
+// A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function
+// has returned. One of SnapshotAt may be used by several goroutines and needs no end.
 type Snapshot struct {
 	// past is the moment of a SnapshotAt, whatever it is, if isPast; the rest is not used then.
 	past   Timestamp
@@ -25,13 +26,14 @@ type Snapshot struct {
 	ended         bool
 }
 
-// View runs f with a snapshot of the present: it shows every write that was acknowledged before f first read. It takes no lock, and
-// nothing waits for it.
+// View runs f with a snapshot of the present: it shows every write that was acknowledged before f
+// first read. It takes no lock, and nothing waits for it.
 //
-// f may run several times: a View that finds, between two of its reads, that it cannot tell whether a write was acknowledged before it
-// began, runs f again at a later moment. If that happens again it waits until the clocks of all
-// servers have passed the moment, about twice the maximum clock offset, after which f does not run
-// again, whatever others write. If f returns an error, View returns it as it is.
+// f may run several times: a View that finds, between two of its reads, that it cannot tell whether
+// a write was acknowledged before it began, runs f again at a later moment. If that happens again
+// it waits until the clocks of all servers have passed the moment, about twice the maximum clock
+// offset, after which f does not run again, whatever others write. If f returns an error, View
+// returns it as it is.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
 	const op = "view"
 	if f == nil {
@@ -79,14 +81,15 @@ func (s *Snapshot) run(f func(*Snapshot) error) error {
 	return f(s)
 }
 
-// SnapshotAt reads the past as of ts: the versions at or below it, whatever was acknowledged when. It reaches as far back as the GC
-// windows of the keyspaces. Nothing can be read at the zero timestamp: ErrInvalidArgument.
+// SnapshotAt reads the past as of ts: the versions at or below it, whatever was acknowledged when.
+// It reaches as far back as the GC windows of the keyspaces. Nothing can be read at the zero
+// timestamp: ErrInvalidArgument.
 func (c *Client) SnapshotAt(ts Timestamp) *Snapshot {
 	return &Snapshot{past: ts, isPast: true, reading: reading{client: c}}
 }
 
-// Timestamp is the moment; zero in a View that has not read yet. That of a View can move up while it runs, as long as what was read is
-// the same there.
+// Timestamp is the moment; zero in a View that has not read yet. That of a View can move up while
+// it runs, as long as what was read is the same there.
 func (s *Snapshot) Timestamp() Timestamp {
 	if s.isPast {
 		return s.past
@@ -143,8 +146,8 @@ func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, err
 	return p, nil
 }
 
-// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys; those without a value have a pair for
-// which Exists is false.
+// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys;
+// those without a value have a pair for which Exists is false.
 func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
 	if err := s.check(op, ks, nil); err != nil {
@@ -171,7 +174,8 @@ func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte
 	return pairs, nil
 }
 
-// Scan iterates over pairs in key order. The options are those of Keyspace.Scan, without At. An error is the last thing it yields.
+// Scan iterates over pairs in key order. The options are those of Keyspace.Scan, without At. An
+// error is the last thing it yields.
 func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
 	const op = "scan"
 	return func(yield func(Pair, error) bool) {

@@ -16,10 +16,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// incrementers are clients that increment keys under volatile locks: one in one phase, several in two.
+// incrementers are clients that increment keys under volatile locks: one in one phase, several in
+// two.
 type incrementers struct {
 	mu sync.Mutex
-	// acknowledged and unknown count, by key, the increments that were acknowledged, and those of which nothing is known.
+	// acknowledged and unknown count, by key, the increments that were acknowledged, and those of
+	// which nothing is known.
 	acknowledged, unknown map[string]int
 }
 
@@ -75,8 +77,8 @@ func (x *incrementers) run(t *testing.T, client *kv.Client, stop <-chan struct{}
 	}
 }
 
-// Increments under volatile locks are all there, once each, while those in whose memory the locks are hand over, lose
-// touch with the others, and lose their power.
+// Increments under volatile locks are all there, once each, while those in whose memory the locks
+// are hand over, lose touch with the others, and lose their power.
 func TestVolatileLocksLoseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond, Seed: 1})
@@ -126,7 +128,8 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 				cluster.HealAll()
 				continue
 			}
-			// After a restart or a cut it takes a while until somebody leads, and has somebody to hand over to.
+			// After a restart or a cut it takes a while until a node leads, and has another one to
+			// hand over to.
 			for begun := time.Now(); handOverAll(cluster) == 0; time.Sleep(100 * time.Millisecond) {
 				if time.Since(begun) > time.Minute {
 					t.Fatal("nobody leads")
@@ -155,7 +158,7 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 	})
 }
 
-// leaders are who leads which partition in which term.
+// leaders are which node leads which partition in which term.
 func leaders(cluster *kvtest.Cluster) (all string) {
 	for i := range cluster.Servers() {
 		for _, r := range cluster.Process(i).Replicas() {
@@ -185,7 +188,8 @@ func handOverAll(cluster *kvtest.Cluster) (handed int) {
 	return handed
 }
 
-// A function that takes its transaction back and fails, because of what it has read, tells of what is committed only.
+// A function that takes its transaction back and fails, because of what it has read, tells of what
+// is committed only.
 func TestWhatARolledBackFunctionHasReadIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -218,7 +222,8 @@ func TestWhatARolledBackFunctionHasReadIsCommitted(t *testing.T) {
 	})
 }
 
-// An attempt that has read under a lock what was on its way, and is lost, does not see that it is: its other reads say so instead.
+// An attempt that has read under a lock what was on its way, and is lost, does not see that it is:
+// its other reads say so instead.
 func TestAnAttemptSeesOneState(t *testing.T) {
 	reads := map[string]func(context.Context, *kv.Txn, *kv.Keyspace) (string, error){
 		"scan": func(ctx context.Context, tx *kv.Txn, ks *kv.Keyspace) (value string, err error) {
@@ -267,7 +272,7 @@ func seesOneState(t *testing.T, read func(context.Context, *kv.Txn, *kv.Keyspace
 	locked := make(chan struct{})
 	lockedOnce := sync.OnceFunc(func() { close(locked) })
 	running.Go(func() {
-		// The leader takes it, and nobody else ever does.
+		// The leader takes it, and no other node ever does.
 		_, err := first.Update(ctx, func(tx *kv.Txn) error {
 			defer lockedOnce()
 			if _, err := tx.GetForUpdate(ctx, first.Keyspace("k"), []byte("a")); err != nil {
@@ -279,7 +284,7 @@ func seesOneState(t *testing.T, read func(context.Context, *kv.Txn, *kv.Keyspace
 			t.Error(err)
 		}
 	})
-	<-locked // who locks it next gets what the first has put there
+	<-locked // the next to lock it gets what the first has put there
 	before, attempts := leaders(cluster), 0
 	_, err := second.Update(ctx, func(tx *kv.Txn) error {
 		ks := second.Keyspace("k")
@@ -328,7 +333,8 @@ func changeLeaders(cluster *kvtest.Cluster) {
 	}
 }
 
-// An attempt that lost its locks with a leader is not lost to the next change of leader as well, nor one whose predecessor took long.
+// An attempt that lost its locks with a leader is not lost to the next change of leader as well,
+// nor one whose predecessor took long.
 func TestALaterAttemptOutlivesLeaders(t *testing.T) {
 	ways := map[string]func(t *testing.T, cluster *kvtest.Cluster, other *kv.Client){
 		"a leader was lost": func(_ *testing.T, cluster *kvtest.Cluster, _ *kv.Client) { changeLeaders(cluster) },

@@ -39,7 +39,8 @@ func sessions(t *testing.T, cluster *kvtest.Cluster, n int) (clients []*kv.Clien
 	return clients, all
 }
 
-// Of two that want the same key the older one gets it at once, whoever had it, and the other one is told why.
+// Of two that want the same key the older one gets it at once, whichever had it, and the other one
+// is told why.
 func TestTheOlderSessionWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -74,8 +75,8 @@ func TestTheOlderSessionWins(t *testing.T) {
 		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) || !errors.Is(err, kv.ErrWounded) || over(err) != "a of k" {
 			t.Errorf("commit: %v", err)
 		}
-		// It runs again and waits for the older one, which is as it should be, for as long as that takes; but it is as old as
-		// it was: older than the third.
+		// It runs again and waits for the older one, which is as it should be, for as long as that
+		// takes; but it is as old as it was: older than the third.
 		again, err := all[1].Again(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -206,8 +207,8 @@ func TestACommitThatWaitsInVain(t *testing.T) {
 	})
 }
 
-// What ends a function of Update in vain says in which attempt that was, also if it is no attempt's end; and so do the errors of those who begin
-// attempts themselves.
+// What ends a function of Update in vain says in which attempt that was, also if it is no attempt's
+// end; and so do the errors of callers that begin attempts themselves.
 func TestErrorsCountAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -222,7 +223,7 @@ func TestErrorsCountAttempts(t *testing.T) {
 		if err := lockFor(ctx, all[0], holders[0].Keyspace("k"), "a"); err != nil {
 			t.Fatal(err)
 		}
-		// conflict has somebody else change what a transaction has read.
+		// conflict has another transaction change what a transaction has read.
 		conflict := func(tx *kv.Txn) error {
 			if _, err := tx.Get(ctx, ks, []byte("b")); err != nil && !errors.Is(err, kv.ErrNotFound) {
 				return err
@@ -257,7 +258,8 @@ func TestErrorsCountAttempts(t *testing.T) {
 		})
 		check(err, 3, "a", "is locked by transaction "+all[0].ID())
 		check(err, 3, "a", "(attempt 3 of the transaction, partition ")
-		// There is always somebody in the way. It finds out before it commits: if the time were up in the middle of a commit, nobody would know.
+		// There is always a transaction in the way. It finds out before it commits: if the time
+		// were up in the middle of a commit, the outcome would be unknown.
 		runs, err := update(func(_ context.Context, tx *kv.Txn, _ int) error {
 			if err := conflict(tx); err != nil {
 				return err
@@ -295,8 +297,8 @@ func TestErrorsCountAttempts(t *testing.T) {
 	})
 }
 
-// Who waits for a lock for long is not taken for lost: nothing is cut off, and of every write it is known that it did not run, and which
-// transaction was in the way.
+// Who waits for a lock for long is not taken for lost: nothing is cut off, and of every write it is
+// known that it did not run, and which transaction was in the way.
 func TestALongWaitIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -367,7 +369,8 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 	})
 }
 
-// Somebody who has run again has younger ones that sit on their locks aborted, however many keys it reads and writes, and however it reads them.
+// A transaction that has run again has younger ones that sit on their locks aborted, however many
+// keys it reads and writes, and however it reads them.
 func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

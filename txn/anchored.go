@@ -25,8 +25,8 @@ const (
 	AnchoredRecord
 )
 
-// Classify says what an anchored suffix (see keys.DecodeAnchorKey) is of; for a record it says whose. A suffix that
-// starts like a record's and is none is AnchoredOther.
+// Classify says what an anchored suffix (see keys.DecodeAnchorKey) is of; for a record it says
+// whose. A suffix that starts like a record's and is none is AnchoredOther.
 func Classify(suffix string) (Anchored, ID) {
 	if suffix == LockSuffix {
 		return AnchoredLock, ID{}
@@ -42,7 +42,8 @@ func Classify(suffix string) (Anchored, ID) {
 // LockKey is the state key of the lock of an internal key.
 func LockKey(internalKey []byte) []byte { return keys.AnchorKey(internalKey, LockSuffix) }
 
-// RecordKey is the state key of a transaction's record; internalAnchor is the internal key of its anchor.
+// RecordKey is the state key of a transaction's record; internalAnchor is the internal key of its
+// anchor.
 func RecordKey(internalAnchor []byte, id ID) []byte {
 	suffix := append(make([]byte, 0, len(RecordPrefix)+IDSize), RecordPrefix...)
 	return keys.AnchorKey(internalAnchor, string(append(suffix, id[:]...)))

@@ -17,7 +17,8 @@ func appendBytes(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-// decoder takes fields off the front of data. The first that does not fit sets err, and all after it are zero.
+// decoder takes fields off the front of data. The first that does not fit sets err, and all after
+// it are zero.
 type decoder struct {
 	data []byte
 	err  error

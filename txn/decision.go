@@ -16,8 +16,9 @@ type Present struct {
 	// Since is since when, by that clock, heartbeats have been heard without a break: a client that
 	// was silent before may not have been heard. 0 is long ago.
 	Since int64
-	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the clock refuses is refused before
-	// there is anything to decide, so that no record outlives its time or keeps its transaction from ever committing.)
+	// Now is its hybrid clock, which has taken in every timestamp of the request. (One that the
+	// clock refuses is refused before there is anything to decide, so that no record outlives its
+	// time or keeps its transaction from ever committing.)
 	Now hlc.Timestamp
 	// Threshold is the garbage collection threshold of the partition.
 	Threshold hlc.Timestamp
@@ -33,7 +34,8 @@ type Present struct {
 
 // Decision is what becomes of a request.
 type Decision struct {
-	// Record replaces the present record before the answer may be given; nil if that stays as it is, or there is none.
+	// Record replaces the present record before the answer may be given; nil if that stays as it
+	// is, or there is none.
 	Record *Record
 	// Status is the answer, unless the request is Refused.
 	Status  *kvpb.TransactionStatus
@@ -69,8 +71,8 @@ func (r *Refusal) Proto() *kvpb.Error {
 	return e
 }
 
-// DecideEnd decides a transaction. record is what is there now, with what is on its way to be applied taken for applied; nil if
-// there is none.
+// DecideEnd decides a transaction. record is what is there now, with what is on its way to be
+// applied taken for applied; nil if there is none.
 func DecideEnd(record *Record, e *End, p Present) Decision {
 	i := &e.Transaction
 	switch {
@@ -113,7 +115,7 @@ func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 		return tooOld(i, p)
 	}
 	next := pending(record, i, 0)
-	// By the clock of whoever leads now, which may be behind that of an earlier leader.
+	// By the clock of the present leader, which may be behind that of an earlier leader.
 	next.Heard = max(0, p.Physical)
 	next.Idle = h.Idle
 	if reason, limit := p.Limits.overdue(next, i, p); limit > 0 {
@@ -136,14 +138,17 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 	case record == nil && i.Started.Less(p.Threshold):
 		// What asks has met a lock of it, and that lock's write is in no committed transaction:
 		//
-		//   - It did not commit. A COMMITTED record stays until each participant has answered that it has no lock of it any more
-		//     (Record.Collectible). If a Prepare comes again to one after that, it finds the version at the commit timestamp and prepares
-		//     above it, or that version may be collected already, and it is refused because the attempt began below that
-		//     partition's threshold. So the lock that was met is a late one at most, which goes without effect however it is resolved.
-		//   - It never will. Thresholds only rise, and DecideEnd and a one-phase commit refuse what began below.
+		//   - It did not commit. A COMMITTED record stays until each participant has answered that
+		//     it has no lock of it any more (Record.Collectible). If a Prepare comes again to one
+		//     after that, it finds the version at the commit timestamp and prepares above it, or
+		//     that version may be collected already, and it is refused because the attempt began
+		//     below that partition's threshold. So the lock that was met is a late one at most,
+		//     which goes without effect however it is resolved.
+		//   - It never will. Thresholds only rise, and DecideEnd and a one-phase commit refuse what
+		//     began below.
 		//
-		// Nothing has to be written for that to stay so. (Who asks for the end is told less: his transaction may have been committed, and
-		// be resolved and forgotten.)
+		// Nothing has to be written for that to stay so. (Who asks for the end is told less: his
+		// transaction may have been committed, and be resolved and forgotten.)
 		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
@@ -166,7 +171,8 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 
 func decided(next *Record) Decision { return Decision{Record: next, Status: next.Status()} }
 
-// pending is a copy of a pending record, or the first one of a transaction, heard of at that time at least.
+// pending is a copy of a pending record, or the first one of a transaction, heard of at that time
+// at least.
 func pending(record *Record, i *Info, heard int64) *Record {
 	if record == nil {
 		return &Record{Begun: i.Begun, Started: i.Started, Heard: heard}
@@ -176,10 +182,12 @@ func pending(record *Record, i *Info, heard int64) *Record {
 	return &next
 }
 
-// finished is a copy of a pending record, or the first one of a transaction, that is to be decided now.
+// finished is a copy of a pending record, or the first one of a transaction, that is to be decided
+// now.
 func finished(record *Record, i *Info, p Present) *Record {
 	next := pending(record, i, 0)
-	// INVARIANT: above Started. The record goes when the threshold has reached Finished, and is refused from then on.
+	// INVARIANT: above Started. The record goes when the threshold has reached Finished, and is
+	// refused from then on.
 	next.Finished = hlc.Max(p.Now, next.Started.Next())
 	return next
 }

@@ -11,12 +11,14 @@ import (
 const (
 	// IDSize is the length of an ID in bytes.
 	IDSize = 16
-	// SharedSize is how many bytes of their ids the attempts of one transaction share, at the beginning.
+	// SharedSize is how many bytes of their ids the attempts of one transaction share, at the
+	// beginning.
 	SharedSize = IDSize - 4
 )
 
-// ID names one attempt of a transaction. The client chooses it: random bytes, which all attempts of the transaction share, and a number at the
-// end, which is lower for later attempts. The zero ID is no transaction.
+// ID names one attempt of a transaction. The client chooses it: random bytes, which all attempts of
+// the transaction share, and a number at the end, which is lower for later attempts. The zero ID is
+// no transaction.
 type ID [IDSize]byte
 
 // ParseID reads an id from a message. It fails on anything but IDSize bytes that are not all zero.
@@ -31,7 +33,8 @@ func ParseID(b []byte) (ID, error) {
 	return id, nil
 }
 
-// ParseOptionalID reads an id where no bytes mean that there is no transaction; then it is the zero ID.
+// ParseOptionalID reads an id where no bytes mean that there is no transaction; then it is the zero
+// ID.
 func ParseOptionalID(b []byte) (ID, error) {
 	if len(b) == 0 {
 		return ID{}, nil
@@ -63,11 +66,13 @@ func (id ID) String() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Older reports whether transaction a goes before transaction b in a conflict: it began before, or at the same time with the
-// lower id. What is no transaction (the zero ID) is younger than every transaction. A transaction is not older than itself.
+// Older reports whether transaction a goes before transaction b in a conflict: it began before, or
+// at the same time with the lower id. What is no transaction (the zero ID) is younger than every
+// transaction. A transaction is not older than itself.
 //
-// So of two attempts of one transaction the later goes before the earlier, of which a request that nobody wants any more may wait for a lock
-// somewhere; and no attempt of another transaction comes between them.
+// So of two attempts of one transaction the later goes before the earlier, of which a request that
+// no client wants any more may wait for a lock somewhere; and no attempt of another transaction
+// comes between them.
 func Older(aBegun hlc.Timestamp, a ID, bBegun hlc.Timestamp, b ID) bool {
 	if a.IsZero() || b.IsZero() {
 		return !a.IsZero()

@@ -24,8 +24,8 @@ type Info struct {
 	Anchor   []byte
 }
 
-// ParseInfo reads whose a request is. It fails, and says why, on anything that no client can have meant. The result shares no
-// memory with the message.
+// ParseInfo reads whose a request is. It fails, and says why, on anything that no client can have
+// meant. The result shares no memory with the message.
 func ParseInfo(t *kvpb.Transaction) (Info, error) {
 	if t == nil {
 		return Info{}, errors.New("the request does not say which transaction it is of")

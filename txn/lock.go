@@ -10,16 +10,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Lock is what is stored of a transaction beside a key that it writes, from its Prepare until it is resolved.
+// Lock is what is stored of a transaction beside a key that it writes, from its Prepare until it is
+// resolved.
 type Lock struct {
 	Transaction Info
 	// Kind is PUT, DELETE or LOCK, never UNLOCK.
 	Kind kvpb.Mutation_Kind
 	// Prepared is the lowest timestamp at which the key may be committed.
 	Prepared hlc.Timestamp
-	// Request is the Prepare that laid it; the version gets it.
+	// Request is the Prepare that acquired it; the version gets it.
 	Request keys.RequestID
-	// Laid is when, in nanoseconds since the epoch, by the physical clock of the partition's leader.
+	// Laid is when, in nanoseconds since the epoch, by the physical clock of the partition's
+	// leader.
 	Laid int64
 	// Value is what a PUT writes; else it is empty.
 	Value []byte
@@ -54,7 +56,8 @@ func (l *Lock) Append(dst []byte) []byte {
 	return append(dst, l.Value...)
 }
 
-// DecodeLock is the reverse of Append. The value aliases data, all else does not. Its errors do not name the key.
+// DecodeLock is the reverse of Append. The value aliases data, all else does not. Its errors do not
+// name the key.
 func DecodeLock(data []byte) (Lock, error) {
 	d, err := begin(data, lockVersion)
 	if err != nil {

@@ -16,11 +16,13 @@ import (
 // modelled is what is known of one transaction from outside.
 type modelled struct {
 	info Info
-	// outcome is the first decision that was ever answered or written; nil as long as there is none.
+	// outcome is the first decision that was ever answered or written; nil as long as there is
+	// none.
 	outcome *kvpb.TransactionStatus
 	// promised is the highest timestamp above which it was said to stay.
 	promised hlc.Timestamp
-	// heard is when its last heartbeat came, and wounded whether an older transaction has pushed it, in true time.
+	// heard is when its last heartbeat came, and wounded whether an older transaction has pushed
+	// it, in true time.
 	heard   int64
 	wounded bool
 	// resolved says that it was committed, and that all its locks are versions since.
@@ -29,8 +31,8 @@ type modelled struct {
 	collected bool
 }
 
-// coordinated is a coordinator that is asked anything at any time, also twice and late, while its clocks go on, other leaders
-// take over with other clocks, and records are collected.
+// coordinated is a coordinator that is asked anything at any time, also twice and late, while its
+// clocks go on, other leaders take over with other clocks, and records are collected.
 type coordinated struct {
 	t            *rapid.T
 	now          int64 // true time
@@ -110,7 +112,7 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 		return
 	}
 	if m.outcome != nil {
-		// Of what is forgotten, whoever met a late lock is told that it goes.
+		// Of what is forgotten, the pusher that met a late lock is told that it goes.
 		forgotten := before == nil && d.Record == nil && d.Status.State == kvpb.TransactionState_ABORTED && m.collected &&
 			(m.resolved || m.outcome.State == kvpb.TransactionState_ABORTED)
 		if !reflect.DeepEqual(m.outcome, d.Status) && !forgotten {
@@ -266,7 +268,8 @@ func (c *coordinated) resolve(*rapid.T) {
 	}
 }
 
-// A decided transaction stays what it is, at its one timestamp, above all that was promised; and it was aborted for a reason.
+// A decided transaction stays what it is, at its one timestamp, above all that was promised; and it
+// was aborted for a reason.
 func TestDecisionsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &coordinated{t: t, now: int64(time.Hour), stored: map[ID][]byte{}}

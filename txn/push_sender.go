@@ -31,22 +31,24 @@ type Sender interface {
 
 // PushSenderConfig configures a PushSender. Open is required.
 type PushSenderConfig struct {
-	// Open makes the Sender at the first push, so that a node that meets no transactions has none. After an error the next push
-	// tries again. The Sender is closed by Close.
+	// Open makes the Sender at the first push, so that a node that meets no transactions has none.
+	// After an error the next push tries again. The Sender is closed by Close.
 	Open func() (Sender, error)
 	// InFlight is how many pushes may be on their way. Default 256.
 	InFlight int
-	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: who waits for a transaction
-	// asks again.
+	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: who
+	// waits for a transaction asks again.
 	Timeout time.Duration
 }
 
-// PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions, and a Resolver. Its errors are the route.Sender's
-// (*route.Error, with the coordinator's code if it has answered), ErrPushersBusy, ErrPusherClosed and ErrCoordinatorGone.
+// PushSender is a Pusher that sends pushes to the leaders of the coordinating partitions, and a
+// Resolver. Its errors are the route.Sender's (*route.Error, with the coordinator's code if it has
+// answered), ErrPushersBusy, ErrPusherClosed and ErrCoordinatorGone.
 //
-// Every push on its way has a goroutine, which ends at the push's deadline at the latest. No two pushes share a request, alike as they
-// may be: that a transaction is pending must be true of a moment after the push was called for (see Pusher), and an earlier
-// request may have been answered before.
+// Every push on its way has a goroutine, which ends at the push's deadline at the latest. No two
+// pushes share a request, alike as they may be: that a transaction is pending must be true of a
+// moment after the push was called for (see Pusher), and an earlier request may have been answered
+// before.
 type PushSender struct {
 	config PushSenderConfig
 	ctx    context.Context // ends with Close
@@ -171,7 +173,8 @@ func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest, info Info) (*kvpb.T
 	return status, nil
 }
 
-// Close ends all pushes, with ErrPusherClosed, and waits until everybody has been told. It may be called more than once.
+// Close ends all pushes, with ErrPusherClosed, and waits until every caller has been told. It may
+// be called more than once.
 func (s *PushSender) Close() {
 	s.mu.Lock()
 	first := !s.mu.closed

@@ -142,7 +142,8 @@ func TestPushIsRoutedToItsAnchor(t *testing.T) {
 	})
 }
 
-// An answer must be of a moment after its push: one that waits for an answer already may be told what was true before.
+// An answer must be of a moment after its push: one that waits for an answer already may be told
+// what was true before.
 func TestPushesShareNothing(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
 		var first, second outcomes

@@ -11,12 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Record is what the coordinator stores of a transaction. It is never changed once it is made: a decision makes another one.
+// Record is what the coordinator stores of a transaction. It is never changed once it is made: a
+// decision makes another one.
 type Record struct {
 	State kvpb.TransactionState
-	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit above it, and zero is no bound.
+	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit
+	// above it, and zero is no bound.
 	Timestamp hlc.Timestamp
-	// Reason is why an ABORTED one is; if it was WOUNDED, Wounder is for whom, and Wanted over which key.
+	// Reason is why an ABORTED one is; if it was WOUNDED, Wounder is for whom, and Wanted over
+	// which key.
 	Reason  kvpb.AbortReason
 	Wounder ID
 	Wanted  Wanted
@@ -24,7 +27,8 @@ type Record struct {
 	Limit time.Duration
 	// Begun and Started are the transaction's, as in Info.
 	Begun, Started hlc.Timestamp
-	// Heard is when the client was last heard of, in nanoseconds since the epoch by the coordinator's physical clock.
+	// Heard is when the client was last heard of, in nanoseconds since the epoch by the
+	// coordinator's physical clock.
 	Heard int64
 	// Idle is for how long the application of a PENDING transaction had made no call when the
 	// client was last heard of, in whole milliseconds; zero if it was not long, or the client does
@@ -32,9 +36,11 @@ type Record struct {
 	Idle time.Duration
 	// Finished is when it was decided, above Started; zero while PENDING.
 	Finished hlc.Timestamp
-	// Participants are a key of each partition in which there were intents when the client ended the transaction.
+	// Participants are a key of each partition in which there were intents when the client ended
+	// the transaction.
 	Participants []Participant
-	// Waits: it was committed with commit wait, and nobody is told before every clock has passed its timestamp.
+	// Waits: it was committed with commit wait, and no client is told before every clock has passed
+	// its timestamp.
 	Waits bool
 }
 
@@ -107,7 +113,8 @@ func (r *Record) Append(dst []byte) []byte {
 	return dst
 }
 
-// DecodeRecord is the reverse of Append. The result does not alias data. Its errors do not name the transaction.
+// DecodeRecord is the reverse of Append. The result does not alias data. Its errors do not name the
+// transaction.
 func DecodeRecord(data []byte) (Record, error) {
 	d, err := begin(data, recordVersion)
 	if err != nil {
@@ -219,22 +226,26 @@ func limited(reason kvpb.AbortReason) bool {
 	return reason == kvpb.AbortReason_EXPIRED || reason == kvpb.AbortReason_IDLE
 }
 
-// Decided reports whether the record says COMMITTED or ABORTED, and so will for ever. A nil record is not decided.
+// Decided reports whether the record says COMMITTED or ABORTED, and so will for ever. A nil record
+// is not decided.
 func (r *Record) Decided() bool { return r != nil && r.State != kvpb.TransactionState_PENDING }
 
-// Collectible reports whether garbage collection may remove the record: it is decided, every request that would make it anew is refused
-// under that threshold, and nobody needs it to tell what became of a lock. resolved says that each of its participants was found
-// to have no lock of the transaction any more; what was aborted needs no record for that (see DecidePush).
+// Collectible reports whether garbage collection may remove the record: it is decided, every
+// request that would make it anew is refused under that threshold, and it is not needed to tell
+// what became of a lock. resolved says that each of its participants was found to have no lock of
+// the transaction any more; what was aborted needs no record for that (see DecidePush).
 func (r *Record) Collectible(threshold hlc.Timestamp, resolved bool) bool {
 	return r.Over(threshold) && (resolved || !r.MayHaveLocks())
 }
 
-// Over reports whether the record is decided, and every request that would make it anew is refused under the threshold.
+// Over reports whether the record is decided, and every request that would make it anew is refused
+// under the threshold.
 func (r *Record) Over(threshold hlc.Timestamp) bool {
 	return r.Decided() && r.Finished.LessEq(threshold)
 }
 
-// MayHaveLocks reports whether the transaction is committed and has had locks that turn into versions, in the partitions of its participants.
+// MayHaveLocks reports whether the transaction is committed and has had locks that turn into
+// versions, in the partitions of its participants.
 func (r *Record) MayHaveLocks() bool {
 	return r.State == kvpb.TransactionState_COMMITTED && len(r.Participants) > 0
 }

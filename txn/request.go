@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// MaxParticipants is how many partitions a transaction may write to: as many as it may write keys.
+	// MaxParticipants is how many partitions a transaction may write to: as many as it may write
+	// keys.
 	MaxParticipants = 100_000
 	// MaxParticipantBytes bounds the keys by which it names them, together.
 	MaxParticipantBytes = 8 << 20
 )
 
-// The requests to a coordinator, as they are once they have been looked at. They share no memory with the messages. The errors say
-// what is wrong with a message; it is as wrong in every attempt.
+// The requests to a coordinator, as they are once they have been looked at. They share no memory
+// with the messages. The errors say what is wrong with a message; it is as wrong in every attempt.
 
 // End is an EndTransaction.
 type End struct {
@@ -73,12 +74,13 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 // Push is a push.
 type Push struct {
 	Pushee Info
-	// Seen is when the pushee's lock was laid, in nanoseconds since the epoch by the clock of another leader.
+	// Seen is when the pushee's lock was acquired, in nanoseconds since the epoch by the clock of
+	// another leader.
 	Seen int64
 	Kind kvpb.PushRequest_Kind
 	// Above is the timestamp above which the pushee is to stay; zero if Kind is not TIMESTAMP.
 	Above hlc.Timestamp
-	// PusherBegun and Pusher are the age and id of who pushes; zero for what is no transaction.
+	// PusherBegun and Pusher are the age and id of the pusher; zero for what is no transaction.
 	PusherBegun hlc.Timestamp
 	Pusher      ID
 	// Wanted is the key that the pusher wants, if Kind is ABORT.

@@ -13,17 +13,19 @@ import (
 )
 
 const (
-	// resolveMost is how many transactions one request names, resolveParallel how many requests a Resolve has on their way.
+	// resolveMost is how many transactions one request names, resolveParallel how many requests a
+	// Resolve has on their way.
 	resolveMost     = 1000
 	resolveParallel = 8
-	// resolveTimeout is how long a request may take, and resolveRest for how long a partition that did not answer is left alone: garbage
-	// collection has a great many to ask about, and is not to wait for it again and again.
+	// resolveTimeout is how long a request may take, and resolveRest for how long a partition that
+	// did not answer is left alone: garbage collection has a great many to ask about, and is not to
+	// wait for it again and again.
 	resolveTimeout = 5 * time.Second
 	resolveRest    = 20 * time.Second
 )
 
-// resting are the partitions that did not answer a while ago, until when. Each addition takes out those whose time is over, so that those of
-// dropped keyspaces do not add up.
+// resting are the partitions that did not answer a while ago, until when. Each addition takes out
+// those whose time is over, so that those of dropped keyspaces do not add up.
 type resting struct {
 	sync.Mutex
 	until map[keys.PartitionID]time.Time
@@ -55,7 +57,8 @@ type resolveBatch struct {
 	of []int
 }
 
-// Resolve implements Resolver. A transaction whose participants are in one partition costs a line of a request that names up to a thousand.
+// Resolve implements Resolver. A transaction whose participants are in one partition costs a line
+// of a request that names up to a thousand.
 func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bool) {
 	settled = make([]bool, len(all))
 	sender, err := s.open()
@@ -92,7 +95,8 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 	return settled
 }
 
-// resolveBatches sorts what is asked for by partition. It leaves settled[i] true for those whose participants are all in some batch, or gone.
+// resolveBatches sorts what is asked for by partition. It leaves settled[i] true for those whose
+// participants are all in some batch, or gone.
 func (s *PushSender) resolveBatches(table *route.Table, all []Committed, settled []bool) (batches []*resolveBatch) {
 	open := make(map[keys.PartitionID]*resolveBatch)
 	now := time.Now()
@@ -125,7 +129,8 @@ func (s *PushSender) resolveBatches(table *route.Table, all []Committed, settled
 	return batches
 }
 
-// locate finds the partition of a participant, 0 if that is not known; or it says that its keyspace was dropped.
+// locate finds the partition of a participant, 0 if that is not known; or it says that its keyspace
+// was dropped.
 func locate(table *route.Table, p Participant) (in keys.PartitionID, dropped bool) {
 	if table.Dropped(p.Keyspace) {
 		return 0, true

@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// byFirstByte: a participant's key lies in the partition of its first byte. Keyspace 9 was dropped, 10 is not known yet.
+// byFirstByte: a participant's key lies in the partition of its first byte. Keyspace 9 was dropped,
+// 10 is not known yet.
 func byFirstByte(_ *route.Table, p Participant) (keys.PartitionID, bool) {
 	switch p.Keyspace {
 	case 9:
@@ -29,7 +30,8 @@ func committedIn(n byte, participants ...Participant) Committed {
 	return Committed{ID: testID(n), At: hlc.Timestamp{Wall: int64(n)}, Participants: participants}
 }
 
-// A transaction is settled when each of its participants has answered, or is gone; one request speaks for many transactions.
+// A transaction is settled when each of its participants has answered, or is gone; one request
+// speaks for many transactions.
 func TestResolveAsksEveryParticipant(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
 		s.locate = byFirstByte
@@ -100,7 +102,8 @@ func TestResolveAsksEveryParticipant(t *testing.T) {
 	})
 }
 
-// A push whose coordinator was dropped is not sent; one that is not known may be too young for the table, and is tried.
+// A push whose coordinator was dropped is not sent; one that is not known may be too young for the
+// table, and is tried.
 func TestPushOfADroppedCoordinator(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
 		s.locate = byFirstByte

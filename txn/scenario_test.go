@@ -15,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A scenario is one coordinator, which decides what the file asks. Times are in seconds; its clocks agree, and stand unless
-// they are moved.
+// A scenario is one coordinator, which decides what the file asks. Times are in seconds; its clocks
+// agree, and stand unless they are moved.
 type scenario struct {
 	t       *testing.T
 	d       *datadriven.TestData

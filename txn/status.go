@@ -11,20 +11,24 @@ import (
 )
 
 const (
-	// Abandoned is for how long nothing may be heard of a pending transaction before whoever meets it aborts it.
+	// Abandoned is for how long nothing may be heard of a pending transaction before a request that
+	// meets it aborts it.
 	Abandoned = 3 * time.Second
-	// HeartbeatInterval is how often a client says that it lives, once it has laid a lock.
+	// HeartbeatInterval is how often a client says that it lives, once it has acquired a lock.
 	HeartbeatInterval = time.Second
-	// Orphaned is for how long a coordinator must be known to be gone with its keyspace before those who meet the transaction's locks take it
-	// for aborted. Within Farewell, which is shorter, the replicas that are destroyed with the keyspace tell what they know of commits.
+	// Orphaned is for how long a coordinator must be known to be gone with its keyspace before
+	// requests that meet the transaction's locks take it for aborted. Within Farewell, which is
+	// shorter, the replicas that are destroyed with the keyspace tell what they know of commits.
 	Orphaned = time.Minute
 	Farewell = 45 * time.Second
 )
 
-// ErrCoordinatorGone is what becomes of a push when the keyspace of the pushee's anchor was dropped.
+// ErrCoordinatorGone is what becomes of a push when the keyspace of the pushee's anchor was
+// dropped.
 var ErrCoordinatorGone = errors.New("the keyspace that coordinated the transaction was dropped")
 
-// Status is how the record says that the transaction stands. A nil record is PENDING without a bound.
+// Status is how the record says that the transaction stands. A nil record is PENDING without a
+// bound.
 func (r *Record) Status() *kvpb.TransactionStatus {
 	if r == nil {
 		return &kvpb.TransactionStatus{}
@@ -35,9 +39,10 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 
 // Pusher brings pushes to the coordinators of the transactions that are in the way.
 type Pusher interface {
-	// Push sends a push to the coordinator of its pushee and never blocks. It calls done exactly once, from any goroutine and
-	// perhaps before it returns (so the caller must hold no lock that done takes), with how the transaction stands at some moment
-	// after the call, or with why that cannot be told now. The request must not be changed afterwards.
+	// Push sends a push to the coordinator of its pushee and never blocks. It calls done exactly
+	// once, from any goroutine and perhaps before it returns (so the caller must hold no lock that
+	// done takes), with how the transaction stands at some moment after the call, or with why that
+	// cannot be told now. The request must not be changed afterwards.
 	Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus, error))
 }
 
@@ -51,8 +56,10 @@ type Committed struct {
 
 // Resolver ends the locks of committed transactions wherever they are.
 type Resolver interface {
-	// Resolve has the locks of the transactions ended in all partitions of their participants. settled[i] says that each of those of
-	// all[i] has answered that there is none any more, or is gone with its keyspace; otherwise it is to be asked again at another time. It
-	// returns when all is answered or given up, which is no later than ctx ends. Nothing of all is changed or kept.
+	// Resolve has the locks of the transactions ended in all partitions of their participants.
+	// settled[i] says that each of those of all[i] has answered that there is none any more, or is
+	// gone with its keyspace; otherwise it is to be asked again at another time. It returns when
+	// all is answered or given up, which is no later than ctx ends. Nothing of all is changed or
+	// kept.
 	Resolve(ctx context.Context, all []Committed) (settled []bool)
 }

@@ -46,7 +46,8 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exit.OK
 	}
 	if !a.running {
-		// Cobra's own complaints have no type: whatever comes before the verb ran is about the command line.
+		// Cobra's own complaints have no type: whatever comes before the verb ran is about the
+		// command line.
 		var coded *exit.Error
 		if !errors.As(err, &coded) {
 			err = &exit.Error{Code: exit.Usage, Err: err}

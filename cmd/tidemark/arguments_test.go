@@ -96,7 +96,7 @@ type result struct {
 	out, err string
 }
 
-// command runs the program in the process, with nobody at the terminal.
+// command runs the program in the process, without a terminal.
 func command(t *testing.T, stdin string, environment map[string]string, args ...string) result {
 	t.Helper()
 	var out, errors bytes.Buffer
@@ -107,7 +107,8 @@ func command(t *testing.T, stdin string, environment map[string]string, args ...
 	return result{code, out.String(), errors.String()}
 }
 
-// Mistakes on the command line are refused before anything is asked of a cluster: there is none here.
+// Mistakes on the command line are refused before anything is asked of a cluster: there is none
+// here.
 func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"frobnicate", "unknown command \"frobnicate\" for \"tidemark\"\n"},

@@ -105,7 +105,8 @@ func (a *app) benchOf(name, short, example string, workload func(benchFlags) (be
 	return a.printing(a.client(cmd))
 }
 
-// config turns the flags into what the load generator takes; there 0 means the default, and negative none.
+// config turns the flags into what the load generator takes; there 0 means the default, and
+// negative none.
 func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 	if f.keys != "" {
 		keys, err := bench.ParseDistribution(f.keys)
@@ -223,7 +224,8 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, 
 	return profiled(f.cpuProfile, func() error { return do(client) })
 }
 
-// ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with too few partitions is neither made nor used.
+// ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with
+// too few partitions is neither made nor used.
 func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, layout kv.KeyspaceOption,
 	partitions int) error {
 	info, err := client.Keyspace(f.keyspace).Describe(ctx)
@@ -244,7 +246,8 @@ func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, l
 	return err
 }
 
-// profiled runs do, and leaves a processor profile of this process in the file; none if it is empty.
+// profiled runs do, and leaves a processor profile of this process in the file; none if it is
+// empty.
 func profiled(file string, do func() error) (err error) {
 	if file == "" {
 		return do()

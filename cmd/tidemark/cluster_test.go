@@ -216,7 +216,8 @@ func TestScanVerbs(t *testing.T) {
 	}
 }
 
-// Any bytes go through load and dump and come out as they were, in both formats and from one kind of keyspace to the other.
+// Any bytes go through load and dump and come out as they were, in both formats and from one kind
+// of keyspace to the other.
 func TestLoadAndDumpReproduceEachOther(t *testing.T) {
 	b := cluster(t)
 	for _, name := range []string{"dump-a", "dump-c"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// One transaction holds a lock, another and a plain write wait for it, and a later one holds a lock for which nobody waits: that is what is shown,
-// the oldest lock first.
+// One transaction holds a lock, another and a plain write wait for it, and a later one holds a lock
+// for which none waits: that is what is shown, the oldest lock first.
 func TestDebugTxns(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "debug-txns", "--partitions", "hash:2")
@@ -130,7 +130,8 @@ func TestDebugTxnsNamesSpansApart(t *testing.T) {
 	}
 }
 
-// What is known is printed, and so is which partitions did not answer; anything else that goes wrong is the error.
+// What is known is printed, and so is which partitions did not answer; anything else that goes
+// wrong is the error.
 func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
 	unanswered := &kv.UnansweredError{Partitions: []*kv.Error{
 		{Op: "live transactions", Keyspace: "fruit", Partition: 7, Message: "timed out"},

@@ -72,7 +72,8 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 	})
 }
 
-// printPairs prints the pairs that exist, and complains about the others. What a transaction has not committed yet has no version.
+// printPairs prints the pairs that exist, and complains about the others. What a transaction has
+// not committed yet has no version.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 	list := a.list(output.Column{Name: "key"}, output.Column{Name: "value"}, output.Column{Name: "version", Whole: true})
 	found := 0

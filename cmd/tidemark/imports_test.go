@@ -17,8 +17,9 @@ import (
 
 const module = "github.com/tidemarkdb/tidemark"
 
-// may lists, for a package or a folder of packages ("x/..."), which of our own packages it may import. The first entry
-// that matches a package holds. The order is that of the architecture: each tier stands on those before it.
+// may lists, for a package or a folder of packages ("x/..."), which of our own packages it may
+// import. The first entry that matches a package holds. The order is that of the architecture: each
+// tier stands on those before it.
 var may = []struct {
 	of      string
 	imports []string
@@ -30,7 +31,8 @@ var may = []struct {
 	{"range/clockhealth", []string{"hlc"}},
 	{"range/admission", nil},
 
-	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom inside it is below.
+	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom
+	// inside it is below.
 	{"rpc/...", []string{"hlc", "metric", "rpc/...", "range/keys", "range/admission"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
 	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},
@@ -45,7 +47,8 @@ var may = []struct {
 	{"range/replica/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
 	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...", "range/node/...")},
 
-	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas, nodes and clients.
+	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
+	// nodes and clients.
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
@@ -144,8 +147,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Nothing below the commands reads flags or the environment, ends the process, or uses what a process has only one of:
-// one process can hold a whole cluster.
+// Nothing below the commands reads flags or the environment, ends the process, or uses what a
+// process has only one of: one process can hold a whole cluster.
 func TestNothingBelowCommandsIsGlobal(t *testing.T) {
 	forbiddenImports := map[string]bool{"flag": true, "github.com/spf13/cobra": true, "github.com/spf13/pflag": true}
 	forbidden := map[string]bool{

@@ -190,7 +190,8 @@ func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record)
 	if !errors.Is(err, kv.ErrCrossPartition) {
 		return err
 	}
-	// The partition was split between the two calls. One by one the records always find their place.
+	// The partition was split between the two calls. One by one the records always find their
+	// place.
 	for _, record := range batch {
 		if _, err := d.Put(ctx, record.Key, record.Value); err != nil {
 			return err

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// The README's walk-through, word for word, as somebody would paste it: only the addresses, the folder of the temporary files
-// and the way to the binary are those of the test, and the benchmark is left out.
+// The README's walk-through, word for word, as a reader would paste it: only the addresses, the
+// folder of the temporary files and the way to the binary are those of the test, and the benchmark
+// is left out.
 func TestReadmeWalkThrough(t *testing.T) {
 	for _, tool := range []string{"bash", "awk"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -45,7 +46,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 	}
 	b := cluster(t)
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "tidemark"), ".")
-	// Not as make build does it: with the flags of the test itself everything but the linking is done already.
+	// Not as make build does it: with the flags of the test itself everything but the linking is
+	// done already.
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -70,7 +72,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 			t.Errorf("the walk-through does not print %s; it printed:\n%s", want, out)
 		}
 	}
-	// What came in goes out, but for the one key that was deleted and the few that were twice in the list.
+	// What came in goes out, but for the one key that was deleted and the few that were twice in
+	// the list.
 	loaded, err := os.ReadFile(filepath.Join(dir, "goapi.tsv"))
 	if err != nil {
 		t.Fatal(err)

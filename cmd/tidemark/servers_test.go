@@ -149,7 +149,7 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 	second.end()
 }
 
-// A server whose core cannot form says who is missing, without being asked.
+// A server whose core cannot form says which server is missing, without being asked.
 func TestAServerThatIsNotReadySaysWhy(t *testing.T) {
 	address, second, third := freeAddress(t), freeAddress(t), freeAddress(t)
 	s := serve(t, "start", "--dir", t.TempDir(), "--listen", address, "--core", strings.Join([]string{address, second, third}, ","))

@@ -84,8 +84,9 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	return a.printing(cmd)
 }
 
-// registerTuning adds what few servers need. That the values of time and election are the same on all servers is up to
-// whoever sets them. The defaults are package embedded's: a flag that is not given passes zero.
+// registerTuning adds what few servers need. That the values of time and election are the same on
+// all servers is up to the operator. The defaults are package embedded's: a flag that is not
+// given passes zero.
 func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.maxOffset, "max-offset", 0, "how far the clocks of the cluster may be apart; the same on all servers (default 250ms)")
@@ -177,7 +178,8 @@ func (f *startFlags) check() error {
 	return nil
 }
 
-// startPatience is how often a server that is not ready yet says what it waits for, if that has changed.
+// startPatience is how often a server that is not ready yet says what it waits for, if that has
+// changed.
 const startPatience = 3 * time.Second
 
 func (a *app) start(ctx context.Context, f startFlags) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// statusPause is how long --wait waits before it asks again, and statusAttempt how long it waits for an answer.
+// statusPause is how long --wait waits before it asks again, and statusAttempt how long it waits
+// for an answer.
 const (
 	statusPause   = 200 * time.Millisecond
 	statusAttempt = time.Second
@@ -56,8 +57,9 @@ it has a core and a node;
 	return a.printing(a.client(cmd))
 }
 
-// status prints what can be found out. Lists come from the core: without it the rest is worth printing all the more.
-// degraded is the exit code of a cluster that serves everything and in which something is wrong.
+// status prints what can be found out. Lists come from the core: without it the rest is worth
+// printing all the more. degraded is the exit code of a cluster that serves everything and in which
+// something is wrong.
 func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error {
 	status, err := client.Status(ctx)
 	if err != nil {
@@ -135,7 +137,8 @@ func alive(nodes []kv.NodeInfo) (count int) {
 	return count
 }
 
-// waitReady asks until the cluster is ready and so many nodes are alive. That no server answers yet is no reason to give up.
+// waitReady asks until the cluster is ready and so many nodes are alive. That no server answers yet
+// is no reason to give up.
 func (a *app) waitReady(ctx context.Context, want int) error {
 	limited := ctx
 	if a.timeout > 0 {

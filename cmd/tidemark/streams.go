@@ -18,7 +18,7 @@ import (
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	// Whether somebody sits there: a question can be asked, a bar drawn.
+	// Whether it is a terminal: a question can be asked, a bar drawn.
 	inTerminal, outTerminal, errTerminal bool
 	getenv                               func(string) string
 	// hangups gives the SIGHUPs of the process, which do not end it any more, until stop is called;
@@ -67,7 +67,8 @@ func processStreams() streams {
 	}
 }
 
-// confirm asks before something that cannot be undone. Without a terminal it refuses and names the flag.
+// confirm asks before something that cannot be undone. Without a terminal it refuses and names the
+// flag.
 func (a *app) confirm(yes bool, question string) error {
 	if yes {
 		return nil

@@ -126,7 +126,7 @@ func (s *txnSession) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// prompt runs what somebody types until they leave.
+// prompt runs what is typed until the session ends.
 func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()

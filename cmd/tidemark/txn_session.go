@@ -143,7 +143,8 @@ func (s *txnSession) end() {
 	s.tx, s.savepoints = nil, nil
 }
 
-// lost says that a transaction has ended because another one was in its way: older ones win, so the next attempt is as old.
+// lost says that a transaction has ended because another one was in its way: older ones win, so the
+// next attempt is as old.
 func (s *txnSession) lost(tx *kv.Txn, err error) {
 	if errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrTransactionAborted) {
 		s.loser = tx
@@ -168,7 +169,8 @@ func (s *txnSession) begin(ctx context.Context, args []string) error {
 	return nil
 }
 
-// next begins a transaction: another attempt, if the last one has to run again and was of the same kind.
+// next begins a transaction: another attempt, if the last one has to run again and was of the same
+// kind.
 func (s *txnSession) next(ctx context.Context, commitWait bool) (*kv.Txn, error) {
 	if s.loser != nil && s.commitWait == commitWait {
 		return s.loser.Again(ctx)

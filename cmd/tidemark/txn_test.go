@@ -295,7 +295,7 @@ func TestTxnConflict(t *testing.T) {
 	b.want("2", "get", "txn-one", "n", "-o", "raw")
 	b.want("2", "get", "txn-two", "m", "-o", "raw")
 
-	// A lock holds others up; who waits in vain learns which transaction has it.
+	// A lock holds others up; one that waits in vain learns which transaction has it.
 	if _, printed := a.types("begin", "get-for-update txn-one n"); printed != "2\n" {
 		t.Fatalf("printed %q", printed)
 	}
@@ -310,7 +310,8 @@ func TestTxnConflict(t *testing.T) {
 	other.leaves(exit.OK)
 }
 
-// later waits until what begins is younger than what has begun, though the sessions' estimates of the time, and the nodes' clocks, differ.
+// later waits until what begins is younger than what has begun, though the sessions' estimates of
+// the time, and the nodes' clocks, differ.
 func (b shared) later(keyspace string) {
 	b.t.Helper()
 	now := func() time.Time {
@@ -324,7 +325,8 @@ func (b shared) later(keyspace string) {
 	}
 }
 
-// The older of two sessions takes a lock from the younger, which says so; begun again it is as old as before.
+// The older of two sessions takes a lock from the younger, which says so; begun again it is as old
+// as before.
 func TestTxnPromptWound(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "txn-wound", "--partitions", "hash:4")
@@ -338,7 +340,7 @@ func TestTxnPromptWound(t *testing.T) {
 	old, middle, young := sessions[0], sessions[1], sessions[2]
 	middle.types("get-for-update txn-wound a")
 	young.types("get-for-update txn-wound b", "put txn-wound b young")
-	// Neither of them ends by itself, so who gets a lock here has taken it away.
+	// Neither of them ends by itself, so what gets a lock here has taken it away.
 	if said, _ := old.types("get-for-update txn-wound a"); !strings.Contains(said, "it is locked") {
 		t.Fatalf("said %q", said)
 	}

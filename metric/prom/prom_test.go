@@ -32,8 +32,9 @@ func shown(t *testing.T, from prometheus.Gatherer) (lines []string) {
 	return lines
 }
 
-// Prometheus shows counters, gauges and what is parted by a label, with the labels of the registerer;
-// a second collector of the same name is told of the first, and what is taken out is not shown.
+// Prometheus shows counters, gauges and what is parted by a label, with the labels of the
+// registerer; a second collector of the same name is told of the first, and what is taken out is
+// not shown.
 func TestPrometheusShowsMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := prom.Registry(prometheus.WrapRegistererWith(prometheus.Labels{"part": "p"}, registry))

@@ -20,8 +20,8 @@ func (s unresolving) SendAll(ctx context.Context, limit int, all []*Request, lan
 	return s.fake.SendAll(ctx, limit, all, landed)
 }
 
-// TestEndsDoNotWaitForOthers: a transaction that is committed, or aborted, does not keep its caller because a partition does not resolve the
-// locks of many others.
+// TestEndsDoNotWaitForOthers: a transaction that is committed, or aborted, does not keep its caller
+// because a partition does not resolve the locks of many others.
 func TestEndsDoNotWaitForOthers(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		c.sender = unresolving{s}

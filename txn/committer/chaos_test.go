@@ -14,9 +14,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Whatever the network does: what was reported as committed is there, all of it and at its timestamp; what was reported as failed is
-// not; what is unknown is there as a whole or not at all. And what every committed transaction has read is what the transactions
-// before it in timestamp order wrote.
+// Whatever the network does: what was reported as committed is there, all of it and at its
+// timestamp; what was reported as failed is not; what is unknown is there as a whole or not at all.
+// And what every committed transaction has read is what the transactions before it in timestamp
+// order wrote.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(15) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { chaos(t, seed) })
@@ -66,7 +67,7 @@ func chaos(t *testing.T, seed uint64) {
 func one(ctx context.Context, c *Committer, s *fake, all []Key, random *rand.Rand) *attempt {
 	a := &attempt{read: make(map[string]string), writes: make(map[string]string)}
 	ctx, leave := context.WithCancel(ctx)
-	defer leave() // whoever is left alone sends no heartbeats
+	defer leave() // a transaction that is left alone sends no heartbeats
 	x, err := c.Begin(ctx)
 	if err != nil {
 		a.err = err

@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// Nothing is waited for if nothing is left to be done, whether transactions with locks have ended or not.
+// Nothing is waited for if nothing is left to be done, whether transactions with locks have ended
+// or not.
 func TestCloseTakesNoTime(t *testing.T) {
 	for name, ends := range map[string]func(ctx context.Context, x *Transaction) error{
 		"one phase": func(ctx context.Context, x *Transaction) error {

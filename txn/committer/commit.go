@@ -16,21 +16,23 @@ import (
 const (
 	// endPause comes before a decision is asked for again, when it is not known what became of it.
 	endPause = 100 * time.Millisecond
-	// maxLead is how far into the future at most a transaction is moved that readers push again and again.
+	// maxLead is how far into the future at most a transaction is moved that readers push again and
+	// again.
 	maxLead = 50 * time.Millisecond
 	// yieldAfter is after how many pushes a transaction gives way to older ones that are about to
-	// write what it has read. It may be one of these that pushes it: two that have each read what the
-	// other one writes push one another, and would do so for ever. One push may be a reader's.
+	// write what it has read. It may be one of these that pushes it: two that have each read what
+	// the other one writes push one another, and would do so for ever. One push may be a reader's.
 	yieldAfter = 2
 	// holdAfter is after how many pushes a transaction has readers wait for its commit. It is not
 	// below yieldAfter: those that wait for one another give way.
 	holdAfter = 2
 )
 
-// Commit makes the writes happen, all at the timestamp that it returns, provided that what was read is unchanged up to then. wait asks for
-// an answer only when every clock of the cluster has passed that timestamp. With an error the transaction is not committed and never
-// will be, unless it is ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct; they, and the reads,
-// belong to the Transaction from now on.
+// Commit makes the writes happen, all at the timestamp that it returns, provided that what was read
+// is unchanged up to then. wait asks for an answer only when every clock of the cluster has passed
+// that timestamp. With an error the transaction is not committed and never will be, unless it is
+// ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct; they,
+// and the reads, belong to the Transaction from now on.
 //
 // A transaction without writes is committed as of reads.At.
 func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
@@ -71,7 +73,8 @@ func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, w
 	return at, nil
 }
 
-// fail ends the transaction for good: no request to commit it was sent, or none can succeed any more.
+// fail ends the transaction for good: no request to commit it was sent, or none can succeed any
+// more.
 func (t *Transaction) fail(writes []Write, err error) error {
 	t.abort(keysOf(writes))
 	return err
@@ -103,8 +106,9 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 				err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
 				return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 			}
-			// The locks went with the commit, all of them in this partition; there is no record that could say so.
-			t.c.still(t)
+			// The locks went with the commit, all of them in this partition; there is no record
+			// that could say so.
+			t.c.stopHeartbeats(t)
 			t.endHeldBut(r.Place.Partition, at)
 			return at, true, nil
 		case unknown(err):
@@ -158,7 +162,8 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 			return c.fits(p) && p.holds(c.place, func(yield func([]byte) bool) { yield(t.anchor.Key) })
 		}
 	}
-	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if the lock is gone.
+	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if
+	// the lock is gone.
 	read, err := t.c.readChunks(ctx, append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
 	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
 		return nil, false, err
@@ -200,7 +205,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 		mutations[i] = writes[i].mutation(known)
 	}
 	compared := &compared{reads: &reads, known: known}
-	at, err := t.lay(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, layOptions{compared: compared, wait: wait})
+	at, err := t.acquire(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, acquireOptions{compared: compared, wait: wait})
 	if err == nil {
 		reads, err = t.c.without(ctx, compared)
 	}
@@ -211,7 +216,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	d := &decision{t: t, locks: t.everyLock(keysOf(writes)), reads: reads, wait: wait}
 	status, err := d.decide(ctx, at)
 	if err != nil {
-		t.c.still(t)
+		t.c.stopHeartbeats(t)
 		if errors.Is(err, ErrOutcomeUnknown) {
 			again := *d // settle goes on with its own
 			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return again.askAgain(ctx) }
@@ -221,7 +226,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 		}
 		return hlc.Timestamp{}, err
 	}
-	t.c.still(t)
+	t.c.stopHeartbeats(t)
 	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, d.locks, t.heldPlaces()) })
 	return rpc.FromTimestamp(status.Timestamp), nil
 }
@@ -244,7 +249,8 @@ type decision struct {
 func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.TransactionStatus, error) {
 	t := d.t
 	for {
-		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is asked for.
+		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is
+		// asked for.
 		if !d.reads.empty() && (d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
 			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun), Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
@@ -266,8 +272,9 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 	}
 }
 
-// lead is how far above the latest reader a transaction is moved that was pushed so often: not further than clocks of the cluster may be apart.
-// A reader's clock may be ahead by that already, and what is more than twice as far in the future no server takes.
+// lead is how far above the latest reader a transaction is moved that was pushed so often: not
+// further than clocks of the cluster may be apart. A reader's clock may be ahead by that already,
+// and what is more than twice as far in the future no server takes.
 func (c *Committer) lead(pushed int) time.Duration {
 	d := min(maxLead, time.Millisecond<<min(pushed, 10))
 	if bound := c.sender.MaxClockOffset(); bound > 0 {
@@ -276,7 +283,8 @@ func (c *Committer) lead(pushed int) time.Duration {
 	return d
 }
 
-// ask asks for the decision until there is one. If the transaction can only commit above a timestamp, bound is that.
+// ask asks for the decision until there is one. If the transaction can only commit above a
+// timestamp, bound is that.
 func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
 	t := d.t
 	for {
@@ -319,8 +327,9 @@ func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timesta
 
 // send asks for the commit at the last timestamp.
 //
-// INVARIANT: a commit names every partition that may have a lock: the coordinator forgets the decision when those that it
-// was told of have no lock any more. So nothing is sent while it cannot be told where one of the keys lies.
+// INVARIANT: a commit names every partition that may have a lock: the coordinator forgets the
+// decision when those that it was told of have no lock any more. So nothing is sent while it cannot
+// be told where one of the keys lies.
 func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	places, err := d.t.c.placesOf(ctx, d.locks)
 	if err != nil {
@@ -332,7 +341,8 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	}}})
 }
 
-// settle goes on asking for a decision that the caller does not wait for any more, so that the locks need not be found by others.
+// settle goes on asking for a decision that the caller does not wait for any more, so that the
+// locks need not be found by others.
 func (d *decision) settle(ctx context.Context) {
 	for {
 		response, err := d.send(ctx)
@@ -349,7 +359,7 @@ func (d *decision) settle(ctx context.Context) {
 				return
 			}
 			if final(err) || d.t.c.pause(ctx, endPause) != nil {
-				return // those who meet the locks find it abandoned
+				return // requests that meet the locks find it abandoned
 			}
 			continue
 		}

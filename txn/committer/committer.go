@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// maxBackground is how many transactions are resolved or aborted in the background at a time, and slotTime how long one more waits until there are
-	// fewer: a transaction that has ended does not keep its caller because others meet a partition that does not answer.
+	// maxBackground is how many transactions are resolved or aborted in the background at a time,
+	// and slotTime how long one more waits until there are fewer: a transaction that has ended does
+	// not keep its caller because others meet a partition that does not answer.
 	maxBackground = 256
 	slotTime      = 100 * time.Millisecond
 	// backgroundTime is how long that may take. What is left then, others find and resolve.
 	backgroundTime = 10 * time.Second
 	// closeGrace is how long Close lets it go on.
 	closeGrace = time.Second
-	// maxEarlier is how much earlier than the youngest transaction so far one may seem to begin and be taken for younger. If it is more, the
-	// clocks were wrong before.
+	// maxEarlier is how much earlier than the youngest transaction so far one may seem to begin and
+	// be taken for younger. If it is more, the clocks were wrong before.
 	maxEarlier = time.Second
 )
 
@@ -82,8 +83,9 @@ func New(cfg Config) (*Committer, error) {
 	return c, nil
 }
 
-// Close lets what is being resolved come to its end, for a second at most, and returns when nothing of the Committer runs any more. The
-// locks of transactions that have not ended are left behind; others clean them up when they meet them. It may be called more than once.
+// Close lets what is being resolved come to its end, for a second at most, and returns when nothing
+// of the Committer runs any more. The locks of transactions that have not ended are left behind;
+// others clean them up when they meet them. It may be called more than once.
 func (c *Committer) Close() {
 	c.mu.Lock()
 	first := !c.mu.closed
@@ -104,20 +106,21 @@ func (c *Committer) Close() {
 	c.metrics.unregister()
 }
 
-// Begin begins the first attempt of a transaction, which is younger than all that were begun here before. The attempt sends heartbeats until
-// it ends, or ctx does.
+// Begin begins the first attempt of a transaction, which is younger than all that were begun here
+// before. The attempt sends heartbeats until it ends, or ctx does.
 func (c *Committer) Begin(ctx context.Context) (*Transaction, error) {
 	called := time.Now()
 	now, age, err := c.sender.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// It is as old as if the time had been known at once: those who begin while it waits for a node to tell it are younger.
+	// It is as old as if the time had been known at once: those that begin while it waits for a
+	// node to tell it are younger.
 	return c.attempt(ctx, c.age(age.Add(-time.Since(called))), now, new(family)), nil
 }
 
-// Again begins another attempt of a transaction of which t was one, and has ended; it is as old as the first. It sends heartbeats until
-// it ends, or ctx does.
+// Again begins another attempt of a transaction of which t was one, and has ended; it is as old as
+// the first. It sends heartbeats until it ends, or ctx does.
 func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 	now, _, err := t.c.sender.Now(ctx)
 	if err != nil {
@@ -133,7 +136,8 @@ func (c *Committer) attempt(ctx context.Context, begun, now hlc.Timestamp, f *fa
 	return &Transaction{c: c, life: ctx, id: f.next(c.random), begun: begun, started: hlc.Max(begun, now), family: f}
 }
 
-// age is when a transaction begins that begins about now. Estimates of that come from several nodes, and a later one may be lower.
+// age is when a transaction begins that begins about now. Estimates of that come from several
+// nodes, and a later one may be lower.
 func (c *Committer) age(estimate hlc.Timestamp) hlc.Timestamp {
 	c.youngest.Lock()
 	defer c.youngest.Unlock()
@@ -144,8 +148,8 @@ func (c *Committer) age(estimate hlc.Timestamp) hlc.Timestamp {
 	return estimate
 }
 
-// background runs f beside the caller, with a context of its own. If too much runs already, it waits for a moment, and then leaves it: what
-// is left behind, others clean up.
+// background runs f beside the caller, with a context of its own. If too much runs already, it
+// waits for a moment, and then leaves it: what is left behind, others clean up.
 func (c *Committer) background(f func(ctx context.Context)) {
 	c.mu.Lock()
 	if c.mu.closed {

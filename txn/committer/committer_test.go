@@ -99,7 +99,8 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 	})
 }
 
-// What was read under a lock is validated with the rest: the lock may be gone, and who took it away may have written.
+// What was read under a lock is validated with the rest: the lock may be gone, and what took it
+// away may have written.
 func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
@@ -127,7 +128,8 @@ func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 	}
 }
 
-// What was read and is written is checked once: as it is locked, or by a refresh where the servers are of a version that does not compare.
+// What was read and is written is checked once: as it is locked, or by a refresh where the servers
+// are of a version that does not compare.
 func TestWhatServersDoNotCompareIsRefreshed(t *testing.T) {
 	for _, earlier := range []bool{false, true} {
 		for _, changed := range []bool{false, true} {
@@ -170,7 +172,8 @@ func TestCommitTimestampIsTheHighest(t *testing.T) {
 	})
 }
 
-// Who has read what another has changed hears which key it was, and by whom as long as that one has it locked; afterwards nobody knows.
+// Who has read what another has changed hears which key it was, and by whom as long as that one has
+// it locked; afterwards that is unknown.
 func TestChangedReadsConflict(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		read := s.now()
@@ -220,7 +223,8 @@ func TestPushedTransactionsRefresh(t *testing.T) {
 	})
 }
 
-// A transaction that readers push again and again is moved into the future, but not to where no server's clock can be.
+// A transaction that readers push again and again is moved into the future, but not to where no
+// server's clock can be.
 func TestAPushedTransactionStaysWithinTheClocksBound(t *testing.T) {
 	for _, reads := range []Reads{{}, {Keys: []Key{k2("a7")}}} {
 		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
@@ -247,7 +251,8 @@ func TestARefreshWaitsForTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// One of two partitions is of leaders who keep the lock in memory, which the repetition has to name as well.
+		// One of two partitions is of leaders that keep the lock in memory, which the repetition
+		// has to name as well.
 		reads := Reads{At: locked[0].At, Keys: []Key{k1("y"), k2("a9")}, Leaderships: map[keys.PartitionID]*kvpb.Leadership{22: {Partition: 22, Term: 1}}}
 		s.pushes, s.pushAhead = 1, 50*time.Millisecond
 		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads, false); err != nil {
@@ -293,8 +298,8 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 	})
 }
 
-// Whoever is told for whom and over which key a transaction was aborted, tells it to those who ask about its locks. The key may be of
-// another keyspace than the answer.
+// Whoever is told for whom and over which key a transaction was aborted, tells it to those who ask
+// about its locks. The key may be of another keyspace than the answer.
 func TestAWoundIsPassedOn(t *testing.T) {
 	by := txn.ID{7}
 	conflict := &kvpb.Conflict{Reason: kvpb.AbortReason_WOUNDED, Transaction: by.Bytes(), Key: []byte("k"), Keyspace: 9}
@@ -311,7 +316,8 @@ func TestAWoundIsPassedOn(t *testing.T) {
 	}
 }
 
-// The coordinator forgets a commit when the participants that it was told of have no lock left: so it is told of all, or of nothing yet.
+// The coordinator forgets a commit when the participants that it was told of have no lock left: so
+// it is told of all, or of nothing yet.
 func TestACommitNamesEveryParticipant(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		hidden := 0
@@ -338,7 +344,8 @@ func TestACommitNamesEveryParticipant(t *testing.T) {
 	})
 }
 
-// A transaction that was wounded while it waits for a lock does not wait any longer than to its next heartbeat.
+// A transaction that was wounded while it waits for a lock does not wait any longer than to its
+// next heartbeat.
 func TestHeartbeatsEndAWait(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		older, x := begin(t, ctx, c), begin(t, ctx, c)
@@ -371,7 +378,7 @@ func TestHeartbeatsEndAWait(t *testing.T) {
 	})
 }
 
-// The older transaction waits for nobody younger, and both come to their end.
+// The older transaction waits for no younger one, and both come to their end.
 func TestNoDeadlock(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		a, b := begin(t, ctx, c), begin(t, ctx, c)
@@ -450,7 +457,8 @@ func TestLargeTransactionsGoSlowly(t *testing.T) {
 	})
 }
 
-// A large transaction rests as long as the nodes say that others use them, unless it has no time to.
+// A large transaction rests as long as the nodes say that others use them, unless it has no time
+// to.
 func TestLargeTransactionsMakeWay(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		var writes []Write
@@ -487,7 +495,8 @@ func TestLargeTransactionsMakeWay(t *testing.T) {
 	})
 }
 
-// The answer of the decision is lost until the context ends: the outcome is unknown. As soon as an answer comes, it is not.
+// The answer of the decision is lost until the context ends: the outcome is unknown. As soon as an
+// answer comes, it is not.
 func TestUnknownOutcome(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {

@@ -9,15 +9,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What a transaction has read and writes, as most do that read anything, is compared with the present when its lock is laid: there is
-// nothing to refresh afterwards, and if somebody else writes the key, nothing to wait for.
+// What a transaction has read and writes, as most do that read anything, is compared with the
+// present when its lock is acquired: there is nothing to refresh afterwards, and if another
+// transaction writes the key, nothing to wait for.
 
-// compared is what keys are compared with as they are locked, and where that was done. A nil one is nothing.
+// compared is what keys are compared with as they are locked, and where that was done. A nil one is
+// nothing.
 type compared struct {
 	reads *Reads
 	// known are the keys that are compared; those that turn out not to have been are taken out.
 	known map[string]bool
-	// under are the partitions that have confirmed the leadership of what was read under volatile locks there.
+	// under are the partitions that have confirmed the leadership of what was read under volatile
+	// locks there.
 	under map[keys.PartitionID]bool
 }
 
@@ -55,9 +58,10 @@ func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
 	return out
 }
 
-// toCompare are the written keys that are compared as they are locked. An attempt that is not the first compares only what it has locked
-// already. For the rest it waits: a comparison yields to whoever has the lock, be it a younger transaction that has gone idle with it, and would
-// do so again and again. Who waits has younger ones aborted.
+// toCompare are the written keys that are compared as they are locked. An attempt that is not the
+// first compares only what it has locked already. For the rest it waits: a comparison yields to
+// the holder of the lock, be it a younger transaction that has gone idle with it, and would do so
+// again and again. Who waits has younger ones aborted.
 func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
 	known := reads.known(writes)
 	if t.again {
@@ -107,8 +111,8 @@ func (x *compared) landed(c *chunk, done bool) {
 	x.under[c.place.Partition] = true
 }
 
-// without is the reads that are left to be refreshed when the locks have been laid: without the keys that were compared, and without the
-// leaderships under which nothing else was read.
+// without is the reads that are left to be refreshed when the locks have been acquired: without the
+// keys that were compared, and without the leaderships under which nothing else was read.
 func (c *Committer) without(ctx context.Context, x *compared) (Reads, error) {
 	rest := *x.reads
 	if len(x.known) == 0 {

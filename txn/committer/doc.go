@@ -1,34 +1,43 @@
-// Package committer is the client's side of transactions: it brings what a transaction has read and written to a commit, over
-// any number of partitions. The coordinator, in contrast, is the partition that stores the transaction's
-// record, which is that of its anchor: its decision counts, and the committer asks it for that.
+// Package committer is the client's side of transactions: it brings what a transaction has read and
+// written to a commit, over any number of partitions. The coordinator, in contrast, is the
+// partition that stores the transaction's record, which is that of its anchor: its decision counts,
+// and the committer asks it for that.
 //
 // # How a transaction commits
 //
-// The caller (package kv) runs the reads itself, all at one timestamp, and buffers the writes. Commit then takes one of two ways:
+// The caller (package kv) runs the reads itself, all at one timestamp, and buffers the writes.
+// Commit then takes one of two ways:
 //
-//   - One phase. All that was read, written and locked lies in one partition and is small: one request validates the reads and
-//     writes everything, in one consensus round.
-//   - Two phases. The writes are prepared in all partitions at the same time, in chunks; each answer names the lowest timestamp at
-//     which its part can be written. The commit timestamp is the highest of them. Written keys that were read too are compared
-//     when they are prepared; what was only read is refreshed to the commit timestamp. Both fail if something was written in between. Then the record of the transaction is turned to COMMITTED, in the partition of
-//     the anchor; that is the decision, and the caller is answered. The intents are resolved in the background.
+//   - One phase. All that was read, written and locked lies in one partition and is small: one
+//     request validates the reads and writes everything, in one consensus round.
+//   - Two phases. The writes are prepared in all partitions at the same time, in chunks; each
+//     answer names the lowest timestamp at which its part can be written. The commit timestamp is
+//     the highest of them. Written keys that were read too are compared when they are prepared;
+//     what was only read is refreshed to the commit timestamp. Both fail if something was written
+//     in between. Then the record of the transaction is turned to COMMITTED, in the partition of
+//     the anchor; that is the decision, and the caller is answered. The intents are resolved in the
+//     background.
 //
-// A reader that was in the way may have pushed the transaction, which shows when it is to be decided (TRANSACTION_PUSHED): then the
-// reads are refreshed to a timestamp above that, and it is decided anew.
+// A reader that was in the way may have pushed the transaction, which shows when it is to be
+// decided (TRANSACTION_PUSHED): then the reads are refreshed to a timestamp above that, and it is
+// decided anew.
 //
 // # What is certain
 //
 // INVARIANT: a commit is reported only if the coordinator, or the one partition, said so.
 //
-// INVARIANT: a failure other than ErrOutcomeUnknown is reported only if the transaction is not committed and never will be: no request to
-// commit it was sent, or each that was sent is refused for good (the record is aborted, or bounded above the timestamp of every one).
+// INVARIANT: a failure other than ErrOutcomeUnknown is reported only if the transaction is not
+// committed and never will be: no request to commit it was sent, or each that was sent is refused
+// for good (the record is aborted, or bounded above the timestamp of every one).
 //
 // INVARIANT: a transaction is aborted (EndTransaction without commit) only if that holds.
 //
 // # What runs beside
 //
-// A Committer owns one goroutine that sends heartbeats while transactions hold locks, and at most maxBackground others that resolve
-// intents and abort. When all are busy, the caller does that work itself. Close waits for all of them.
+// A Committer owns one goroutine that sends heartbeats while transactions hold locks, and at most
+// maxBackground others that resolve intents and abort. When all are busy, the caller does that work
+// itself. Close waits for all of them.
 //
-// A Transaction is used by one goroutine at a time. The package imports hlc, rpc, range/keys and range/route; never kv.
+// A Transaction is used by one goroutine at a time. The package imports hlc, rpc, range/keys and
+// range/route; never kv.
 package committer

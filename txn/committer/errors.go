@@ -13,9 +13,11 @@ import (
 
 // The kinds of errors, for errors.Is.
 var (
-	// ErrConflict: what the transaction has read was changed before it could commit. It is not committed; run it again.
+	// ErrConflict: what the transaction has read was changed before it could commit. It is not
+	// committed; run it again.
 	ErrConflict = errors.New("conflict")
-	// ErrAborted: the transaction was aborted by another one, or because nothing was heard of it. Run it again.
+	// ErrAborted: the transaction was aborted by another one, or because nothing was heard of it.
+	// Run it again.
 	ErrAborted = errors.New("transaction aborted")
 	// ErrTooOld: the transaction began before what the coordinator keeps.
 	ErrTooOld = errors.New("transaction too old")
@@ -29,15 +31,16 @@ var (
 type Error struct {
 	// Kind is one of the errors above.
 	Kind error
-	// Key is what the conflict was about, or what the older transaction wanted, Other the transaction in the way; both empty if not known.
+	// Key is what the conflict was about, or what the older transaction wanted, Other the
+	// transaction in the way; both empty if not known.
 	Key   Key
 	Other []byte
 	// Reason goes with ErrAborted.
 	Reason kvpb.AbortReason
 	// Limit is which one the transaction was beyond, if that is the Reason and it is known.
 	Limit time.Duration
-	// LeaderChanged goes with ErrConflict: nothing may have changed but the leader that kept volatile locks, under which Key, if there is
-	// one, or others of its partition were read.
+	// LeaderChanged goes with ErrConflict: nothing may have changed but the leader that kept
+	// volatile locks, under which Key, if there is one, or others of its partition were read.
 	LeaderChanged bool
 	// Cause is the answer, or the lack of one.
 	Cause error
@@ -69,7 +72,8 @@ func (e *Error) status() *kvpb.TransactionStatus {
 		WantedKey: e.Key.Key, WantedKeyspace: uint32(e.Key.Keyspace), LimitMicros: uint64(e.Limit.Microseconds())}
 }
 
-// Retryable reports whether the transaction is certainly not committed, and may well be if it is run again.
+// Retryable reports whether the transaction is certainly not committed, and may well be if it is
+// run again.
 func Retryable(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrAborted) }
 
 // LeaderChanged reports whether a conflict is only that volatile locks went with their leader.
@@ -86,7 +90,8 @@ func codeOf(err error) (r *route.Error, ok bool) {
 	return nil, false
 }
 
-// classify makes an *Error of an answer that has to do with transactions; others stay what they are.
+// classify makes an *Error of an answer that has to do with transactions; others stay what they
+// are.
 func classify(id keys.KeyspaceID, err error) error {
 	r, ok := codeOf(err)
 	if !ok {

@@ -69,8 +69,8 @@ type fake struct {
 	refreshed []*kvpb.RefreshRequest
 	// participants are those of the latest commit.
 	participants []*kvpb.Participant
-	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and the
-	// others the most there were.
+	// bytes are those of the Prepares that are on their way, resolves how many Resolves are, and
+	// the others the most there were.
 	bytes, mostBytes, resolves, mostResolves int
 	late                                     sync.WaitGroup
 	ended                                    bool

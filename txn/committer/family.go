@@ -11,12 +11,14 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// family gives the attempts of one transaction their ids. The zero family is that of a new transaction. Its methods may be called from any
-// goroutine.
+// family gives the attempts of one transaction their ids. The zero family is that of a new
+// transaction. Its methods may be called from any goroutine.
 //
-// Attempts of one transaction began at the same time, so ids decide between them (txn.Older). A later one's is lower: it is the one that is
-// wanted. A request of an earlier one may still be on its way, or wait for a lock, and must not have the later one aborted. Ids of different
-// transactions differ in the bytes that are shared, so they are in the same order whichever attempts meet.
+// Attempts of one transaction began at the same time, so ids decide between them (txn.Older). A
+// later one's is lower: it is the one that is wanted. A request of an earlier one may still be on
+// its way, or wait for a lock, and must not have the later one aborted. Ids of different
+// transactions differ in the bytes that are shared, so they are in the same order whichever
+// attempts meet.
 type family struct {
 	mu     sync.Mutex
 	shared [txn.SharedSize]byte
@@ -54,7 +56,8 @@ func (f *family) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
 	return first
 }
 
-// next is the id of the next attempt, which is below those of all earlier ones. No id is given twice, nor is it the zero ID.
+// next is the id of the next attempt, which is below those of all earlier ones. No id is given
+// twice, nor is it the zero ID.
 func (f *family) next(random func() uint64) (id txn.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

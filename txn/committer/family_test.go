@@ -10,8 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A request of an earlier attempt that waits somewhere does not have a later attempt aborted, and a later one takes the locks of all earlier ones;
-// whichever attempts of two transactions meet that began at the same time, it is the same transaction that gives way.
+// A request of an earlier attempt that waits somewhere does not have a later attempt aborted, and a
+// later one takes the locks of all earlier ones; whichever attempts of two transactions meet that
+// began at the same time, it is the same transaction that gives way.
 func TestLaterAttemptWins(t *testing.T) {
 	c, err := New(Config{Sender: newFake(t, 1)})
 	if err != nil {

@@ -8,18 +8,21 @@ import (
 )
 
 const (
-	// chunkKeys bounds one request, and the transactions that go in one phase, as does oneBytes. A larger value has a request of its own.
+	// chunkKeys bounds one request, and the transactions that go in one phase, as does oneBytes. A
+	// larger value has a request of its own.
 	chunkKeys = 1000
 	oneBytes  = 1 << 20
-	// chunkBytes bounds one of several requests that lay locks.
+	// chunkBytes bounds one of several requests that acquire locks.
 	chunkBytes = 256 << 10
-	// maxParallel is how many requests of one transaction are on their way at a time; but no more than maxBytes of locks (or one
-	// request): what others ask for must not stand behind tens of megabytes in every log of the cluster.
+	// maxParallel is how many requests of one transaction are on their way at a time; but no more
+	// than maxBytes of locks (or one request): what others ask for must not stand behind tens of
+	// megabytes in every log of the cluster.
 	maxParallel = 32
 	maxBytes    = 2 << 20
-	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to resolve them. To lay that many, or more than
-	// maxBytes, the requests are as small as this, and few are on their way, or one, with a pause before the next (see pacing). Three replicas of
-	// 12 KiB keep two processors busy for half a millisecond; with 64 KiB it was more than two.
+	// manyLocks is from how many locks on only fewParallel partitions are asked at a time to
+	// resolve them. To acquire that many, or more than maxBytes, the requests are as small as this,
+	// and few are on their way, or one, with a pause before the next (see pacing). Three replicas
+	// of 12 KiB keep two processors busy for half a millisecond; with 64 KiB it was more than two.
 	manyLocks   = 10_000
 	fewParallel = 2
 	fewKeys     = 48
@@ -67,8 +70,8 @@ func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 	return true
 }
 
-// chunks sorts mutations by partition, in the order in which the partitions are first met. Each chunk has at most so many mutations and
-// bytes.
+// chunks sorts mutations by partition, in the order in which the partitions are first met. Each
+// chunk has at most so many mutations and bytes.
 func (c *Committer) chunks(ctx context.Context, all []mutation, most, limit int) ([]*chunk, error) {
 	var out []*chunk
 	open := make(map[keys.PartitionID]*chunk)
@@ -141,7 +144,8 @@ func (r *Reads) add(c *readChunk) {
 	}
 }
 
-// readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped to it.
+// readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped
+// to it.
 func (c *Committer) readChunks(ctx context.Context, userKeys []Key, spans []Span) ([]*readChunk, error) {
 	var out []*readChunk
 	open := make(map[keys.PartitionID]*readChunk)
@@ -183,8 +187,8 @@ func (c *Committer) readChunks(ctx context.Context, userKeys []Key, spans []Span
 	return out, nil
 }
 
-// under has the chunks name the leaderships of what was read under volatile locks. It fails with ErrConflict if there is one that none of
-// them belongs to: its partition is not what it was.
+// under has the chunks name the leaderships of what was read under volatile locks. It fails with
+// ErrConflict if there is one that none of them belongs to: its partition is not what it was.
 func (r *Reads) under(chunks []*readChunk) error {
 	if len(r.Leaderships) == 0 {
 		return nil

@@ -10,16 +10,18 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often the coordinator partition hears of a transaction that holds locks.
+	// heartbeatInterval is how often the coordinator partition hears of a transaction that holds
+	// locks.
 	heartbeatInterval = time.Second
-	// heartTick is how often the heart looks who is due.
+	// heartTick is how often the heart looks which transactions are due.
 	heartTick = heartbeatInterval / 4
-	// heartbeatTime is how long one may take. If it is lost, there is time for another one before the transaction counts as abandoned.
+	// heartbeatTime is how long one may take. If it is lost, there is time for another one before
+	// the transaction counts as abandoned.
 	heartbeatTime = heartbeatInterval
 )
 
-// enliven makes the transaction one that sends heartbeats; ctx is how long it may live.
-func (c *Committer) enliven(t *Transaction) error {
+// startHeartbeats makes the transaction one that sends heartbeats; ctx is how long it may live.
+func (c *Committer) startHeartbeats(t *Transaction) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -36,15 +38,15 @@ func (c *Committer) enliven(t *Transaction) error {
 	return nil
 }
 
-// still ends the heartbeats.
-func (c *Committer) still(t *Transaction) {
+// stopHeartbeats ends them.
+func (c *Committer) stopHeartbeats(t *Transaction) {
 	c.mu.Lock()
 	delete(c.mu.live, t)
 	c.mu.Unlock()
 }
 
-// beat sends heartbeats until no transaction lives, which is at once when Close begins: it takes the lives of all, and enliven gives none
-// after it.
+// beat sends heartbeats until no transaction lives, which is at once when Close begins: it takes
+// the lives of all, and startHeartbeats gives none after it.
 func (c *Committer) beat() {
 	ticker := time.NewTicker(heartTick)
 	defer ticker.Stop()
@@ -72,7 +74,8 @@ func (c *Committer) beat() {
 	}
 }
 
-// due says whether a heartbeat is to be sent now, and notes it; or that nobody wants the transaction any more.
+// due says whether a heartbeat is to be sent now, and notes it; or that no caller wants the
+// transaction any more.
 func (t *Transaction) due(now time.Time) (due, dead bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +116,8 @@ func (t *Transaction) heartbeat(now time.Time) {
 	}
 }
 
-// abortedLocked notes that the transaction cannot be committed any more, and ends its waiting for locks.
+// abortedLocked notes that the transaction cannot be committed any more, and ends its waiting for
+// locks.
 func (t *Transaction) abortedLocked(e *Error) {
 	if t.mu.aborted == nil {
 		t.mu.aborted = e

@@ -18,15 +18,16 @@ const lockSlack = 50 * time.Millisecond
 type Locked struct {
 	// Value is the key's, as it is while the lock stands.
 	Value *kvpb.GetResponse
-	// At is the timestamp of the lock: nothing else is written at or above it, until the transaction ends.
+	// At is the timestamp of the lock: nothing else is written at or above it, until the
+	// transaction ends.
 	At hlc.Timestamp
 }
 
-// Lock locks keys that will be read, or written, before the commit, and returns their values in order. It waits for other transactions'
-// locks until ctx ends. It takes the keys over.
+// Lock locks keys that will be read, or written, before the commit, and returns their values in
+// order. It waits for other transactions' locks until ctx ends. It takes the keys over.
 //
-// Volatile locks cost no round of consensus. But they end with the leader, and what is read under them may be on its way to be committed: it
-// counts among Reads.Keys, with the Leaderships.
+// Volatile locks cost no round of consensus. But they end with the leader, and what is read under
+// them may be on its way to be committed: it counts among Reads.Keys, with the Leaderships.
 func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool, all ...Key) ([]Locked, error) {
 	if t.ended {
 		return nil, errEnded
@@ -44,7 +45,7 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 		mutations[i] = mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_LOCK}}
 	}
 	out := make([]Locked, len(all))
-	prepared, err := t.lay(ctx, mutations, at, out, layOptions{volatile: volatile})
+	prepared, err := t.acquire(ctx, mutations, at, out, acquireOptions{volatile: volatile})
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +56,19 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 // errEnded is for use after the end, which is the caller's mistake.
 var errEnded = errors.New("the transaction has ended")
 
-// layOptions are how locks are laid.
-type layOptions struct {
+// acquireOptions are how locks are acquired.
+type acquireOptions struct {
 	// volatile: in the leaders' memory only.
 	volatile bool
 	// compared is what the keys are compared with as they are locked; nil: with nothing.
 	compared *compared
-	// wait: they are laid by a commit that waits for the clocks.
+	// wait: they are acquired by a commit that waits for the clocks.
 	wait bool
 }
 
-// lay prepares mutations in all partitions, and returns the highest timestamp. into gets the values and timestamps if it is not nil.
-func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (hlc.Timestamp, error) {
+// acquire prepares mutations in all partitions, and returns the highest timestamp. into gets the
+// values and timestamps if it is not nil.
+func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o acquireOptions) (hlc.Timestamp, error) {
 	for i := range all {
 		if i == 0 || all[i].keyspace != all[i-1].keyspace {
 			t.family.meets(all[i].keyspace)
@@ -77,7 +79,7 @@ func (t *Transaction) lay(ctx context.Context, all []mutation, atLeast hlc.Times
 		return hlc.Timestamp{}, err
 	}
 	defer done()
-	highest, err := t.layChunks(ctx, all, atLeast, into, o)
+	highest, err := t.acquireChunks(ctx, all, atLeast, into, o)
 	if aborted := t.alive(); aborted != nil {
 		return hlc.Timestamp{}, aborted
 	}
@@ -105,14 +107,14 @@ func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done f
 		t.mu.Unlock()
 		stop(nil)
 	}
-	if err := t.c.enliven(t); err != nil {
+	if err := t.c.startHeartbeats(t); err != nil {
 		done()
 		return nil, nil, err
 	}
 	return waiting, done, nil
 }
 
-func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o layOptions) (highest hlc.Timestamp, err error) {
+func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o acquireOptions) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
 	pace := t.pacing(ctx, all)
 	for {
@@ -135,7 +137,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 			err = t.c.sender.SendAll(ctx, abreast, requests, func(i int, response *kvpb.Response, err error) error {
 				pace.answered(ctx, response.GetPrepare())
 				c := some[i]
-				prepared, err := t.laid(c, response, err, restInto)
+				prepared, err := t.acquired(c, response, err, restInto)
 				if err == nil {
 					o.compared.landed(c, response.GetPrepare().GetCompared())
 				}
@@ -159,7 +161,7 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 		}
 		// Values of moved keys go where the key was.
 		again := make([]Locked, len(moved))
-		prepared, err := t.layChunks(ctx, moved, atLeast, again, o)
+		prepared, err := t.acquireChunks(ctx, moved, atLeast, again, o)
 		for i, place := range movedInto {
 			restInto[place] = again[i]
 		}
@@ -167,8 +169,8 @@ func (t *Transaction) layChunks(ctx context.Context, all []mutation, atLeast hlc
 	}
 }
 
-// prepare is the request that lays one chunk.
-func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o layOptions) *Request {
+// prepare is the request that acquires one chunk.
+func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o acquireOptions) *Request {
 	p := &kvpb.PrepareRequest{
 		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: o.volatile,
 		CommitWait: o.wait,
@@ -180,8 +182,8 @@ func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o la
 	}
 }
 
-// laid takes in the answer.
-func (t *Transaction) laid(c *chunk, response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
+// acquired takes in the answer.
+func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
 	if err != nil {
 		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
 	}

@@ -12,9 +12,11 @@ import (
 // errNothingToAsk is for a question about a transaction whose outcome is known.
 var errNothingToAsk = errors.New("the outcome of the transaction is known")
 
-// Outcome asks what became of a transaction whose Commit has ended with ErrOutcomeUnknown, and may yet have it commit. It returns the commit timestamp; or
-// ErrConflict or ErrAborted, if the transaction is not committed and never will be; or ErrOutcomeUnknown again, if ctx has
-// ended before there was an answer, or if what would tell is gone. It is not for several goroutines at a time.
+// Outcome asks what became of a transaction whose Commit has ended with ErrOutcomeUnknown, and may
+// yet have it commit. It returns the commit timestamp; or ErrConflict or ErrAborted, if the
+// transaction is not committed and never will be; or ErrOutcomeUnknown again, if ctx has ended
+// before there was an answer, or if what would tell is gone. It is not for several goroutines at a
+// time.
 func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 	if t.asks == nil {
 		return hlc.Timestamp{}, errNothingToAsk
@@ -26,7 +28,8 @@ func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 	return at, err
 }
 
-// askOnePhase sends the request of a one-phase commit again: the same one, which takes effect at most once.
+// askOnePhase sends the request of a one-phase commit again: the same one, which takes effect at
+// most once.
 func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestamp, error) {
 	response, err := t.c.sender.Send(ctx, r)
 	if err == nil {
@@ -35,7 +38,8 @@ func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestam
 		}
 		err = errors.New("a commit was answered without a timestamp")
 	}
-	// A conflict stays one, and what is aborted is so for ever. Anything else says nothing about the first time.
+	// A conflict stays one, and what is aborted is so for ever. Anything else says nothing about
+	// the first time.
 	if c := classify(r.Place.Keyspace, err); Retryable(c) {
 		return hlc.Timestamp{}, c
 	}
@@ -53,7 +57,8 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 		d.t.c.background(func(ctx context.Context) { d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces()) })
 		return rpc.FromTimestamp(status.Timestamp), nil
 	}
-	// It is pending, and can only be committed above the bound. Nobody asks for that, so it is given up.
+	// It is pending, and can only be committed above the bound. Nobody asks for that, so it is
+	// given up.
 	d.t.abort(d.locks)
 	return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ABANDONED, Cause: errors.New("it was pushed above " + bound.String() + " before it was committed")}
 }

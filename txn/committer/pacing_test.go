@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestOneRequestThatWaited: that one request of a large transaction had to wait, be it the first, does not make the others be sent in haste.
+// TestOneRequestThatWaited: that one request of a large transaction had to wait, be it the first,
+// does not make the others be sent in haste.
 func TestOneRequestThatWaited(t *testing.T) {
 	const requests, each = 2000, 3 * time.Millisecond
 	for _, which := range []int{0, 1, 50} {
@@ -52,7 +53,8 @@ func TestOneRequestThatWaited(t *testing.T) {
 	}
 }
 
-// TestNotPatientIfWanted: a large transaction for whose locks somebody waits does not say of its requests that they may wait.
+// TestNotPatientIfWanted: a large transaction for whose locks others wait does not say of its
+// requests that they may wait.
 func TestNotPatientIfWanted(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		s.wanted = true

@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	// Before a refresh to a moment that is too far ahead of a server's clock is repeated, comes earlyPause, doubled every time up to maxEarlyPause.
+	// Before a refresh to a moment that is too far ahead of a server's clock is repeated, comes
+	// earlyPause, doubled every time up to maxEarlyPause.
 	earlyPause    = time.Millisecond
 	maxEarlyPause = 50 * time.Millisecond
 )
 
-// Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it is not. id and begun are those of the
-// transaction that has read; both unset for a snapshot. A server whose clock is too far behind `to` is asked again until ctx ends.
+// Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it
+// is not. id and begun are those of the transaction that has read; both unset for a snapshot. A
+// server whose clock is too far behind `to` is asked again until ctx ends.
 func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
 	return c.refreshLike(ctx, &kvpb.RefreshRequest{Transaction: id, Begun: rpc.ToTimestamp(begun)}, reads, to)
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// held is a partition with locks of a transaction, and one of their keys, which is a short one: a decision names them all.
+// held is a partition with locks of a transaction, and one of their keys, which is a short one: a
+// decision names them all.
 type held struct {
 	place Place
 	key   []byte
 }
 
-// placesOf names each partition that holds some of the keys once. What was dropped with its keyspace is left out. With an error others
-// may be missing.
+// placesOf names each partition that holds some of the keys once. What was dropped with its
+// keyspace is left out. With an error others may be missing.
 func (c *Committer) placesOf(ctx context.Context, all []Key) (out []held, err error) {
 	seen := make(map[keys.PartitionID]int)
 	for _, k := range all {

@@ -16,7 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Transaction is one attempt of a transaction. It is used by one goroutine at a time, and ends with Commit or Abort.
+// Transaction is one attempt of a transaction. It is used by one goroutine at a time, and ends with
+// Commit or Abort.
 type Transaction struct {
 	c *Committer
 	// life is how long the attempt may send heartbeats.
@@ -29,7 +30,8 @@ type Transaction struct {
 
 	// anchor is the key whose partition decides; empty until the first lock, or the commit.
 	anchor Key
-	// locked are the keys of early locks: those for which a request was sent, whatever came of it. prepared is the highest timestamp of them.
+	// locked are the keys of early locks: those for which a request was sent, whatever came of it.
+	// prepared is the highest timestamp of them.
 	locked   map[string]Key
 	prepared hlc.Timestamp
 	// held are the partitions in which spans are held, or may be (hold.go).
@@ -47,7 +49,7 @@ type Transaction struct {
 		// beaten is when the last heartbeat was sent, or the first lock asked for.
 		beaten  time.Time
 		beating bool
-		// wanted: somebody waits, or has waited, for its locks for whom it is not to rest.
+		// wanted: a request waits, or has waited, for its locks for whom it is not to rest.
 		wanted bool
 		// long: at least one heartbeat was due.
 		long bool
@@ -75,17 +77,18 @@ func (t *Transaction) Begun() hlc.Timestamp { return t.begun }
 // Life is the context that the attempt was begun with.
 func (t *Transaction) Life() context.Context { return t.life }
 
-// Prepared is the highest timestamp at which early locks were laid; zero without any.
+// Prepared is the highest timestamp at which early locks were acquired; zero without any.
 func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
 
-// Leaderships are those under which volatile locks were laid, for Reads.
+// Leaderships are those under which volatile locks were acquired, for Reads.
 func (t *Transaction) Leaderships() map[keys.PartitionID]*kvpb.Leadership {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.mu.leaderships)
 }
 
-// lockedUnder notes the leadership of a partition's volatile locks. With two of them, what was read under the earlier one is lost.
+// lockedUnder notes the leadership of a partition's volatile locks. With two of them, what was read
+// under the earlier one is lost.
 func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,8 +112,8 @@ func (t *Transaction) AnchorAt(k Key) {
 	}
 }
 
-// settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of the keys that are written: the first key that the
-// user wrote may have been taken back.
+// settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of
+// the keys that are written: the first key that the user wrote may have been taken back.
 func (t *Transaction) settleAnchor(writes []Write) {
 	if len(t.locked)+len(t.held) == 0 && !slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
 		t.anchor = writes[0].Key
@@ -132,7 +135,8 @@ func (t *Transaction) toAnchor(ctx context.Context, r *kvpb.Request) (*kvpb.Resp
 	return t.c.sender.Send(ctx, &Request{Place: p, Key: t.anchor.Key, Write: true, Command: r})
 }
 
-// Aborted is why the transaction cannot be committed any more, as far as its heartbeats have been told; nil if nothing is known of that.
+// Aborted is why the transaction cannot be committed any more, as far as its heartbeats have been
+// told; nil if nothing is known of that.
 func (t *Transaction) Aborted() error { return t.alive() }
 
 // alive reports what has become known of the transaction's end.
@@ -145,8 +149,8 @@ func (t *Transaction) alive() error {
 	return nil
 }
 
-// Abort ends the transaction without a commit, and removes what it has locked in the background. After Commit, or another Abort, it does
-// nothing.
+// Abort ends the transaction without a commit, and removes what it has locked in the background.
+// After Commit, or another Abort, it does nothing.
 func (t *Transaction) Abort() {
 	if t.ended {
 		return
@@ -155,9 +159,10 @@ func (t *Transaction) Abort() {
 	t.abort(nil)
 }
 
-// abort removes everything that the transaction has locked, or may have. No request to commit it may be on its way.
+// abort removes everything that the transaction has locked, or may have. No request to commit it
+// may be on its way.
 func (t *Transaction) abort(more []Key) {
-	t.c.still(t)
+	t.c.stopHeartbeats(t)
 	all := t.everyLock(more)
 	if len(all)+len(t.held) == 0 {
 		return
@@ -189,7 +194,8 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	}
 }
 
-// aborted are the participants that an abort names: none, if they are more than a decision may name. They are a help only.
+// aborted are the participants that an abort names: none, if they are more than a decision may
+// name. They are a help only.
 func aborted(all []*kvpb.Participant) []*kvpb.Participant {
 	bytes := 0
 	for _, p := range all {

@@ -44,7 +44,8 @@ const AllPartitions = -1
 // Span is user keys of a keyspace.
 type Span struct {
 	Keyspace keys.KeyspaceID
-	// Hash is the hash partition that the span lies in, or AllPartitions. It is AllPartitions in a range keyspace.
+	// Hash is the hash partition that the span lies in, or AllPartitions. It is AllPartitions in a
+	// range keyspace.
 	Hash int
 	keys.Span
 }
@@ -54,10 +55,12 @@ type Reads struct {
 	At    hlc.Timestamp
 	Keys  []Key
 	Spans []Span
-	// Locked are keys whose value at At was read under a lock of the transaction that has stood since At or earlier, or has shown that
-	// the key was not written between At and the lock: nothing else can be written there while the lock stands.
+	// Locked are keys whose value at At was read under a lock of the transaction that has stood
+	// since At or earlier, or has shown that the key was not written between At and the lock:
+	// nothing else can be written there while the lock stands.
 	Locked []Key
-	// Leaderships are those under which some of Keys were read, under volatile locks, by partition (Transaction.Leaderships).
+	// Leaderships are those under which some of Keys were read, under volatile locks, by partition
+	// (Transaction.Leaderships).
 	Leaderships map[keys.PartitionID]*kvpb.Leadership
 }
 
@@ -68,7 +71,8 @@ type Place struct {
 	Keyspace   keys.KeyspaceID
 	Partition  keys.PartitionID
 	Generation uint64
-	// Hash is the number of a hash partition; AllPartitions for a partition of a range keyspace, of which Span are the user keys.
+	// Hash is the number of a hash partition; AllPartitions for a partition of a range keyspace, of
+	// which Span are the user keys.
 	Hash int
 	Span keys.Span
 }
@@ -81,11 +85,13 @@ type Request struct {
 	Place Place
 	// Key is a key in it, by which it finds its way if the partition has changed.
 	Key []byte
-	// Fits says whether the request may go to another partition than Place, which is what holds Key by now; nil is to any.
+	// Fits says whether the request may go to another partition than Place, which is what holds Key
+	// by now; nil is to any.
 	Fits func(Place) bool
 	// Write says that the request changes something.
 	Write bool
-	// Slack is how long before the context's deadline the partition is to give up waiting for locks.
+	// Slack is how long before the context's deadline the partition is to give up waiting for
+	// locks.
 	Slack time.Duration
 	// Identity is set if the request may be sent again when its outcome is unknown.
 	Identity *route.Identity
@@ -93,8 +99,8 @@ type Request struct {
 	Command *kvpb.Request
 }
 
-// ErrMoved is how a request ends that does not fit the partition that holds its key by now. Unless the error says that the outcome is
-// unknown as well, it did not run.
+// ErrMoved is how a request ends that does not fit the partition that holds its key by now. Unless
+// the error says that the outcome is unknown as well, it did not run.
 var ErrMoved = errors.New("the partition has changed")
 
 // Sender brings requests to partitions. Its methods may be called from any goroutine.
@@ -107,12 +113,14 @@ type Sender interface {
 	Overlapping(ctx context.Context, s Span) ([]Place, error)
 	// Send brings a request to its partition and returns the response, which has no error in it.
 	Send(ctx context.Context, r *Request) (*kvpb.Response, error)
-	// SendAll is Send for several requests, at most limit of them at a time; those of one node travel together. landed is called once
-	// for each, as they end, by the caller's goroutine. An error that it returns is what SendAll returns: it ends the other requests,
-	// whose landed is not called any more.
+	// SendAll is Send for several requests, at most limit of them at a time; those of one node
+	// travel together. landed is called once for each, as they end, by the caller's goroutine. An
+	// error that it returns is what SendAll returns: it ends the other requests, whose landed is
+	// not called any more.
 	SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error
-	// Now is the cluster's time as far as is known, at or above everything that this client has seen. age is an estimate that is closer, and
-	// may be below: by it transactions of several clients are compared.
+	// Now is the cluster's time as far as is known, at or above everything that this client has
+	// seen. age is an estimate that is closer, and may be below: by it transactions of several
+	// clients are compared.
 	Now(ctx context.Context) (now, age hlc.Timestamp, err error)
 	// MaxClockOffset is how far the clocks of the cluster may be apart; zero if that is not known.
 	MaxClockOffset() time.Duration

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A transaction that was pushed once may have met an ordinary reader. One that is pushed again gives
-// way to older ones from then on.
+// A transaction that was pushed once may have met an ordinary reader. One that is pushed again
+// gives way to older ones from then on.
 func TestWhatIsPushedAgainYields(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		s.longest, s.maxOffset, s.pushes = 2*time.Millisecond, 250*time.Millisecond, 3

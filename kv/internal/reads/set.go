@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// Above maxReadEntries keys and spans, or maxReadBytes of them, what was read is condensed to about condensedEntries spans that cover
-	// it: a write between what was read then counts as a conflict too.
+	// Above maxReadEntries keys and spans, or maxReadBytes of them, what was read is condensed to
+	// about condensedEntries spans that cover it: a write between what was read then counts as a
+	// conflict too.
 	maxReadEntries   = 10_000
 	maxReadBytes     = 8 << 20
 	condensedEntries = 1000
@@ -29,8 +30,8 @@ type Set struct {
 	bytes     int
 	// next is how many entries there may be before they are condensed again.
 	next int
-	// recent are keys that are not in keyspaces yet: most reads of many keys are the only one of their transaction or View, and nobody ever
-	// asks what they have read.
+	// recent are keys that are not in keyspaces yet: most reads of many keys are the only one of
+	// their transaction or View, and what they have read is never asked for.
 	recent []keyRead
 }
 

@@ -43,7 +43,8 @@ type Own struct {
 	made uint64
 }
 
-// Buffer holds the writes of a transaction, by key. Savepoints are copies of it that share what is the same.
+// Buffer holds the writes of a transaction, by key. Savepoints are copies of it that share what is
+// the same.
 type Buffer struct {
 	tree *btreemap.BTreeMap[Key, Own]
 	// bytes is the size of keys and values; replaced that of what savepoints alone still hold.
@@ -65,7 +66,8 @@ func New() *Buffer {
 	return &Buffer{tree: btreemap.New[Key, Own](bufferDegree, Compare)}
 }
 
-// Put notes a write. It copies the key and the value. tooLarge says, if it is not empty, why it did nothing.
+// Put notes a write. It copies the key and the value. tooLarge says, if it is not empty, why it did
+// nothing.
 func (b *Buffer) Put(id keys.KeyspaceID, key, value []byte, deleted bool) (tooLarge string) {
 	at := Key{id, key}
 	_, old, there := b.tree.Get(at)
@@ -148,7 +150,8 @@ func (b *Buffer) Save() uint64 {
 	return b.made
 }
 
-// RollBack makes everything as it was at a savepoint, which stays; later ones go. It reports whether the savepoint was there.
+// RollBack makes everything as it was at a savepoint, which stays; later ones go. It reports
+// whether the savepoint was there.
 func (b *Buffer) RollBack(number uint64) bool {
 	i, there := slices.BinarySearchFunc(b.savepoints, number, func(s savepoint, n uint64) int { return cmp.Compare(s.number, n) })
 	if !there {

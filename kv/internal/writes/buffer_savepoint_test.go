@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What was written since the latest savepoint is kept by none, however often it is overwritten; what was written before is, until the transaction goes
-// back.
+// What was written since the latest savepoint is kept by none, however often it is overwritten;
+// what was written before is, until the transaction goes back.
 func TestOverwritesSinceASavepoint(t *testing.T) {
 	b := New()
 	value := make([]byte, MaxBytes/4)

@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// CheckAddress wants HOST:PORT; flag names it in the error. wildcard allows an empty or unspecified host, as a listener may have.
+// CheckAddress wants HOST:PORT; flag names it in the error. wildcard allows an empty or unspecified
+// host, as a listener may have.
 func CheckAddress(flag, address string, wildcard bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

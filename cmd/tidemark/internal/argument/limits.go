@@ -10,7 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// The load generator takes 0 for its defaults, so what must not be 0 is refused here. What else makes no sense it refuses itself.
+// The load generator takes 0 for its defaults, so what must not be 0 is refused here. What else
+// makes no sense it refuses itself.
 
 // AtLeast refuses a value below the least.
 func AtLeast[N int | uint64 | time.Duration](flag string, value, least N) error {
@@ -46,7 +47,8 @@ func NoneOrAll(flag string, value int) error {
 
 var secondWord = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// FlagError says which flag gave what the load generator refuses: but for the rows of a scan, the one with the name of the field.
+// FlagError says which flag gave what the load generator refuses: but for the rows of a scan, the
+// one with the name of the field.
 func FlagError(err error) error {
 	var wrong *bench.InvalidError
 	if !errors.As(err, &wrong) {

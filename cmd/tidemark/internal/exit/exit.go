@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// Exit codes. They are part of the interface: scripts rely on them, and `tidemark help exit-codes` explains them.
+// Exit codes. They are part of the interface: scripts rely on them, and `tidemark help exit-codes`
+// explains them.
 const (
 	OK          = 0
 	Failed      = 1

@@ -36,7 +36,8 @@ var wrappings = []struct {
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"}, // that is for programs
 }
 
-// Message is the error as it is read aloud. The SDK's errors begin with its name; run says it once, in front.
+// Message is the error as it is read aloud. The SDK's errors begin with its name; run says it once,
+// in front.
 func Message(err error) string {
 	text := strings.ReplaceAll(strings.TrimPrefix(oneLine(err.Error()), "tidemark: "), ": tidemark: ", ": ")
 	for _, w := range wrappings {
@@ -45,7 +46,8 @@ func Message(err error) string {
 	return output.Plain(text)
 }
 
-// oneLine puts an error that has several, because errors were joined, into one, without what it says twice.
+// oneLine puts an error that has several, because errors were joined, into one, without what it
+// says twice.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

@@ -1,9 +1,10 @@
-// Package loading brings many records into a keyspace: it gathers them by partition into batches and has a bounded number
-// of batches under way.
+// Package loading brings many records into a keyspace: it gathers them by partition into batches
+// and has a bounded number of batches under way.
 //
-// One goroutine, the caller's, reads and gathers. A partition has at most one batch under way and one that is being
-// gathered, so records of the same key are written in the order in which they came, and the last one wins as it would
-// if they were written one after another. Memory is bounded by the batches under way plus Options.Gathered bytes.
+// One goroutine, the caller's, reads and gathers. A partition has at most one batch under way and
+// one that is being gathered, so records of the same key are written in the order in which they
+// came, and the last one wins as it would if they were written one after another. Memory is bounded
+// by the batches under way plus Options.Gathered bytes.
 //
 // Writing a record again writes the same value again: an interrupted load can simply be repeated.
 package loading
@@ -21,7 +22,8 @@ import (
 
 // Destination is where records go.
 type Destination interface {
-	// Partition says which partition the key lies in; keys of one partition can be committed together.
+	// Partition says which partition the key lies in; keys of one partition can be committed
+	// together.
 	Partition(ctx context.Context, key []byte) (uint64, error)
 	// Commit writes records of one partition, no two with the same key, atomically.
 	Commit(ctx context.Context, records []records.Record) error
@@ -29,13 +31,15 @@ type Destination interface {
 
 // Options bound the work. Zero means the default.
 type Options struct {
-	// BatchRecords and BatchBytes end a batch: 512 and 1 MiB. A single larger record is a batch of its own.
+	// BatchRecords and BatchBytes end a batch: 512 and 1 MiB. A single larger record is a batch of
+	// its own.
 	BatchRecords, BatchBytes int
 	// InFlight is how many batches are under way at most: 16.
 	InFlight int
 	// Gathered is how many bytes may wait in unfinished batches of all partitions together: 64 MiB.
 	Gathered int
-	// Progress, if set, is called by the caller's goroutine now and then with the number of records written.
+	// Progress, if set, is called by the caller's goroutine now and then with the number of records
+	// written.
 	Progress func(written uint64)
 }
 
@@ -80,9 +84,10 @@ type loader struct {
 	}
 }
 
-// Load reads records until io.EOF and writes them. It returns how many are certainly in, also with an error: the
-// reader's, the destination's, or ctx's. When the reader fails, what came before the bad record is written first. When ctx
-// ends, no further batch is begun, and those under way are waited for.
+// Load reads records until io.EOF and writes them. It returns how many are certainly in, also with
+// an error: the reader's, the destination's, or ctx's. When the reader fails, what came before the
+// bad record is written first. When ctx ends, no further batch is begun, and those under way are
+// waited for.
 func Load(ctx context.Context, next func() (records.Record, error), to Destination, options Options) (written uint64, err error) {
 	l := &loader{to: to, options: options.withDefaults(), lanes: make(map[uint64]*lane)}
 	l.slots = make(chan struct{}, l.options.InFlight)

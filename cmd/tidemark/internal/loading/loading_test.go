@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// store is a Destination of some partitions; in a synctest bubble every commit takes a virtual while.
+// store is a Destination of some partitions; in a synctest bubble every commit takes a virtual
+// while.
 type store struct {
 	partitions int
 	fail       func(batch []records.Record) error
@@ -99,7 +100,8 @@ func reader(all []records.Record, end error) func() (records.Record, error) {
 	}
 }
 
-// Whatever the records, the bounds and the partitions: the outcome is that of one write after another.
+// Whatever the records, the bounds and the partitions: the outcome is that of one write after
+// another.
 func TestLoadIsLikeWritingInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var all []records.Record

@@ -6,7 +6,7 @@
 //	tsv    for programs and spreadsheets: tab-separated, escaped so that it can be read back exactly
 //	raw    the bytes as they are; at a terminal, what it would act on is escaped
 //
-// A Table holds a short list (nodes, keyspaces, partitions) and aligns all of it. Rows streams pairs of key and value in
-// constant memory. In json and tsv the rows of Rows are what `tidemark load` takes; the tsv of a Table begins with a line
-// of names.
+// A Table holds a short list (nodes, keyspaces, partitions) and aligns all of it. Rows streams
+// pairs of key and value in constant memory. In json and tsv the rows of Rows are what `tidemark
+// load` takes; the tsv of a Table begins with a line of names.
 package output

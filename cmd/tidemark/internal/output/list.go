@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Column is one column of a List. Its name is the header of the table, and with underscores for spaces the name in json
-// and tsv.
+// Column is one column of a List. Its name is the header of the table, and with underscores for
+// spaces the name in json and tsv.
 type Column struct {
 	Name string
 	// Number aligns the column to the right.

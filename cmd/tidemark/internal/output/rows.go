@@ -28,15 +28,18 @@ type Rows struct {
 
 type pageRow struct{ key, value string }
 
-// A table aligns its first page (this many rows or bytes) and keeps that width: later keys that are longer stick out.
+// A table aligns its first page (this many rows or bytes) and keeps that width: later keys that are
+// longer stick out.
 const (
 	pageRows  = 512
 	pageBytes = 256 << 10
-	// A key column is never padded wider than this: one long key should not push all values off the screen.
+	// A key column is never padded wider than this: one long key should not push all values off the
+	// screen.
 	widest = 100
 )
 
-// NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came before it is printed.
+// NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came
+// before it is printed.
 func NewRows(out io.Writer, format Format, keysOnly bool) *Rows {
 	return &Rows{out: bufio.NewWriterSize(out, 64<<10), format: format, keysOnly: keysOnly, page: make([]pageRow, 0, pageRows)}
 }

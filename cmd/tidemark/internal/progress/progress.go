@@ -1,5 +1,6 @@
-// Package progress shows how far long work has come, on stderr: a bar when that is a terminal, otherwise a line now and
-// then, so that a log file stays short. It starts no goroutine: the work calls Set as it goes.
+// Package progress shows how far long work has come, on stderr: a bar when that is a terminal,
+// otherwise a line now and then, so that a log file stays short. It starts no goroutine: the work
+// calls Set as it goes.
 package progress
 
 import (
@@ -25,7 +26,7 @@ type Options struct {
 	What string
 	// Unit names what is counted, in the plural: "records".
 	Unit string
-	// Total is how many there will be; 0 when nobody knows.
+	// Total is how many there will be; 0 when that is not known.
 	Total uint64
 	// Now is the time of day; nil means time.Now.
 	Now func() time.Time
@@ -104,8 +105,8 @@ func (p *Progress) Stop() {
 // Elapsed is how long the work has taken.
 func (p *Progress) Elapsed() time.Duration { return p.options.Now().Sub(p.start) }
 
-// Line overwrites one line of a terminal again and again, for work whose progress is not a count. Where there is no
-// terminal every Show is a line of its own.
+// Line overwrites one line of a terminal again and again, for work whose progress is not a count.
+// Where there is no terminal every Show is a line of its own.
 type Line struct {
 	Out      io.Writer
 	Terminal bool

@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// maxLine is the longest line of a script in bytes: the longest key and value, with each byte written as \xNN, and a command.
+// maxLine is the longest line of a script in bytes: the longest key and value, with each byte
+// written as \xNN, and a command.
 const MaxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
 
 // Line is a line of input, without its end, or why there are no more.
@@ -23,8 +24,9 @@ type Line struct {
 	Err    error
 }
 
-// ReadLines yields the lines of in, and an error as the last. It ends with ctx, even if the line that it waits for never comes: then a
-// goroutine stays behind that waits for it, until in ends or the process does.
+// ReadLines yields the lines of in, and an error as the last. It ends with ctx, even if the line
+// that it waits for never comes: then a goroutine stays behind that waits for it, until in ends or
+// the process does.
 func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 	lines := make(chan Line)
 	go func() {
@@ -69,8 +71,8 @@ func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 	}
 }
 
-// SplitWords splits a line at its blanks. Quotes of either kind keep everything up to the next of the kind together, as it is. A comment,
-// which begins with #, has no words.
+// SplitWords splits a line at its blanks. Quotes of either kind keep everything up to the next of
+// the kind together, as it is. A comment, which begins with #, has no words.
 func SplitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -37,7 +37,8 @@ func AppendEscaped(dst, field []byte) []byte {
 			continue
 		}
 		if c >= utf8.RuneSelf {
-			// unicode.IsPrint leaves out what would confuse a terminal or an eye: control characters, odd spaces, surrogates.
+			// unicode.IsPrint leaves out what would confuse a terminal or an eye: control
+			// characters, odd spaces, surrogates.
 			if r, size := utf8.DecodeRune(field[i:]); size > 1 && unicode.IsPrint(r) {
 				dst = append(dst, field[i:i+size]...)
 				i += size
@@ -58,7 +59,8 @@ var (
 	errShortHex          = errors.New(`\x needs two hexadecimal digits after it`)
 )
 
-// Unescape appends what an escaped field means. It takes every escape that AppendEscaped writes and no other.
+// Unescape appends what an escaped field means. It takes every escape that AppendEscaped writes and
+// no other.
 func Unescape(dst, escaped []byte) ([]byte, error) {
 	for i := 0; i < len(escaped); i++ {
 		c := escaped[i]

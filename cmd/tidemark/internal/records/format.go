@@ -43,8 +43,8 @@ type Limits struct {
 	Key, Value int
 }
 
-// longestLine is how long a line can be that holds a record within the limits: six bytes for one at worst (\u00NN in
-// JSON), and the names around.
+// longestLine is how long a line can be that holds a record within the limits: six bytes for one at
+// worst (\u00NN in JSON), and the names around.
 func (l Limits) longestLine() int {
 	if l.Key == 0 || l.Value == 0 {
 		return 1 << 30

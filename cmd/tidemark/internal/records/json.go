@@ -54,7 +54,8 @@ func jsonField(dst []byte, name string, text, encoded *string) ([]byte, error) {
 	case text != nil:
 		return append(dst, *text...), nil
 	case encoded != nil:
-		// The strict decoder refuses stray bits after the end, so that a damaged field does not pass for another.
+		// The strict decoder refuses stray bits after the end, so that a damaged field does not
+		// pass for another.
 		dst, err := base64.StdEncoding.Strict().AppendDecode(dst, []byte(*encoded))
 		if err != nil {
 			return dst, fmt.Errorf("%q: %w", name+"_base64", err)
@@ -64,8 +65,8 @@ func jsonField(dst []byte, name string, text, encoded *string) ([]byte, error) {
 	return dst, fmt.Errorf("neither %q nor %q is given", name, name+"_base64")
 }
 
-// checkSurrogates refuses a \u escape of half a surrogate pair: the JSON decoder would turn it into U+FFFD without a word.
-// It passes over anything else, well formed or not.
+// checkSurrogates refuses a \u escape of half a surrogate pair: the JSON decoder would turn it into
+// U+FFFD without a word. It passes over anything else, well formed or not.
 func checkSurrogates(line []byte) error {
 	for i := 0; i < len(line); i++ {
 		if line[i] != '\\' {
@@ -106,8 +107,8 @@ func unitAt(line []byte, i int) (unit int, ok bool) {
 	return unit, true
 }
 
-// AppendJSONObject appends the record as JSONL holds it, without a newline. With keysOnly the value is left out, which a
-// Reader does not take.
+// AppendJSONObject appends the record as JSONL holds it, without a newline. With keysOnly the value
+// is left out, which a Reader does not take.
 func AppendJSONObject(dst []byte, record Record, keysOnly bool) []byte {
 	dst = append(dst, '{')
 	dst = AppendJSONField(dst, "key", record.Key)
@@ -118,7 +119,8 @@ func AppendJSONObject(dst []byte, record Record, keysOnly bool) []byte {
 	return append(dst, '}')
 }
 
-// AppendJSONField appends one member: "name":"text", or "name_base64":"..." for what is not valid UTF-8.
+// AppendJSONField appends one member: "name":"text", or "name_base64":"..." for what is not valid
+// UTF-8.
 func AppendJSONField(dst []byte, name string, field []byte) []byte {
 	dst = append(dst, '"')
 	dst = append(dst, name...)

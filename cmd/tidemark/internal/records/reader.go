@@ -27,8 +27,8 @@ func NewReader(in io.Reader, format Format, limits Limits) *Reader {
 // Line is the number of the line that was read last, from 1.
 func (r *Reader) Line() uint64 { return r.line }
 
-// Next returns the next record, io.EOF after the last, and a *LineError for a line that is not a record. Key and value
-// are the Reader's own and change with the next call.
+// Next returns the next record, io.EOF after the last, and a *LineError for a line that is not a
+// record. Key and value are the Reader's own and change with the next call.
 func (r *Reader) Next() (Record, error) {
 	line, err := r.readLine()
 	if errors.Is(err, io.EOF) {

@@ -14,13 +14,15 @@ import (
 // clockOffsetPoll is how often the file of an offset clock is read.
 const clockOffsetPoll = 20 * time.Millisecond
 
-// OffsetClock is the system's clock set off by what a file says, so that fault tests can give each server a clock of its
-// own (start --clock-offset-file, which is hidden). The file holds a duration like -120ms; without the file the clock is
-// right. A changed file takes effect within clockOffsetPoll, as a jump.
+// OffsetClock is the system's clock set off by what a file says, so that fault tests can give each
+// server a clock of its own (start --clock-offset-file, which is hidden). The file holds a duration
+// like -120ms; without the file the clock is right. A changed file takes effect within
+// clockOffsetPoll, as a jump.
 type OffsetClock struct {
 	file   string
 	offset atomic.Int64 // nanoseconds
-	// refused is the latest content that is no duration, so that it is logged once. Of the goroutine that follows.
+	// refused is the latest content that is no duration, so that it is logged once. Of the
+	// goroutine that follows.
 	refused string
 }
 
@@ -50,8 +52,8 @@ func (c *OffsetClock) Follow(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// read takes the offset from the file. One that cannot be understood, or read for another reason than that it is not there,
-// leaves the offset as it was.
+// read takes the offset from the file. One that cannot be understood, or read for another reason
+// than that it is not there, leaves the offset as it was.
 func (c *OffsetClock) read(logger *slog.Logger) {
 	content, err := os.ReadFile(c.file)
 	if os.IsNotExist(err) {

@@ -41,7 +41,8 @@ func (l *Log) Logger(out io.Writer) (*slog.Logger, error) {
 	return nil, exit.Usagef("--log-format %q: use text or json", l.format)
 }
 
-// plainErrors logs an error as its sentence: the handlers would print the stack trace that some errors carry.
+// plainErrors logs an error as its sentence: the handlers would print the stack trace that some
+// errors carry.
 func plainErrors(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(exit.Message(err))
