@@ -28,12 +28,21 @@
 // What meets a lock of a transaction, to write or to read, waits in package concurrency, which says
 // what to ask the transaction's coordinator, and what goes on when.
 //
+// # Rooms
+//
+//   - command: what a partition can be asked, one file for each request.
+//   - concurrency: locks, what waits for them, pushes, the resolution of intents.
+//   - proposal: the queue, pending writes, what was written recently, entries and their codec.
+//   - tscache: at which timestamps keys were read.
+//   - here: the applied record, leadership (leadership.go) and its epochs (epoch.go), the way from
+//     the queue to the log (pipeline.go), apply, snapshots.
+//
 // # What answers what
 //
 // A write is evaluated only under the term that its sender named, and an entry of the term is
 // applied. What is proposed when leadership is lost is answered OUTCOME_UNKNOWN, what is only
-// queued NOT_LEADER. A retry finds its own request id in the versions of its key (dedupe.go), and
-// is answered as the first attempt would have been.
+// queued NOT_LEADER. A retry finds its own request id in the versions of its key
+// (command/duplicate.go), and is answered as the first attempt would have been.
 //
 // # Invariants
 //
