@@ -7,10 +7,13 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // ErrClosed is what a closed BatchConn answers.
@@ -24,8 +27,8 @@ var ErrNotSent = errors.New("rpc: request was not sent")
 
 // ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as *ErrStreamBroken.
 type ErrStreamBroken struct {
-	// Sent is false if the request certainly never left this process, or came to a node that
-	// refused its stream and ran nothing of it. If true, it may or may not have been executed.
+	// Sent is false if the request certainly never left this process. If true, it may or may not have
+	// been executed.
 	Sent bool
 	// Cause is why the stream ended: a gRPC status.
 	Cause error
@@ -36,7 +39,7 @@ func (e *ErrStreamBroken) Error() string {
 	if e.Sent {
 		return fmt.Sprintf("stream broke after the request was sent: %v", e.Cause)
 	}
-	return fmt.Sprintf("stream broke before the request was sent, or taken: %v", e.Cause)
+	return fmt.Sprintf("stream broke before the request was sent: %v", e.Cause)
 }
 
 // Unwrap gives the cause.
@@ -44,14 +47,11 @@ func (e *ErrStreamBroken) Unwrap() error { return e.Cause }
 
 // BatchConfig configures a BatchConn.
 type BatchConfig struct {
-	// Conn leads to the node. The BatchConn does not close it.
-	Conn *grpc.ClientConn
-	// Client is the id of the client, random and not 0.
-	Client uint64
-	// Dialer is the one that made Conn, and Address where it leads. With them requests travel on a lane beside the stream when there have been
-	// some; if Dialer is nil, always on the stream.
+	// Dialer makes the connections to Address, the node's.
 	Dialer  *Dialer
 	Address string
+	// Client is the id of the client, random and not 0.
+	Client uint64
 	// Stream gives the next stream number, higher than all before; called once for each stream that is opened.
 	Stream func() uint64
 	// Cluster is the cluster the client believes in; 0 when it does not know yet.
@@ -66,15 +66,16 @@ type BatchConfig struct {
 // anew with the first after it broke. Safe for concurrent use.
 type BatchConn struct {
 	config BatchConfig
-	kv     kvpb.KVClient
 	// current is nil before the first stream. A broken one stays until the next request replaces it.
 	current atomic.Pointer[clientStream]
 
 	mu struct {
 		sync.Mutex
 		closed bool
+		// pause is after a stream that could not be opened; opening is why it could not.
+		pause   pause
+		opening error
 	}
-	laneRest laneRest
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -93,7 +94,7 @@ func NewBatchConn(c BatchConfig) *BatchConn {
 	if c.MaxInFlightBytes <= 0 {
 		c.MaxInFlightBytes = 16 << 20
 	}
-	b := &BatchConn{config: c, kv: kvpb.NewKVClient(c.Conn)}
+	b := &BatchConn{config: c}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.calls.New = func() any { return &call{done: make(chan int, 1)} }
 	return b
@@ -164,6 +165,9 @@ func (b *BatchConn) stream() (*clientStream, error) {
 	if s := b.current.Load(); s != nil && !s.broken.Load() {
 		return s, nil
 	}
+	if b.mu.pause.lasts(time.Now()) {
+		return nil, &ErrStreamBroken{Cause: b.mu.opening}
+	}
 	s := newClientStream(b)
 	b.current.Store(s)
 	b.streams.Go(s.run)
@@ -205,10 +209,6 @@ type clientStream struct {
 	out  *outbox
 	// broken is set, under out.mu, when no further request is taken.
 	broken atomic.Bool
-
-	// refused: the server has not taken the stream, and read no request of it. Of the goroutine
-	// that receives.
-	refused bool
 
 	// Guarded by out.mu.
 	slots    []slot
@@ -360,49 +360,92 @@ func (s *clientStream) abandon(c *call) (over, sent bool) {
 
 // run opens the stream, and receives until it breaks.
 func (s *clientStream) run() {
-	ctx, cancel := context.WithCancelCause(s.conn.ctx)
-	var others sync.WaitGroup
-	err := s.receive(ctx, cancel, &others)
+	ctx, cancel := context.WithCancel(s.conn.ctx)
+	defer cancel()
+	var sender sync.WaitGroup
+	err := s.receive(ctx, &sender)
 	switch {
 	case errors.Is(err, io.EOF):
 		err = errors.New("the node ended the stream")
-	case ctx.Err() != nil && s.conn.ctx.Err() == nil:
-		err = context.Cause(ctx)
+	case s.conn.ctx.Err() != nil:
+		err = status.FromContextError(s.conn.ctx.Err()).Err()
 	}
 	s.fail(err)
-	cancel(nil) // A SendMsg that waits for the node ends now.
 	s.out.close()
-	others.Wait()
+	sender.Wait()
 }
 
-// receive receives from the stream until it ends. It starts the others: who sends, and who receives from the lane.
-func (s *clientStream) receive(ctx context.Context, broke context.CancelCauseFunc, others *sync.WaitGroup) error {
-	stream, err := s.conn.kv.Batch(ctx)
+// receive receives from the stream until it ends. It starts the sender.
+func (s *clientStream) receive(ctx context.Context, sender *sync.WaitGroup) error {
+	conn, err := s.open(ctx, sender)
+	s.conn.opened(err)
 	if err != nil {
 		return err
 	}
-	config := &s.conn.config
-	hello := &kvpb.BatchRequest{Hello: &kvpb.Hello{Client: config.Client, Stream: config.Stream(), Cluster: config.Cluster}}
-	if err := stream.SendMsg(hello); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	s.out.attach(stream)
-	others.Go(s.out.run)
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	var done []*call
-	answers, settled := 0, config.Dialer == nil
+	var batch kvpb.BatchResponse
 	for {
-		batch := new(kvpb.BatchResponse)
-		if err := stream.RecvMsg(batch); err != nil {
-			s.refused = len(stream.Trailer()[refusedKey]) > 0
+		message, err := conn.Receive()
+		if err != nil {
 			return err
+		}
+		responses := batch.Responses[:0]
+		batch.Reset() // decoding appends, also to the fields that it does not know
+		batch.Responses = responses
+		if err := unmarshalOwned(message, &batch); err != nil {
+			return status.Errorf(codes.Internal, "message of the node: %v", err)
 		}
 		done = s.dispatch(batch.Responses, done[:0])
 		clear(done)
-		if answers += len(batch.Responses); !settled && answers >= laneAfter && s.conn.laneRest.over() {
-			settled = true
-			others.Go(func() { s.moveToLane(stream, broke) })
-		}
+		clear(batch.Responses)
 	}
+}
+
+// open makes the stream's connection, waits for the node's word, and has what has gathered sent.
+func (s *clientStream) open(
+	ctx context.Context, sender *sync.WaitGroup,
+) (_ *transport.Conn, err error) {
+	config := &s.conn.config
+	hello, err := clientHello(&kvpb.Hello{
+		Client: config.Client, Stream: config.Stream(), Cluster: config.Cluster,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := config.Dialer.open(ctx, config.Address, hello)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = conn.Close()
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { conn.Break(errors.New("no answer in time")) })()
+	if err = conn.AwaitAccepted(); err != nil {
+		return nil, err
+	}
+	// No request leaves before: what is not accepted was certainly not run.
+	conn.Watch(clientSilence, s.out.keepAlive)
+	s.out.attach(conn)
+	sender.Go(s.out.run)
+	return conn, nil
+}
+
+// opened notes whether a stream could be opened.
+func (b *BatchConn) opened(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.opening = err
+	if err == nil {
+		b.mu.pause = pause{}
+		return
+	}
+	b.mu.pause.failed(time.Now(), connectPauseBase, connectPauseCap)
 }
 
 // dispatch gives responses to those who wait. A response that nobody waits for, or that nobody asked for, is dropped.
@@ -428,8 +471,8 @@ func (s *clientStream) fail(cause error) {
 	var failed []*call
 	for i := range s.slots {
 		if c := s.slots[i].call; c != nil {
-			// A chunk below first was given to gRPC.
-			c.err = &ErrStreamBroken{Sent: c.chunk < s.out.mu.first && !s.refused, Cause: cause}
+			// A chunk below first was given to the connection.
+			c.err = &ErrStreamBroken{Sent: c.chunk < s.out.mu.first, Cause: cause}
 			failed = append(failed, c)
 		}
 		s.slots[i] = slot{}

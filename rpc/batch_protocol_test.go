@@ -15,10 +15,12 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 func hello(client, stream uint64) *kvpb.Hello { return &kvpb.Hello{Client: client, Stream: stream} }
@@ -29,7 +31,65 @@ func request(id uint64) *kvpb.Request {
 	return r
 }
 
-func openStream(t testing.TB, conn *grpc.ClientConn) (kvpb.KV_BatchClient, context.CancelFunc) {
+// byHand is a client's stream that a test writes by hand.
+type byHand interface {
+	Send(*kvpb.BatchRequest) error
+	Recv() (*kvpb.BatchResponse, error)
+	CloseSend() error
+}
+
+// handConn is one over a connection. It is made with the first message, which says hello.
+type handConn struct {
+	dialer   *Dialer
+	addr     string
+	conn     *transport.Conn
+	accepted bool
+}
+
+func (h *handConn) Send(m *kvpb.BatchRequest) error {
+	b, err := m.MarshalVT()
+	if err != nil {
+		return err
+	}
+	if h.conn == nil {
+		h.conn, err = h.dialer.open(background(), h.addr, append([]byte{helloClient}, b...))
+		return err
+	}
+	return h.conn.Send(b)
+}
+
+func (h *handConn) Recv() (*kvpb.BatchResponse, error) {
+	if !h.accepted {
+		if err := h.conn.AwaitAccepted(); err != nil {
+			return nil, err
+		}
+		h.accepted = true
+	}
+	b, err := h.conn.Receive()
+	if err != nil {
+		return nil, err
+	}
+	m := new(kvpb.BatchResponse)
+	return m, unmarshalOwned(b, m)
+}
+
+func (h *handConn) CloseSend() error { return h.conn.CloseSend() }
+
+// openConn opens a stream over a connection of package transport.
+func openConn(t testing.TB, d *Dialer, addr string) (byHand, context.CancelFunc) {
+	t.Helper()
+	h := &handConn{dialer: d, addr: addr}
+	end := func() {
+		if h.conn != nil {
+			_ = h.conn.Close()
+		}
+	}
+	t.Cleanup(end)
+	return h, end
+}
+
+// openStream opens a stream over gRPC.
+func openStream(t testing.TB, conn *grpc.ClientConn) (byHand, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(background())
 	t.Cleanup(cancel)
@@ -41,7 +101,7 @@ func openStream(t testing.TB, conn *grpc.ClientConn) (kvpb.KV_BatchClient, conte
 }
 
 // lastError receives until the stream ends.
-func lastError(stream kvpb.KV_BatchClient) error {
+func lastError(stream byHand) error {
 	for {
 		if _, err := stream.Recv(); err != nil {
 			return err
@@ -51,7 +111,7 @@ func lastError(stream kvpb.KV_BatchClient) error {
 
 // What breaks the protocol ends the stream with a status that says why; the server serves others as before.
 func TestBatchServerRefuses(t *testing.T) {
-	n := network{memnet.New()}
+	n := network{mem: memnet.New()}
 	config := BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}, Cluster: func() uint64 { return 5 }}
 	serveBatch(t, n, "s:1", config)
 	conn := mustConn(t, n.dialer(t, "c"), "s:1")
@@ -71,14 +131,20 @@ func TestBatchServerRefuses(t *testing.T) {
 		{"same id in two messages", []*kvpb.BatchRequest{{Hello: hello(4, 1), Requests: []*kvpb.Request{request(1)}}, {Requests: []*kvpb.Request{request(1)}}}, codes.InvalidArgument, "id 1 is used twice"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			stream, _ := openStream(t, conn)
-			for _, m := range test.messages {
-				if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
+			overGRPC, _ := openStream(t, conn)
+			direct, _ := openConn(t, n.dialer(t, "c"), "s:1")
+			for _, stream := range []byHand{overGRPC, direct} {
+				for _, m := range test.messages {
+					if m = proto.Clone(m).(*kvpb.BatchRequest); m.Hello != nil && m.Hello.Client != 0 && stream == direct {
+						m.Hello.Client += 100
+					}
+					if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
+						t.Fatal(err)
+					}
+				}
+				if err := lastError(stream); status.Code(err) != test.code || !contains(err, test.text) {
 					t.Fatal(err)
 				}
-			}
-			if err := lastError(stream); status.Code(err) != test.code || !contains(err, test.text) {
-				t.Fatal(err)
 			}
 		})
 	}
@@ -128,6 +194,24 @@ func TestBatchServerGarbage(t *testing.T) {
 			t.Fatalf("%d bytes: %v", len(test.garbage), err)
 		}
 	}
+	h, err := clientHello(hello(9, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, garbage := range [][]byte{{0xff, 0xff, 0xff, 0xff, 0xff}, {2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}} {
+		conn, err := network{}.dialer(t, "").open(t.Context(), addr, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(conn.Send(garbage), conn.AwaitAccepted()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Receive(); status.Code(err) != codes.InvalidArgument {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		h, _ = clientHello(hello(9, 2))
+	}
 	if _, err := batchConn(t, network{}.dialer(t, ""), addr, nil).Do(t.Context(), get("still there")); err != nil {
 		t.Fatal(err)
 	}
@@ -137,11 +221,11 @@ func TestBatchServerGarbage(t *testing.T) {
 // responses, and then ends well.
 func TestBatchServerAnswersAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			time.AfterFunc(time.Second, func() { echoAll(client, batch, reply) })
 		}})
-		stream, _ := openStream(t, mustConn(t, n.dialer(t, "c"), "s:1"))
+		stream, _ := openConn(t, n.dialer(t, "c"), "s:1")
 		batch := &kvpb.BatchRequest{Hello: hello(1, 1), Requests: []*kvpb.Request{request(1), {Id: 2}, request(3)}}
 		if err := errors.Join(stream.Send(batch), stream.CloseSend()); err != nil {
 			t.Fatal(err)
@@ -166,11 +250,11 @@ func TestBatchServerAnswersAll(t *testing.T) {
 }
 
 func TestBatchServerBoundsStreams(t *testing.T) {
-	n := network{memnet.New()}
+	n := network{mem: memnet.New()}
 	serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxStreams: 2})
-	conn := mustConn(t, n.dialer(t, "c"), "s:1")
-	roundTrip := func(client uint64) (context.CancelFunc, kvpb.KV_BatchClient, error) {
-		stream, cancel := openStream(t, conn)
+	dialer := n.dialer(t, "c")
+	roundTrip := func(client uint64) (context.CancelFunc, byHand, error) {
+		stream, cancel := openConn(t, dialer, "s:1")
 		_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1), Requests: []*kvpb.Request{request(1)}})
 		_, err := stream.Recv()
 		return cancel, stream, err
@@ -202,14 +286,14 @@ func TestBatchServerBoundsStreams(t *testing.T) {
 // A client that does not read its responses gets errors in place of large ones; what waits for it stays bounded.
 func TestBatchServerSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		const limit = 1 << 20
 		serveBatch(t, n, "s:1", BatchServerConfig{MaxInFlightBytes: limit, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			for _, r := range batch {
 				reply(&kvpb.Response{Id: r.Id, Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Value: make([]byte, 300<<10)}}})
 			}
 		}})
-		stream, _ := openStream(t, mustConn(t, n.dialer(t, "c"), "s:1"))
+		stream, _ := openConn(t, n.dialer(t, "c"), "s:1")
 		batch := &kvpb.BatchRequest{Hello: hello(1, 1)}
 		for id := range uint64(200) {
 			batch.Requests = append(batch.Requests, request(id+1))
@@ -245,7 +329,7 @@ func TestBatchServerSlowReader(t *testing.T) {
 // Replies that nobody asked for, second replies, and replies after the stream's end are dropped and counted, never sent.
 func TestBatchServerBadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		replies := make(chan func(*kvpb.Response), 1)
 		registry := prom.Registry(prometheus.NewRegistry())
 		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Registry: registry, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
@@ -254,7 +338,7 @@ func TestBatchServerBadReplies(t *testing.T) {
 			reply(&kvpb.Response{Id: 99})
 			replies <- reply
 		}})
-		stream, cancel := openStream(t, mustConn(t, n.dialer(t, "c"), "s:1"))
+		stream, cancel := openConn(t, n.dialer(t, "c"), "s:1")
 		if err := stream.Send(&kvpb.BatchRequest{Hello: hello(1, 1), Requests: []*kvpb.Request{request(1)}}); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 // Who comes between the end of a stream's sending half and that of its receiving half, and waits for room, goes on when the stream has failed.
 func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 2 })
 		w := new(wire)
 		s := newClientStream(conn)
@@ -34,7 +34,6 @@ func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		do("a")
-		w.writeAll()
 		w.mu.Lock()
 		w.err = errors.New("the stream is ending")
 		w.mu.Unlock()
@@ -56,7 +55,7 @@ func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 // A request whose context ends before it was sent says so; one that was sent does not.
 func TestBatchSaysWhatWasNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

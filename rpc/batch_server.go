@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // BatchServerConfig configures a BatchServer. Either Handle or Take is required.
@@ -33,8 +32,6 @@ type BatchServerConfig struct {
 	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names another is refused.
 	// nil: not checked.
 	Cluster func() uint64
-	// Lanes are those of the server that it is registered with; nil if it offers none.
-	Lanes *Lanes
 	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192); beyond it the stream is not read.
 	MaxInFlight int
 	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream (default 32 MiB); beyond it
@@ -47,10 +44,9 @@ type BatchServerConfig struct {
 	Registry metric.Registry
 }
 
-// BatchServer implements the KV service: it takes requests off the streams of clients and sends responses back, and
-// knows nothing of what they mean.
+// BatchServer takes requests off the streams of clients and sends responses back, and knows nothing
+// of what they mean.
 type BatchServer struct {
-	kvpb.UnimplementedKVServer
 	config  BatchServerConfig
 	clients *clients
 	metrics *batchMetrics
@@ -59,7 +55,8 @@ type BatchServer struct {
 	behind atomic.Int32
 }
 
-// NewBatchServer makes a BatchServer. Register it with kvpb.RegisterKVServer. It has no Close: it ends with the gRPC server.
+// NewBatchServer makes a BatchServer. Give it to Server.ServeClients. It has no Close: it ends
+// with the server.
 func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if (c.Handle == nil) == (c.Take == nil) {
 		panic("rpc: BatchServerConfig needs Handle or Take")
@@ -86,70 +83,68 @@ func (s *BatchServer) Gone(client uint64) bool { return s.clients.gone(client) }
 // ClientAddress is where a client is connected from, for people; "" if it has no stream open here.
 func (s *BatchServer) ClientAddress(client uint64) string { return s.clients.address(client) }
 
-// Batch implements kvpb.KVServer.
-func (s *BatchServer) Batch(stream kvpb.KV_BatchServer) error {
-	first := new(kvpb.BatchRequest)
-	if err := stream.RecvMsg(first); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		return err
-	}
-	if err := s.checkHello(first.Hello); err != nil {
-		return refused(stream, err)
-	}
-	turn, err := s.clients.open(first.Hello, s.config.MaxStreams)
+// serve serves a client's connection until it ends. first holds the client's hello, and perhaps
+// requests.
+func (s *BatchServer) serve(
+	ctx context.Context, conn *transport.Conn, first *kvpb.BatchRequest, address string,
+) {
+	turn, err := s.admit(first.Hello)
 	if err != nil {
-		return refused(stream, err)
+		conn.Refuse(err)
+		return
 	}
 	defer s.clients.close(turn)
-	if p, ok := peer.FromContext(stream.Context()); ok && p.Addr != nil {
-		s.clients.cameFrom(turn, p.Addr.String())
-	}
+	s.clients.cameFrom(turn, address)
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
-
+	if conn.Accept() != nil {
+		return
+	}
 	ss := &serverStream{
-		server: s,
-		turn:   turn,
-		number: first.Hello.Stream,
-		out:    newOutbox(),
-		room:   make(chan struct{}, 1),
+		server:   s,
+		turn:     turn,
+		number:   first.Hello.Stream,
+		conn:     conn,
+		out:      newOutbox(),
+		room:     make(chan struct{}, 1),
+		inFlight: make(map[uint64]int),
 	}
-	if s.config.Lanes != nil {
-		token, lanes, withdraw := s.config.Lanes.offer()
-		defer withdraw()
-		ss.lanes = lanes
-		if err := stream.SetHeader(metadata.Pairs(laneKey, token)); err != nil {
-			return err
-		}
-	}
-	ss.inFlight = make(map[uint64]int)
 	s.open.add(ss)
 	defer s.open.remove(ss)
 	ss.out.progress = ss.signalRoomLocked
-	ss.out.attach(stream)
+	ss.out.attach(conn)
+	conn.Watch(serverSilence, ss.out.keepAlive)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ss.ctx = ctx
 	var sender sync.WaitGroup
 	sender.Go(ss.out.run)
 	readers := relief{stream: ss, ended: make(chan error, 1)}
 	ss.readers = &readers
-	err = readers.read(stream, first)
-	// The stream must not be used after return, and replies go on coming.
-	ss.closeLane()
+	err = readers.read(first)
+	// A client that does not read what is being sent to it is not waited for.
+	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
 	ss.out.close()
 	sender.Wait()
+	hurry.Stop()
+	if err == nil {
+		_ = conn.CloseSend()
+		_ = conn.Close()
+	} else {
+		conn.End(err)
+	}
 	readers.wait()
-	return err
 }
 
-// refusedKey is in the trailer of a stream of which the server has read no request but its first
-// message's, and run none.
-const refusedKey = "tidemark-refused"
+// endTimeout bounds how long a stream that is over waits for the message that is being sent.
+const endTimeout = 500 * time.Millisecond
 
-// refused ends a stream at its beginning.
-func refused(stream kvpb.KV_BatchServer, err error) error {
-	stream.SetTrailer(metadata.Pairs(refusedKey, "1"))
-	return err
+// admit takes in a client's stream; clients.close ends it.
+func (s *BatchServer) admit(hello *kvpb.Hello) (*clientTurn, error) {
+	if err := s.checkHello(hello); err != nil {
+		return nil, err
+	}
+	return s.clients.open(hello, s.config.MaxStreams)
 }
 
 func (s *BatchServer) checkHello(hello *kvpb.Hello) error {
@@ -174,12 +169,12 @@ type serverStream struct {
 	server *BatchServer
 	turn   *clientTurn
 	number uint64
-	out    *outbox
+	conn   *transport.Conn
+	// ctx ends with the server, and when the stream is over.
+	ctx context.Context
+	out *outbox
 	// readers are who reads it.
 	readers *relief
-	// lanes brings the lane that the client makes; nil if none is offered. lane is it, once it is used.
-	lanes <-chan net.Conn
-	lane  atomic.Pointer[net.Conn]
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 
@@ -197,13 +192,12 @@ type serverStream struct {
 	low, high uint64
 }
 
-// serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what has been read
-// already; nil: nothing.
-func (ss *serverStream) serve(from source, batch *kvpb.BatchRequest, self *reader) error {
-	ctx := from.Context()
+// serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what
+// has been read already; nil: nothing.
+func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	for {
 		if len(batch.GetRequests()) > 0 {
-			work, err := ss.hand(ctx, batch.Requests)
+			work, err := ss.hand(batch.Requests)
 			if err != nil {
 				return err
 			}
@@ -221,21 +215,20 @@ func (ss *serverStream) serve(from source, batch *kvpb.BatchRequest, self *reade
 				}
 			}
 		}
-		if err := ss.wait(ctx, ss.hasRoomLocked); err != nil {
+		if err := ss.wait(ss.hasRoomLocked); err != nil {
+			return err
+		}
+		message, err := ss.conn.Receive()
+		if errors.Is(err, io.EOF) {
+			// The client asks for nothing more, but waits for what it asked.
+			return ss.wait(ss.isDoneLocked)
+		}
+		if err != nil {
 			return err
 		}
 		batch = new(kvpb.BatchRequest)
-		if err := from.RecvMsg(batch); err != nil {
-			if !errors.Is(err, io.EOF) {
-				return err
-			}
-			lane, err := ss.takeLane(ctx)
-			if err != nil {
-				// The client asks for nothing more, but waits for what it asked.
-				return ss.wait(ctx, ss.isDoneLocked)
-			}
-			from = lane
-			ss.readers.readFrom(lane)
+		if err := unmarshalOwned(message, batch); err != nil {
+			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
 		if batch.Hello != nil {
 			return status.Error(codes.InvalidArgument, "Hello again: only the first message of a stream may carry it")
@@ -244,7 +237,7 @@ func (ss *serverStream) serve(from source, batch *kvpb.BatchRequest, self *reade
 }
 
 // hand passes requests to Handle or Take, and returns what is left to do.
-func (ss *serverStream) hand(ctx context.Context, requests []*kvpb.Request) (work Work, err error) {
+func (ss *serverStream) hand(requests []*kvpb.Request) (work Work, err error) {
 	ss.out.mu.Lock()
 	for _, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
@@ -270,7 +263,7 @@ func (ss *serverStream) hand(ctx context.Context, requests []*kvpb.Request) (wor
 	if len(whole) == 0 {
 		return nil, nil
 	}
-	err = ss.turn.handOver(ctx, ss.number, func() {
+	err = ss.turn.handOver(ss.ctx, ss.number, func() {
 		if take := ss.server.config.Take; take != nil {
 			work = take(ss.turn.client, whole, ss.reply)
 			return
@@ -382,7 +375,7 @@ func (ss *serverStream) isDoneLocked() bool {
 }
 
 // wait returns when the condition holds; with an error when the stream ends first.
-func (ss *serverStream) wait(ctx context.Context, conditionLocked func() bool) error {
+func (ss *serverStream) wait(conditionLocked func() bool) error {
 	for {
 		ss.out.mu.Lock()
 		ss.waiting = !conditionLocked() && !ss.out.mu.closed
@@ -393,8 +386,8 @@ func (ss *serverStream) wait(ctx context.Context, conditionLocked func() bool) e
 		}
 		select {
 		case <-ss.room:
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
+		case <-ss.ctx.Done():
+			return status.FromContextError(ss.ctx.Err()).Err()
 		}
 	}
 }

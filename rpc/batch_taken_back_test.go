@@ -16,7 +16,7 @@ import (
 // later either.
 func TestBatchTakesBackWhatIsNotSentYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		var seen []string
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			for _, r := range batch {
@@ -84,10 +84,10 @@ func TestBatchRefusedStreamHasRunNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := network{memnet.New()}
+				n := network{mem: memnet.New()}
 				serveBatch(t, n, "s:1", c.server)
 				if c.server.MaxStreams > 0 {
-					first, end := openStream(t, mustConn(t, n.dialer(t, "other"), "s:1"))
+					first, end := openConn(t, n.dialer(t, "other"), "s:1")
 					defer end()
 					if err := first.Send(&kvpb.BatchRequest{Hello: hello(7, 1)}); err != nil {
 						t.Fatal(err)

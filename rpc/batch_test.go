@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -24,13 +23,13 @@ import (
 func serveBatch(t testing.TB, n network, addr string, c BatchServerConfig) (string, *BatchServer, func()) {
 	t.Helper()
 	server := NewBatchServer(c)
-	addr, stop := n.serve(t, addr, func(s *grpc.Server) { kvpb.RegisterKVServer(s, server) })
+	addr, stop := n.serve(t, addr, func(s *Server) { s.ServeClients(server) })
 	return addr, server, stop
 }
 
 // Many callers at once, with replies in any order, from other goroutines, of all sizes: everyone gets his own.
 func TestBatchManyCallers(t *testing.T) {
-	for _, n := range []network{{}, {memnet.New()}} {
+	for _, n := range []network{{}, {mem: memnet.New()}} {
 		handle := func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			if client != 7 {
 				t.Errorf("client %d", client)
@@ -78,7 +77,7 @@ func TestBatchLargeValues(t *testing.T) {
 // A caller whose context ends goes at once. The response that comes later disturbs nobody, and its place is free again.
 func TestBatchCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		held := make(chan func(), 10)
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			for _, r := range batch {
@@ -120,7 +119,7 @@ func TestBatchCancel(t *testing.T) {
 // those it had as sent.
 func TestBatchStreamBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		var broken *ErrStreamBroken
 		if _, err := conn.Do(t.Context(), get("a")); !errors.As(err, &broken) || broken.Sent || status.Code(broken) != codes.Unavailable {
@@ -172,7 +171,7 @@ func TestBatchStreamBreaks(t *testing.T) {
 // Close fails what is outstanding.
 func TestBatchClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		failed := make(chan error, 1)
@@ -192,7 +191,7 @@ func TestBatchClose(t *testing.T) {
 // Bytes that wait to be sent are bounded, while one request larger than the bound still passes.
 func TestBatchBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlightBytes = 1 << 20 })
 		if _, err := conn.Do(t.Context(), put("large", make([]byte, 3<<20))); err != nil {
@@ -232,7 +231,7 @@ func TestBatchBackpressure(t *testing.T) {
 // The server reads no more than MaxInFlight requests without response.
 func TestBatchServerBoundsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		var mu sync.Mutex
 		var held []func()
 		serveBatch(t, n, "s:1", BatchServerConfig{MaxInFlight: 10, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {

@@ -37,7 +37,7 @@ func BenchmarkBatch(b *testing.B) {
 					}
 				}
 				server := NewBatchServer(BatchServerConfig{Handle: handle})
-				addr, stop := network{}.serve(b, "", func(s *grpc.Server) { kvpb.RegisterKVServer(s, server) })
+				addr, stop := network{}.serve(b, "", func(s *Server) { s.ServeClients(server) })
 				defer stop()
 				conn := batchConn(b, network{}.dialer(b, ""), addr, nil)
 				value := make([]byte, 256)
@@ -56,7 +56,7 @@ func BenchmarkBatch(b *testing.B) {
 func BenchmarkUnary(b *testing.B) {
 	for _, callers := range []int{1, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			addr, stop := network{}.serve(b, "", func(s *grpc.Server) { s.RegisterService(&unaryEcho, nil) })
+			addr, stop := network{}.serve(b, "", func(s *Server) { s.RegisterService(&unaryEcho, nil) })
 			defer stop()
 			conn := mustConn(b, network{}.dialer(b, ""), addr)
 			value := make([]byte, 256)

@@ -7,10 +7,12 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// MaxMessageBytes bounds one gRPC message: the largest transaction (64 MiB) and what surrounds it.
-const MaxMessageBytes = 80 << 20
+// MaxMessageBytes bounds one message: the largest transaction (64 MiB) and what surrounds it.
+const MaxMessageBytes = transport.MaxMessageBytes
 
 // Codec is the gRPC codec of all Tidemark connections: generated marshalling for messages that have it, reflection for
 // others. It is passed to servers and connections by option (ServerOptions, Dialer) and never registered globally.
@@ -46,8 +48,6 @@ type copying interface {
 // Marshal implements encoding.CodecV2.
 func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
-	case *frame:
-		return m.buffers(), nil
 	case generatedMessage:
 		size := m.SizeVT()
 		b := buffers.Get(size)

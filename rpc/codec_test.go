@@ -20,7 +20,6 @@ func samples() []proto.Message {
 		&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Group: 7, Type: 3, Entries: []*peerpb.Entry{{Term: 1, Index: 2, Data: []byte("entry")}}}}, Ping: ping(5)},
 		&peerpb.SnapshotChunk{Sequence: 3, Data: []byte("data"), Checksum: 9, Last: true},
 		&clusterpb.StatusResponse{Cluster: 5, Members: []*clusterpb.CoreMember{{Address: "a:1"}}},
-		&peerpb.MessagesEnd{},
 		durationpb.New(5), // without generated marshalling
 	}
 }

@@ -9,6 +9,7 @@ import "strings"
 var connectionFailures = []struct{ part, says string }{
 	// What the other side said in plain text.
 	{"*http2.GoAwayFrame", ReasonWantsTLS},
+	{"TLS is required", ReasonWantsTLS},
 	{"first record does not look like a TLS handshake", ReasonNoTLS},
 	{"frame too large", reasonNotTidemark},
 	{"HTTP/1.1 header", reasonNotTidemark},
@@ -53,10 +54,10 @@ const (
 
 const (
 	reasonNotTidemark    = "what answers there is not a server of Tidemark: check the address"
-	reasonNotTidemarkTLS = "what answers there speaks TLS and is not a server of Tidemark: check the address"
+	reasonNotTidemarkTLS = "what answers there speaks TLS and is not a server of Tidemark, or of an earlier version: check the address"
 	reasonServerExpired  = "the server's certificate has expired or is not valid yet: renew it, or set this machine's clock"
 	reasonOtherName      = "the server's certificate is for another name or address: connect to one that is in it, or put this one in it"
-	reasonClosed         = "it closed the connection before it answered: it stopped, or is not a server of Tidemark"
+	reasonClosed         = "it closed the connection before it answered: it stopped, or is not a server of Tidemark, or of another version"
 )
 
 // connectionFailure finds the failure that a text tells of; it is empty if there is none.

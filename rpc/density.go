@@ -35,7 +35,7 @@ type shape struct {
 	fields []*shape
 }
 
-// shapes are those of what servers are sent: of the inputs of all methods.
+// shapes are those of what servers are sent: of the inputs of all methods, and of what peers send.
 var shapes = func() map[protoreflect.FullName]*shape {
 	known := make(map[protoreflect.FullName]*shape)
 	inputs := make(map[protoreflect.FullName]*shape)
@@ -48,6 +48,9 @@ var shapes = func() map[protoreflect.FullName]*shape {
 			}
 		}
 	}
+	// It comes on connections of package transport only.
+	batch := new(peerpb.MessageBatch).ProtoReflect().Descriptor()
+	inputs[batch.FullName()] = shapeOf(batch, known)
 	return inputs
 }()
 

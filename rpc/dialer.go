@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
+
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // ErrDialerClosed is what a closed Dialer answers.
@@ -24,6 +26,17 @@ var ErrDialerClosed = errors.New("rpc: dialer is closed")
 
 // connectTimeout bounds one attempt to connect, including what the server must say before the connection is usable.
 const connectTimeout = 2 * time.Second
+
+const (
+	// clientSilence is how long the side that has opened a connection hears nothing on it before it
+	// breaks it, serverSilence the side that has accepted it.
+	clientSilence = 4 * transport.Tick
+	serverSilence = 6 * transport.Tick
+	// After an attempt to open a client's stream that failed, none is made for connectPauseBase,
+	// doubled with each failure in a row, at most connectPauseCap.
+	connectPauseBase = 25 * time.Millisecond
+	connectPauseCap  = 500 * time.Millisecond
+)
 
 // connectBackoff paces the attempts of one connection. Its cap is short, because a server that comes back is wanted at once and
 // an attempt costs little.
@@ -101,6 +114,27 @@ func NewDialer(c DialerConfig) *Dialer {
 	return d
 }
 
+// open makes a connection of package transport to addr, which its caller closes.
+func (d *Dialer) open(ctx context.Context, addr string, hello []byte) (*transport.Conn, error) {
+	if err := checkAddress(addr); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	closed := d.mu.closed
+	d.mu.Unlock()
+	if closed {
+		return nil, ErrDialerClosed
+	}
+	config := d.config.TLS
+	if d.config.TLSNow != nil {
+		config = d.config.TLSNow()
+	}
+	if config != nil {
+		config = showing(config)
+	}
+	return transport.Open(ctx, d.config.Dial, addr, config, hello)
+}
+
 // Ready says that there is a connection to addr that can be used at once. It makes none.
 func (d *Dialer) Ready(addr string) bool {
 	d.mu.Lock()
@@ -119,8 +153,8 @@ func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) {
 	if conn, ok := d.mu.connections[addr]; ok {
 		return conn, nil
 	}
-	if _, _, err := net.SplitHostPort(addr); err != nil || strings.ContainsFunc(addr, oddInAddress) {
-		return nil, fmt.Errorf("connect to %q: not an address of the form host:port", addr)
+	if err := checkAddress(addr); err != nil {
+		return nil, err
 	}
 	w := &watch{addr: addr, logger: d.config.Logger}
 	options := append(d.options[:len(d.options):len(d.options)],
@@ -138,6 +172,13 @@ func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) {
 	d.mu.connections[addr] = conn
 	d.done.Go(func() { w.run(conn, d.stop) })
 	return conn, nil
+}
+
+func checkAddress(addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil || strings.ContainsFunc(addr, oddInAddress) {
+		return fmt.Errorf("connect to %q: not an address of the form host:port", addr)
+	}
+	return nil
 }
 
 // oddInAddress finds what would not survive in gRPC's target, which is a URL.

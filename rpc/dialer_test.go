@@ -40,7 +40,7 @@ func (s *clusterServer) WatchTable(_ *clusterpb.WatchTableRequest, stream grpc.S
 
 func serveCluster(t testing.TB, n network, addr string) (string, *clusterServer, func()) {
 	s := &clusterServer{}
-	addr, stop := n.serve(t, addr, func(g *grpc.Server) { clusterpb.RegisterClusterServer(g, s) })
+	addr, stop := n.serve(t, addr, func(g *Server) { clusterpb.RegisterClusterServer(g, s) })
 	return addr, s, stop
 }
 
@@ -72,7 +72,7 @@ func TestSilentPeerIsNoticed(t *testing.T) {
 	for _, direction := range []string{"both", "there", "back"} {
 		t.Run(direction, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := network{memnet.New()}
+				n := network{mem: memnet.New()}
 				n.mem.SetDefaultLatency(5 * time.Millisecond)
 				serveCluster(t, n, "s:1")
 				d := n.dialer(t, "c")
@@ -123,7 +123,7 @@ func TestSilentPeerIsNoticed(t *testing.T) {
 // A connection on which nothing happens, or on which only the client talks, lives on.
 func TestQuietConnectionLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		serveCluster(t, n, "s:1")
 		d := n.dialer(t, "c")
 		conn := mustConn(t, d, "s:1")
@@ -152,7 +152,7 @@ func TestQuietConnectionLives(t *testing.T) {
 		<-ended
 	})
 	synctest.Test(t, func(t *testing.T) {
-		hosts := newHosts(t, network{memnet.New()}, 2)
+		hosts := newHosts(t, network{mem: memnet.New()}, 2)
 		var unreachable atomic.Int64
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
 		for range 600 {
@@ -168,7 +168,7 @@ func TestQuietConnectionLives(t *testing.T) {
 // A server that accepts connections and says nothing does not keep a call for longer than its context, and is given up.
 func TestMuteServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		l, err := n.mem.Listen("s:1")
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestMuteServer(t *testing.T) {
 // After a server's restart its clients are back within a second.
 func TestReconnectIsFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		_, _, stop := serveCluster(t, n, "s:1")
 		client := clusterpb.NewClusterClient(mustConn(t, n.dialer(t, "c"), "s:1"))
 		if _, err := client.Status(t.Context(), &clusterpb.StatusRequest{}); err != nil {

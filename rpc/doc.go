@@ -1,26 +1,31 @@
-// Package rpc is how Tidemark's processes talk: gRPC with a codec, options and streams of its own making.
+// Package rpc is how Tidemark's processes talk. Clients' batches and the Raft messages of peers travel
+// on connections of package transport, everything else on gRPC, with a codec and options of its own.
 //
 // # Data flow
 //
-// A client keeps one [BatchConn] to each node. Requests of all its goroutines are marshalled straight into one pending
-// buffer, which leaves as one BatchRequest; the node's [BatchServer] hands the requests to its Handle function, and replies,
-// from whatever goroutine, are marshalled into the stream's pending buffer and leave as one BatchResponse. Between servers
-// a [PeerTransport] carries the Raft messages of all groups in the same manner, one stream per pair of hosts and [Class],
-// and each snapshot on a stream of its own.
+// A client keeps one [BatchConn] to each node. Requests of all its goroutines are marshalled straight
+// into one pending buffer, which leaves as one BatchRequest; the node's [BatchServer] hands the requests
+// to its Take function, and replies, from any goroutine, are marshalled into the stream's pending buffer
+// and leave as one BatchResponse. Between servers a [PeerTransport] carries the Raft messages of all
+// groups in the same manner, one connection per pair of hosts and [Class], and each snapshot on a gRPC
+// stream of its own.
 //
-//	caller ─┐                           ┌─ Handle ─ reply ─┐
-//	caller ─┼─ outbox ── gRPC stream ── │ BatchServer      ├─ outbox ── gRPC stream ── receiver ── callers
-//	caller ─┘                           └─ Handle ─ reply ─┘
+//	caller ─┐                           ┌─ Take ─ reply ─┐
+//	caller ─┼─ outbox ── connection ─── │ BatchServer    ├─ outbox ── connection ── receiver ── callers
+//	caller ─┘                           └─ Take ─ reply ─┘
 //
-// All senders share one mechanism, the outbox (outbox.go): whoever has something to say marshals it under the outbox's lock,
-// and if nothing is on its way sends it there and then, otherwise leaves it to the outbox's goroutine, which sends all that has
-// gathered as one message. So a lone caller pays no goroutine switch, and many callers share messages.
+// All senders share one mechanism, the outbox (outbox.go): the goroutine that has something to say
+// marshals it under the outbox's lock, and if nothing is on its way sends it there and then, otherwise
+// leaves it to the outbox's goroutine, which sends all that has gathered as one message. So a lone caller
+// pays no goroutine switch, and many callers share messages.
 //
-// Raft's messages leave their stream for a connection beside it, a lane, as soon as that is there (lane.go), and a client's requests with their
-// answers once there have been some (batch_lane.go).
+// A [Server] answers at one address to gRPC and to the connections of clients and peers, with or without
+// TLS. A connection begins with a hello (hello.go) that says who opens it and what for. The other side of
+// a connection is taken for gone after two seconds of silence, or three on the accepting side (package
+// transport), and so is that of a gRPC connection, which a [Dialer] makes and watches (liveness.go).
 //
-// Between the two of every pair of processes is one gRPC connection, made and watched by a [Dialer]: its other side is taken for gone after two
-// seconds of silence (liveness.go), and then all streams on it end, with UNAVAILABLE. A server notices in about three, by gRPC's keepalive.
+// Clients in other languages speak KV.Batch over gRPC (grpc_batch.go), whose messages are passed to a
+// connection within the process.
 //
 // # What can go wrong, and what the sender hears
 //
@@ -30,13 +35,14 @@
 //
 // # What strangers can do
 //
-// A connection that is to be a lane needs a token that was given to a stream. Every stream must say who it is (Hello; the metadata in peer_identity.go) and is refused otherwise. Streams, messages, the parts of a
-// message (density.go), requests in flight and responses not read have limits, and reaching one gives a status that says so.
+// Every connection and stream must say who it is (kvpb.Hello; peer_identity.go) and is refused
+// otherwise, with a status that says why. Connections, messages, the parts of a message (density.go),
+// requests in flight and responses not read have limits, and reaching one gives a status that says so.
 // There is no authentication here but TLS's.
 //
 // # Invariants
 //
-//   - No lock is held over SendMsg, RecvMsg, Handle or a peer handler. Lock order: a stream's or connection's own lock before
+//   - No lock is held over sending, receiving, Handle or a peer handler. Lock order: a stream's or connection's own lock before
 //     its outbox's lock; never two of a kind.
 //   - Everything queued is bounded in bytes: a client waits with its context, a peer's message is dropped (and reported), a
 //     server stops reading requests.

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"errors"
+
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -50,8 +52,11 @@ func (f *Flight) Abandon() {
 // An error other than ErrClosed, of the stream or of one request, comes as the outcome of a request that was taken.
 func (b *BatchConn) Submit(f *Flight, numbers []int, requests []*kvpb.Request) (taken int, err error) {
 	s, err := b.stream()
-	if err != nil {
+	if errors.Is(err, ErrClosed) {
 		return 0, err
+	}
+	if err != nil {
+		return 0, nil // Do says why
 	}
 	s.out.mu.Lock()
 	for i, r := range requests {

@@ -53,7 +53,7 @@ func submit(t *testing.T, b *BatchConn, f *Flight, first int, keys ...string) {
 // What is submitted to a node together is one message, and each request of it lands when its own answer comes.
 func TestFlightLandsOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		var conns []*BatchConn
 		var got [2]arrivals
 		held := make(chan func(), 1)
@@ -105,7 +105,7 @@ func TestFlightLandsOneByOne(t *testing.T) {
 // Submit takes what there is room for, and nothing large; the rest is the caller's to send.
 func TestFlightHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		held := make(chan func(), 10)
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			for _, r := range batch {
@@ -151,7 +151,7 @@ func TestFlightHasRoom(t *testing.T) {
 // A stream that breaks lands all that is on it, each as sent or not.
 func TestFlightBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		outcomes := func(sent bool) {
 			t.Helper()
@@ -209,7 +209,7 @@ func (p *pieces) Done() {}
 // What the reader of a message answers while it works on it is not held back by what it is busy with.
 func TestAnswersAreNotHeldBackByABusyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		busy := make(chan struct{})
 		serveBatch(t, n, "s:1", BatchServerConfig{Take: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work {
 			p := &pieces{}

@@ -11,9 +11,9 @@ import (
 // A client is gone when its last stream has ended, and not before.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
-		conn := mustConn(t, n.dialer(t, "c"), "s:1")
+		dialer := n.dialer(t, "c")
 		check := func(when string, want bool) {
 			t.Helper()
 			synctest.Wait()
@@ -22,9 +22,9 @@ func TestGone(t *testing.T) {
 			}
 		}
 		check("before it has come", true)
-		older, endOlder := openStream(t, conn)
-		newer, endNewer := openStream(t, conn)
-		for i, s := range []kvpb.KV_BatchClient{older, newer} {
+		older, endOlder := openConn(t, dialer, "s:1")
+		newer, endNewer := openConn(t, dialer, "s:1")
+		for i, s := range []byHand{older, newer} {
 			if err := s.Send(&kvpb.BatchRequest{Hello: hello(1, uint64(i+1))}); err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -18,17 +19,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// network is where a test's servers listen: TCP when nil.
-type network struct{ mem *memnet.Network }
-
-// serve runs a gRPC server until the test's end, and gives its address and what stops it.
-func (n network) serve(t testing.TB, addr string, register func(s *grpc.Server)) (string, func()) {
-	t.Helper()
-	return n.serveLanes(t, addr, nil, register)
+// network is where a test's servers listen: TCP when mem is nil; without TLS when tls is nil.
+type network struct {
+	mem *memnet.Network
+	tls *TLSFiles
 }
 
-// serveLanes is serve with lanes.
-func (n network) serveLanes(t testing.TB, addr string, lanes *Lanes, register func(s *grpc.Server)) (string, func()) {
+// networks are all that a test of a connection should run over.
+func networks(t testing.TB) []network {
+	t.Helper()
+	a := newAuthority(t)
+	a.sign(t, "host", &x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"s", "c", "h1", "h2"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	files, err := LoadTLSFiles(a.path("host.crt"), a.path("host.key"), a.path("ca.crt"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []network{{}, {mem: memnet.New()}, {tls: files}, {mem: memnet.New(), tls: files}}
+}
+
+// serve runs a server until the test's end, and gives its address and what stops it.
+func (n network) serve(t testing.TB, addr string, register func(s *Server)) (string, func()) {
 	t.Helper()
 	var listener net.Listener
 	var err error
@@ -40,7 +53,11 @@ func (n network) serveLanes(t testing.TB, addr string, lanes *Lanes, register fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(ServerOptions(ServerConfig{Lanes: lanes})...)
+	var config ServerConfig
+	if n.tls != nil {
+		config.TLS = n.tls.Server(true)
+	}
+	s := NewServer(config)
 	register(s)
 	done := make(chan struct{})
 	go func() {
@@ -61,6 +78,9 @@ func (n network) dialer(t testing.TB, from string) *Dialer {
 	if n.mem != nil {
 		c.Dial = n.mem.Dialer(from)
 	}
+	if n.tls != nil {
+		c.TLSNow = n.tls.Client
+	}
 	d := NewDialer(c)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
@@ -79,7 +99,7 @@ func mustConn(t testing.TB, d *Dialer, addr string) *grpc.ClientConn {
 func batchConn(t testing.TB, d *Dialer, addr string, change func(*BatchConfig)) *BatchConn {
 	t.Helper()
 	var streams atomic.Uint64
-	c := BatchConfig{Conn: mustConn(t, d, addr), Client: 7, Stream: func() uint64 { return streams.Add(1) }}
+	c := BatchConfig{Dialer: d, Address: addr, Client: 7, Stream: func() uint64 { return streams.Add(1) }}
 	if change != nil {
 		change(&c)
 	}

@@ -6,69 +6,72 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/mem"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// An outbox gathers records (requests, responses, Raft messages) and sends them over one stream, several to a message.
+// An outbox gathers records (requests, responses, Raft messages) and sends them over one connection,
+// several to a message.
 //
-// Records are marshalled when they are added, into chunks that are exactly the bytes of the message's repeated field: so the
-// caller's object is not kept, the queue's size is known to the byte, and sending is handing chunks over to gRPC.
+// Records are marshalled when they are added, into chunks that are exactly the bytes of the message's
+// repeated field: so the caller's object is not kept, the queue's size is known to the byte, and
+// sending is handing chunks over to the connection.
 //
-// Who sends: at most one goroutine at a time, the one that has set `sending`.
+// At most one goroutine at a time sends, the one that has set `sending`.
 //
-//   - Direct: an adder that says so sends its own record at once, if nobody is sending and gRPC has written everything it was
-//     given before. The second condition makes it impossible to block: SendMsg waits only while the stream's write quota
-//     (64 KiB) is used up, and gRPC returns quota for bytes before it frees their buffer.
-//     On a lane (lane.go) it writes what the socket has room for, and leaves the rest to the goroutine.
-//   - Otherwise the outbox's own goroutine (run) is woken. By the time it runs, other adders have added, and all of that
-//     leaves together. It may block in SendMsg, and what gathers meanwhile makes the next message.
+//   - Direct: an adder that says so sends its own record at once, if no other goroutine is sending and
+//     nothing is left unwritten of what was sent before. It writes what the socket has room for, leaves
+//     the rest to the outbox's goroutine, and does not block.
+//   - Otherwise the outbox's own goroutine (run) is woken. By the time it runs, other adders have added,
+//     and all of that leaves together. It may block in Send, and what gathers meanwhile makes the next
+//     message.
 //
-// A direct sender sends once and then leaves what has gathered to the goroutine, so that no adder works long for others.
+// A direct sender sends once and then leaves what has gathered to the goroutine, so that no adder works
+// long for others.
 //
-// Rejected: letting the direct sender go on until the queue is empty. Under load it would send for others for as long as there is
-// load, and it could block on flow control without looking at its own context.
+// Rejected: letting the direct sender go on until the queue is empty. Under load it would send for
+// others for as long as there is load, and it could block without looking at its own context.
 //
 // INVARIANT: a record lies within one chunk, so a message may end after any chunk.
-// INVARIANT: after close has returned, the stream is not touched.
+// INVARIANT: after close has returned, the outbox does not touch the connection.
 type outbox struct {
 	// wake has room for one token: the goroutine should look.
 	wake chan struct{}
 	// stop ends the goroutine.
 	stop chan struct{}
-	// unwritten counts the chunks given to gRPC and not yet freed by it.
-	unwritten unwritten
 	// progress is called, with mu held, when a message has been sent or the outbox has closed: pending bytes went down. May be nil.
 	progress func()
 
 	mu struct {
 		sync.Mutex
-		// stream is nil until attach.
-		stream messageSender
+		// conn is nil until attach.
+		conn   messageSender
 		closed bool
-		// sending is set while a goroutine is in SendMsg, without mu.
+		// sending is set while a goroutine is sending, without mu.
 		sending bool
-		// partial: the stream is a lane, and has the rest of a message to write before the next.
+		// partial: the connection has the rest of a message to write before the next.
 		partial bool
-		// paused: no sending begins.
-		paused bool
-		// idle is made by who waits for sending to end.
+		// keepalive: one is due, if there is nothing else to send.
+		keepalive bool
+		// idle is made by the goroutine that waits for sending to end.
 		idle chan struct{}
-		// pending holds chunks to send, oldest first; records are added to the last. bytes is their length together.
+		// pending holds chunks to send, oldest first; records are added to the last. bytes is their
+		// length together.
 		pending []*[]byte
 		bytes   int
-		// first numbers pending[0]: chunks below it have been given to gRPC.
+		// first numbers pending[0]: chunks below it have been given to the connection.
 		first uint64
 		// tail is an encoded record that ends the next message; setting it anew replaces it.
 		tail []byte
-		// frame is what the goroutine in SendMsg uses.
-		frame frame
-		// sent counts messages; last is when the last one was, on a lane.
+		// sent counts messages; last is when the last one was.
 		sent uint64
 		last time.Time
 	}
+
+	// chunks and parts are what the goroutine that sends is sending. They are its own.
+	chunks []*[]byte
+	parts  [][]byte
 }
 
 // record is a protobuf message with generated marshalling.
@@ -77,12 +80,17 @@ type record interface {
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// messageSender is the sending half of a gRPC stream.
-type messageSender interface{ SendMsg(m any) error }
+// messageSender is the sending half of a connection: see transport.Conn.
+type messageSender interface {
+	Send(parts ...[]byte) error
+	TrySend(parts ...[]byte) (done bool, err error)
+	SendKeepalive() error
+}
+
+var _ messageSender = (*transport.Conn)(nil)
 
 const (
-	// firstChunk is the capacity of a message's first chunk, nextChunk of further ones. Both are above the 1 KiB below which
-	// gRPC would not tell when a buffer is free again.
+	// firstChunk is the capacity of a message's first chunk, nextChunk of further ones.
 	firstChunk = 4 << 10
 	nextChunk  = 32 << 10
 	// largeRecord is the size from which a record is marshalled outside the lock, into a chunk of its own.
@@ -98,34 +106,23 @@ func newOutbox() *outbox {
 	return &outbox{wake: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
-// attach gives the outbox its stream, and sends what has gathered.
-func (o *outbox) attach(stream messageSender) {
+// attach gives the outbox its connection, and sends what has gathered.
+func (o *outbox) attach(conn messageSender) {
 	o.mu.Lock()
-	o.mu.stream = stream
+	o.mu.conn = conn
 	o.mu.Unlock()
 	o.signal()
 }
 
-// replace gives the outbox another stream. When it returns, the one before is not touched any more; unless the outbox was closed, which
-// it says. It waits for a SendMsg in progress.
-func (o *outbox) replace(stream messageSender) bool {
+// keepAlive sends a keepalive, unless something else is sent first.
+func (o *outbox) keepAlive() {
 	o.mu.Lock()
-	o.mu.paused = true
-	idle := o.idleLocked()
-	o.mu.Unlock()
-	if idle != nil {
-		<-idle
-	}
-	o.mu.Lock()
-	o.mu.paused = false
-	o.mu.stream = stream
-	closed := o.mu.closed
+	o.mu.keepalive = true
 	o.mu.Unlock()
 	o.signal()
-	return !closed
 }
 
-// idleLocked gives what is closed when the SendMsg in progress ends; nil if there is none.
+// idleLocked gives what is closed when the sending in progress ends; nil if there is none.
 func (o *outbox) idleLocked() <-chan struct{} {
 	if !o.mu.sending {
 		return nil
@@ -144,8 +141,8 @@ func (o *outbox) run() {
 		case <-o.stop:
 			return
 		}
-		// Whoever is about to add goes first: the woken goroutine would otherwise run before all others that are ready, and with 64
-		// callers send two records to a message instead of twenty.
+		// Goroutines that are about to add go first: the woken one would otherwise run before all others
+		// that are ready, and with 64 callers send two records to a message instead of twenty.
 		runtime.Gosched()
 		o.mu.Lock()
 		for o.readyLocked() {
@@ -155,8 +152,8 @@ func (o *outbox) run() {
 	}
 }
 
-// close ends sending. What is pending is dropped. It waits for a SendMsg in progress, so the stream must be ending, or flowing.
-// The goroutine ends soon after.
+// close ends sending. What is pending is dropped. It waits for a send in progress, so the connection
+// must be ending, or flowing. The goroutine ends soon after.
 func (o *outbox) close() {
 	o.mu.Lock()
 	o.closeLocked()
@@ -256,14 +253,14 @@ func putRecord(b []byte, tag byte, r record, size int) error {
 	return nil
 }
 
-// unlock releases mu after adding and sees to it that what was added is sent. direct says that the caller's record is worth a
-// message of its own, because nobody else is likely to add another soon.
+// unlock releases mu after adding and sees to it that what was added is sent. direct says that the
+// caller's record is worth a message of its own, because no other is likely to be added soon.
 func (o *outbox) unlock(direct bool) {
 	if !o.readyLocked() {
 		o.mu.Unlock()
 		return
 	}
-	if direct && o.unwritten.chunks.Load() == 0 && !o.mu.partial {
+	if direct && !o.mu.partial {
 		o.sendLocked(true)
 		direct = !o.readyLocked()
 	} else {
@@ -275,8 +272,8 @@ func (o *outbox) unlock(direct bool) {
 	}
 }
 
-// quietLocked says that a message is worth sending at once, however many others may come: there is a lane, on which a message costs
-// one system call, and there was none just before.
+// quietLocked says that a message is worth sending at once, however many others may come: it costs one
+// system call, and there was none just before.
 func (o *outbox) quietLocked() bool {
 	return !o.mu.last.IsZero() && time.Since(o.mu.last) >= directPause
 }
@@ -289,30 +286,38 @@ func (o *outbox) signal() {
 }
 
 func (o *outbox) readyLocked() bool {
-	return o.mu.stream != nil && !o.mu.closed && !o.mu.sending && !o.mu.paused && (o.mu.bytes > 0 || o.mu.tail != nil || o.mu.partial)
+	return o.mu.conn != nil && !o.mu.closed && !o.mu.sending &&
+		(o.mu.bytes > 0 || o.mu.tail != nil || o.mu.partial || o.mu.keepalive)
 }
 
-// sendLocked sends one message of what is pending. It releases mu meanwhile. A stream that refuses a message is over, and so is the
-// outbox: its owner hears of it from the receiving half. A direct send does not block.
+// sendLocked sends one message of what is pending. It releases mu meanwhile. A connection that takes
+// no more messages is over, and so is the outbox: its owner hears of it from the receiving half. A
+// direct send does not block.
 func (o *outbox) sendLocked(direct bool) {
 	o.mu.sending = true
-	frame := o.takeLocked()
-	stream := o.mu.stream
+	partial := o.mu.partial
+	o.takeLocked()
+	conn := o.mu.conn
 	o.mu.Unlock()
 	done, err := true, error(nil)
-	lane, onLane := stream.(*laneSender)
-	if onLane && direct {
-		done, err = lane.trySend(frame)
-	} else {
-		err = stream.SendMsg(frame)
+	switch {
+	case len(o.parts) == 0 && !partial:
+		err = conn.SendKeepalive()
+	case direct:
+		done, err = conn.TrySend(o.parts...)
+	default:
+		err = conn.Send(o.parts...)
 	}
+	for _, chunk := range o.chunks {
+		buffers.Put(chunk)
+	}
+	clear(o.chunks)
+	clear(o.parts)
 	o.mu.Lock()
-	if onLane {
-		o.mu.last = time.Now()
-	}
+	o.mu.last = time.Now()
 	o.mu.sending = false
 	o.mu.partial = !done
-	clear(frame.chunks)
+	o.mu.keepalive = false
 	if err != nil {
 		o.closeLocked()
 	}
@@ -325,8 +330,8 @@ func (o *outbox) sendLocked(direct bool) {
 	}
 }
 
-// takeLocked moves the oldest chunks, up to maxFrame bytes, into the frame.
-func (o *outbox) takeLocked() *frame {
+// takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue.
+func (o *outbox) takeLocked() {
 	if o.mu.tail != nil {
 		last := o.lastWithRoomLocked(len(o.mu.tail))
 		*last = append(*last, o.mu.tail...)
@@ -338,50 +343,16 @@ func (o *outbox) takeLocked() *frame {
 		bytes += len(*o.mu.pending[n])
 		n++
 	}
-	f := &o.mu.frame
-	f.unwritten = &o.unwritten
-	f.chunks = append(f.chunks[:0], o.mu.pending[:n]...)
+	o.chunks, o.parts = append(o.chunks[:0], o.mu.pending[:n]...), o.parts[:0]
+	for _, chunk := range o.chunks {
+		o.parts = append(o.parts, *chunk)
+	}
 	kept := copy(o.mu.pending, o.mu.pending[n:])
 	clear(o.mu.pending[kept:])
 	o.mu.pending = o.mu.pending[:kept]
 	o.mu.bytes -= bytes
 	o.mu.first += uint64(n)
-	o.mu.sent++
-	o.unwritten.chunks.Add(int64(n))
-	return f
-}
-
-// frame is a message whose encoding is ready: the codec hands its chunks to gRPC as they are.
-type frame struct {
-	chunks    []*[]byte
-	unwritten *unwritten
-}
-
-// size is the length of the encoding.
-func (f *frame) size() int {
-	size := 0
-	for _, chunk := range f.chunks {
-		size += len(*chunk)
+	if n > 0 {
+		o.mu.sent++
 	}
-	return size
-}
-
-func (f *frame) buffers() mem.BufferSlice {
-	slice := make(mem.BufferSlice, len(f.chunks))
-	for i, chunk := range f.chunks {
-		slice[i] = mem.NewBuffer(chunk, f.unwritten)
-	}
-	return slice
-}
-
-// unwritten is the pool to which gRPC gives chunks back when it has written them; it counts those still out.
-type unwritten struct{ chunks atomic.Int64 }
-
-// Get implements mem.BufferPool.
-func (u *unwritten) Get(length int) *[]byte { return buffers.Get(length) }
-
-// Put implements mem.BufferPool.
-func (u *unwritten) Put(chunk *[]byte) {
-	buffers.Put(chunk)
-	u.chunks.Add(-1)
 }

@@ -8,78 +8,102 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
-	"google.golang.org/grpc/mem"
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// wire is a messageSender that keeps what it is given as gRPC does: it may write, and free, buffers later.
+// wire is a messageSender whose socket has room for a few bytes at a time.
 type wire struct {
-	// gate, if set, is received from before each message is taken.
+	// gate, if set, is received from before each blocking send.
 	gate chan struct{}
+	// full: there is no room for direct sends.
+	full atomic.Bool
 
 	mu       sync.Mutex
 	messages [][]byte
-	pending  []mem.BufferSlice
-	inside   bool
-	err      error
+	// rest is what a direct send has left.
+	rest       []byte
+	keepalives int
+	inside     bool
+	err        error
 }
 
-func (w *wire) SendMsg(m any) error {
+func (w *wire) enter() func() {
+	w.mu.Lock()
+	if w.inside {
+		panic("two senders at a time")
+	}
+	w.inside = true
+	w.mu.Unlock()
+	return func() {
+		w.mu.Lock()
+		w.inside = false
+		w.mu.Unlock()
+	}
+}
+
+func (w *wire) Send(parts ...[]byte) error {
+	defer w.enter()()
 	if w.gate != nil {
 		<-w.gate
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.inside {
-		panic("two senders at a time")
-	}
-	w.inside = true
-	defer func() { w.inside = false }()
 	if w.err != nil {
 		return w.err
 	}
-	data, err := Codec{}.Marshal(m)
-	if err != nil {
-		return err
+	if w.rest != nil {
+		w.messages, w.rest = append(w.messages, w.rest), nil
 	}
-	w.pending = append(w.pending, data)
+	if len(parts) > 0 {
+		w.messages = append(w.messages, bytes.Join(parts, nil))
+	}
 	return nil
 }
 
-// write does what gRPC's writer does with the oldest message; false if there is none.
-func (w *wire) write() bool {
+func (w *wire) TrySend(parts ...[]byte) (bool, error) {
+	defer w.enter()()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.pending) == 0 {
-		return false
+	if w.rest != nil || len(parts) == 0 {
+		panic("a direct send of nothing, or after half a message")
 	}
-	w.messages = append(w.messages, w.pending[0].Materialize())
-	w.pending[0].Free()
-	w.pending = w.pending[1:]
-	return true
+	if w.full.Load() {
+		w.rest = bytes.Join(parts, nil)
+	} else if w.err == nil {
+		w.messages = append(w.messages, bytes.Join(parts, nil))
+	}
+	return w.rest == nil, w.err
 }
 
-func (w *wire) writeAll() [][]byte {
-	for w.write() {
-	}
+func (w *wire) SendKeepalive() error {
+	defer w.enter()()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keepalives++
+	return w.err
+}
+
+func (w *wire) all() [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.messages
 }
 
 // Whatever is added, in whatever sizes and pace, arrives once, whole, and in order; messages stay below their limit; and nothing is
-// counted as pending or unwritten at the end.
+// pending at the end.
 func TestOutboxDeliversInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(3000, 5000), rapid.IntRange(30<<10, 40<<10), rapid.IntRange(1<<20, 2<<20)), 1, 40).Draw(rt, "sizes")
 		direct := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "direct")
-		written := rapid.SliceOfN(rapid.IntRange(0, 2), len(sizes), len(sizes)).Draw(rt, "written")
+		full := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "full")
+		paused := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "paused")
 		attachAt := rapid.IntRange(0, len(sizes)-1).Draw(rt, "attach")
 		synctest.Test(t, func(t *testing.T) {
 			w := new(wire)
@@ -90,17 +114,15 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 				if i == attachAt {
 					o.attach(w)
 				}
+				w.full.Store(full[i])
 				addPair(t, o, uint64(i), size, direct[i])
-				if written[i] > 0 {
+				if paused[i] {
 					synctest.Wait() // The goroutine has sent.
-				}
-				if written[i] > 1 {
-					w.writeAll()
 				}
 			}
 			synctest.Wait()
 			next := uint64(0)
-			for _, message := range w.writeAll() {
+			for _, message := range w.all() {
 				batch := new(kvpb.BatchResponse)
 				if err := batch.UnmarshalVTUnsafe(message); err != nil {
 					rt.Fatal(err)
@@ -120,8 +142,8 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 				rt.Fatalf("%d of %d arrived", next, len(sizes))
 			}
 			o.mu.Lock()
-			if o.mu.bytes != 0 || len(o.mu.pending) != 0 || o.unwritten.chunks.Load() != 0 {
-				rt.Fatalf("%d bytes in %d chunks pending, %d unwritten", o.mu.bytes, len(o.mu.pending), o.unwritten.chunks.Load())
+			if o.mu.bytes != 0 || len(o.mu.pending) != 0 || o.mu.partial {
+				rt.Fatalf("%d bytes in %d chunks pending, partial %t", o.mu.bytes, len(o.mu.pending), o.mu.partial)
 			}
 			o.mu.Unlock()
 			o.close()
@@ -161,19 +183,26 @@ func addPair(t testing.TB, o *outbox, id uint64, size int, direct bool) {
 	}
 }
 
-// A direct adder sends at once if everything before it was written, and otherwise leaves it to the goroutine and does not block.
+// A direct adder sends at once if everything before it was written, and otherwise leaves it to the
+// goroutine and does not block.
 func TestOutboxDirectNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(wire)
 		o := newOutbox()
 		o.attach(w)
 		<-o.wake // the test is the goroutine
+		w.full.Store(true)
 		addPair(t, o, 0, 10, true)
-		if n := o.unwritten.chunks.Load(); n != 1 {
-			t.Fatalf("%d chunks unwritten: not sent at once", n)
+		if w.rest == nil || !o.mu.partial {
+			t.Fatal("not sent at once")
+		}
+		select {
+		case <-o.wake:
+		default:
+			t.Fatal("the goroutine was not woken for the rest")
 		}
 		addPair(t, o, 1, 10, true)
-		if len(w.pending) != 1 || o.mu.bytes == 0 {
+		if len(w.all()) != 0 || o.mu.bytes == 0 {
 			t.Fatal("sent although the first was not written yet")
 		}
 		select {
@@ -181,8 +210,9 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 		default:
 			t.Fatal("the goroutine was not woken")
 		}
-		w.writeAll()
-		// The goroutine sends; meanwhile an adder neither sends nor waits, and when the sender is done it sees the addition.
+		// The goroutine sends; meanwhile an adder neither sends nor waits, and when the sender is done it
+		// sees the addition.
+		w.full.Store(false)
 		w.gate = make(chan struct{})
 		done := make(chan struct{})
 		go func() { defer close(done); o.run() }()
@@ -191,8 +221,34 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 		addPair(t, o, 2, 10, true)
 		close(w.gate)
 		synctest.Wait()
-		if got := len(w.writeAll()); got != 3 {
+		if got := len(w.all()); got != 3 {
 			t.Fatalf("%d messages", got)
+		}
+		o.close()
+		<-done
+	})
+}
+
+// A keepalive is sent when there is nothing else to send, once.
+func TestOutboxKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(wire)
+		o := newOutbox()
+		o.keepAlive()
+		o.attach(w)
+		done := make(chan struct{})
+		go func() { defer close(done); o.run() }()
+		synctest.Wait()
+		if w.keepalives != 1 || len(w.all()) != 0 {
+			t.Fatalf("%d keepalives, %d messages", w.keepalives, len(w.all()))
+		}
+		o.mu.Lock()
+		o.mu.keepalive = true
+		o.mu.Unlock()
+		addPair(t, o, 0, 10, false)
+		synctest.Wait()
+		if w.keepalives != 1 || len(w.all()) != 1 {
+			t.Fatalf("%d keepalives, %d messages", w.keepalives, len(w.all()))
 		}
 		o.close()
 		<-done
@@ -224,7 +280,7 @@ func TestOutboxClose(t *testing.T) {
 		<-closed
 		<-done
 		addPair(t, o, 2, 10, true)
-		if n := len(w.writeAll()); n != 1 {
+		if n := len(w.all()); n != 1 {
 			t.Fatalf("%d messages", n)
 		}
 		if progress == 0 {
@@ -267,7 +323,7 @@ func TestOutboxTail(t *testing.T) {
 	o.unlock(true)
 	o.mu.Lock()
 	o.unlock(true)
-	messages := w.writeAll()
+	messages := w.all()
 	batch := new(peerpb.MessageBatch)
 	if len(messages) != 1 || batch.UnmarshalVTUnsafe(messages[0]) != nil || batch.Ping.GetWall() != 7 {
 		t.Fatalf("%d messages, ping %v", len(messages), batch.Ping)

@@ -58,9 +58,7 @@ type PeerConfig struct {
 	// Resolve gives the address of a host. It must not block.
 	Resolve func(host uint64) (addr string, ok bool)
 	// Dialer is not closed by the transport.
-	Dialer *Dialer
-	// Lanes are those of the server that RegisterPeerServer is given; nil if it offers none.
-	Lanes   *Lanes
+	Dialer  *Dialer
 	Handler PeerHandler
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
@@ -74,7 +72,7 @@ type PeerConfig struct {
 }
 
 // PeerTransport carries Raft messages and snapshots between this host and the others of its realm. Both directions: it
-// sends over its Dialer, and receives what RegisterPeerServer brings it.
+// sends over its Dialer, and receives what Server.ServePeers brings it.
 type PeerTransport struct {
 	config  PeerConfig
 	metrics *peerMetrics
@@ -103,7 +101,7 @@ type linkKey struct {
 	class Class
 }
 
-// NewPeerTransport makes a transport. It receives nothing until RegisterPeerServer.
+// NewPeerTransport makes a transport. It receives nothing until Server.ServePeers.
 func NewPeerTransport(c PeerConfig) *PeerTransport {
 	if c.Cluster == nil || c.Resolve == nil || c.Dialer == nil || c.Handler == nil {
 		panic("rpc: PeerConfig needs Cluster, Resolve, Dialer and Handler")

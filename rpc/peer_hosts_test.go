@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
-
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -18,7 +16,6 @@ const testCluster = 0xc1
 type peerHost struct {
 	id        uint64
 	addr      string
-	lanes     *Lanes
 	transport *PeerTransport
 	stop      func()
 
@@ -50,7 +47,7 @@ func newHosts(t testing.TB, n network, count int, change ...func(*PeerConfig)) [
 	var mu sync.Mutex
 	addrs := make(map[uint64]string)
 	for i := range hosts {
-		h := &peerHost{id: uint64(i + 1), lanes: NewLanes()}
+		h := &peerHost{id: uint64(i + 1)}
 		hosts[i] = h
 		c := PeerConfig{
 			Realm: "node", Self: h.id,
@@ -62,7 +59,6 @@ func newHosts(t testing.TB, n network, count int, change ...func(*PeerConfig)) [
 				return addr, ok
 			},
 			Dialer:  n.dialer(t, fmt.Sprintf("h%d", h.id)),
-			Lanes:   h.lanes,
 			Handler: h,
 		}
 		for _, f := range change {
@@ -71,8 +67,8 @@ func newHosts(t testing.TB, n network, count int, change ...func(*PeerConfig)) [
 		h.transport = NewPeerTransport(c)
 		t.Cleanup(h.transport.Close)
 		var addr string
-		addr, h.stop = n.serveLanes(t, fmt.Sprintf("h%d:1", h.id), h.lanes, func(s *grpc.Server) {
-			RegisterPeerServer(s, map[string]*PeerTransport{"node": h.transport})
+		addr, h.stop = n.serve(t, fmt.Sprintf("h%d:1", h.id), func(s *Server) {
+			s.ServePeers(h.transport)
 		})
 		mu.Lock()
 		addrs[h.id] = addr

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -11,8 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A peer's stream begins with metadata that says who speaks to whom. A message that was meant for another cluster, or another
-// host (an address that was given to a new machine, an old configuration), is refused before its first byte is read.
+// A peer's connection begins with a hello that says who speaks to whom, and its gRPC streams with
+// metadata that says the same. A message that was meant for another cluster, or another host (an
+// address that was given to a new machine, an old configuration), is refused before its first byte
+// is read.
 const (
 	realmKey   = "tidemark-realm"
 	clusterKey = "tidemark-cluster"
@@ -20,30 +23,39 @@ const (
 	toKey      = "tidemark-to"
 )
 
-// connect gives the connection to a host, and ctx with the identity for a stream to it.
-func (t *PeerTransport) connect(ctx context.Context, host uint64) (context.Context, *grpc.ClientConn, error) {
-	cluster := t.config.Cluster()
-	if cluster == 0 {
-		return ctx, nil, fmt.Errorf("the cluster's id is not known yet")
+// identity is who this host is to another, and where that one is.
+func (t *PeerTransport) identity(host uint64) (id identity, address string, err error) {
+	id = identity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
+	if id.cluster == 0 {
+		return id, "", errors.New("the cluster's id is not known yet")
 	}
-	addr, ok := t.config.Resolve(host)
+	address, ok := t.config.Resolve(host)
 	if !ok {
-		return ctx, nil, fmt.Errorf("the address of %s %d is not known", t.config.Realm, host)
+		return id, "", fmt.Errorf("the address of %s %d is not known", t.config.Realm, host)
 	}
-	conn, err := t.config.Dialer.Conn(addr)
+	return id, address, nil
+}
+
+// connect gives the gRPC connection to a host, and ctx with the identity for a stream to it.
+func (t *PeerTransport) connect(ctx context.Context, host uint64) (context.Context, *grpc.ClientConn, error) {
+	id, address, err := t.identity(host)
+	if err != nil {
+		return ctx, nil, err
+	}
+	conn, err := t.config.Dialer.Conn(address)
 	if err != nil {
 		return ctx, nil, err
 	}
 	return metadata.AppendToOutgoingContext(ctx,
-		realmKey, t.config.Realm,
-		clusterKey, strconv.FormatUint(cluster, 16),
-		fromKey, strconv.FormatUint(t.config.Self, 10),
-		toKey, strconv.FormatUint(host, 10),
+		realmKey, id.realm,
+		clusterKey, strconv.FormatUint(id.cluster, 16),
+		fromKey, strconv.FormatUint(id.from, 10),
+		toKey, strconv.FormatUint(id.to, 10),
 	), conn, nil
 }
 
-// accept checks a stream's metadata, and gives the transport it is for and the host that sent it.
-func accept(ctx context.Context, realms map[string]*PeerTransport) (*PeerTransport, uint64, error) {
+// identityOf reads the metadata of a stream. What is missing or not valid is 0, or empty.
+func identityOf(ctx context.Context) (id identity) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	one := func(key string) string {
 		if values := md.Get(key); len(values) == 1 {
@@ -51,32 +63,43 @@ func accept(ctx context.Context, realms map[string]*PeerTransport) (*PeerTranspo
 		}
 		return ""
 	}
-	realm := one(realmKey)
-	t := realms[realm]
+	number := func(key string, base int) uint64 {
+		n, err := strconv.ParseUint(one(key), base, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	return identity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
+}
+
+// accept checks an identity, and gives the transport that it is for.
+func (s *Server) accept(id identity) (*PeerTransport, error) {
+	t := s.realm(id.realm)
 	if t == nil {
-		return nil, 0, status.Errorf(codes.NotFound, "the part %q of this server does not run, or not yet", realm)
+		return nil, status.Errorf(codes.NotFound,
+			"the part %q of this server does not run, or not yet", id.realm)
 	}
-	cluster, err := strconv.ParseUint(one(clusterKey), 16, 64)
-	if err != nil || cluster == 0 {
-		return nil, 0, status.Errorf(codes.InvalidArgument, "stream without a valid %s", clusterKey)
-	}
-	from, err := strconv.ParseUint(one(fromKey), 10, 64)
-	if err != nil || from == 0 {
-		return nil, 0, status.Errorf(codes.InvalidArgument, "stream without a valid %s", fromKey)
-	}
-	to, err := strconv.ParseUint(one(toKey), 10, 64)
-	if err != nil || to == 0 {
-		return nil, 0, status.Errorf(codes.InvalidArgument, "stream without a valid %s", toKey)
+	for _, part := range []struct {
+		key   string
+		value uint64
+	}{{clusterKey, id.cluster}, {fromKey, id.from}, {toKey, id.to}} {
+		if part.value == 0 {
+			return nil, status.Errorf(codes.InvalidArgument, "stream without a valid %s", part.key)
+		}
 	}
 	switch mine := t.config.Cluster(); {
 	case mine == 0:
-		return nil, 0, status.Error(codes.Unavailable, "this server does not belong to a cluster yet")
-	case mine != cluster:
-		return nil, 0, status.Errorf(codes.FailedPrecondition, "this server belongs to cluster %016x, not to %016x", mine, cluster)
-	case to != t.config.Self:
-		return nil, 0, status.Errorf(codes.FailedPrecondition, "this is %s %d, not %d", realm, t.config.Self, to)
-	case from == t.config.Self:
-		return nil, 0, status.Errorf(codes.FailedPrecondition, "%s %d is this server itself: two processes with one identity?", realm, from)
+		return nil, status.Error(codes.Unavailable, "this server does not belong to a cluster yet")
+	case mine != id.cluster:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"this server belongs to cluster %016x, not to %016x", mine, id.cluster)
+	case id.to != t.config.Self:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"this is %s %d, not %d", id.realm, t.config.Self, id.to)
+	case id.from == t.config.Self:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"%s %d is this server itself: two processes with one identity?", id.realm, id.from)
 	}
-	return t, from, nil
+	return t, nil
 }

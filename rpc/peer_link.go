@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -26,8 +22,11 @@ const (
 	reopenCap  = time.Second
 	// missingAfter is for how long a peer may be out of reach before the log says so: while servers start and restart it is normal.
 	missingAfter = 10 * time.Second
-	// directPause is how long a link, or a client's lane, must have been quiet for a message to be sent by whoever has it at once. If there
-	// was one just before, others are about to follow, and go together.
+	// unacknowledgedLimit is how long bytes that are written to a peer may go unacknowledged by its kernel.
+	unacknowledgedLimit = 2 * time.Second
+	// directPause is how long a link, or a client's stream, must have been quiet for a message to be
+	// sent at once by the goroutine that has it. If there was one just before, others are about to
+	// follow, and go together.
 	directPause = 50 * time.Microsecond
 )
 
@@ -37,15 +36,13 @@ type link struct {
 	host      uint64
 	class     Class
 	counters  *linkCounters
-	laneRest  laneRest
 
 	mu struct {
 		sync.Mutex
 		// stream is nil while there is none: until the first message, and after a failure.
 		stream *peerStream
-		// failures counts attempts that failed in a row; until retryAt no new one is made.
-		failures int
-		retryAt  time.Time
+		// pause is after attempts that failed in a row.
+		pause pause
 		// since is when the first of those failures was; missing: the log has been told.
 		since   time.Time
 		missing bool
@@ -69,7 +66,7 @@ func (l *link) open() *peerStream {
 	if l.mu.stream != nil {
 		return l.mu.stream
 	}
-	if time.Now().Before(l.mu.retryAt) {
+	if l.mu.pause.lasts(time.Now()) {
 		if !l.mu.reported {
 			l.mu.reported = true
 			l.transport.unreachable.report(l.host)
@@ -152,94 +149,52 @@ func (s *peerStream) run() {
 	l := s.link
 	t := l.transport
 	defer t.work.Done()
-	ctx, cancel := context.WithCancelCause(t.ctx)
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
 	var sender sync.WaitGroup
-	err := s.serve(ctx, cancel, &sender)
-	cancel(nil)
+	err := s.serve(ctx, &sender)
 	s.out.close()
 	sender.Wait()
 	l.failed(err)
 }
 
-func (s *peerStream) serve(ctx context.Context, cancel context.CancelCauseFunc, sender *sync.WaitGroup) error {
-	l := s.link
-	t := l.transport
-	ctx, conn, err := t.connect(ctx, l.host)
+func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
+	t := s.link.transport
+	id, address, err := t.identity(s.link.host)
 	if err != nil {
 		return err
 	}
-	deadline := time.AfterFunc(openTimeout, func() { cancel(fmt.Errorf("no stream within %v", openTimeout)) })
-	defer deadline.Stop()
-	// gRPC's own pause between attempts to connect may still run; it is short. (ClientConn.ResetConnectBackoff would end it, but
-	// in grpc-go 1.85 it reads a map that another goroutine may be writing.)
-	stream, err := peerpb.NewPeerClient(conn).Messages(ctx, grpc.WaitForReady(true))
-	if err == nil {
-		// Asking for the context commits the stream to this connection: no replaying on another, with the sender kept waiting.
-		_ = stream.Context()
-		// Do not wait for the peer's word before sending: it costs a round trip, and a peer that refuses takes nothing in.
-		s.out.attach(stream)
-		sender.Go(s.out.run)
-		// No header and no error means that the peer refused; receiving says why.
-		var header metadata.MD
-		if header, err = stream.Header(); err == nil && header != nil && deadline.Stop() {
-			l.opened()
-			if end := s.takeLane(stream, header.Get(laneKey), cancel, sender); end != nil {
-				defer end()
-			}
-		}
+	late := fmt.Errorf("no stream within %v", openTimeout)
+	opening, opened := context.WithTimeoutCause(ctx, openTimeout, late)
+	defer opened()
+	conn, err := t.config.Dialer.open(opening, address, id.hello())
+	if err != nil {
+		return unavailable(err)
 	}
-	if err == nil {
-		err = stream.RecvMsg(new(peerpb.MessagesEnd))
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	inTime := context.AfterFunc(opening, func() { conn.Break(late) })
+	conn.LimitUnacknowledged(unacknowledgedLimit)
+	if err := conn.AwaitAccepted(); err != nil {
+		return err
 	}
-	switch {
-	case err == nil:
-		return errors.New("the peer ended the stream")
-	case ctx.Err() != nil && t.ctx.Err() == nil:
-		return context.Cause(ctx)
+	inTime()
+	s.link.opened()
+	conn.Watch(clientSilence, s.out.keepAlive)
+	s.out.attach(conn)
+	sender.Go(s.out.run)
+	// Nothing comes from the other side but the end.
+	if _, err = conn.Receive(); err == nil {
+		return errors.New("the peer sent a message on the stream of this host")
 	}
 	return err
-}
-
-// takeLane moves the messages of a stream for Raft to a lane, if the peer offers one. cancel is called when the lane breaks. end, if it is
-// not nil, closes it. What else there is to say comes ten times a second, and is not worth a connection.
-func (s *peerStream) takeLane(stream grpc.ClientStream, tokens []string, cancel context.CancelCauseFunc, watcher *sync.WaitGroup) (end func()) {
-	l := s.link
-	addr, ok := l.transport.config.Resolve(l.host)
-	if l.class != ClassConsensus || len(tokens) != 1 || !l.laneRest.over() || !ok {
-		return nil
-	}
-	conn, err := l.transport.config.Dialer.openLane(stream.Context(), addr, tokens[0])
-	if err != nil {
-		l.transport.config.Logger.Debug("no lane to peer", "peer", l.host, "class", l.class.String(), "error", err)
-		return nil
-	}
-	limitUnacknowledged(conn, laneTimeout)
-	made := time.Now()
-	var ended atomic.Bool
-	if s.out.replace(&laneSender{conn: conn}) {
-		if err := stream.CloseSend(); err != nil {
-			l.transport.config.Logger.Debug("end of messages on stream to peer", "peer", l.host, "error", err)
-		}
-	}
-	watcher.Go(func() {
-		// Nothing comes from the other side but the end.
-		_, err := conn.Read(make([]byte, 1))
-		if !ended.Load() {
-			l.laneRest.broke(made)
-		}
-		cancel(fmt.Errorf("the stream's lane broke: %w", err))
-	})
-	return func() {
-		ended.Store(true)
-		_ = conn.Close()
-	}
 }
 
 // opened notes that the peer has accepted a stream.
 func (l *link) opened() {
 	l.mu.Lock()
-	failures, missing, since := l.mu.failures, l.mu.missing, l.mu.since
-	l.mu.failures, l.mu.missing = 0, false
+	failures, missing, since := l.mu.pause.failures, l.mu.missing, l.mu.since
+	l.mu.pause, l.mu.missing = pause{}, false
 	l.mu.Unlock()
 	l.counters.streams.Inc()
 	if missing {
@@ -253,14 +208,13 @@ func (l *link) failed(err error) {
 	closing := l.transport.ctx.Err() != nil
 	l.mu.Lock()
 	l.mu.stream = nil
-	pause := min(reopenBase<<min(l.mu.failures, 10), reopenCap)
-	pause += time.Duration((rand.Float64() - 0.5) / 2 * float64(pause))
-	l.mu.retryAt = time.Now().Add(pause)
-	if l.mu.failures++; l.mu.failures == 1 {
-		l.mu.since = time.Now()
+	now := time.Now()
+	l.mu.pause.failed(now, reopenBase, reopenCap)
+	if l.mu.pause.failures == 1 {
+		l.mu.since = now
 	}
 	l.mu.reported = true
-	failures, missing := l.mu.failures, time.Since(l.mu.since)
+	failures, missing := l.mu.pause.failures, now.Sub(l.mu.since)
 	// One class speaks for all: pings go out all the time.
 	tell := l.class == ClassControl && !l.mu.missing && missing >= missingAfter
 	l.mu.missing = l.mu.missing || tell

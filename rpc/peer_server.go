@@ -2,82 +2,46 @@ package rpc
 
 import (
 	"context"
-	"errors"
-	"io"
-	"maps"
-	"net"
+	"sync"
+	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // maxIncoming bounds the message streams that one transport receives. Each peer has one for each class, and for a moment
 // two when it reconnects.
 const maxIncoming = 1024
 
-// RegisterPeerServer serves the Peer service for the given realms.
-func RegisterPeerServer(s grpc.ServiceRegistrar, realms map[string]*PeerTransport) {
-	peerpb.RegisterPeerServer(s, &peerServer{realms: maps.Clone(realms)})
-}
-
-type peerServer struct {
-	peerpb.UnimplementedPeerServer
-	realms map[string]*PeerTransport
-}
-
-// Messages implements peerpb.PeerServer.
-func (p *peerServer) Messages(stream peerpb.Peer_MessagesServer) error {
-	t, from, err := accept(stream.Context(), p.realms)
-	if err != nil {
-		return err
-	}
+// serve receives what a peer sends on its connection, until it ends.
+func (t *PeerTransport) serve(conn *transport.Conn, from uint64) {
 	if err := t.admit(); err != nil {
-		return err
+		conn.Refuse(err)
+		return
 	}
 	defer t.release()
-	var lanes <-chan net.Conn
-	header := metadata.MD{}
-	if t.config.Lanes != nil {
-		token, conns, withdraw := t.config.Lanes.offer()
-		defer withdraw()
-		header.Set(laneKey, token)
-		lanes = conns
+	if conn.Accept() != nil {
+		return
 	}
-	// This header tells the sender that it is accepted.
-	if err := stream.SendHeader(header); err != nil {
-		return err
-	}
-	// A goroutine receives, so that this method can return when the transport closes; that ends the stream, and the goroutine.
-	done := make(chan error, 1)
-	go func() {
-		err := t.receive(stream, from)
-		if errors.Is(err, io.EOF) {
-			select {
-			case lane := <-lanes:
-				// The end of this method ends the stream's context, and that the lane.
-				defer context.AfterFunc(stream.Context(), func() { _ = lane.Close() })()
-				err = t.receiveLane(lane, from)
-			default:
-			}
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if errors.Is(err, io.EOF) {
-			return stream.SendAndClose(&peerpb.MessagesEnd{})
-		}
-		return err
-	case <-t.ctx.Done():
-		return errTransportClosed
-	}
+	// Nothing but keepalives is sent.
+	out := newOutbox()
+	out.attach(conn)
+	var sender sync.WaitGroup
+	sender.Go(out.run)
+	conn.Watch(serverSilence, out.keepAlive)
+	defer context.AfterFunc(t.ctx, func() { conn.Interrupt(errTransportClosed) })()
+	err := t.receive(conn, from)
+	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
+	out.close()
+	sender.Wait()
+	hurry.Stop()
+	conn.End(err)
 }
 
-var errTransportClosed = status.Error(codes.Unavailable, "this server is closing")
+var errTransportClosed = errServerStops
 
 func (t *PeerTransport) admit() error {
 	t.mu.Lock()
@@ -98,11 +62,16 @@ func (t *PeerTransport) release() {
 	t.mu.incoming--
 }
 
-func (t *PeerTransport) receive(stream peerpb.Peer_MessagesServer, from uint64) error {
+// receive receives until the connection ends, and gives the reason.
+func (t *PeerTransport) receive(conn *transport.Conn, from uint64) error {
 	for {
-		batch := new(peerpb.MessageBatch)
-		if err := stream.RecvMsg(batch); err != nil {
+		message, err := conn.Receive()
+		if err != nil {
 			return err
+		}
+		batch := new(peerpb.MessageBatch)
+		if err := unmarshalOwned(message, batch); err != nil {
+			return status.Errorf(codes.InvalidArgument, "message of the peer: %v", err)
 		}
 		if err := t.handle(from, batch); err != nil {
 			return err
@@ -121,21 +90,16 @@ func (t *PeerTransport) handle(from uint64, batch *peerpb.MessageBatch) error {
 	return nil
 }
 
-// receiveLane receives until the lane ends, and closes it.
-func (t *PeerTransport) receiveLane(lane net.Conn, from uint64) error {
-	defer lane.Close()
-	return readLane(lane, func(message []byte) error {
-		batch := new(peerpb.MessageBatch)
-		if err := unmarshalOwned(message, batch); err != nil {
-			return status.Errorf(codes.Internal, "message on the lane: %v", err)
-		}
-		return t.handle(from, batch)
-	})
+// snapshotServer serves the Peer service, which carries snapshots.
+type snapshotServer struct {
+	peerpb.UnimplementedPeerServer
+	server *Server
 }
 
 // Snapshot implements peerpb.PeerServer.
-func (p *peerServer) Snapshot(stream peerpb.Peer_SnapshotServer) error {
-	t, from, err := accept(stream.Context(), p.realms)
+func (p *snapshotServer) Snapshot(stream peerpb.Peer_SnapshotServer) error {
+	id := identityOf(stream.Context())
+	t, err := p.server.accept(id)
 	if err != nil {
 		return err
 	}
@@ -152,5 +116,5 @@ func (p *peerServer) Snapshot(stream peerpb.Peer_SnapshotServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	return t.receiveSnapshot(ctx, stream, from)
+	return t.receiveSnapshot(ctx, stream, id.from)
 }

@@ -40,7 +40,7 @@ func readSnapshots(h *peerHost) <-chan []byte {
 }
 
 func TestSnapshotArrives(t *testing.T) {
-	for _, n := range []network{{}, {memnet.New()}} {
+	for _, n := range []network{{}, {mem: memnet.New()}} {
 		hosts := newHosts(t, n, 2)
 		got := readSnapshots(hosts[1])
 		for _, size := range []int{0, 1, snapshotChunk - 1, snapshotChunk, snapshotChunk + 1, 5*snapshotChunk + 7} {
@@ -70,7 +70,7 @@ func TestSnapshotArrives(t *testing.T) {
 
 // Whatever goes wrong at either side, the sender hears of it, and the receiver never sees a snapshot as whole that is not.
 func TestSnapshotFails(t *testing.T) {
-	hosts := newHosts(t, network{memnet.New()}, 2)
+	hosts := newHosts(t, network{mem: memnet.New()}, 2)
 	sender := hosts[0].transport
 	data := make([]byte, 3*snapshotChunk)
 	writeAll := func(w io.Writer) error {
@@ -166,7 +166,7 @@ func withHeader(c *peerpb.SnapshotChunk, change func(*peerpb.SnapshotHeader)) *p
 
 // A stream of chunks that is damaged in any way is refused, with the reason.
 func TestSnapshotDamaged(t *testing.T) {
-	n := network{memnet.New()}
+	n := network{mem: memnet.New()}
 	hosts := newHosts(t, n, 1)
 	got := readSnapshots(hosts[0])
 	client := peerpb.NewPeerClient(mustConn(t, n.dialer(t, "x"), hosts[0].addr))
@@ -220,7 +220,7 @@ func TestSnapshotDamaged(t *testing.T) {
 // All snapshots of a transport together keep to its rate; a bounded number runs at a time, on both sides.
 func TestSnapshotThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hosts := newHosts(t, network{memnet.New()}, 3, func(c *PeerConfig) {
+		hosts := newHosts(t, network{mem: memnet.New()}, 3, func(c *PeerConfig) {
 			c.SnapshotBytesPerSecond = 4 * snapshotChunk
 			c.MaxSnapshots = 2
 		})
@@ -262,7 +262,7 @@ func TestSnapshotThrottle(t *testing.T) {
 func TestSnapshotClose(t *testing.T) {
 	for _, closing := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			hosts := newHosts(t, network{memnet.New()}, 2)
+			hosts := newHosts(t, network{mem: memnet.New()}, 2)
 			seen := make(chan error, 1)
 			hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader, r io.Reader) error {
 				_, err := io.Copy(io.Discard, r)

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -23,7 +22,7 @@ func message(index uint64, bytes int) *peerpb.RaftMessage {
 
 // Messages of a class arrive in order, with pings among them, over TCP and over memnet.
 func TestPeerMessages(t *testing.T) {
-	for _, n := range []network{{}, {memnet.New()}} {
+	for _, n := range []network{{}, {mem: memnet.New()}} {
 		hosts := newHosts(t, n, 3)
 		type received struct {
 			from uint64
@@ -67,7 +66,7 @@ func TestPeerMessages(t *testing.T) {
 // a second or so.
 func TestPeerReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		hosts := newHosts(t, n, 2)
 		var got, unreachable atomic.Int64
 		hosts[1].handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }
@@ -95,8 +94,8 @@ func TestPeerReconnects(t *testing.T) {
 		if r := unreachable.Load(); r < 10 || r > 120 {
 			t.Fatalf("reported %d times in a minute", r)
 		}
-		n.serveLanes(t, "h2:1", hosts[1].lanes, func(s *grpc.Server) {
-			RegisterPeerServer(s, map[string]*PeerTransport{"node": hosts[1].transport})
+		n.serve(t, "h2:1", func(s *Server) {
+			s.ServePeers(hosts[1].transport)
 		})
 		got.Store(0)
 		start := time.Now()
@@ -113,7 +112,7 @@ func TestPeerReconnects(t *testing.T) {
 // While a link is stalled the queue is bounded; messages are dropped and reported, Send does not block; after healing all is well.
 func TestPeerQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		hosts := newHosts(t, n, 2, func(c *PeerConfig) { c.MaxQueueBytes = 1 << 20 })
 		var got, unreachable atomic.Int64
 		hosts[1].handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }
@@ -154,7 +153,7 @@ func TestPeerQueueIsBounded(t *testing.T) {
 // Nothing is sent before the cluster's id is known, nor to a host whose address is not.
 func TestPeerUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		var cluster atomic.Uint64
 		hosts := newHosts(t, n, 2, func(c *PeerConfig) { c.Cluster = cluster.Load })
 		var got, unreachable atomic.Int64
@@ -178,7 +177,7 @@ func TestPeerUnknown(t *testing.T) {
 
 // A stream that is not from a peer of the same cluster to this very host never gets a message in.
 func TestPeerIdentity(t *testing.T) {
-	n := network{memnet.New()}
+	n := network{mem: memnet.New()}
 	hosts := newHosts(t, n, 1)
 	hosts[0].handle = func(from uint64, _ *peerpb.MessageBatch) { t.Errorf("a message from %d got in", from) }
 	client := peerpb.NewPeerClient(mustConn(t, n.dialer(t, "x"), hosts[0].addr))
@@ -208,14 +207,6 @@ func TestPeerIdentity(t *testing.T) {
 				ctx = metadata.AppendToOutgoingContext(ctx, key, value)
 			}
 		}
-		stream, err := client.Messages(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = stream.Send(&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{message(1, 1)}})
-		if _, err := stream.CloseAndRecv(); status.Code(err) != test.code {
-			t.Errorf("%s = %q: %v", test.key, test.value, err)
-		}
 		snapshot, err := client.Snapshot(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +220,7 @@ func TestPeerIdentity(t *testing.T) {
 // Close ends streams in both directions, waits for the handler, and lets nothing through afterwards.
 func TestPeerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		hosts := newHosts(t, n, 2)
 		var closed atomic.Bool
 		entered := make(chan struct{}, 10)
@@ -281,15 +272,15 @@ func TestPeerClose(t *testing.T) {
 
 // The number of streams that a transport receives is bounded.
 func TestPeerBoundsStreams(t *testing.T) {
-	n := network{memnet.New()}
+	n := network{mem: memnet.New()}
 	hosts := newHosts(t, n, 1)
 	hosts[0].transport.mu.incoming = maxIncoming // as if so many were open
-	stream, err := peerpb.NewPeerClient(mustConn(t, n.dialer(t, "x"), hosts[0].addr)).Messages(metadata.AppendToOutgoingContext(t.Context(),
-		realmKey, "node", clusterKey, fmt.Sprintf("%x", testCluster), fromKey, "2", toKey, "1"))
+	conn, err := n.dialer(t, "x").open(t.Context(), hosts[0].addr, identity{"node", testCluster, 2, 1}.hello())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.CloseAndRecv(); status.Code(err) != codes.ResourceExhausted {
+	defer conn.Close()
+	if err := conn.AwaitAccepted(); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)
 	}
 }

@@ -21,7 +21,7 @@ func TestReason(t *testing.T) {
 		{status.Error(codes.Unavailable, "this server is starting"), "this server is starting"},
 		{fmt.Errorf("asking: %w", status.Error(codes.Unavailable, "this server is starting")), "this server is starting"},
 		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`), "connection refused"},
-		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: failed reading the frame payload: EOF"`), "it closed the connection before it answered: it stopped, or is not a server of Tidemark"},
+		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: failed reading the frame payload: EOF"`), "it closed the connection before it answered: it stopped, or is not a server of Tidemark, or of another version"},
 		{status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`), "what answers there is not a server of Tidemark: check the address"},
 		{status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: lookup nowhere on 10.0.0.1:53: no such host"`), "nowhere: no such host"},
 		{status.Error(codes.Unavailable, `connection error: desc = "transport: authentication handshake failed: tls: first record does not look like a TLS handshake"`), "the server speaks no TLS: connect without TLS, or check the address"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -12,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -77,9 +76,18 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 			defer d.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			_, err := clusterpb.NewClusterClient(mustConn(t, d, c.listen(t))).Status(ctx, &clusterpb.StatusRequest{})
+			addr := c.listen(t)
+			_, err := clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(ctx, &clusterpb.StatusRequest{})
 			if got := Reason(err); err == nil || !strings.Contains(got, c.want) {
 				t.Errorf("Reason(%v)\n = %q\nwant in it %q", err, got, c.want)
+			}
+			_, err = batchConn(t, d, addr, nil).Do(ctx, get("key"))
+			var broken *ErrStreamBroken
+			if !errors.As(err, &broken) || broken.Sent {
+				t.Fatal(err)
+			}
+			if got := Reason(broken.Cause); !strings.Contains(got, c.want) {
+				t.Errorf("of a batch: Reason(%v)\n = %q\nwant in it %q", err, got, c.want)
 			}
 		})
 	}
@@ -99,7 +107,7 @@ func mustLoad(config *tls.Config, err error) func(*testing.T) *tls.Config {
 func tidemark(config *tls.Config) func(*testing.T) string {
 	return func(t *testing.T) string {
 		l := listening(t)
-		s := grpc.NewServer(ServerOptions(ServerConfig{TLS: config})...)
+		s := NewServer(ServerConfig{TLS: config})
 		clusterpb.RegisterClusterServer(s, &clusterServer{})
 		done := make(chan struct{})
 		go func() { defer close(done); _ = s.Serve(l) }()

@@ -47,8 +47,6 @@ type relief struct {
 	mu struct {
 		sync.Mutex
 		current *reader
-		// source is where it reads.
-		source source
 		// begun counts pieces of work; seen is its value when the timer went off last. watching: it runs.
 		begun, seen uint64
 		watching    bool
@@ -139,26 +137,26 @@ func (r *relief) relieveLocked() {
 	r.stream.server.metrics.reliefs.Inc()
 	p := old.piece
 	p.users++
-	next, from := &reader{piece: p}, r.mu.source
+	next := &reader{piece: p}
 	r.mu.current = next
 	r.mu.begun++
 	r.readers.Go(func() {
 		if !r.run(next, p) {
 			return
 		}
-		if err := r.stream.serve(from, nil, next); !errors.Is(err, errRelieved) {
+		if err := r.stream.serve(nil, next); !errors.Is(err, errRelieved) {
 			r.ended <- err
 		}
 	})
 }
 
 // read reads the stream until it ends, whoever reads it at that time.
-func (r *relief) read(from source, first *kvpb.BatchRequest) error {
+func (r *relief) read(first *kvpb.BatchRequest) error {
 	self := &reader{}
 	r.mu.Lock()
-	r.mu.current, r.mu.source = self, from
+	r.mu.current = self
 	r.mu.Unlock()
-	err := r.stream.serve(from, first, self)
+	err := r.stream.serve(first, self)
 	if errors.Is(err, errRelieved) {
 		err = <-r.ended
 	}
@@ -169,13 +167,6 @@ func (r *relief) read(from source, first *kvpb.BatchRequest) error {
 	}
 	r.mu.Unlock()
 	return err
-}
-
-// readFrom notes that the stream goes on elsewhere.
-func (r *relief) readFrom(from source) {
-	r.mu.Lock()
-	r.mu.source = from
-	r.mu.Unlock()
 }
 
 // wait returns when no reader runs any more.

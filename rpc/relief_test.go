@@ -70,10 +70,10 @@ func slowServer(t *testing.T, n network, gate <-chan struct{}) (taken func() []s
 // The answers to a message of few requests wait for each other, but not for one that takes long.
 func TestSlowWorkDoesNotKeepAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		gate := make(chan struct{})
 		slowServer(t, n, gate)
-		stream, end := openStream(t, mustConn(t, n.dialer(t, "c"), "s:1"))
+		stream, end := openConn(t, n.dialer(t, "c"), "s:1")
 		defer end()
 		m := &kvpb.BatchRequest{Hello: hello(1, 1)}
 		for i, key := range []string{"a", "slow 1", "b"} {
@@ -109,10 +109,10 @@ func TestSlowWorkDoesNotKeepAnswers(t *testing.T) {
 // A request whose work takes long holds up neither the others of its message nor the messages behind it.
 func TestSlowWorkHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		gate := make(chan struct{})
 		taken, open := slowServer(t, n, gate)
-		stream, end := openStream(t, mustConn(t, n.dialer(t, "c"), "s:1"))
+		stream, end := openConn(t, n.dialer(t, "c"), "s:1")
 		defer end()
 		send := func(h *kvpb.Hello, ids []uint64, keys ...string) {
 			t.Helper()
@@ -171,7 +171,7 @@ func TestSlowWorkHoldsUpNobody(t *testing.T) {
 // With too many slow ones the stream waits, and goes on when they are done.
 func TestReliefIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		gate := make(chan struct{})
 		taken, open := slowServer(t, n, gate)
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
@@ -199,7 +199,7 @@ func TestReliefIsBounded(t *testing.T) {
 // A stream that ends while there is slow work ends for its client at once, and for the server when that is done.
 func TestStreamEndsWithSlowWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		gate := make(chan struct{})
 		_, open := slowServer(t, n, gate)
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)

@@ -1,12 +1,10 @@
 package rpc
 
 import (
-	"crypto/tls"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 )
@@ -31,22 +29,8 @@ const (
 	keepaliveTimeout = 2 * time.Second
 )
 
-// ServerConfig configures a gRPC server.
-type ServerConfig struct {
-	// TLS is nil for plain text.
-	TLS *tls.Config
-	// Lanes are what the server's streams offer (PeerConfig.Lanes, BatchServerConfig.Lanes); nil for none. Not together with TLS.
-	Lanes *Lanes
-}
-
-// ServerOptions gives the options with which every Tidemark gRPC server is made.
-func ServerOptions(c ServerConfig) []grpc.ServerOption {
-	transport := insecure.NewCredentials()
-	if c.TLS != nil {
-		transport = tlsCredentials{credentials.NewTLS(c.TLS)}
-	} else if c.Lanes != nil {
-		transport = laneCredentials{transport, c.Lanes}
-	}
+// serverOptions are the options with which every gRPC server is made.
+func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(transport),
 		grpc.ForceServerCodecV2(Codec{}),

@@ -20,7 +20,7 @@ import (
 // may still bring responses.
 func TestNewerStreamSupersedes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := network{memnet.New()}
+		n := network{mem: memnet.New()}
 		enter := make(chan string, 10)
 		leave := make(chan struct{})
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
@@ -28,10 +28,10 @@ func TestNewerStreamSupersedes(t *testing.T) {
 			<-leave
 			echoAll(client, batch, reply)
 		}})
-		conn := mustConn(t, n.dialer(t, "c"), "s:1")
-		older, _ := openStream(t, conn)
-		newer, _ := openStream(t, conn)
-		other, _ := openStream(t, conn)
+		dialer := n.dialer(t, "c")
+		older, _ := openConn(t, dialer, "s:1")
+		newer, _ := openConn(t, dialer, "s:1")
+		other, _ := openConn(t, dialer, "s:1")
 		send := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -71,7 +71,7 @@ func TestNewerStreamSupersedes(t *testing.T) {
 		_ = lastError(newer)
 		synctest.Wait()
 		for _, number := range []uint64{1, 2} {
-			late, _ := openStream(t, conn)
+			late, _ := openConn(t, dialer, "s:1")
 			send(late.Send(&kvpb.BatchRequest{Hello: hello(1, number), Requests: []*kvpb.Request{request(5)}}))
 			if err := lastError(late); status.Code(err) != codes.Aborted {
 				t.Fatal(err)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -46,7 +44,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := listening(t)
-	s := grpc.NewServer(ServerOptions(ServerConfig{TLS: files.Server(true, "h2")})...)
+	s := NewServer(ServerConfig{TLS: files.Server(true, "h2")})
 	clusterpb.RegisterClusterServer(s, &clusterServer{})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()

@@ -28,13 +28,10 @@ func reach(ctx context.Context, client *kv.Client) (*nodes, error) {
 	var streams atomic.Uint64
 	id := rand.Uint64() | 1
 	for _, info := range infos {
-		conn, err := n.dialer.Conn(info.Address)
-		if err != nil {
-			n.close()
-			return nil, err
-		}
-		n.all = append(n.all, rpc.NewBatchConn(rpc.BatchConfig{Conn: conn, Dialer: n.dialer,
-			Address: info.Address, Client: id, Stream: func() uint64 { return streams.Add(1) }}))
+		n.all = append(n.all, rpc.NewBatchConn(rpc.BatchConfig{
+			Dialer: n.dialer, Address: info.Address, Client: id,
+			Stream: func() uint64 { return streams.Add(1) },
+		}))
 	}
 	return n, nil
 }

@@ -14,7 +14,8 @@ import (
 var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission", "range/keys", "range/route",
-		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "txn", "txn/committer",
+		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/transport", "txn",
+		"txn/committer",
 	}
 	sdkModules = []string{
 		module,

@@ -100,7 +100,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmCore, Self: uint64(self),
 		Cluster: func() uint64 { return founding.GetCluster() },
-		Resolve: resolve, Dialer: s.dialer, Lanes: s.lanes, Handler: p.host,
+		Resolve: resolve, Dialer: s.dialer, Handler: p.host,
 		Logger: s.config.Logger, Registry: prom.Registry(registerer),
 	})
 	known, err := p.host.Log().Identities()
@@ -128,7 +128,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if err != nil {
 		return nil, err
 	}
-	s.peers.add(realmCore, p.transport)
+	s.rpc.ServePeers(p.transport)
 	return p, nil
 }
 

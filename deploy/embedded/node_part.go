@@ -105,14 +105,14 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	}
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
-		Resolve: p.node.Resolve, Dialer: s.dialer, Lanes: s.lanes,
+		Resolve: p.node.Resolve, Dialer: s.dialer,
 		Handler: p.node.Handler(), Logger: s.config.Logger, Registry: prom.Registry(registerer),
 		SnapshotBytesPerSecond: s.config.SnapshotBytesPerSecond,
 	})
 	if err := p.node.Start(s.config.filtered(realmData, p.transport, p.node.Resolve)); err != nil {
 		return nil, damaged(&s.config, s.directory, "node", errors.Join(err, p.close()))
 	}
-	s.peers.add(realmData, p.transport)
+	s.rpc.ServePeers(p.transport)
 	return p, nil
 }
 

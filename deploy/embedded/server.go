@@ -12,16 +12,12 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // Server is one server in this process.
@@ -32,7 +28,6 @@ type Server struct {
 	dialer    *rpc.Dialer
 	// tls are the files of the certificates; nil for plain text.
 	tls       *rpc.TLSFiles
-	lanes     *rpc.Lanes // nil with TLS
 	clients   *rpc.BatchServer
 	core      *server.Client
 	bootstrap *bootstrap.Member
@@ -41,10 +36,9 @@ type Server struct {
 	// node is the data node's id, 0 until it is known.
 	node atomic.Uint64
 
-	grpc     *grpc.Server
+	rpc      *rpc.Server
 	listener net.Listener
 	http     *httpServer
-	peers    peerSwitch
 	services services
 
 	ctx     context.Context
@@ -94,7 +88,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			config.Logger); err != nil {
 			return nil, err
 		}
-		serverTLS, clientTLS = s.tls.Server(true, "h2"), s.tls.Client
+		serverTLS, clientTLS = s.tls.Server(true), s.tls.Client
 	}
 	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
@@ -188,23 +182,19 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config) {
 	s.services.server = s
-	if tlsConfig == nil {
-		s.lanes = rpc.NewLanes()
-	}
-	s.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{TLS: tlsConfig, Lanes: s.lanes})...)
+	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Cluster: s.cluster.Load, Lanes: s.lanes, Logger: s.config.Logger,
+		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry),
 	})
-	kvpb.RegisterKVServer(s.grpc, s.clients)
-	peerpb.RegisterPeerServer(s.grpc, &s.peers)
-	clusterpb.RegisterCoreServer(s.grpc, &s.services.core)
-	clusterpb.RegisterClusterServer(s.grpc, s.clusterService())
+	s.rpc.ServeClients(s.clients)
+	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
+	clusterpb.RegisterClusterServer(s.rpc, s.clusterService())
 	if s.bootstrap != nil {
-		clusterpb.RegisterBootstrapServer(s.grpc, s.bootstrap)
+		clusterpb.RegisterBootstrapServer(s.rpc, s.bootstrap)
 	}
 	s.running.Go(func() {
-		if err := s.grpc.Serve(s.listener); err != nil && s.ctx.Err() == nil {
+		if err := s.rpc.Serve(s.listener); err != nil && s.ctx.Err() == nil {
 			s.failed(fmt.Errorf("serving on %s: %w", s.config.Listen, err))
 		}
 	})
@@ -293,8 +283,8 @@ func (s *Server) Close(ctx context.Context) error {
 		if s.http != nil {
 			s.closed = errors.Join(s.closed, s.http.close())
 		}
-		stopped := context.AfterFunc(ctx, s.grpc.Stop)
-		s.grpc.Stop()
+		stopped := context.AfterFunc(ctx, s.rpc.Stop)
+		s.rpc.Stop()
 		stopped()
 		s.closed = errors.Join(s.closed, s.release())
 		s.doneOnce.Do(func() { close(s.done) })
@@ -305,8 +295,8 @@ func (s *Server) Close(ctx context.Context) error {
 // release gives back what was taken, in the reverse order.
 func (s *Server) release() (err error) {
 	s.cancel()
-	if s.grpc != nil {
-		s.grpc.Stop()
+	if s.rpc != nil {
+		s.rpc.Stop()
 	} else if s.listener != nil {
 		err = s.listener.Close()
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -53,7 +52,7 @@ type member struct {
 	state   *engine.State
 	store   *store.Store
 	server  *Server
-	grpc    *grpc.Server
+	grpc    *rpc.Server
 	serving sync.WaitGroup
 }
 
@@ -97,7 +96,7 @@ func (m *member) serve() {
 	if err != nil {
 		m.core.t.Fatal(err)
 	}
-	m.grpc = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
+	m.grpc = rpc.NewServer(rpc.ServerConfig{})
 	clusterpb.RegisterCoreServer(m.grpc, m.server)
 	clusterpb.RegisterClusterServer(m.grpc, NewClusterService(ClusterConfig{
 		Core: func() *Server { return m.server }, Client: m.core.client(m.address),

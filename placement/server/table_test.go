@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -291,7 +290,7 @@ func TestClusterServiceAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
+		server := rpc.NewServer(rpc.ServerConfig{})
 		clusterpb.RegisterClusterServer(server, NewClusterService(ClusterConfig{
 			Client: c.client("node1"), Table: func() TableSource { return out },
 			Status: func() *clusterpb.StatusResponse { return &clusterpb.StatusResponse{Cluster: testCluster, Node: 1} },

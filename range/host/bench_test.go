@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -81,8 +80,8 @@ func benchmarkReplicate(b *testing.B, groups, inflight, size int) {
 				return addrs[h],
 					true
 			}, Dialer: dialer, Handler: h})
-		server := grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
-		rpc.RegisterPeerServer(server, map[string]*rpc.PeerTransport{"bench": t})
+		server := rpc.NewServer(rpc.ServerConfig{})
+		server.ServePeers(t)
 		go server.Serve(listeners[id]) //nolint:errcheck // ends with Stop
 		h.Start(t)
 		b.Cleanup(func() {

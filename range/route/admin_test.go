@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -32,7 +30,7 @@ func TestShortCallsAreAnswered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			server := grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
+			server := rpc.NewServer(rpc.ServerConfig{})
 			clusterpb.RegisterClusterServer(server, clusterServer{})
 			done := make(chan struct{})
 			go func() {

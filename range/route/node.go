@@ -125,12 +125,7 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 		return nil, errNoAddress
 	}
 	shared := n.sender.lanes[l.index]
-	cc, err := shared.dialer.Conn(n.mu.address)
-	if err != nil {
-		return nil, err
-	}
 	c := rpc.NewBatchConn(rpc.BatchConfig{
-		Conn:    cc,
 		Dialer:  shared.dialer,
 		Address: n.mu.address,
 		Client:  shared.client,

@@ -23,6 +23,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// MessageBatch is a message on a peer's connection (rpc/transport): Raft messages of all groups from
+// one host to another.
 type MessageBatch struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Messages []*RaftMessage         `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
@@ -488,42 +490,6 @@ func (x *SnapshotMeta) GetConfState() []byte {
 	return nil
 }
 
-type MessagesEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MessagesEnd) Reset() {
-	*x = MessagesEnd{}
-	mi := &file_peerpb_peer_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MessagesEnd) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MessagesEnd) ProtoMessage() {}
-
-func (x *MessagesEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MessagesEnd.ProtoReflect.Descriptor instead.
-func (*MessagesEnd) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{5}
-}
-
 type SnapshotChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only in the first chunk.
@@ -540,7 +506,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peerpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +518,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peerpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +531,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SnapshotChunk) GetHeader() *SnapshotHeader {
@@ -615,7 +581,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_peerpb_peer_proto_msgTypes[7]
+	mi := &file_peerpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +593,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[7]
+	mi := &file_peerpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +606,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SnapshotHeader) GetMessage() *RaftMessage {
@@ -681,7 +647,7 @@ type SnapshotResult struct {
 
 func (x *SnapshotResult) Reset() {
 	*x = SnapshotResult{}
-	mi := &file_peerpb_peer_proto_msgTypes[8]
+	mi := &file_peerpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +659,7 @@ func (x *SnapshotResult) String() string {
 func (*SnapshotResult) ProtoMessage() {}
 
 func (x *SnapshotResult) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[8]
+	mi := &file_peerpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +672,7 @@ func (x *SnapshotResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResult.ProtoReflect.Descriptor instead.
 func (*SnapshotResult) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{8}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SnapshotResult) GetAccepted() bool {
@@ -771,8 +737,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"conf_state\x18\x03 \x01(\fR\tconfState\"\r\n" +
-	"\vMessagesEnd\"\xa9\x01\n" +
+	"conf_state\x18\x03 \x01(\fR\tconfState\"\xa9\x01\n" +
 	"\rSnapshotChunk\x128\n" +
 	"\x06header\x18\x01 \x01(\v2 .tidemark.peer.v1.SnapshotHeaderR\x06header\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x12\n" +
@@ -786,9 +751,8 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\ato_host\x18\x04 \x01(\x04R\x06toHost\"D\n" +
 	"\x0eSnapshotResult\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2\xa4\x01\n" +
-	"\x04Peer\x12K\n" +
-	"\bMessages\x12\x1e.tidemark.peer.v1.MessageBatch\x1a\x1d.tidemark.peer.v1.MessagesEnd(\x01\x12O\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2W\n" +
+	"\x04Peer\x12O\n" +
 	"\bSnapshot\x12\x1f.tidemark.peer.v1.SnapshotChunk\x1a .tidemark.peer.v1.SnapshotResult(\x01B+Z)github.com/tidemarkdb/tidemark/rpc/peerpbb\x06proto3"
 
 var (
@@ -803,31 +767,28 @@ func file_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_peerpb_peer_proto_rawDescData
 }
 
-var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_peerpb_peer_proto_goTypes = []any{
 	(*MessageBatch)(nil),   // 0: tidemark.peer.v1.MessageBatch
 	(*HostPing)(nil),       // 1: tidemark.peer.v1.HostPing
 	(*RaftMessage)(nil),    // 2: tidemark.peer.v1.RaftMessage
 	(*Entry)(nil),          // 3: tidemark.peer.v1.Entry
 	(*SnapshotMeta)(nil),   // 4: tidemark.peer.v1.SnapshotMeta
-	(*MessagesEnd)(nil),    // 5: tidemark.peer.v1.MessagesEnd
-	(*SnapshotChunk)(nil),  // 6: tidemark.peer.v1.SnapshotChunk
-	(*SnapshotHeader)(nil), // 7: tidemark.peer.v1.SnapshotHeader
-	(*SnapshotResult)(nil), // 8: tidemark.peer.v1.SnapshotResult
+	(*SnapshotChunk)(nil),  // 5: tidemark.peer.v1.SnapshotChunk
+	(*SnapshotHeader)(nil), // 6: tidemark.peer.v1.SnapshotHeader
+	(*SnapshotResult)(nil), // 7: tidemark.peer.v1.SnapshotResult
 }
 var file_peerpb_peer_proto_depIdxs = []int32{
 	2, // 0: tidemark.peer.v1.MessageBatch.messages:type_name -> tidemark.peer.v1.RaftMessage
 	1, // 1: tidemark.peer.v1.MessageBatch.ping:type_name -> tidemark.peer.v1.HostPing
 	3, // 2: tidemark.peer.v1.RaftMessage.entries:type_name -> tidemark.peer.v1.Entry
 	4, // 3: tidemark.peer.v1.RaftMessage.snapshot:type_name -> tidemark.peer.v1.SnapshotMeta
-	7, // 4: tidemark.peer.v1.SnapshotChunk.header:type_name -> tidemark.peer.v1.SnapshotHeader
+	6, // 4: tidemark.peer.v1.SnapshotChunk.header:type_name -> tidemark.peer.v1.SnapshotHeader
 	2, // 5: tidemark.peer.v1.SnapshotHeader.message:type_name -> tidemark.peer.v1.RaftMessage
-	0, // 6: tidemark.peer.v1.Peer.Messages:input_type -> tidemark.peer.v1.MessageBatch
-	6, // 7: tidemark.peer.v1.Peer.Snapshot:input_type -> tidemark.peer.v1.SnapshotChunk
-	5, // 8: tidemark.peer.v1.Peer.Messages:output_type -> tidemark.peer.v1.MessagesEnd
-	8, // 9: tidemark.peer.v1.Peer.Snapshot:output_type -> tidemark.peer.v1.SnapshotResult
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
+	5, // 6: tidemark.peer.v1.Peer.Snapshot:input_type -> tidemark.peer.v1.SnapshotChunk
+	7, // 7: tidemark.peer.v1.Peer.Snapshot:output_type -> tidemark.peer.v1.SnapshotResult
+	7, // [7:8] is the sub-list for method output_type
+	6, // [6:7] is the sub-list for method input_type
 	6, // [6:6] is the sub-list for extension type_name
 	6, // [6:6] is the sub-list for extension extendee
 	0, // [0:6] is the sub-list for field type_name
@@ -844,7 +805,7 @@ func file_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peerpb_peer_proto_rawDesc), len(file_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,6 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Messages_FullMethodName = "/tidemark.peer.v1.Peer/Messages"
 	Peer_Snapshot_FullMethodName = "/tidemark.peer.v1.Peer/Snapshot"
 )
 
@@ -29,10 +28,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Peer is served by every server, once per realm (data nodes, core members): the realm travels in the stream's metadata.
+// Peer is served by every server, once per realm (data nodes, core members): the realm travels in the
+// stream's metadata.
 type PeerClient interface {
-	// Messages carries the Raft messages of all groups from one host to another. The server never sends but at the end.
-	Messages(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[MessageBatch, MessagesEnd], error)
 	// Snapshot carries one snapshot.
 	Snapshot(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SnapshotChunk, SnapshotResult], error)
 }
@@ -45,22 +43,9 @@ func NewPeerClient(cc grpc.ClientConnInterface) PeerClient {
 	return &peerClient{cc}
 }
 
-func (c *peerClient) Messages(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[MessageBatch, MessagesEnd], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Messages_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[MessageBatch, MessagesEnd]{ClientStream: stream}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Peer_MessagesClient = grpc.ClientStreamingClient[MessageBatch, MessagesEnd]
-
 func (c *peerClient) Snapshot(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SnapshotChunk, SnapshotResult], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[1], Peer_Snapshot_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Snapshot_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +60,9 @@ type Peer_SnapshotClient = grpc.ClientStreamingClient[SnapshotChunk, SnapshotRes
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
 //
-// Peer is served by every server, once per realm (data nodes, core members): the realm travels in the stream's metadata.
+// Peer is served by every server, once per realm (data nodes, core members): the realm travels in the
+// stream's metadata.
 type PeerServer interface {
-	// Messages carries the Raft messages of all groups from one host to another. The server never sends but at the end.
-	Messages(grpc.ClientStreamingServer[MessageBatch, MessagesEnd]) error
 	// Snapshot carries one snapshot.
 	Snapshot(grpc.ClientStreamingServer[SnapshotChunk, SnapshotResult]) error
 	mustEmbedUnimplementedPeerServer()
@@ -91,9 +75,6 @@ type PeerServer interface {
 // pointer dereference when methods are called.
 type UnimplementedPeerServer struct{}
 
-func (UnimplementedPeerServer) Messages(grpc.ClientStreamingServer[MessageBatch, MessagesEnd]) error {
-	return status.Error(codes.Unimplemented, "method Messages not implemented")
-}
 func (UnimplementedPeerServer) Snapshot(grpc.ClientStreamingServer[SnapshotChunk, SnapshotResult]) error {
 	return status.Error(codes.Unimplemented, "method Snapshot not implemented")
 }
@@ -118,13 +99,6 @@ func RegisterPeerServer(s grpc.ServiceRegistrar, srv PeerServer) {
 	s.RegisterService(&Peer_ServiceDesc, srv)
 }
 
-func _Peer_Messages_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(PeerServer).Messages(&grpc.GenericServerStream[MessageBatch, MessagesEnd]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Peer_MessagesServer = grpc.ClientStreamingServer[MessageBatch, MessagesEnd]
-
 func _Peer_Snapshot_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(PeerServer).Snapshot(&grpc.GenericServerStream[SnapshotChunk, SnapshotResult]{ServerStream: stream})
 }
@@ -140,11 +114,6 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*PeerServer)(nil),
 	Methods:     []grpc.MethodDesc{},
 	Streams: []grpc.StreamDesc{
-		{
-			StreamName:    "Messages",
-			Handler:       _Peer_Messages_Handler,
-			ClientStreams: true,
-		},
 		{
 			StreamName:    "Snapshot",
 			Handler:       _Peer_Snapshot_Handler,

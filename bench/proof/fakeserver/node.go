@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -31,7 +29,7 @@ type Node struct {
 	Answer func(r *kvpb.Request) *kvpb.Response
 
 	cluster *Cluster
-	server  *grpc.Server
+	server  *rpc.Server
 	served  chan struct{}
 	clusterpb.UnimplementedClusterServer
 }
@@ -48,14 +46,14 @@ func (n *Node) Start() {
 	if err != nil {
 		n.cluster.TB.Fatal(err)
 	}
-	n.server = grpc.NewServer(rpc.ServerOptions(rpc.ServerConfig{})...)
-	kvpb.RegisterKVServer(n.server, rpc.NewBatchServer(rpc.BatchServerConfig{
+	n.server = rpc.NewServer(rpc.ServerConfig{})
+	n.server.ServeClients(rpc.NewBatchServer(rpc.BatchServerConfig{
 		Handle:  n.handle,
 		Cluster: func() uint64 { return clusterID },
 	}))
 	clusterpb.RegisterClusterServer(n.server, n)
 	n.served = make(chan struct{})
-	go func(s *grpc.Server, l net.Listener, served chan struct{}) {
+	go func(s *rpc.Server, l net.Listener, served chan struct{}) {
 		defer close(served)
 		_ = s.Serve(l)
 	}(n.server, listener, n.served)

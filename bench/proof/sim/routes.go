@@ -163,12 +163,10 @@ func (r *routes) conn(server int) (*rpc.BatchConn, error) {
 	if c := r.conns[server]; c != nil {
 		return c, nil
 	}
-	cc, err := r.dialer.Conn(r.w.Cluster.Endpoints()[server])
-	if err != nil {
-		return nil, err
-	}
-	r.conns[server] = rpc.NewBatchConn(rpc.BatchConfig{Conn: cc, Client: routesClient,
-		Stream: func() uint64 { r.streams++; return r.streams }})
+	r.conns[server] = rpc.NewBatchConn(rpc.BatchConfig{
+		Dialer: r.dialer, Address: r.w.Cluster.Endpoints()[server], Client: routesClient,
+		Stream: func() uint64 { r.streams++; return r.streams },
+	})
 	return r.conns[server], nil
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rpc
+package transport
 
 import (
 	"io"
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// peek looks at the first byte that arrives on a connection, and gives a connection from which it can still be read: the same, if it has
-// a file descriptor.
+// peek looks at the first byte that arrives on a connection, and gives a connection from which it
+// can still be read: the same, if it has a file descriptor.
 func peek(conn net.Conn) (net.Conn, byte, error) {
 	var first [1]byte
 	var n int
@@ -36,12 +36,8 @@ func peek(conn net.Conn) (net.Conn, byte, error) {
 	return &peekedConn{Conn: conn, first: first[:]}, first[0], nil
 }
 
-// writeSome writes what can be written without waiting: nothing, if the connection has no file descriptor.
-func writeSome(conn net.Conn, b []byte) (n int, err error) {
-	raw := rawConn(conn)
-	if raw == nil {
-		return 0, nil
-	}
+// writeSome writes what can be written without waiting.
+func writeSome(raw syscall.RawConn, b []byte) (n int, err error) {
 	if waitErr := raw.Write(func(fd uintptr) bool {
 		for {
 			n, err = syscall.Write(int(fd), b)
@@ -56,13 +52,4 @@ func writeSome(conn net.Conn, b []byte) (n int, err error) {
 		err = nil
 	}
 	return max(n, 0), err
-}
-
-func rawConn(conn net.Conn) syscall.RawConn {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			return raw
-		}
-	}
-	return nil
 }

@@ -1,10 +1,11 @@
 //go:build !unix
 
-package rpc
+package transport
 
 import (
 	"io"
 	"net"
+	"syscall"
 )
 
 func peek(conn net.Conn) (net.Conn, byte, error) {
@@ -15,4 +16,4 @@ func peek(conn net.Conn) (net.Conn, byte, error) {
 	return &peekedConn{Conn: conn, first: first[:]}, first[0], nil
 }
 
-func writeSome(net.Conn, []byte) (int, error) { return 0, nil }
+func writeSome(syscall.RawConn, []byte) (int, error) { return 0, nil }

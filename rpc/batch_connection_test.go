@@ -1,0 +1,251 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+func mustEcho(t *testing.T, b *BatchConn, key string) {
+	t.Helper()
+	response, err := b.Do(t.Context(), get(key))
+	if err != nil || string(response.GetGet().Value) != key {
+		t.Fatalf("%.20q: %.20q, %v", key, response.GetGet().GetValue(), err)
+	}
+}
+
+// Each of many callers gets the answer to its own request, whatever the sizes.
+func TestBatchOverEveryConnection(t *testing.T) {
+	for _, n := range networks(t) {
+		addr, _, _ := serveBatch(t, n, "s:1", BatchServerConfig{
+			Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				go echoAll(client, batch[:len(batch)/2], reply)
+				echoAll(client, batch[len(batch)/2:], reply)
+			},
+		})
+		conn := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) { c.MaxInFlight = 20 })
+		var callers sync.WaitGroup
+		for caller := range 40 {
+			callers.Go(func() {
+				for i := range 50 {
+					size := rand.IntN(10) * rand.IntN(10) * rand.IntN(10) * rand.IntN(100)
+					key := fmt.Sprintf("%d.%d.", caller, i) + string(bytes.Repeat([]byte("x"), size))
+					response, err := conn.Do(t.Context(), get(key))
+					if err != nil || string(response.GetGet().Value) != key {
+						t.Errorf("%.20q: %.20q, %v", key, response.GetGet().GetValue(), err)
+						return
+					}
+				}
+			})
+		}
+		callers.Wait()
+		mustEcho(t, conn, string(make([]byte, 3<<20)))
+	}
+}
+
+// Requests are taken in the order in which they were submitted.
+func TestBatchKeepsTheOrderOfRequests(t *testing.T) {
+	for _, n := range networks(t) {
+		var next atomic.Uint64
+		addr, _, _ := serveBatch(t, n, "s:1", BatchServerConfig{
+			Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				for _, q := range batch {
+					if want := next.Add(1); q.Sequence != want {
+						t.Errorf("request %d came in place of %d", q.Sequence, want)
+					}
+				}
+				echoAll(client, batch, reply)
+			},
+		})
+		conn := batchConn(t, n.dialer(t, "c"), addr, nil)
+		sequence := uint64(0)
+		for range 20 {
+			const many = 100
+			flight := NewFlight(many)
+			for i := range many {
+				sequence++
+				q := get("key")
+				q.Sequence = sequence
+				if taken, err := conn.Submit(flight, []int{i}, []*kvpb.Request{q}); taken != 1 || err != nil {
+					t.Fatal(taken, err)
+				}
+			}
+			for range many {
+				if _, err := flight.Outcome(<-flight.Landed()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// When the two lose each other, the client is told that the outcome is unknown, as soon as the
+// silence is long enough; and it comes back by itself. So it is when the server ends.
+func TestBatchLosesItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{mem: memnet.New()}
+		addr, _, stop := serveBatch(t, n, "s:1", BatchServerConfig{
+			Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				for _, q := range batch {
+					if string(q.GetGet().Key) != "nothing" {
+						reply(echo(q))
+					}
+				}
+			},
+		})
+		conn := batchConn(t, n.dialer(t, "c"), addr, nil)
+		mustEcho(t, conn, "key")
+		time.Sleep(time.Minute) // keepalives go on
+		first := conn.current.Load()
+		mustEcho(t, conn, "key")
+		if conn.current.Load() != first {
+			t.Fatal("a quiet connection was broken")
+		}
+		n.mem.CutBoth("c", "s", memnet.Stall)
+		var broken *ErrStreamBroken
+		began := time.Now()
+		if _, err := conn.Do(t.Context(), get("nothing")); !errors.As(err, &broken) || !broken.Sent {
+			t.Fatal(err)
+		}
+		if lasted := time.Since(began); lasted > clientSilence+time.Second {
+			t.Fatalf("noticed after %v", lasted)
+		}
+		n.mem.Heal("c", "s")
+		for {
+			if _, err := conn.Do(t.Context(), get("key")); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+		if _, err := conn.Do(t.Context(), get("key")); !errors.As(err, &broken) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// After an attempt to connect that failed, requests fail at once for a moment, certainly not sent.
+func TestBatchPausesBetweenAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{mem: memnet.New()}
+		var dials atomic.Int64
+		dialer := NewDialer(DialerConfig{Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return n.mem.Dialer("c")(ctx, addr)
+		}})
+		defer dialer.Close()
+		conn := batchConn(t, dialer, "s:1", nil)
+		for range 1000 {
+			_, err := conn.Do(t.Context(), get("key"))
+			var broken *ErrStreamBroken
+			if !errors.As(err, &broken) || broken.Sent {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := dials.Load(); n > 10 {
+			t.Fatalf("%d attempts in a second", n)
+		}
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
+		time.Sleep(2 * connectPauseCap)
+		mustEcho(t, conn, "key")
+	})
+}
+
+// A request whose work takes long holds up no other, and the goroutine that takes over reads on.
+func TestSlowWorkOnAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{mem: memnet.New()}
+		gate := make(chan struct{})
+		var finished atomic.Int32
+		addr, _, _ := serveBatch(t, n, "s:1", BatchServerConfig{
+			Take: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work {
+				return &slowWork{t: t, batch: append([]*kvpb.Request(nil), batch...), reply: reply,
+					gate: gate, finished: &finished}
+			},
+		})
+		conn := batchConn(t, n.dialer(t, "c"), addr, nil)
+		var slow sync.WaitGroup
+		for range maxBehind - 1 {
+			slow.Go(func() { mustEcho(t, conn, "slow 1") })
+			synctest.Wait()
+		}
+		for range 10 {
+			mustEcho(t, conn, "key")
+		}
+		close(gate)
+		slow.Wait()
+		mustEcho(t, conn, "key")
+	})
+}
+
+// A connection that was quiet is written to by the goroutine that has a message, and one that was not
+// is left to the outbox's.
+func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox() // its goroutine does not run
+		o.mu.conn = new(wire)
+		send := func(direct bool) uint64 {
+			o.mu.Lock()
+			before := o.mu.sent
+			r := get("key")
+			if _, err := o.addLocked(tagRequests, r, r.SizeVT()); err != nil {
+				t.Fatal(err)
+			}
+			o.unlock(direct || o.quietLocked())
+			return o.mu.sent - before
+		}
+		for _, step := range []struct {
+			after  time.Duration
+			direct bool
+			want   uint64
+		}{{0, false, 0}, {time.Second, false, 0}, {0, true, 1}, {0, false, 0}, {directPause - 1, false, 0}, {1, false, 1}, {0, false, 0}} {
+			time.Sleep(step.after)
+			if got := send(step.direct); got != step.want {
+				t.Fatalf("%+v: %d messages", step, got)
+			}
+		}
+	})
+}
+
+// A client that reads nothing, and whose connection takes nothing more, is given up.
+func TestClientThatReadsNothingIsGivenUp(t *testing.T) {
+	addr, server, _ := serveBatch(t, network{}, "", BatchServerConfig{
+		Handle: echoAll, MaxInFlightBytes: 1 << 20,
+	})
+	h, err := clientHello(&kvpb.Hello{Client: 77, Stream: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := network{}.dialer(t, "").open(t.Context(), addr, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.AwaitAccepted(); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint64(1); ; id++ {
+		r := get(string(make([]byte, 256<<10)))
+		r.Id = id
+		message, err := (&kvpb.BatchRequest{Requests: []*kvpb.Request{r}}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if conn.Send(message) != nil {
+			break
+		}
+	}
+	await(t, "the server has given the client up", func() bool { return server.Gone(77) })
+}

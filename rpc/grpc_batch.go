@@ -1,0 +1,106 @@
+package rpc
+
+import (
+	"errors"
+	"io"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
+)
+
+// grpcBatch serves KV.Batch, the data protocol over gRPC, to clients in other languages. It passes
+// messages between the stream and a connection within the process, which is served as every other:
+// whatever holds for those holds here.
+type grpcBatch struct {
+	kvpb.UnimplementedKVServer
+	clients *BatchServer
+}
+
+// refusedKey is in the trailer of a stream of which the server has read no request but its first
+// message's, and run none.
+const refusedKey = "tidemark-refused"
+
+// Batch implements kvpb.KVServer.
+func (g *grpcBatch) Batch(stream kvpb.KV_BatchServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	var address string
+	if p, ok := peer.FromContext(stream.Context()); ok && p.Addr != nil {
+		address = p.Addr.String()
+	}
+	served, conn := transport.Pipe()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		g.clients.serve(stream.Context(), served, first, address)
+	}()
+	defer func() {
+		_ = conn.Close()
+		_ = served.Close()
+		<-over
+	}()
+	// It ends when this method has returned, if not before.
+	go passRequests(stream, conn)
+	err = passResponses(conn, stream)
+	var refused *transport.Refused
+	if errors.As(err, &refused) {
+		stream.SetTrailer(metadata.Pairs(refusedKey, "1"))
+		err = refused.GRPCStatus().Err()
+	}
+	if ended := stream.Context().Err(); ended != nil {
+		return status.FromContextError(ended).Err()
+	}
+	return err
+}
+
+func passRequests(stream kvpb.KV_BatchServer, conn *transport.Conn) {
+	for {
+		batch, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			_ = conn.CloseSend()
+			return
+		}
+		var message []byte
+		if err == nil {
+			message, err = batch.MarshalVT()
+		}
+		if err == nil {
+			err = conn.Send(message)
+		}
+		if err != nil {
+			_ = conn.Close()
+			return
+		}
+	}
+}
+
+func passResponses(conn *transport.Conn, stream kvpb.KV_BatchServer) error {
+	if err := conn.AwaitAccepted(); err != nil {
+		return err
+	}
+	for {
+		message, err := conn.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		batch := new(kvpb.BatchResponse)
+		if err := unmarshalOwned(message, batch); err != nil {
+			return err
+		}
+		if err := stream.Send(batch); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A connection of package transport begins with a hello: one byte that says what it is for, and
+// then who speaks. For a client that is an encoded BatchRequest which holds its Hello, for a peer
+// an identity.
+const (
+	helloClient = 'c'
+	helloPeer   = 'p'
+)
+
+func clientHello(h *kvpb.Hello) ([]byte, error) {
+	b, err := (&kvpb.BatchRequest{Hello: h}).MarshalVT()
+	if err != nil {
+		return nil, fmt.Errorf("hello of a client: %w", err)
+	}
+	return append([]byte{helloClient}, b...), nil
+}
+
+// identity says which host speaks to which, in which realm of which cluster.
+type identity struct {
+	realm             string
+	cluster, from, to uint64
+}
+
+// hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
+func (i identity) hello() []byte {
+	b := []byte{helloPeer}
+	for _, number := range []uint64{i.cluster, i.from, i.to} {
+		b = binary.LittleEndian.AppendUint64(b, number)
+	}
+	return append(b, i.realm...)
+}
+
+// parseIdentity decodes what hello encodes, but for the first byte.
+func parseIdentity(b []byte) (identity, error) {
+	const numbers = 3 * 8
+	if len(b) < numbers {
+		return identity{}, errors.New("a peer's hello is cut short")
+	}
+	number := func(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n:]) }
+	return identity{
+		cluster: number(0), from: number(1), to: number(2), realm: string(b[numbers:]),
+	}, nil
+}
+
+// unavailable makes a gRPC status of the failure to connect.
+func unavailable(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}

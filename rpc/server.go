@@ -1,0 +1,156 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
+)
+
+// ServerConfig configures a Server.
+type ServerConfig struct {
+	// TLS is nil for plain text.
+	TLS *tls.Config
+}
+
+// Server answers at one address: to gRPC, and to the connections of clients and peers (package
+// transport).
+type Server struct {
+	grpc *grpc.Server
+	// ctx ends with Stop.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// serving counts the connections.
+	serving sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		stopped bool
+		clients *BatchServer
+		realms  map[string]*PeerTransport
+		conns   map[*transport.Conn]struct{}
+	}
+}
+
+var _ grpc.ServiceRegistrar = (*Server)(nil)
+
+// errServerStops is what connections hear that a server ends.
+var errServerStops = status.Error(codes.Unavailable, "this server is closing")
+
+// NewServer makes a server.
+func NewServer(c ServerConfig) *Server {
+	s := &Server{}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.mu.realms = make(map[string]*PeerTransport)
+	s.mu.conns = make(map[*transport.Conn]struct{})
+	s.grpc = grpc.NewServer(serverOptions(transport.Credentials(c.TLS, s.take))...)
+	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
+	return s
+}
+
+// RegisterService implements grpc.ServiceRegistrar. It must be called before Serve.
+func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
+	s.grpc.RegisterService(d, service)
+}
+
+// ServeClients serves clients. It must be called before Serve.
+func (s *Server) ServeClients(b *BatchServer) {
+	s.mu.Lock()
+	s.mu.clients = b
+	s.mu.Unlock()
+	kvpb.RegisterKVServer(s.grpc, &grpcBatch{clients: b})
+}
+
+// ServePeers serves the peers of the transport's realm. It may be called while the server serves.
+func (s *Server) ServePeers(t *PeerTransport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.realms[t.config.Realm] = t
+}
+
+// realm gives the transport of a realm; nil if there is none.
+func (s *Server) realm(name string) *PeerTransport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.realms[name]
+}
+
+// Serve answers at the listener until Stop. It closes the listener.
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+
+// Stop ends all connections, and waits until nothing serves them any more. It may be called again.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	s.mu.stopped = true
+	for c := range s.mu.conns {
+		c.Interrupt(errServerStops)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	s.grpc.Stop()
+	s.serving.Wait()
+}
+
+// take is given the connections that are not gRPC's.
+func (s *Server) take(c *transport.Conn, hello []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.stopped {
+		_ = c.Close()
+		return
+	}
+	s.mu.conns[c] = struct{}{}
+	s.serving.Go(func() {
+		s.serve(c, hello)
+		_ = c.Close()
+		s.mu.Lock()
+		delete(s.mu.conns, c)
+		s.mu.Unlock()
+	})
+}
+
+// serve serves a connection until it ends.
+func (s *Server) serve(c *transport.Conn, hello []byte) {
+	var kind byte
+	if len(hello) > 0 {
+		kind = hello[0]
+	}
+	switch kind {
+	case helloClient:
+		s.mu.Lock()
+		clients := s.mu.clients
+		s.mu.Unlock()
+		if clients == nil {
+			c.Refuse(status.Error(codes.Unimplemented, "this server serves no clients"))
+			return
+		}
+		first := new(kvpb.BatchRequest)
+		if err := unmarshalOwned(hello[1:], first); err != nil {
+			c.Refuse(status.Errorf(codes.InvalidArgument, "hello of a client: %v", err))
+			return
+		}
+		clients.serve(s.ctx, c, first, c.RemoteAddr().String())
+	case helloPeer:
+		id, err := parseIdentity(hello[1:])
+		if err != nil {
+			c.Refuse(status.Error(codes.InvalidArgument, err.Error()))
+			return
+		}
+		t, err := s.accept(id)
+		if err != nil {
+			c.Refuse(err)
+			return
+		}
+		t.serve(c, id.from)
+	default:
+		c.Refuse(status.Errorf(codes.Unimplemented, "this server knows no connection of kind %q", kind))
+	}
+}

@@ -1,0 +1,189 @@
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// preface is how a connection without TLS begins. Its first byte begins neither HTTP/2 nor TLS.
+	preface = "\x01tidemark 1\n"
+	// Protocol is the application protocol (ALPN) of a connection with TLS.
+	Protocol = "tidemark/1"
+)
+
+// Credentials are those of a gRPC server whose listener takes connections of this package as well.
+// config is nil without TLS. take gets each connection whose hello has come; it must not block, and
+// owns the connection. Without take, only gRPC is spoken.
+func Credentials(
+	config *tls.Config, take func(c *Conn, hello []byte),
+) credentials.TransportCredentials {
+	if config == nil {
+		return plainCredentials{insecure.NewCredentials(), take}
+	}
+	protocols := []string{"h2"}
+	if take != nil {
+		protocols = []string{Protocol, "h2"}
+	}
+	return tlsCredentials{credentials.NewTLS(speaking(config, protocols)), take}
+}
+
+// speaking is the configuration for these protocols.
+func speaking(config *tls.Config, protocols []string) *tls.Config {
+	config = config.Clone()
+	config.NextProtos = slices.Clone(protocols)
+	if inner := config.GetConfigForClient; inner != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			c, err := inner(hello)
+			if err == nil && c != nil {
+				c = c.Clone()
+				c.NextProtos = slices.Clone(protocols)
+			}
+			return c, err
+		}
+	}
+	return config
+}
+
+// plainCredentials are those of a server without TLS.
+type plainCredentials struct {
+	credentials.TransportCredentials
+	take func(c *Conn, hello []byte)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (p plainCredentials) Clone() credentials.TransportCredentials {
+	return plainCredentials{p.TransportCredentials.Clone(), p.take}
+}
+
+// ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
+// it away afterwards.
+func (p plainCredentials) ServerHandshake(
+	raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	if p.take == nil {
+		return p.TransportCredentials.ServerHandshake(raw)
+	}
+	raw, first, err := peek(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if first != preface[0] {
+		return p.TransportCredentials.ServerHandshake(raw)
+	}
+	c := newConn(newSocket(raw), nil, nil)
+	begin := make([]byte, len(preface))
+	if _, err := io.ReadFull(c.reader, begin); err != nil {
+		return nil, nil, err
+	}
+	if string(begin) != preface {
+		go c.Refuse(status.Errorf(codes.FailedPrecondition,
+			"this server speaks version 1 of the protocol, and was called with %q", begin))
+		return nil, nil, credentials.ErrConnDispatched
+	}
+	return nil, nil, dispatch(c, p.take)
+}
+
+// dispatch reads the hello, and gives the connection to its owner.
+func dispatch(c *Conn, take func(c *Conn, hello []byte)) error {
+	content, control, err := readFrame(c.reader)
+	if err == nil && (!control || content[0] != controlHello) {
+		err = errors.New("a connection that does not begin with hello")
+	}
+	if err != nil {
+		_ = c.Close()
+		return fmt.Errorf("connection from %v: %w", c.RemoteAddr(), err)
+	}
+	take(c, content[1:])
+	return credentials.ErrConnDispatched
+}
+
+// tlsCredentials tells a client why its handshake failed. A client that speaks without TLS is
+// answered in its protocol (HTTP/2: a GOAWAY frame, INADEQUATE_SECURITY); a client that shows no
+// certificate, or one that is refused, gets to read the alert that says so.
+type tlsCredentials struct {
+	credentials.TransportCredentials
+	take func(c *Conn, hello []byte)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t tlsCredentials) Clone() credentials.TransportCredentials {
+	return tlsCredentials{t.TransportCredentials.Clone(), t.take}
+}
+
+// ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
+// it away afterwards.
+func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	s := newSocket(raw)
+	held := &handshakeConn{Conn: s}
+	sealed := &seal{Conn: held}
+	conn, info, err := t.TransportCredentials.ServerHandshake(sealed)
+	held.over.Store(true)
+	if err != nil {
+		answerPlain(raw, err)
+		held.refuse()
+		return nil, nil, err
+	}
+	over, ok := conn.(*tls.Conn)
+	if !ok || over.ConnectionState().NegotiatedProtocol != Protocol {
+		return conn, info, nil
+	}
+	return nil, nil, dispatch(newConn(s, over, sealed), t.take)
+}
+
+// answerPlain answers a client that has spoken without TLS.
+func answerPlain(raw net.Conn, err error) {
+	var header tls.RecordHeaderError
+	if !errors.As(err, &header) {
+		return
+	}
+	switch string(header.RecordHeader[:3]) {
+	case http2.ClientPreface[:3]:
+		_ = http2.NewFramer(raw, nil).WriteGoAway(
+			0, http2.ErrCodeInadequateSecurity, []byte(needsTLS))
+	case preface[:3]:
+		refusal := reason(status.Error(codes.Unavailable, needsTLS))
+		_, _ = raw.Write(appendControl(nil, controlRefused, refusal))
+	}
+}
+
+// needsTLS is what a client without TLS is told.
+const needsTLS = "TLS is required"
+
+// handshakeConn is a connection that is not closed while its handshake goes on: the credentials
+// close it when that fails, and then there is something to be said yet.
+type handshakeConn struct {
+	net.Conn
+	over atomic.Bool
+}
+
+// Close implements net.Conn.
+func (c *handshakeConn) Close() error {
+	if !c.over.Load() {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// refuse closes the connection when the client has read what was written to it, or does not do so
+// for too long.
+func (c *handshakeConn) refuse() {
+	raw := c.Conn.(*socket).Conn
+	if half, ok := raw.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_ = c.SetDeadline(time.Now().Add(lingering))
+		_, _ = io.CopyN(io.Discard, c.Conn, 64<<10)
+	}
+	_ = c.Conn.Close()
+}

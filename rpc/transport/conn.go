@@ -1,0 +1,243 @@
+package transport
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Conn is one connection. Receive and AwaitAccepted are for one goroutine at a time, Send, TrySend
+// and SendKeepalive for another; the rest is safe for concurrent use.
+type Conn struct {
+	socket *socket
+	// seal is nil without TLS.
+	seal   *seal
+	reader *bufio.Reader
+
+	// plain holds the frame that is being sent, unsent what is still to be written of it, or of its
+	// TLS records. They are the sender's.
+	plain  []byte
+	unsent []byte
+
+	watch watch
+	// ended is why the connection was broken here, if it was.
+	ended     atomic.Pointer[error]
+	closeOnce sync.Once
+}
+
+// newConn makes a connection of a socket. tlsConn is nil without TLS; otherwise its handshake is
+// done, and it stands upon the seal.
+func newConn(s *socket, tlsConn *tls.Conn, sealed *seal) *Conn {
+	c := &Conn{socket: s, seal: sealed}
+	if tlsConn == nil {
+		c.reader = bufio.NewReaderSize(s, bufferBytes)
+	} else {
+		sealed.begin(tlsConn)
+		c.reader = bufio.NewReaderSize(tlsConn, bufferBytes)
+	}
+	return c
+}
+
+// Pipe makes two ends of a connection within the process. They watch no silence.
+func Pipe() (*Conn, *Conn) {
+	a, b := net.Pipe()
+	one, other := newConn(newSocket(a), nil, nil), newConn(newSocket(b), nil, nil)
+	one.watch.stop()
+	other.watch.stop()
+	return one, other
+}
+
+// RemoteAddr is where the other side is.
+func (c *Conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
+
+// Watch breaks the connection when the other side is silent for limit. It calls idle when a
+// keepalive is due: what has been sent last was sent a while ago. idle must not block, nor send.
+func (c *Conn) Watch(limit time.Duration, idle func()) { c.watch.start(c, limit, idle) }
+
+// LimitUnacknowledged breaks the connection when bytes stay unacknowledged by the other side's
+// kernel for so long, where the system can.
+func (c *Conn) LimitUnacknowledged(d time.Duration) { c.socket.limitUnacknowledged(d) }
+
+// AwaitAccepted waits for the other side's word. A *Refused says that it does not want the
+// connection.
+func (c *Conn) AwaitAccepted() error {
+	for {
+		content, control, err := readFrame(c.reader)
+		switch {
+		case err != nil && c.ended.Load() == nil:
+			return status.Errorf(codes.Unavailable, "error reading server preface: %v", err)
+		case err != nil:
+			return c.broken(err)
+		case !control:
+			return c.broken(errors.New("a message before the connection was accepted"))
+		}
+		switch content[0] {
+		case controlKeepalive:
+		case controlAccepted:
+			return nil
+		case controlRefused:
+			return &Refused{reasonOf(content[1:])}
+		default:
+			return c.broken(fmt.Errorf("control frame %q instead of an answer", content[0]))
+		}
+	}
+}
+
+// Receive gives the next message, whose bytes are the caller's. io.EOF says that the other side has
+// nothing more to say, and listens. Any other error is the end, and a gRPC status: with the reason
+// that the other side has given, or UNAVAILABLE.
+func (c *Conn) Receive() ([]byte, error) {
+	for {
+		content, control, err := readFrame(c.reader)
+		if err != nil {
+			return nil, c.broken(err)
+		}
+		if !control {
+			return content, nil
+		}
+		switch content[0] {
+		case controlKeepalive:
+		case controlHalfClosed:
+			return nil, io.EOF
+		case controlEnded, controlRefused:
+			return nil, reasonOf(content[1:]).Err()
+		default:
+			return nil, c.broken(fmt.Errorf("unknown control frame %q", content[0]))
+		}
+	}
+}
+
+// broken is what a failure of the connection is for its owner.
+func (c *Conn) broken(err error) error {
+	if ended := c.ended.Load(); ended != nil {
+		err = *ended
+		if _, ok := status.FromError(err); ok {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return status.Error(codes.Unavailable, "error reading from server: EOF")
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// Send writes a message that consists of parts, after what is left of the one before. Without parts
+// it writes only that. It blocks until the kernel has taken everything. An error has closed the
+// connection, of which the receiver hears.
+func (c *Conn) Send(parts ...[]byte) error {
+	if err := c.finish(); err != nil || len(parts) == 0 {
+		return err
+	}
+	if err := c.take(parts); err != nil {
+		return err
+	}
+	return c.finish()
+}
+
+// TrySend writes as much of a message as there is room for in the socket, without blocking; done
+// says whether that was all. If not, Send goes on with it. Nothing may be left of the message
+// before.
+func (c *Conn) TrySend(parts ...[]byte) (done bool, err error) {
+	if err := c.take(parts); err != nil {
+		return false, err
+	}
+	n, err := c.socket.writeSome(c.unsent)
+	c.unsent = c.unsent[n:]
+	if err != nil {
+		_ = c.Close()
+	}
+	return len(c.unsent) == 0, err
+}
+
+// SendKeepalive writes a keepalive, after what is left of a message.
+func (c *Conn) SendKeepalive() error { return c.sendControl(controlKeepalive, nil) }
+
+// Accept tells the opener that it is welcome. It comes before all messages.
+func (c *Conn) Accept() error { return c.sendControl(controlAccepted, nil) }
+
+// CloseSend says that no more messages will come.
+func (c *Conn) CloseSend() error { return c.sendControl(controlHalfClosed, nil) }
+
+func (c *Conn) sendControl(kind byte, content []byte) error {
+	if err := c.finish(); err != nil {
+		return err
+	}
+	c.plain = appendControl(c.plain[:0], kind, content)
+	if err := c.encrypt(); err != nil {
+		return err
+	}
+	return c.finish()
+}
+
+// take makes a frame of the parts.
+func (c *Conn) take(parts [][]byte) error {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	if cap(c.plain) > bufferBytes && size <= bufferBytes {
+		c.plain = nil
+	}
+	c.plain = binary.LittleEndian.AppendUint32(c.plain[:0], uint32(size))
+	for _, part := range parts {
+		c.plain = append(c.plain, part...)
+	}
+	return c.encrypt()
+}
+
+// encrypt makes of the frame what is to be written.
+func (c *Conn) encrypt() (err error) {
+	if c.unsent = c.plain; c.seal != nil {
+		c.unsent, err = c.seal.records(c.plain)
+	}
+	if err != nil {
+		_ = c.Close()
+	}
+	return err
+}
+
+// finish writes what is unsent.
+func (c *Conn) finish() error {
+	if len(c.unsent) == 0 {
+		return nil
+	}
+	_, err := c.socket.Write(c.unsent)
+	c.unsent = nil
+	if err != nil {
+		// The other side may have half a message, so this is the end of it. The receiver hears of it.
+		_ = c.Close()
+	}
+	return err
+}
+
+// Break closes the connection for a reason, which the receiver gets.
+func (c *Conn) Break(reason error) {
+	c.ended.CompareAndSwap(nil, &reason)
+	_ = c.Close()
+}
+
+// Interrupt has the receiver end with a reason, and leaves the connection open for End.
+func (c *Conn) Interrupt(reason error) {
+	c.ended.CompareAndSwap(nil, &reason)
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Close closes the connection at once. The goroutines that send and receive get an error.
+func (c *Conn) Close() error {
+	var err error
+	c.closeOnce.Do(func() {
+		c.watch.stop()
+		err = c.socket.Close()
+	})
+	return err
+}

@@ -1,0 +1,57 @@
+// Package transport carries what is hot between Tidemark's processes: the batches of clients, and
+// the Raft messages of peers. Both travel the same way, with and without TLS.
+//
+// # The connection
+//
+// A [Conn] is a TCP connection that shares its listener with gRPC. Without TLS it begins with a
+// preface that is not HTTP/2's; with TLS it asks for the application protocol [Protocol]. The
+// listener's handshake is the same for both protocols, with the same certificates and the same
+// checks ([Accept]). Then frames go both ways: four bytes of length (little endian), and a message.
+// The highest bit of the length marks a control frame:
+//
+//	opener                               acceptor
+//	preface, hello: who it is, what for  →
+//	                                     ←  accepted; or refused, with a reason
+//	messages                             →
+//	                                     ←  messages
+//	                                     ←  ended, with a reason
+//	keepalive, when there is nothing else, in both directions
+//
+// The goroutine that reads the socket handles the message, and the goroutine that has a message
+// writes it to the socket, as far as there is room in the socket. A TLS connection is the same: its
+// records are gathered, and written as plain bytes would be (seal.go).
+//
+// # Why not a library
+//
+// gRPC hands each message from goroutine to goroutine on both sides. DRPC does so on the receiving
+// side, and its send blocks while the other side does not read. Echoes of a batch of requests
+// between two processes on two cores, 256 bytes each, median of five runs in turns:
+//
+//	µs per echo        1 caller       64 callers     256 callers
+//	                   plain   TLS    plain   TLS    plain   TLS
+//	this package          41    48      5.2   5.8      4.2   4.6
+//	DRPC 1.0              46    52      5.8   5.8      4.3   5.8
+//	gRPC streams          52    63      5.4   5.8      4.1   4.8
+//
+// Processor time of both sides for one caller: 36, 48 and 55 µs plain, 42, 50 and 59 µs with TLS.
+//
+// # Liveness
+//
+// A connection whose other side is gone without a word is broken after some two seconds of silence
+// (watch.go). Each side sends a keepalive when it has sent nothing for half a second.
+//
+// # What strangers can do
+//
+// The preface and the hello are bounded in bytes, and in time by the listener. The length of a
+// message is not believed before its bytes are there. TLS verifies both sides before the hello is
+// read; who the other side says it is, is for the owner of the connection to check.
+//
+// # Invariants
+//
+//   - One goroutine at a time sends, and one at a time receives.
+//   - A message is written whole, or the connection is closed.
+//   - A refused connection had no message of its opener received.
+//   - Nothing of a connection runs after Close, but for what its owner runs.
+//
+// The package knows no protocol buffers, and nothing else of Tidemark.
+package transport

@@ -1,0 +1,112 @@
+package transport
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// MaxMessageBytes bounds one message: the largest transaction (64 MiB) and what surrounds it.
+	MaxMessageBytes = 80 << 20
+	// controlBit marks the length of a control frame, maxControlBytes bounds one.
+	controlBit      = 1 << 31
+	maxControlBytes = 64 << 10
+	headerBytes     = 4
+	bufferBytes     = 64 << 10
+)
+
+// A control frame begins with what it is. Refused and ended are followed by a code (one byte) and
+// the reason's text.
+const (
+	controlKeepalive  = 'k'
+	controlAccepted   = 'a'
+	controlRefused    = 'r'
+	controlEnded      = 'e'
+	controlHalfClosed = 'h'
+	controlHello      = 'o'
+)
+
+// Refused is why the other side has not taken a connection. It has received no message of it.
+type Refused struct{ status *status.Status }
+
+// Error implements error.
+func (r *Refused) Error() string { return r.status.Err().Error() }
+
+// GRPCStatus gives the reason as the other side stated it.
+func (r *Refused) GRPCStatus() *status.Status { return r.status }
+
+// appendControl appends a control frame.
+func appendControl(b []byte, kind byte, content []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, controlBit|uint32(1+len(content)))
+	return append(append(b, kind), content...)
+}
+
+// reason is the content of a control frame that ends a connection.
+func reason(err error) []byte {
+	s := status.Convert(err)
+	text := s.Message()
+	return append([]byte{byte(s.Code())}, text[:min(len(text), maxControlBytes/2)]...)
+}
+
+// reasonOf decodes it.
+func reasonOf(content []byte) *status.Status {
+	if len(content) == 0 || codes.Code(content[0]) == codes.OK {
+		return status.New(codes.Unknown, "the connection ended without a reason")
+	}
+	return status.New(codes.Code(content[0]), string(content[1:]))
+}
+
+// readFrame reads a frame. The bytes are the caller's.
+func readFrame(r *bufio.Reader) (content []byte, control bool, err error) {
+	length, err := r.Peek(headerBytes)
+	if err != nil {
+		return nil, false, endOfFrames(err, len(length))
+	}
+	size := binary.LittleEndian.Uint32(length)
+	control = size&controlBit != 0
+	size &^= controlBit
+	limit := uint32(MaxMessageBytes)
+	if control {
+		limit = maxControlBytes
+	}
+	if size > limit {
+		return nil, control, fmt.Errorf("frame too large: %d bytes, at most %d", size, limit)
+	}
+	if _, err := r.Discard(headerBytes); err != nil {
+		return nil, control, err
+	}
+	content, err = readContent(r, int(size))
+	if err == nil && control && size == 0 {
+		err = errors.New("a control frame without content")
+	}
+	return content, control, err
+}
+
+// endOfFrames: the end between two frames is io.EOF, within one io.ErrUnexpectedEOF.
+func endOfFrames(err error, have int) error {
+	if errors.Is(err, io.EOF) && have > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// readContent does not believe a size before the bytes are there.
+func readContent(r io.Reader, size int) ([]byte, error) {
+	content := make([]byte, min(size, 1<<20))
+	_, err := io.ReadFull(r, content)
+	for err == nil && len(content) < size {
+		have := len(content)
+		content = append(content, make([]byte, min(size-have, have))...)
+		_, err = io.ReadFull(r, content[have:])
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return content, err
+}

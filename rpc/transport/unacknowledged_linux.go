@@ -1,0 +1,16 @@
+package transport
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func limitUnacknowledged(raw syscall.RawConn, d time.Duration) {
+	// Without it the watch breaks the connection, if it sees the trouble too.
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
+			int(d/time.Millisecond))
+	})
+}

@@ -1,0 +1,84 @@
+package transport
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A connection whose other side is gone without a word (power, cable, a stopped process) must be
+// noticed in about two seconds, because a leader's successor is elected in that time. So each side
+// sends a keepalive when it has sent nothing since the tick before, and breaks the connection when
+// it has heard nothing for too many ticks.
+//
+// A side that does not read, because what it has read keeps it busy, hears nothing, and knows
+// nothing of the other side. It goes by its writes: one that does not move for as long is the end.
+//
+// Ticks are counted instead of times compared, so that after a pause of this process (SIGSTOP, a
+// starved machine) it first waits for what has arrived meanwhile.
+
+// Tick is how often a connection is looked at.
+const Tick = 500 * time.Millisecond
+
+// watch is what watches a connection. The zero value watches nothing.
+type watch struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+	// reads and writes are the counts at the last tick, silent the ticks without progress.
+	reads, writes uint64
+	silent        int
+}
+
+func (w *watch) start(c *Conn, limit time.Duration, idle func()) {
+	breakAfter := int(limit / Tick)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.reads, w.writes = c.socket.reads.Load(), c.socket.writes.Load()
+	w.timer = time.AfterFunc(Tick, func() {
+		broken, quiet := w.look(c, breakAfter)
+		if broken {
+			c.Break(fmt.Errorf("nothing was heard for %v: no answer in time", limit))
+			return
+		}
+		if quiet {
+			idle()
+		}
+	})
+}
+
+// look is a tick. broken says that the connection is dead, quiet that nothing was sent.
+func (w *watch) look(c *Conn, breakAfter int) (broken, quiet bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return false, false
+	}
+	s := c.socket
+	reads, writes := s.reads.Load(), s.writes.Load()
+	quiet = writes == w.writes
+	stands := reads == w.reads && s.reading.Load()
+	if !s.reading.Load() {
+		stands = quiet && s.writing.Load()
+	}
+	w.reads, w.writes = reads, writes
+	if !stands {
+		w.silent = 0
+	} else if w.silent++; w.silent >= breakAfter {
+		return true, quiet
+	}
+	w.timer.Reset(Tick)
+	return false, quiet
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
