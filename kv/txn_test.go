@@ -364,6 +364,7 @@ func TestCommitWaitOfKeyspaces(t *testing.T) {
 				return errors.Join(tx.Put(strict, key, key), tx.RollbackTo(s), tx.Put(before, key, key))
 			}, nil, false},
 		} {
+			synctest.Wait() // the locks of the transaction before are released, and in no prepare's way
 			c.Set(func() { waits, prepared = nil, nil })
 			if _, err := client.Update(ctx, test.write, test.options...); err != nil {
 				t.Fatal(name, err)
