@@ -51,7 +51,7 @@ type BatchServer struct {
 	clients *clients
 	metrics *batchMetrics
 	open    openStreams
-	// behind counts the readers of all streams that were relieved and are not done; see relief.
+	// behind counts the readers of all streams that were replaced and are not done; see handoff.
 	behind atomic.Int32
 }
 
@@ -119,7 +119,7 @@ func (s *BatchServer) serve(
 	ss.ctx = ctx
 	var sender sync.WaitGroup
 	sender.Go(ss.out.run)
-	readers := relief{stream: ss, ended: make(chan error, 1)}
+	readers := handoff{stream: ss, ended: make(chan error, 1)}
 	ss.readers = &readers
 	err = readers.read(first)
 	// A client that does not read what is being sent to it is not waited for.
@@ -174,7 +174,7 @@ type serverStream struct {
 	ctx context.Context
 	out *outbox
 	// readers are who reads it.
-	readers *relief
+	readers *handoff
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 
@@ -192,7 +192,7 @@ type serverStream struct {
 	low, high uint64
 }
 
-// serve reads until the client ends the stream, breaks the protocol, or is superseded; or self is relieved. batch is what
+// serve reads until the client ends the stream, breaks the protocol, or is fenced off; or self is replaced. batch is what
 // has been read already; nil: nothing.
 func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	for {
@@ -208,10 +208,10 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 				}
 				on := ss.readers.do(self, work)
 				if several {
-					ss.letGo(self)
+					ss.sendGathered(self)
 				}
 				if !on {
-					return errRelieved
+					return errHandedOff
 				}
 			}
 		}
@@ -320,7 +320,7 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 }
 
 // gather has the answers that come while the reader works on a message wait for each other, unless the stream's goroutine is quicker. It is not
-// woken for those to a message of few requests, unless their work takes long (relief.look).
+// woken for those to a message of few requests, unless their work takes long (handoff.look).
 func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
 	ss.out.mu.Lock()
 	defer ss.out.mu.Unlock()
@@ -342,8 +342,8 @@ func (ss *serverStream) waitNoLonger() {
 	ss.out.signal()
 }
 
-// letGo ends that, and sends what has gathered.
-func (ss *serverStream) letGo(self *reader) {
+// sendGathered ends that, and sends what has gathered.
+func (ss *serverStream) sendGathered(self *reader) {
 	ss.out.mu.Lock()
 	if ss.working == self {
 		ss.working = nil

@@ -36,7 +36,7 @@
 // # What strangers can do
 //
 // Every connection and stream must say who it is (kvpb.Hello; peer_identity.go) and is refused
-// otherwise, with a status that says why. Connections, messages, the parts of a message (density.go),
+// otherwise, with a status that says why. Connections, messages, the parts of a message (element_limit.go),
 // requests in flight and responses not read have limits, and reaching one gives a status that says so.
 // There is no authentication here but TLS's.
 //
@@ -47,7 +47,7 @@
 //   - Everything queued is bounded in bytes: a client waits with its context, a peer's message is dropped (and reported), a
 //     server stops reading requests.
 //   - Once a request was handed over on a client's newer stream, none of its older streams hands over another (batch_server.go).
-//   - Requests are taken in the order of a stream; work that takes long is overtaken by what comes behind it (relief.go).
+//   - Requests are taken in the order of a stream; work that takes long is overtaken by what comes behind it (reader_handoff.go).
 //   - What a decoded message holds may alias the buffer it was decoded from. That buffer is never reused, so the slices stay
 //     valid; but one retained slice retains the whole message: what outlives the request must be copied.
 //   - Nothing outlives Close.

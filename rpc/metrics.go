@@ -12,7 +12,7 @@ type batchMetrics struct {
 	requests   *metric.Counter
 	batches    *metric.Counter
 	badReplies *metric.Counter
-	reliefs    *metric.Counter
+	handoffs   *metric.Counter
 }
 
 func newBatchMetrics(r metric.Registry) *batchMetrics {
@@ -20,7 +20,7 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 		streams:    register(r, metric.NewGauge("tidemark_rpc_client_streams", "Open streams of clients.", nil)),
 		requests:   register(r, metric.NewCounter("tidemark_rpc_requests_total", "Requests received from clients.", nil)),
 		batches:    register(r, metric.NewCounter("tidemark_rpc_request_batches_total", "Messages in which requests were received.", nil)),
-		reliefs:    register(r, metric.NewCounter("tidemark_rpc_slow_messages_total", "Messages of clients whose work took so long that another goroutine read on.", nil)),
+		handoffs:   register(r, metric.NewCounter("tidemark_rpc_slow_messages_total", "Messages of clients whose work took so long that another goroutine read on.", nil)),
 		badReplies: register(r, metric.NewCounter("tidemark_rpc_bad_replies_total", "Responses dropped because they could not be encoded or belonged to no request. Not 0: a bug.", nil)),
 	}
 }

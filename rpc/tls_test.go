@@ -135,14 +135,20 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, load := range map[string]func() (*tls.Config, error){
-		"missing.crt": func() (*tls.Config, error) { return LoadServerTLS(a.path("missing.crt"), a.path("server.key"), "") },
-		"server.crt":  func() (*tls.Config, error) { return LoadServerTLS(a.path("server.crt"), a.path("client.key"), "") },
+		"missing.crt": func() (*tls.Config, error) {
+			return LoadServerTLS(a.path("missing.crt"), a.path("server.key"), "")
+		},
+		"server.crt": func() (*tls.Config, error) {
+			return LoadServerTLS(a.path("server.crt"), a.path("client.key"), "")
+		},
 		"missing.ca": func() (*tls.Config, error) {
 			return LoadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("missing.ca"))
 		},
-		"empty":      func() (*tls.Config, error) { return LoadClientTLS("", "", empty) },
-		"together":   func() (*tls.Config, error) { return LoadClientTLS(a.path("client.crt"), "", "") },
-		"client.crt": func() (*tls.Config, error) { return LoadClientTLS(a.path("client.crt"), a.path("server.key"), "") },
+		"empty":    func() (*tls.Config, error) { return LoadClientTLS("", "", empty) },
+		"together": func() (*tls.Config, error) { return LoadClientTLS(a.path("client.crt"), "", "") },
+		"client.crt": func() (*tls.Config, error) {
+			return LoadClientTLS(a.path("client.crt"), a.path("server.key"), "")
+		},
 	} {
 		if _, err := load(); !contains(err, name) {
 			t.Errorf("%s: %v", name, err)

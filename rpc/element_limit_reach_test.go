@@ -35,7 +35,7 @@ func reach(message protoreflect.MessageDescriptor, path []protoreflect.FieldDesc
 }
 
 // Whatever of a server's messages can be repeated is counted, at any depth: a field that is added later cannot be forgotten.
-func TestDensityReachesEverything(t *testing.T) {
+func TestElementLimitReachesEverything(t *testing.T) {
 	seen := 0
 	// Peers send batches on connections that are no method's.
 	inputs := map[protoreflect.FullName]protoreflect.MessageDescriptor{}
@@ -93,7 +93,7 @@ func TestDensityReachesEverything(t *testing.T) {
 }
 
 // What is refused is refused before it is decoded, also if what it begins with is taken for valid by the decoder alone.
-func TestDensityCannotBeDodged(t *testing.T) {
+func TestElementLimitCannotBeDodged(t *testing.T) {
 	inside := func(field protowire.Number, b []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), b)
 	}
@@ -119,7 +119,7 @@ func TestDensityCannotBeDodged(t *testing.T) {
 }
 
 // The largest transactions that servers take are not too many parts.
-func TestDensityLetsTransactionsPass(t *testing.T) {
+func TestElementLimitLetsTransactionsPass(t *testing.T) {
 	const most = 100_000
 	keys, spans := make([][]byte, most), make([]*kvpb.KeySpan, most)
 	mutations, participants := make([]*kvpb.Mutation, most), make([]*kvpb.Participant, most)

@@ -8,14 +8,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// One goroutine reads a client's stream and does the work of each message before it reads the next, because that costs nothing:
-// a read from memory takes a microsecond. But one read may have to wait for a disk, and what lies behind it on the stream, pings included,
-// must not wait as well. So whoever reads is watched. If the work of one message takes longer than reliefAfter, another goroutine
-// relieves the reader: it begins what nobody has begun of that work, and reads on. The one that was relieved ends with the piece that it
-// is busy with.
+// Reader hand-off: one goroutine reads a client's stream and does the work of each message before it
+// reads the next, because that costs nothing: a read from memory takes a microsecond. But one read may
+// have to wait for a disk, and what lies behind it on the stream, pings included, must not wait as well.
+// So the reader is watched. If the work of one message takes longer than handoffAfter, another goroutine
+// takes the reader's place: it begins what no goroutine has begun of that work, and reads on. The one that
+// was replaced ends with the piece that it is busy with.
 //
-// Requests are taken in the order in which they came all the same: Take is done with a message before the next one is read, and is quick;
-// what may be overtaken is work that has been taken.
+// Requests are taken in the order in which they came all the same: Take is done with a message before the
+// next one is read, and is quick; what may be overtaken is work that has been taken.
 
 // Work is what is left to do for the requests of a message when they have been taken.
 type Work interface {
@@ -26,19 +27,19 @@ type Work interface {
 }
 
 const (
-	// reliefAfter is how long the work of a message may take before the reader is relieved; it is noticed after up to twice that.
-	reliefAfter = 20 * time.Millisecond
-	// maxBehind bounds the goroutines of one stream that were relieved and are not done, maxAllBehind those of a server. With so many
-	// of them the reader is not relieved, and the stream waits.
+	// handoffAfter is how long the work of a message may take before the reader is replaced; it is noticed after up to twice that.
+	handoffAfter = 20 * time.Millisecond
+	// maxBehind bounds the goroutines of one stream that were replaced and are not done, maxAllBehind those of a server. With so many
+	// of them the reader is not handedOff, and the stream waits.
 	maxBehind    = 8
 	maxAllBehind = 256
 )
 
-// errRelieved ends a reader that another one has relieved.
-var errRelieved = errors.New("relieved")
+// errHandedOff ends a reader that another one has replaced.
+var errHandedOff = errors.New("handedOff")
 
-// relief is who reads a stream.
-type relief struct {
+// handoff knows which goroutine reads a stream.
+type handoff struct {
 	stream *serverStream
 	// ended has room for the one result: that of the last reader, if it is not the first.
 	ended   chan error
@@ -56,23 +57,23 @@ type relief struct {
 	}
 }
 
-// reader is a goroutine's time as the reader of a stream. Guarded by relief.mu.
+// reader is a goroutine's time as the reader of a stream. Guarded by handoff.mu.
 type reader struct {
 	// piece is what it works on; nil while it reads.
-	piece    *piece
-	relieved bool
+	piece     *piece
+	handedOff bool
 	// own is used for each message it reads.
 	own piece
 }
 
-// piece is the work of one message, and how many readers may still run it. Guarded by relief.mu.
+// piece is the work of one message, and how many readers may still run it. Guarded by handoff.mu.
 type piece struct {
 	work  Work
 	users int
 }
 
-// do does the work of a message, and returns false if the reader was relieved meanwhile.
-func (r *relief) do(self *reader, work Work) bool {
+// do does the work of a message, and returns false if the reader was replaced meanwhile.
+func (r *handoff) do(self *reader, work Work) bool {
 	r.mu.Lock()
 	self.own = piece{work: work, users: 1}
 	self.piece = &self.own
@@ -80,23 +81,23 @@ func (r *relief) do(self *reader, work Work) bool {
 	if !r.mu.watching && !r.mu.closed {
 		r.mu.watching = true
 		if r.mu.timer == nil {
-			r.mu.timer = time.AfterFunc(reliefAfter, r.look)
+			r.mu.timer = time.AfterFunc(handoffAfter, r.look)
 		} else {
-			r.mu.timer.Reset(reliefAfter)
+			r.mu.timer.Reset(handoffAfter)
 		}
 	}
 	r.mu.Unlock()
 	return r.run(self, &self.own)
 }
 
-func (r *relief) run(self *reader, p *piece) bool {
+func (r *handoff) run(self *reader, p *piece) bool {
 	p.work.Run()
 	r.mu.Lock()
 	p.users--
 	last := p.users == 0
-	relieved := self.relieved
+	handedOff := self.handedOff
 	self.piece = nil
-	if relieved {
+	if handedOff {
 		r.mu.behind--
 		r.stream.server.behind.Add(-1)
 	}
@@ -104,11 +105,11 @@ func (r *relief) run(self *reader, p *piece) bool {
 	if last {
 		p.work.Done()
 	}
-	return !relieved
+	return !handedOff
 }
 
 // look is called by the timer, while there is work now and then.
-func (r *relief) look() {
+func (r *handoff) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	busy := r.mu.current.piece != nil
@@ -123,18 +124,18 @@ func (r *relief) look() {
 		r.mu.watching = false
 		return
 	case r.mu.begun == r.mu.seen && r.mu.behind < maxBehind && r.stream.server.behind.Load() < maxAllBehind:
-		r.relieveLocked()
+		r.handOffLocked()
 	}
 	r.mu.seen = r.mu.begun
-	r.mu.timer.Reset(reliefAfter)
+	r.mu.timer.Reset(handoffAfter)
 }
 
-func (r *relief) relieveLocked() {
+func (r *handoff) handOffLocked() {
 	old := r.mu.current
-	old.relieved = true
+	old.handedOff = true
 	r.mu.behind++
 	r.stream.server.behind.Add(1)
-	r.stream.server.metrics.reliefs.Inc()
+	r.stream.server.metrics.handoffs.Inc()
 	p := old.piece
 	p.users++
 	next := &reader{piece: p}
@@ -144,20 +145,20 @@ func (r *relief) relieveLocked() {
 		if !r.run(next, p) {
 			return
 		}
-		if err := r.stream.serve(nil, next); !errors.Is(err, errRelieved) {
+		if err := r.stream.serve(nil, next); !errors.Is(err, errHandedOff) {
 			r.ended <- err
 		}
 	})
 }
 
 // read reads the stream until it ends, whoever reads it at that time.
-func (r *relief) read(first *kvpb.BatchRequest) error {
+func (r *handoff) read(first *kvpb.BatchRequest) error {
 	self := &reader{}
 	r.mu.Lock()
 	r.mu.current = self
 	r.mu.Unlock()
 	err := r.stream.serve(first, self)
-	if errors.Is(err, errRelieved) {
+	if errors.Is(err, errHandedOff) {
 		err = <-r.ended
 	}
 	r.mu.Lock()
@@ -170,4 +171,4 @@ func (r *relief) read(first *kvpb.BatchRequest) error {
 }
 
 // wait returns when no reader runs any more.
-func (r *relief) wait() { r.readers.Wait() }
+func (r *handoff) wait() { r.readers.Wait() }

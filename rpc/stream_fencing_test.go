@@ -18,7 +18,7 @@ import (
 
 // A newer stream waits for the hand-over in progress on the older one, and from then on the older one hands nothing over. It
 // may still bring responses.
-func TestNewerStreamSupersedes(t *testing.T) {
+func TestNewerStreamFencesOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		enter := make(chan string, 10)
@@ -57,7 +57,7 @@ func TestNewerStreamSupersedes(t *testing.T) {
 		if r, err := older.Recv(); err != nil || r.Responses[0].Id != 1 {
 			t.Fatal(r, err)
 		}
-		if _, err := older.Recv(); status.Code(err) != codes.Aborted || !contains(err, "superseded by stream 2") {
+		if _, err := older.Recv(); status.Code(err) != codes.Aborted || !contains(err, "fenced off by stream 2") {
 			t.Fatal(err)
 		}
 		if r, err := newer.Recv(); err != nil || r.Responses[0].Id != 3 {
@@ -81,7 +81,7 @@ func TestNewerStreamSupersedes(t *testing.T) {
 }
 
 // Streams of one client race with one another. Whatever happens, hand-overs never overlap, and their stream numbers never fall.
-func TestSupersedeRace(t *testing.T) {
+func TestStreamFencingRace(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))

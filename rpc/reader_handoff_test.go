@@ -169,7 +169,7 @@ func TestSlowWorkHoldsUpNobody(t *testing.T) {
 }
 
 // With too many slow ones the stream waits, and goes on when they are done.
-func TestReliefIsBounded(t *testing.T) {
+func TestHandoffIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		gate := make(chan struct{})
@@ -182,7 +182,7 @@ func TestReliefIsBounded(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			time.Sleep(5 * reliefAfter)
+			time.Sleep(5 * handoffAfter)
 		}
 		if n := len(taken()); n != maxBehind+1 {
 			t.Errorf("%d are at work, want %d", n, maxBehind+1)
@@ -205,7 +205,7 @@ func TestStreamEndsWithSlowWork(t *testing.T) {
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		gone := make(chan error)
 		go func() { _, err := conn.Do(t.Context(), get("slow one")); gone <- err }()
-		time.Sleep(5 * reliefAfter)
+		time.Sleep(5 * handoffAfter)
 		conn.Close()
 		if err := <-gone; err == nil {
 			t.Error("a request on a closed connection has an answer")

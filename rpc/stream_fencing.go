@@ -59,7 +59,7 @@ func newClients() *clients {
 	return &clients{known: make(map[uint64]*clientTurn), idle: list.New()}
 }
 
-// open admits a stream, which supersedes the client's older ones from now on.
+// open admits a stream, which fences off the client's older ones from now on.
 func (s *clients) open(hello *kvpb.Hello, limit int) (*clientTurn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *clients) open(hello *kvpb.Hello, limit int) (*clientTurn, error) {
 		t = &clientTurn{client: hello.Client, turn: make(chan struct{}, 1)}
 		s.known[hello.Client] = t
 	} else if highest := t.highest.Load(); hello.Stream <= highest {
-		return nil, status.Errorf(codes.Aborted, "stream %d of client %016x is superseded by stream %d", hello.Stream, hello.Client, highest)
+		return nil, status.Errorf(codes.Aborted, "stream %d of client %016x is fenced off by stream %d", hello.Stream, hello.Client, highest)
 	}
 	t.highest.Store(hello.Stream)
 	t.streams++
@@ -133,7 +133,7 @@ func (s *clients) forgetLocked() {
 	}
 }
 
-// handOver runs f in the client's turn, unless stream number has been superseded.
+// handOver runs f in the client's turn, unless stream number has been fenced off.
 func (t *clientTurn) handOver(ctx context.Context, number uint64, f func()) error {
 	select {
 	case t.turn <- struct{}{}:
@@ -142,7 +142,7 @@ func (t *clientTurn) handOver(ctx context.Context, number uint64, f func()) erro
 	}
 	defer func() { <-t.turn }()
 	if highest := t.highest.Load(); highest > number {
-		return status.Errorf(codes.Aborted, "stream %d of client %016x is superseded by stream %d", number, t.client, highest)
+		return status.Errorf(codes.Aborted, "stream %d of client %016x is fenced off by stream %d", number, t.client, highest)
 	}
 	f()
 	return nil
