@@ -105,3 +105,44 @@ func (c *counter) finish(ctx context.Context, t *track, s *snapshot) (count uint
 	}
 	return count, nil
 }
+
+// Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
+func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
+	const op = "count"
+	t.transaction.Enter()
+	defer t.transaction.Leave()
+	if err := t.check(op, ks, nil); err != nil {
+		return 0, err
+	}
+	q, id, err := scanQuery(ctx, op, ks, func(q *query) {
+		for _, o := range options {
+			o.count(q)
+		}
+	})
+	if err != nil || q.empty() {
+		return 0, err
+	}
+	if err := t.holdAhead(ctx); err != nil {
+		return 0, t.fail(op, ks.name, nil, err)
+	}
+	if n, _ := t.writes.Count(id.ID, q.span); n == 0 {
+		ctx, cancel := t.client.bound(ctx)
+		defer cancel()
+		total, err := t.count(ctx, ks, id, &q)
+		return total, t.fail(op, ks.name, nil, err)
+	}
+	q.keysOnly = true
+	var total uint64
+	t.scan(ctx, ks, id, q, t.writes, func(_ Pair, failed error) bool {
+		if failed != nil {
+			err = t.fail(op, ks.name, nil, failed)
+			return false
+		}
+		total++
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	return total, nil
+}

@@ -90,3 +90,28 @@ func (t *track) deletePage(ctx context.Context) (deleted uint64, err error) {
 	t.advance(answer.Partition, r.GetMore(), r.GetResume())
 	return r.GetDeleted(), nil
 }
+
+// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns
+// how many there were. It reads the span, and each key counts as a write of the transaction.
+func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace, options ...DeleteRangeOption) (uint64, error) {
+	const op = "delete-range"
+	var deleted uint64
+	for p, err := range t.scanAs(ctx, op, ks, func(q *query) {
+		for _, o := range options {
+			o.deleteRange(q)
+		}
+		if !q.explicit {
+			q.bad = "no keys are given; use Prefix, From and To, or All"
+		}
+		q.keysOnly = true
+	}) {
+		if err == nil {
+			err = t.write(op, ks, p.Key, nil, true)
+		}
+		if err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, nil
+}

@@ -416,47 +416,6 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace, options func(*query
 	return q, id, err
 }
 
-// Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
-func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
-	const op = "count"
-	t.transaction.Enter()
-	defer t.transaction.Leave()
-	if err := t.check(op, ks, nil); err != nil {
-		return 0, err
-	}
-	q, id, err := scanQuery(ctx, op, ks, func(q *query) {
-		for _, o := range options {
-			o.count(q)
-		}
-	})
-	if err != nil || q.empty() {
-		return 0, err
-	}
-	if err := t.holdAhead(ctx); err != nil {
-		return 0, t.fail(op, ks.name, nil, err)
-	}
-	if n, _ := t.writes.Count(id.ID, q.span); n == 0 {
-		ctx, cancel := t.client.bound(ctx)
-		defer cancel()
-		total, err := t.count(ctx, ks, id, &q)
-		return total, t.fail(op, ks.name, nil, err)
-	}
-	q.keysOnly = true
-	var total uint64
-	t.scan(ctx, ks, id, q, t.writes, func(_ Pair, failed error) bool {
-		if failed != nil {
-			err = t.fail(op, ks.name, nil, failed)
-			return false
-		}
-		total++
-		return true
-	})
-	if err != nil {
-		return 0, err
-	}
-	return total, nil
-}
-
 // Put writes the value of a key. If it fails, this write is not part of the transaction; the rest
 // is, and can be committed.
 func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
@@ -490,31 +449,6 @@ func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) er
 	}
 	t.transaction.AnchorAt(committer.Key{Keyspace: id.ID, Key: clone(key)})
 	return nil
-}
-
-// DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns
-// how many there were. It reads the span, and each key counts as a write of the transaction.
-func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace, options ...DeleteRangeOption) (uint64, error) {
-	const op = "delete-range"
-	var deleted uint64
-	for p, err := range t.scanAs(ctx, op, ks, func(q *query) {
-		for _, o := range options {
-			o.deleteRange(q)
-		}
-		if !q.explicit {
-			q.bad = "no keys are given; use Prefix, From and To, or All"
-		}
-		q.keysOnly = true
-	}) {
-		if err == nil {
-			err = t.write(op, ks, p.Key, nil, true)
-		}
-		if err != nil {
-			return deleted, err
-		}
-		deleted++
-	}
-	return deleted, nil
 }
 
 // Savepoint is a state of a transaction's writes.
