@@ -51,7 +51,7 @@
 //   - One goroutine at a time sends, and one at a time receives.
 //   - A message is written whole, or the connection is closed.
 //   - A refused connection had no message of its opener received.
-//   - Nothing of a connection runs after Close, but for what its owner runs.
+//   - Nothing of a connection runs after Close, but for a call of idle (Watch) that has begun.
 //
 // The package knows no protocol buffers, and nothing else of Tidemark.
 package transport

@@ -13,7 +13,7 @@ func watched(t *testing.T, limit time.Duration, reads [2]bool) (ends [2]*Conn, b
 	for i, raw := range []net.Conn{a, b} {
 		c := newConn(newSocket(raw), nil, nil)
 		ends[i], broken[i] = c, make(chan error, 1)
-		keepalives := make(chan struct{}, 1)
+		keepalives, over := make(chan struct{}, 1), make(chan struct{})
 		c.Watch(limit, func() {
 			select {
 			case keepalives <- struct{}{}:
@@ -21,13 +21,18 @@ func watched(t *testing.T, limit time.Duration, reads [2]bool) (ends [2]*Conn, b
 			}
 		})
 		go func() {
-			for range keepalives {
-				if c.SendKeepalive() != nil {
+			for {
+				select {
+				case <-keepalives:
+					if c.SendKeepalive() != nil {
+						return
+					}
+				case <-over:
 					return
 				}
 			}
 		}()
-		t.Cleanup(func() { _ = c.Close(); close(keepalives) })
+		t.Cleanup(func() { _ = c.Close(); close(over) })
 		if reads[i] {
 			go func() {
 				_, err := c.Receive()
