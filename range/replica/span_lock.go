@@ -29,9 +29,6 @@ import (
 // The bounds: a request that would hold too much is answered at once, without `held`, and its
 // transaction goes on without (concurrency.Config).
 
-// maxHoldSpans bounds the spans of one request.
-const maxHoldSpans = 64
-
 // holdSpans holds spans, and answers when nothing of others is left in them that may yet be
 // written.
 func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
