@@ -30,9 +30,6 @@ const (
 	resolveLocks = 1000
 )
 
-// maxResolutions bounds a Resolve.
-const maxResolutions = 10_000
-
 // resolve ends the locks of the transactions that a request names. What an entry does not hold is ended without it (see clearing); it waits for
 // that, unless it is to be in the background.
 func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
