@@ -67,6 +67,8 @@ type Dialer struct {
 		sync.Mutex
 		connections map[string]*grpc.ClientConn
 		closed      bool
+		// unreachable are addresses to which the latest attempt failed, and why.
+		unreachable map[string]error
 	}
 }
 
@@ -132,7 +134,36 @@ func (d *Dialer) open(ctx context.Context, addr string, hello []byte) (*transpor
 	if config != nil {
 		config = showing(config)
 	}
-	return transport.Open(ctx, d.config.Dial, addr, config, hello)
+	conn, err := transport.Open(ctx, d.config.Dial, addr, config, hello)
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		d.noteOpened(addr, err)
+	}
+	return conn, err
+}
+
+// maxUnreachable bounds the addresses that are remembered as unreachable.
+const maxUnreachable = 1024
+
+// noteOpened notes how the latest attempt to open a connection to an address ended.
+func (d *Dialer) noteOpened(addr string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(d.mu.unreachable, addr)
+	case d.mu.unreachable == nil:
+		d.mu.unreachable = map[string]error{addr: err}
+	case len(d.mu.unreachable) < maxUnreachable:
+		d.mu.unreachable[addr] = err
+	}
+}
+
+// Unreachable is why the latest attempt to open a connection of clients or peers to an address
+// failed; nil if it did not, or there was none.
+func (d *Dialer) Unreachable(addr string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.unreachable[addr]
 }
 
 // Ready says that there is a connection to addr that can be used at once. It makes none.

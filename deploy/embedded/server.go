@@ -102,7 +102,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
-		Logger: config.Logger,
+		Unreachable: s.dialer.Unreachable, Logger: config.Logger,
 	})
 	// Before the member of the core has its address in the directory: a start that fails because
 	// the address is taken binds nothing.

@@ -35,6 +35,9 @@ type ClientConfig struct {
 	Core []string
 	// Conn gives connections that somebody else keeps; rpc.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
+	// Unreachable, if not nil, says why a member is known not to answer from other connections to it;
+	// nil if it is not known to be so. It is for what errors say of members that were not asked.
+	Unreachable func(address string) error
 
 	// Attempt is how long a member has to answer; it doubles with every round of the members, up to maxAttempt. Default 1 s.
 	Attempt time.Duration
@@ -90,6 +93,7 @@ func NewClient(config ClientConfig) *Client {
 		config.Cluster = func() uint64 { return 0 }
 	}
 	c := &Client{config: config, core: slices.Clone(config.Core)}
+	c.words.unreachable = config.Unreachable
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.mu.next = int(config.Random() % uint64(max(1, len(c.core))))
 	c.mu.watch = c.mu.next

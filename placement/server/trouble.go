@@ -102,6 +102,10 @@ type word struct {
 
 // words are the latest of each member, for all calls of a Client together.
 type words struct {
+	// unreachable says why a member that was not asked lately is known not to answer; nil if it is
+	// not known to be so.
+	unreachable func(address string) error
+
 	mu  sync.Mutex
 	all map[string]word
 }
@@ -123,6 +127,14 @@ func (w *words) note(address string, said word) {
 	w.all[address] = said
 }
 
+// known is what is known of a member from elsewhere.
+func (w *words) known(address string) error {
+	if w.unreachable == nil {
+		return nil
+	}
+	return w.unreachable(address)
+}
+
 // trouble puts the words together, and the last error of a call with them.
 func (w *words) trouble(core []string, last, cause error) *CoreUnavailableError {
 	e := &CoreUnavailableError{Core: core, Last: last, Cause: cause}
@@ -132,6 +144,9 @@ func (w *words) trouble(core []string, last, cause error) *CoreUnavailableError 
 		said, ok := w.all[address]
 		switch {
 		case !ok || time.Since(said.at) > wordAge:
+			if why := w.known(address); why != nil {
+				e.Silent, e.Reasons = append(e.Silent, address), append(e.Reasons, why)
+			}
 		case said.silent != nil:
 			e.Silent, e.Reasons = append(e.Silent, address), append(e.Reasons, said.silent)
 		default:
