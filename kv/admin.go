@@ -18,7 +18,8 @@ import (
 // deadline is bounded by the request timeout from one partition that is made to the next, not as a
 // whole: thousands of partitions take their time. CreateKeyspaceIfMissing goes on waiting for one
 // that is being set up.
-func (c *Client) CreateKeyspace(ctx context.Context, name string, options ...KeyspaceOption) (*Keyspace, error) {
+func (c *Client) CreateKeyspace(ctx context.Context, name string,
+	options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
 	if name == "" {
 		return nil, invalid(op, "", nil, "a keyspace needs a name")
@@ -204,8 +205,9 @@ func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...Alte
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	return wrapAdmin(op, name, c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-		_, err := cluster.AlterKeyspace(ctx, request)
-		return err
-	}))
+	return wrapAdmin(op, name,
+		c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+			_, err := cluster.AlterKeyspace(ctx, request)
+			return err
+		}))
 }

@@ -65,11 +65,14 @@ func (b *Batch) add(o *kvpb.WriteOperation) *Batch {
 	b.bytes += len(o.Key) + len(o.Value)
 	switch {
 	case b.seen[string(o.Key)]:
-		b.err = invalid(op, b.keyspace.name, o.Key, "the key is in the batch twice; a key may appear once")
+		b.err = invalid(op, b.keyspace.name, o.Key,
+			"the key is in the batch twice; a key may appear once")
 	case b.bytes > maxBatchBytes:
-		b.err = invalid(op, b.keyspace.name, o.Key, "with this key the batch holds more than %d MiB; split it", maxBatchBytes>>20)
+		b.err = invalid(op, b.keyspace.name, o.Key,
+			"with this key the batch holds more than %d MiB; split it", maxBatchBytes>>20)
 	case len(b.operations) == maxBatchKeys:
-		b.err = invalid(op, b.keyspace.name, o.Key, "the batch holds more than %d keys; split it", maxBatchKeys)
+		b.err = invalid(op, b.keyspace.name, o.Key, "the batch holds more than %d keys; split it",
+			maxBatchKeys)
 	default:
 		if b.seen == nil {
 			b.seen = make(map[string]bool)
@@ -93,7 +96,8 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	case b.err != nil:
 		return Timestamp{}, b.err
 	case b.done:
-		return Timestamp{}, invalid(op, k.name, nil, "the batch was committed before; begin a new one with Keyspace.Batch")
+		return Timestamp{}, invalid(op, k.name, nil,
+			"the batch was committed before; begin a new one with Keyspace.Batch")
 	case len(b.operations) == 0:
 		return Timestamp{}, nil
 	}
@@ -110,7 +114,8 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		Key:      b.operations[0].Key,
 		Write:    true,
 		Slack:    lockSlack,
-		Request:  &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
+		Request: &kvpb.Request{Command: &kvpb.Request_WriteBatch{
+			WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if cross = b.crosses(p); cross != nil {
 				return errElsewhere
@@ -140,7 +145,8 @@ func (b *Batch) crosses(p *route.Partition) *Error {
 			first := b.operations[0].Key
 			return &Error{
 				Op: "batch", Keyspace: b.keyspace.name, Key: clone(o.Key),
-				Message: fmt.Sprintf("a batch is atomic within one partition, but key %s lies in partition %s and key %s in partition %s; "+
+				Message: fmt.Sprintf("a batch is atomic within one partition, but key %s lies in "+
+					"partition %s and key %s in partition %s; "+
 					"commit one batch for each partition", keys.Pretty(first), p.ID, keys.Pretty(o.Key), other.ID),
 				wraps: []error{ErrCrossPartition, ErrInvalidArgument},
 			}

@@ -25,7 +25,8 @@ const (
 //
 // Over several partitions it takes two rounds: every partition is first read at the latest moment,
 // which shows the moment that is late enough for all of them, and is then read as of that one.
-func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte, options ...GetOption) ([]Pair, error) {
+func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
+	options ...GetOption) ([]Pair, error) {
 	const op = "batch-get"
 	var q query
 	for _, o := range options {
@@ -86,7 +87,8 @@ func leaves(groups []*group, into []*group) []*group {
 }
 
 // batchGet reads everything into pairs; errElsewhere means that the partitions changed meanwhile.
-func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys [][]byte, at Timestamp, pairs []Pair) error {
+func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys [][]byte,
+	at Timestamp, pairs []Pair) error {
 	groups, err := k.groups(ctx, id, userKeys)
 	if err != nil {
 		return err
@@ -110,7 +112,8 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 }
 
 // groups sorts the keys by partition.
-func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]byte) ([]*group, error) {
+func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
+	userKeys [][]byte) ([]*group, error) {
 	if _, err := k.client.sender.PartitionsOf(ctx, id, keys.Span{}); err != nil {
 		return nil, err
 	}
@@ -158,23 +161,26 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID, userKeys [][]
 }
 
 // readGroups reads groups, those of one node together; for r, if it is not nil.
-func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group, at Timestamp, r *reading, pairs []Pair) error {
+func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group,
+	at Timestamp, r *reading, pairs []Pair) error {
 	calls, asked := make([]*route.Call, len(groups)), make([]groupCall, len(groups))
 	wire := toWire(at)
 	for i, g := range groups {
 		calls[i] = g.call(&asked[i], id, wire, r)
 	}
 	var large []*group
-	err := k.client.sender.DoAll(ctx, parallelRequests, calls, func(i int, answer route.Answer, err error) error {
-		if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge && len(groups[i].keys) > 1 {
-			large = append(large, groups[i])
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return groups[i].take(answer, r, pairs)
-	})
+	err := k.client.sender.DoAll(ctx, parallelRequests, calls,
+		func(i int, answer route.Answer, err error) error {
+			if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge &&
+				len(groups[i].keys) > 1 {
+				large = append(large, groups[i])
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return groups[i].take(answer, r, pairs)
+		})
 	for _, g := range large {
 		if err == nil {
 			err = k.readGroups(ctx, id, g.halve(), at, r, pairs)
@@ -185,7 +191,8 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 
 // readFirst reads a group, before which nothing was read: the node chooses the moment, or may move
 // it up.
-func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, r *reading, pairs []Pair) error {
+func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, r *reading,
+	pairs []Pair) error {
 	var asked groupCall
 	call := g.call(&asked, id, toWire(r.at), r)
 	asked.movable = true
@@ -249,7 +256,8 @@ func (g *group) take(answer route.Answer, r *reading, pairs []Pair) error {
 	}
 	got := answer.GetBatchGet()
 	if len(got.GetValues()) != len(g.keys) {
-		return &route.Error{Message: "the node answered with another number of values than keys were asked for",
+		return &route.Error{Message: "the node answered with another number of values than keys " +
+			"were asked for",
 			Partition: answer.Partition.ID, Node: answer.Node}
 	}
 	g.at = fromWire(got.At)

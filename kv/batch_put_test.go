@@ -28,7 +28,8 @@ func TestBatchPut(t *testing.T) {
 			}
 			var pairs []kv.Pair
 			for i := range 10 {
-				pairs = append(pairs, kv.Pair{Key: fmt.Appendf(nil, "key%d", i), Value: fmt.Appendf(nil, "v%d", i)})
+				pairs = append(pairs,
+					kv.Pair{Key: fmt.Appendf(nil, "key%d", i), Value: fmt.Appendf(nil, "v%d", i)})
 			}
 			before := client.Timestamp()
 			at, err := ks.BatchPut(ctx, pairs)
@@ -52,7 +53,8 @@ func TestBatchPut(t *testing.T) {
 			if _, err := ks.BatchPut(ctx, twice); !errors.Is(err, kv.ErrInvalidArgument) {
 				t.Fatalf("%s: a key that is given twice: %v", name, err)
 			}
-			if _, err := ks.BatchPut(ctx, []kv.Pair{{Key: []byte("new")}, {}}); !errors.Is(err, kv.ErrInvalidArgument) {
+			if _, err := ks.BatchPut(ctx, []kv.Pair{{Key: []byte("new")}, {}}); !errors.Is(err,
+				kv.ErrInvalidArgument) {
 				t.Fatalf("%s: an empty key: %v", name, err)
 			}
 			if n, err := ks.Count(ctx); err != nil || n != 10 {
@@ -62,7 +64,8 @@ func TestBatchPut(t *testing.T) {
 				t.Fatalf("%s: nothing was written at %s, %v", name, at, err)
 			}
 		}
-		if _, err := client.Keyspace("none").BatchPut(ctx, []kv.Pair{{Key: []byte("a")}}); !errors.Is(err, kv.ErrKeyspaceNotFound) {
+		if _, err := client.Keyspace("none").BatchPut(ctx,
+			[]kv.Pair{{Key: []byte("a")}}); !errors.Is(err, kv.ErrKeyspaceNotFound) {
 			t.Fatalf("no keyspace: %v", err)
 		}
 	})
@@ -110,7 +113,9 @@ func TestModify(t *testing.T) {
 		}{
 			{"keep", func(kv.Pair) (kv.Replacement, error) { return kv.Keep(), nil }, nil, true},
 			{"refuse", func(kv.Pair) (kv.Replacement, error) { return kv.Delete(), own }, own, true},
-			{"nothing", func(kv.Pair) (kv.Replacement, error) { return kv.Replacement{}, nil }, kv.ErrInvalidArgument, true},
+			{"nothing", func(kv.Pair) (kv.Replacement, error) {
+				return kv.Replacement{}, nil
+			}, kv.ErrInvalidArgument, true},
 			{"delete", func(old kv.Pair) (kv.Replacement, error) {
 				old.Value[0] = 'x' // f's own
 				return kv.Delete(), nil
@@ -128,7 +133,8 @@ func TestModify(t *testing.T) {
 			if (found == nil) != s.exists {
 				t.Fatalf("%s: the key exists: %v, want %v", s.name, found, s.exists)
 			}
-			if err == nil && (pair.Exists() != s.exists || pair.Version != now.Version || string(pair.Value) != string(now.Value)) {
+			if err == nil && (pair.Exists() != s.exists || pair.Version != now.Version ||
+				string(pair.Value) != string(now.Value)) {
 				t.Fatalf("%s: said %+v, is %+v", s.name, pair, now)
 			}
 		}
@@ -179,7 +185,8 @@ func TestCreateKeyspaceIfMissing(t *testing.T) {
 			t.Errorf("described as %s", got)
 		}
 		for _, options := range [][]kv.KeyspaceOption{
-			nil, {kv.Hash(8)}, {kv.Range(), kv.Replicas(1)}, {kv.Range(), kv.CommitWait()}, {kv.Range(), kv.GCWindow(1e9)},
+			nil, {kv.Hash(8)}, {kv.Range(), kv.Replicas(1)}, {kv.Range(), kv.CommitWait()},
+			{kv.Range(), kv.GCWindow(1e9)},
 		} {
 			_, _, err := client.CreateKeyspaceIfMissing(ctx, "users", options...)
 			if !errors.Is(err, kv.ErrKeyspaceExists) {
@@ -187,7 +194,8 @@ func TestCreateKeyspaceIfMissing(t *testing.T) {
 			}
 			t.Log(err)
 		}
-		if _, _, err := client.CreateKeyspaceIfMissing(ctx, "users", kv.Hash(0)); !errors.Is(err, kv.ErrInvalidArgument) {
+		if _, _, err := client.CreateKeyspaceIfMissing(ctx, "users", kv.Hash(0)); !errors.Is(err,
+			kv.ErrInvalidArgument) {
 			t.Errorf("a bad option: %v", err)
 		}
 	})
@@ -200,12 +208,15 @@ func TestParsePartitioning(t *testing.T) {
 		at   [][]byte
 		ok   bool
 	}{
-		{"hash:8", nil, true}, {"hash", nil, true}, {"range", nil, true}, {"range", [][]byte{key}, true}, {"hash:16384", nil, true},
-		{"hash:16385", nil, false}, {"hash:0", nil, false}, {"hash:-1", nil, false}, {"hash:", nil, false}, {"hash:8", [][]byte{key}, false},
+		{"hash:8", nil, true}, {"hash", nil, true}, {"range", nil, true},
+		{"range", [][]byte{key}, true}, {"hash:16384", nil, true},
+		{"hash:16385", nil, false}, {"hash:0", nil, false}, {"hash:-1", nil, false},
+		{"hash:", nil, false}, {"hash:8", [][]byte{key}, false},
 		{"range:3", nil, false}, {"", nil, false}, {"Hash:8", nil, false}, {"hash:8 ", nil, false},
 	} {
 		option, err := kv.ParsePartitioning(c.text, c.at...)
-		if (err == nil) != c.ok || (option != nil) != c.ok || (err != nil && !errors.Is(err, kv.ErrInvalidArgument)) {
+		if (err == nil) != c.ok || (option != nil) != c.ok ||
+			(err != nil && !errors.Is(err, kv.ErrInvalidArgument)) {
 			t.Errorf("%q %q: %v", c.text, c.at, err)
 		}
 	}

@@ -35,7 +35,8 @@ func idleNode(b *testing.B) *Client {
 	return client
 }
 
-func benchmark(b *testing.B, callers int, f func(ctx context.Context, ks *Keyspace, key []byte) error) {
+func benchmark(b *testing.B, callers int,
+	f func(ctx context.Context, ks *Keyspace, key []byte) error) {
 	ks := idleNode(b).Keyspace("k")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

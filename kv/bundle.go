@@ -25,17 +25,20 @@ type bundle struct {
 }
 
 func (s *scan) bundle(b *route.Bundle) *bundle {
-	return &bundle{keyspace: s.keyspace, route: b, routes: b.Routes(), reverse: s.q.reverse, rest: s.q.span}
+	return &bundle{keyspace: s.keyspace, route: b, routes: b.Routes(), reverse: s.q.reverse,
+		rest: s.q.span}
 }
 
 // scanPage reads the next page. left are the partitions that have left the bundle: they are not
 // part of the page.
-func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, rows, size int) (pairs []rpc.Row, left []*route.Partition, err error) {
+func (b *bundle) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
+	rows, size int) (pairs []rpc.Row, left []*route.Partition, err error) {
 	ctx, cancel := b.keyspace.client.bound(ctx)
 	defer cancel()
 	command := &kvpb.MergeScanRequest{
-		Partitions: b.routes, Start: b.rest.Start, End: b.rest.End, Reverse: b.reverse, KeysOnly: keysOnly,
-		MaxRows: uint32(rows), MaxBytes: uint32(size), At: toWire(snap.at),
+		Partitions: b.routes, Start: b.rest.Start, End: b.rest.End, Reverse: b.reverse,
+		KeysOnly: keysOnly,
+		MaxRows:  uint32(rows), MaxBytes: uint32(size), At: toWire(snap.at),
 	}
 	answer, err := b.keyspace.client.sender.DoBundle(ctx, b.route, command)
 	if errors.Is(err, route.ErrScattered) {
@@ -71,7 +74,8 @@ func (b *bundle) advance(more bool, resume []byte) error {
 		return nil
 	}
 	if !leadsOn(b.rest, b.reverse, resume) {
-		return &route.Error{Node: b.route.Node, Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
+		return &route.Error{Node: b.route.Node,
+			Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
 	}
 	resume = bytes.Clone(resume) // it must not keep the page
 	if b.reverse {

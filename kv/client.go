@@ -53,7 +53,9 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	if c.sender, err = route.New(c.cfg.route); err != nil {
 		return nil, invalid("open", "", nil, "%v", err)
 	}
-	c.committer, err = committer.New(committer.Config{Sender: committer.Over(c.sender), Random: c.random, Registry: c.cfg.route.Registry})
+	c.committer, err = committer.New(committer.Config{
+		Sender: committer.Over(c.sender), Random: c.random, Registry: c.cfg.route.Registry,
+	})
 	if err != nil {
 		c.sender.Close()
 		return nil, invalid("open", "", nil, "%v", err)
@@ -69,7 +71,8 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 			return nil, wrap("open", "", nil, err)
 		}
 		e := &Error{Op: "open", Message: route.Plain(err.Error()), wraps: append(causes(err), err)}
-		if unreachable := new(route.UnreachableError); errors.As(err, &unreachable) && !unreachable.Advised() {
+		if unreachable := new(route.UnreachableError); errors.As(err, &unreachable) &&
+			!unreachable.Advised() {
 			e.Message += "; check that the servers run, and the endpoints"
 		}
 		if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
@@ -142,13 +145,15 @@ func splitEndpoints(endpoints []string) ([]string, error) {
 	for _, list := range endpoints {
 		for endpoint := range strings.SplitSeq(list, ",") {
 			if endpoint = strings.TrimSpace(endpoint); endpoint == "" {
-				return nil, invalid("open", "", nil, "one of the endpoints is empty; want addresses such as 127.0.0.1:7400")
+				return nil, invalid("open", "", nil,
+					"one of the endpoints is empty; want addresses such as 127.0.0.1:7400")
 			}
 			all = append(all, endpoint)
 		}
 	}
 	if len(all) == 0 {
-		return nil, invalid("open", "", nil, "no endpoints are given; want addresses such as 127.0.0.1:7400")
+		return nil, invalid("open", "", nil,
+			"no endpoints are given; want addresses such as 127.0.0.1:7400")
 	}
 	return all, nil
 }

@@ -91,30 +91,69 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 		big := make([]byte, 8<<20+1)
 		key := []byte("k")
 		calls := map[string]func() error{
-			"empty key":        func() error { _, err := ks.Get(ctx, nil); return err },
-			"large key":        func() error { _, err := ks.Put(ctx, big[:8<<10+1], nil); return err },
-			"large value":      func() error { _, err := ks.Put(ctx, key, big); return err },
-			"large swap":       func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectAbsent(), Set(big)); return err },
-			"no expectation":   func() error { _, err := ks.CompareAndSwap(ctx, key, Expectation{}, Delete()); return err },
-			"no replacement":   func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectAbsent(), Replacement{}); return err },
-			"unset version":    func() error { _, err := ks.CompareAndSwap(ctx, key, ExpectVersion(Timestamp{}), Delete()); return err },
-			"batch twice":      func() error { _, err := ks.Batch().Put(key, nil).Delete(key).Commit(ctx); return err },
+			"empty key":   func() error { _, err := ks.Get(ctx, nil); return err },
+			"large key":   func() error { _, err := ks.Put(ctx, big[:8<<10+1], nil); return err },
+			"large value": func() error { _, err := ks.Put(ctx, key, big); return err },
+			"large swap": func() error {
+				_, err := ks.CompareAndSwap(ctx, key, ExpectAbsent(), Set(big))
+				return err
+			},
+			"no expectation": func() error {
+				_, err := ks.CompareAndSwap(ctx, key, Expectation{}, Delete())
+				return err
+			},
+			"no replacement": func() error {
+				_, err := ks.CompareAndSwap(ctx, key, ExpectAbsent(), Replacement{})
+				return err
+			},
+			"unset version": func() error {
+				_, err := ks.CompareAndSwap(ctx, key, ExpectVersion(Timestamp{}), Delete())
+				return err
+			},
+			"batch twice": func() error {
+				_, err := ks.Batch().Put(key, nil).Delete(key).Commit(ctx)
+				return err
+			},
 			"batch empty key":  func() error { _, err := ks.Batch().Put(nil, nil).Commit(ctx); return err },
 			"batchget empty":   func() error { _, err := ks.BatchGet(ctx, [][]byte{key, {}}); return err },
 			"delete unbounded": func() error { _, err := ks.DeleteRange(ctx); return err },
 			"limit 0":          func() error { _, err := drain(ks.Scan(ctx, Limit(0))); return err },
 			"page size 0":      func() error { _, err := drain(ks.Scan(ctx, PageSize(0))); return err },
-			"from above to":    func() error { _, err := drain(ks.Scan(ctx, From([]byte("z")), To([]byte("a")))); return err },
-			"at unset":         func() error { _, err := ks.Get(ctx, key, At(Timestamp{})); return err },
-			"no name":          func() error { _, err := client.Keyspace("").Get(ctx, key); return err },
-			"hash 0":           func() error { _, err := client.CreateKeyspace(ctx, "x", Hash(0)); return err },
-			"hash many":        func() error { _, err := client.CreateKeyspace(ctx, "x", Hash(16385)); return err },
-			"splits unsorted":  func() error { _, err := client.CreateKeyspace(ctx, "x", Range([]byte("b"), []byte("a"))); return err },
-			"splits repeated":  func() error { _, err := client.CreateKeyspace(ctx, "x", Range([]byte("b"), []byte("b"))); return err },
-			"splits empty":     func() error { _, err := client.CreateKeyspace(ctx, "x", Range(nil)); return err },
-			"two replicas":     func() error { _, err := client.CreateKeyspace(ctx, "x", Replicas(2)); return err },
-			"short window":     func() error { _, err := client.CreateKeyspace(ctx, "x", GCWindow(time.Millisecond)); return err },
-			"unnamed":          func() error { _, err := client.CreateKeyspace(ctx, ""); return err },
+			"from above to": func() error {
+				_, err := drain(ks.Scan(ctx, From([]byte("z")), To([]byte("a"))))
+				return err
+			},
+			"at unset": func() error { _, err := ks.Get(ctx, key, At(Timestamp{})); return err },
+			"no name":  func() error { _, err := client.Keyspace("").Get(ctx, key); return err },
+			"hash 0": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", Hash(0))
+				return err
+			},
+			"hash many": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", Hash(16385))
+				return err
+			},
+			"splits unsorted": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", Range([]byte("b"), []byte("a")))
+				return err
+			},
+			"splits repeated": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", Range([]byte("b"), []byte("b")))
+				return err
+			},
+			"splits empty": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", Range(nil))
+				return err
+			},
+			"two replicas": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", Replicas(2))
+				return err
+			},
+			"short window": func() error {
+				_, err := client.CreateKeyspace(ctx, "x", GCWindow(time.Millisecond))
+				return err
+			},
+			"unnamed": func() error { _, err := client.CreateKeyspace(ctx, ""); return err },
 		}
 		before := c.RequestsOf("put") + c.RequestsOf("get") + c.RequestsOf("scan")
 		for name, call := range calls {
@@ -136,7 +175,8 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 func TestOpenListsEachEndpoint(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *fakeCluster) {
 		_, err := c.tryOpen(t.Context(), []string{"nowhere:1", "elsewhere:2"})
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "nowhere:1: ") || !strings.Contains(err.Error(), "elsewhere:2: ") {
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "nowhere:1: ") ||
+			!strings.Contains(err.Error(), "elsewhere:2: ") {
 			t.Fatalf("%v", err)
 		}
 		if _, err := c.tryOpen(t.Context(), nil); !errors.Is(err, ErrInvalidArgument) {
@@ -165,13 +205,15 @@ func TestKeyspaceAdministration(t *testing.T) {
 		ctx := t.Context()
 		client := c.open()
 		defer client.Close()
-		if _, err := client.Keyspace("ghost").Put(ctx, []byte("k"), nil); !errors.Is(err, ErrKeyspaceNotFound) {
+		if _, err := client.Keyspace("ghost").Put(ctx, []byte("k"), nil); !errors.Is(err,
+			ErrKeyspaceNotFound) {
 			t.Fatalf("%v", err)
 		}
 		if err := client.DropKeyspace(ctx, "ghost"); !errors.Is(err, ErrKeyspaceNotFound) {
 			t.Fatalf("%v", err)
 		}
-		ks := must[*Keyspace](t)(client.CreateKeyspace(ctx, "a", Range([]byte("g"), []byte("t")), Replicas(3), GCWindow(time.Minute)))
+		ks := must[*Keyspace](t)(client.CreateKeyspace(ctx, "a", Range([]byte("g"), []byte("t")),
+			Replicas(3), GCWindow(time.Minute)))
 		if _, err := client.CreateKeyspace(ctx, "a"); !errors.Is(err, ErrKeyspaceExists) {
 			t.Fatalf("%v", err)
 		}
@@ -183,7 +225,8 @@ func TestKeyspaceAdministration(t *testing.T) {
 			t.Fatalf("%+v", info)
 		}
 		parts := must[[]PartitionInfo](t)(client.Partitions(ctx, "a"))
-		if len(parts) != 3 || string(parts[1].Start) != "g" || string(parts[1].End) != "t" || parts[2].End != nil || parts[0].Hash != -1 {
+		if len(parts) != 3 || string(parts[1].Start) != "g" || string(parts[1].End) != "t" ||
+			parts[2].End != nil || parts[0].Hash != -1 {
 			t.Fatalf("%+v", parts)
 		}
 		if nodes := must[[]NodeInfo](t)(client.Nodes(ctx)); len(nodes) != 3 {
@@ -217,14 +260,17 @@ func TestBatch(t *testing.T) {
 		client := c.open()
 		defer client.Close()
 		ks := client.Keyspace("r")
-		version := must[Timestamp](t)(ks.Batch().Put([]byte("a"), []byte("1")).Put([]byte("b"), []byte("2")).Delete([]byte("c")).Commit(ctx))
+		version := must[Timestamp](t)(
+			ks.Batch().Put([]byte("a"), []byte("1")).Put([]byte("b"), []byte("2")).
+				Delete([]byte("c")).Commit(ctx))
 		for _, key := range []string{"a", "b"} {
 			if p := must[Pair](t)(ks.Get(ctx, []byte(key))); p.Version != version {
 				t.Fatalf("%+v", p)
 			}
 		}
 		_, err := ks.Batch().Put([]byte("a"), nil).Put([]byte("z"), nil).Commit(ctx)
-		if !errors.Is(err, ErrCrossPartition) || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), `"z"`) {
+		if !errors.Is(err, ErrCrossPartition) || !strings.Contains(err.Error(), `"a"`) ||
+			!strings.Contains(err.Error(), `"z"`) {
 			t.Fatalf("%v", err)
 		}
 		// A split that the client has not heard of makes a batch cross partitions.
@@ -276,9 +322,11 @@ func TestLostReplies(t *testing.T) {
 		defer client.Close()
 		ks := client.Keyspace("h")
 		for name, f := range map[string]fakeserver.Fault{
-			"break-after": {BreakAfter: true}, "break-before": {BreakBefore: true}, "unknown": {Unknown: true},
+			"break-after": {BreakAfter: true}, "break-before": {BreakBefore: true},
+			"unknown":    {Unknown: true},
 			"overloaded": {Code: kvpb.ErrorCode_OVERLOADED}, "no-quorum": {Code: kvpb.ErrorCode_NO_QUORUM},
-			"unhealthy": {Code: kvpb.ErrorCode_NODE_UNHEALTHY}, "not-leader": {Code: kvpb.ErrorCode_NOT_LEADER},
+			"unhealthy":  {Code: kvpb.ErrorCode_NODE_UNHEALTHY},
+			"not-leader": {Code: kvpb.ErrorCode_NOT_LEADER},
 		} {
 			once := false
 			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
@@ -313,11 +361,14 @@ func TestTypedErrors(t *testing.T) {
 			kvpb.ErrorCode_INVALID_ARGUMENT:    ErrInvalidArgument,
 			kvpb.ErrorCode_WRONG_CLUSTER:       ErrWrongCluster,
 		} {
-			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Code: code} })
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+				return fakeserver.Fault{Code: code}
+			})
 			began := time.Now()
 			_, err := ks.Put(ctx, []byte("k"), nil)
 			var e *Error
-			if !errors.Is(err, kind) || errors.Is(err, ErrOutcomeUnknown) || !errors.As(err, &e) || e.Partition == 0 || string(e.Key) != "k" {
+			if !errors.Is(err, kind) || errors.Is(err, ErrOutcomeUnknown) || !errors.As(err, &e) ||
+				e.Partition == 0 || string(e.Key) != "k" {
 				t.Errorf("%s: %v", code, err)
 			}
 			if d := time.Since(began); d > time.Second {
@@ -326,14 +377,18 @@ func TestTypedErrors(t *testing.T) {
 		}
 		// What never works until the context ends says what it was.
 		for code, kind := range map[kvpb.ErrorCode]error{
-			kvpb.ErrorCode_OVERLOADED: ErrOverloaded, kvpb.ErrorCode_NO_QUORUM: ErrNoQuorum, kvpb.ErrorCode_NOT_LEADER: ErrUnavailable,
+			kvpb.ErrorCode_OVERLOADED: ErrOverloaded, kvpb.ErrorCode_NO_QUORUM: ErrNoQuorum,
+			kvpb.ErrorCode_NOT_LEADER:          ErrUnavailable,
 			kvpb.ErrorCode_PARTITION_NOT_FOUND: ErrUnavailable, kvpb.ErrorCode_CLOCK_SKEW: ErrUnavailable,
 		} {
-			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Code: code} })
+			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+				return fakeserver.Fault{Code: code}
+			})
 			short, cancel := context.WithTimeout(ctx, 3*time.Second)
 			_, err := ks.Put(short, []byte("k"), nil)
 			cancel()
-			if !errors.Is(err, kind) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOutcomeUnknown) {
+			if !errors.Is(err, kind) || !errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, ErrOutcomeUnknown) {
 				t.Errorf("%s: %v", code, err)
 			}
 		}
@@ -352,7 +407,8 @@ func TestOutcomeUnknown(t *testing.T) {
 		ks := client.Keyspace("h")
 		must[Timestamp](t)(ks.Put(ctx, []byte("k"), nil))
 		for name, then := range map[string]fakeserver.Fault{
-			"then disk full": {Code: kvpb.ErrorCode_DISK_FULL}, "then nothing": {Swallow: true}, "then overloaded": {Code: kvpb.ErrorCode_OVERLOADED},
+			"then disk full": {Code: kvpb.ErrorCode_DISK_FULL}, "then nothing": {Swallow: true},
+			"then overloaded": {Code: kvpb.ErrorCode_OVERLOADED},
 		} {
 			n := 0
 			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
@@ -372,10 +428,13 @@ func TestOutcomeUnknown(t *testing.T) {
 			}
 		}
 		// A read is never of unknown outcome.
-		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Swallow: true} })
+		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault {
+			return fakeserver.Fault{Swallow: true}
+		})
 		short, cancel := context.WithTimeout(ctx, 4*time.Second)
 		defer cancel()
-		if _, err := ks.Get(short, []byte("k")); errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := ks.Get(short, []byte("k")); errors.Is(err, ErrOutcomeUnknown) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 		c.Play(nil)

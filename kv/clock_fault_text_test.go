@@ -28,16 +28,22 @@ func TestClockFaultsAreCalledSo(t *testing.T) {
 				n.Timeless = 1 << 20
 			}
 		})
-		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{BreakBefore: true} })
+		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault {
+			return fakeserver.Fault{BreakBefore: true}
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := ks.Get(ctx, []byte("k"))
-		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoQuorum) || !strings.Contains(err.Error(), "clock") || strings.Contains(err.Error(), "down") {
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoQuorum) ||
+			!strings.Contains(err.Error(), "clock") || strings.Contains(err.Error(), "down") {
 			t.Errorf("%v\nwant that clocks are to blame", err)
 		}
 	})
-	early := wrap("get", "k", nil, &route.Error{Code: kvpb.ErrorCode_OVERLOADED, Why: kvpb.ErrorCause_CAUSE_CLOCKS, Message: "the read is ahead of this server's clock"})
-	if errors.Is(early, ErrOverloaded) || !errors.Is(early, ErrUnavailable) || !strings.Contains(early.Error(), "check the time synchronisation") {
+	early := wrap("get", "k", nil,
+		&route.Error{Code: kvpb.ErrorCode_OVERLOADED, Why: kvpb.ErrorCause_CAUSE_CLOCKS,
+			Message: "the read is ahead of this server's clock"})
+	if errors.Is(early, ErrOverloaded) || !errors.Is(early, ErrUnavailable) ||
+		!strings.Contains(early.Error(), "check the time synchronisation") {
 		t.Errorf("%v\nwant that clocks are to blame", early)
 	}
 }
@@ -56,7 +62,10 @@ func TestCancelledCallsSaySo(t *testing.T) {
 			"get":    func(ctx context.Context) error { _, err := ks.Get(ctx, key); return err },
 			"delete": func(ctx context.Context) error { _, err := ks.Delete(ctx, key); return err },
 			"count":  func(ctx context.Context) error { _, err := ks.Count(ctx); return err },
-			"batch":  func(ctx context.Context) error { _, err := ks.Batch().Put(key, nil).Commit(ctx); return err },
+			"batch": func(ctx context.Context) error {
+				_, err := ks.Batch().Put(key, nil).Commit(ctx)
+				return err
+			},
 			"scan": func(ctx context.Context) error {
 				for _, err := range ks.Scan(ctx) {
 					return err
@@ -69,7 +78,8 @@ func TestCancelledCallsSaySo(t *testing.T) {
 			},
 			"update of two": func(ctx context.Context) error {
 				_, err := client.Update(ctx, func(tx *Txn) error {
-					return errors.Join(tx.Put(ks, key, nil), tx.Put(ks, []byte("l"), nil), tx.Put(ks, []byte("m"), nil))
+					return errors.Join(tx.Put(ks, key, nil), tx.Put(ks, []byte("l"), nil),
+						tx.Put(ks, []byte("m"), nil))
 				})
 				return err
 			},
@@ -89,13 +99,17 @@ func TestCancelledCallsSaySo(t *testing.T) {
 						cancel()
 						continue
 					}
-					c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Swallow: true} })
+					c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault {
+						return fakeserver.Fault{Swallow: true}
+					})
 					time.AfterFunc(time.Second, cancel)
 				}
 				err := call(ctx)
 				cancel()
 				c.Play(nil)
-				if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "context canceled") || !strings.Contains(err.Error(), "the call was cancelled") {
+				if !errors.Is(err, context.Canceled) ||
+					strings.Contains(err.Error(), "context canceled") ||
+					!strings.Contains(err.Error(), "the call was cancelled") {
 					t.Errorf("%s, cancelled %s: %v", name, when, err)
 				}
 			}

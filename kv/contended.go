@@ -129,7 +129,9 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 		if err != nil {
 			err = t.fail("update", ks.Info.Name, k.Key, err)
 			if again = errors.Is(err, ErrKeyspaceNotFound); again {
-				maps.DeleteFunc(t.contended.keys, func(_ string, of *contended) bool { return of.Keyspace == k.Keyspace })
+				maps.DeleteFunc(t.contended.keys, func(_ string, of *contended) bool {
+					return of.Keyspace == k.Keyspace
+				})
 			}
 			return err, again
 		}
@@ -142,7 +144,8 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 // other in their order, and returns their pairs, and those of keys that were locked ahead. One
 // request for several keys would acquire all of its locks at once or none: it would wait until all
 // of them are free at one moment, which under load may never come.
-func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace, userKeys [][]byte) (map[string]Pair, error) {
+func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace,
+	userKeys [][]byte) (map[string]Pair, error) {
 	var pairs map[string]Pair
 	var wanted [][]byte
 	for _, key := range userKeys {

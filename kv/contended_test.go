@@ -112,7 +112,8 @@ func TestManyContendedKeys(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if len(pairs) != 22 || string(pairs[19].Key) != "k0019" || string(pairs[21].Key) != "k0019" || string(pairs[20].Key) != "only read" {
+			if len(pairs) != 22 || string(pairs[19].Key) != "k0019" ||
+				string(pairs[21].Key) != "k0019" || string(pairs[20].Key) != "only read" {
 				return fmt.Errorf("read %v", pairs)
 			}
 			for _, p := range pairs[:20] {
@@ -210,7 +211,8 @@ func TestADroppedKeyspaceIsNotLockedAhead(t *testing.T) {
 		attempts := 0
 		_, err := client.Update(ctx, func(tx *Txn) error {
 			if attempts++; attempts == 1 {
-				if err := errors.Join(increment(ctx, client.Keyspace("dropped"), "k")(tx), increment(ctx, client.Keyspace("stays"), "k")(tx)); err != nil {
+				if err := errors.Join(increment(ctx, client.Keyspace("dropped"), "k")(tx),
+					increment(ctx, client.Keyspace("stays"), "k")(tx)); err != nil {
 					return err
 				}
 				_, err := other.Keyspace("stays").Put(ctx, []byte("k"), []byte("1"))
@@ -218,7 +220,9 @@ func TestADroppedKeyspaceIsNotLockedAhead(t *testing.T) {
 					// The table does not show it before the lock has failed.
 					if c.Keyspaces[dropped] != nil && r.GetPrepare().GetVolatile() {
 						delete(c.Keyspaces, dropped)
-						maps.DeleteFunc(c.Partitions, func(_ uint64, p *fakeserver.Partition) bool { return p.Desc.Keyspace == dropped })
+						maps.DeleteFunc(c.Partitions, func(_ uint64, p *fakeserver.Partition) bool {
+							return p.Desc.Keyspace == dropped
+						})
 						c.TellLocked()
 					}
 					return fakeserver.Fault{}
@@ -230,7 +234,8 @@ func TestADroppedKeyspaceIsNotLockedAhead(t *testing.T) {
 		if err != nil || attempts != 2 {
 			t.Errorf("%d attempts: %v", attempts, err)
 		}
-		if p, err := client.Keyspace("stays").Get(ctx, []byte("k")); err != nil || string(p.Value) != "2" {
+		if p, err := client.Keyspace("stays").Get(ctx, []byte("k")); err != nil ||
+			string(p.Value) != "2" {
 			t.Errorf("%s, %v", p.Value, err)
 		}
 	})

@@ -64,12 +64,14 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 
 // track is the part of the count that lies in one partition.
 func (c *counter) track(p *route.Partition) *track {
-	return &track{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash, rest: c.q.span.Intersect(p.Span)}
+	return &track{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash,
+		rest: c.q.span.Intersect(p.Span)}
 }
 
 // firstPage lets the leader choose the moment; covers reports whether the partition that answered
 // holds all there is to count.
-func (c *counter) firstPage(ctx context.Context, t *track) (count uint64, at Timestamp, covers bool, err error) {
+func (c *counter) firstPage(ctx context.Context,
+	t *track) (count uint64, at Timestamp, covers bool, err error) {
 	whole := t.rest
 	count, at, p, err := t.countPage(ctx, nil)
 	return count, at, err == nil && p.Span.ContainsSpan(whole), err

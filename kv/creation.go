@@ -25,7 +25,8 @@ type creation struct {
 
 // awaitKeyspace waits until the table shows the keyspace as active, with all its partitions. A
 // context without a deadline is bounded anew whenever there are more of them.
-func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name string, total int) error {
+func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name string,
+	total int) error {
 	w := creation{client: c, id: id, name: name, total: total}
 	bounded, cancel := c.bound(ctx)
 	defer func() { cancel() }()
@@ -77,7 +78,8 @@ func (w *creation) ask(ctx context.Context) (made int, err error) {
 				w.client.sender.Refresh()
 			} else if info.WaitingFor != "" && info.WaitingFor != w.waiting {
 				w.waiting = info.WaitingFor
-				w.client.logger().Info("keyspace is not usable yet", "keyspace", w.name, "waiting_for", w.waiting)
+				w.client.logger().Info("keyspace is not usable yet", "keyspace", w.name,
+					"waiting_for", w.waiting)
 			}
 		}
 		return err
@@ -95,7 +97,8 @@ func (w *creation) ended(over, err error) error {
 		waiting += fmt.Sprintf(" (%d of %d are there)", w.made, w.total)
 	}
 	ended := &route.Error{
-		Cause: err, Message: "the keyspace exists, goes on being set up, and cannot be used yet; it is waiting for " + waiting,
+		Cause: err, Message: "the keyspace exists, goes on being set up, and cannot be used yet; " +
+			"it is waiting for " + waiting,
 	}
 	if reason := new(route.Error); errors.As(err, &reason) && !errors.Is(over, context.Canceled) {
 		// No server could answer any more, and that is not because the caller did not wait for it.
@@ -116,7 +119,8 @@ func (w *creation) ended(over, err error) error {
 // partitions, commit wait, and, where an option names them, the replicas and the GC window.
 // Otherwise the error is ErrKeyspaceExists, and names the difference. Split points are not
 // compared: partitions split and merge.
-func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
+func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
+	options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
 	const op = "create keyspace"
 	bounded, cancel := c.bound(ctx)
 	defer cancel()
@@ -130,7 +134,8 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string, optio
 		}
 		ks = c.Keyspace(name)
 		info, described := ks.Describe(ctx)
-		if errors.Is(described, ErrKeyspaceNotFound) || described == nil && info.State == KeyspaceDropping {
+		if errors.Is(described, ErrKeyspaceNotFound) ||
+			described == nil && info.State == KeyspaceDropping {
 			// It was dropped meanwhile.
 			if stop := c.pause(bounded, resolvePause); stop != nil {
 				return nil, false, wrapAdmin(op, name, stop)
@@ -161,7 +166,8 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	age, idle := want.maxAge.Truncate(time.Millisecond), want.maxIdle.Truncate(time.Millisecond)
 	switch {
 	case i.HashPartitions != want.hashPartitions:
-		return fmt.Sprintf("partitioning %s instead of %s", i.Partitioning(), partitioningText(want.hashPartitions))
+		return fmt.Sprintf("partitioning %s instead of %s", i.Partitioning(),
+			partitioningText(want.hashPartitions))
 	case i.CommitWait != want.commitWait:
 		return fmt.Sprintf("commit wait %s instead of %s", onOff(i.CommitWait), onOff(want.commitWait))
 	case want.replicas != 0 && i.Replicas != want.replicas:
@@ -171,7 +177,8 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	case age != 0 && i.MaxTransactionAge != age:
 		return fmt.Sprintf("a maximum age of transactions of %s instead of %s", i.MaxTransactionAge, age)
 	case idle != 0 && i.MaxTransactionIdle != idle:
-		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s", i.MaxTransactionIdle, idle)
+		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s",
+			i.MaxTransactionIdle, idle)
 	}
 	return ""
 }

@@ -41,12 +41,13 @@ func (c *fakeCluster) slowly(k *clusterpb.Keyspace, between time.Duration, upTo 
 func TestCreationIsBoundedByItsProgress(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		var told []int
-		client := c.open(RequestTimeout(10*time.Second), CreationProgress(func(keyspace string, made, total int) {
-			if keyspace != "slow" || total != 8 {
-				t.Errorf("progress of %s, of %d", keyspace, total)
-			}
-			told = append(told, made)
-		}))
+		client := c.open(RequestTimeout(10*time.Second),
+			CreationProgress(func(keyspace string, made, total int) {
+				if keyspace != "slow" || total != 8 {
+					t.Errorf("progress of %s, of %d", keyspace, total)
+				}
+				told = append(told, made)
+			}))
 		defer client.Close()
 		create := func(ctx context.Context, upTo int) error {
 			c.Set(func() { c.Created = func(k *clusterpb.Keyspace) { c.slowly(k, 6*time.Second, upTo) } })
@@ -65,7 +66,9 @@ func TestCreationIsBoundedByItsProgress(t *testing.T) {
 		}
 		began := time.Now()
 		err := create(t.Context(), 3)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3 of 8 are there") || !strings.Contains(err.Error(), "goes on being set up") {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "3 of 8 are there") ||
+			!strings.Contains(err.Error(), "goes on being set up") {
 			t.Errorf("a creation that stands still: %v", err)
 		}
 		if took := time.Since(began); took < 28*time.Second || took > 30*time.Second {

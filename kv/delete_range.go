@@ -47,7 +47,8 @@ func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption
 	}
 	var total atomic.Uint64
 	err = inParallel(ctx, len(parts), deleteParallel, func(ctx context.Context, i int) error {
-		t := &track{keyspace: k, id: ks.ID, hashed: ks.Hashed(), hash: parts[i].Hash, rest: q.span.Intersect(parts[i].Span)}
+		t := &track{keyspace: k, id: ks.ID, hashed: ks.Hashed(), hash: parts[i].Hash,
+			rest: q.span.Intersect(parts[i].Span)}
 		t.over = t.rest.Empty()
 		for !t.over {
 			n, err := t.deletePage(ctx)
@@ -93,7 +94,8 @@ func (t *track) deletePage(ctx context.Context) (deleted uint64, err error) {
 
 // DeleteRange deletes all keys of a span, which must be said: Prefix, From, To, or All. It returns
 // how many there were. It reads the span, and each key counts as a write of the transaction.
-func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace, options ...DeleteRangeOption) (uint64, error) {
+func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace,
+	options ...DeleteRangeOption) (uint64, error) {
 	const op = "delete-range"
 	var deleted uint64
 	for p, err := range t.scanAs(ctx, op, ks, func(q *query) {

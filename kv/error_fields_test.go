@@ -36,7 +36,8 @@ func TestErrorsCarryTheirTimestamps(t *testing.T) {
 		if e.Advice != "read an earlier moment" {
 			t.Errorf("advice %q", e.Advice)
 		}
-		if want := at.String() + " is " + at.Time().Format(time.RFC3339); !strings.Contains(err.Error(), strings.TrimSuffix(want, "Z")) {
+		if want := at.String() + " is " + at.Time().Format(time.RFC3339); !strings.Contains(
+			err.Error(), strings.TrimSuffix(want, "Z")) {
 			t.Errorf("%v: want %q in it", err, want)
 		}
 	})

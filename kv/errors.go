@@ -183,7 +183,8 @@ func (e *Error) Unwrap() []error { return e.wraps }
 
 // invalid is an error of the caller's.
 func invalid(op, keyspace string, key []byte, format string, args ...any) *Error {
-	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: fmt.Sprintf(format, args...), wraps: []error{ErrInvalidArgument}}
+	return &Error{Op: op, Keyspace: keyspace, Key: clone(key),
+		Message: fmt.Sprintf(format, args...), wraps: []error{ErrInvalidArgument}}
 }
 
 // kinds of what a node answers, and the advice that goes with it.
@@ -200,25 +201,32 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_NO_QUORUM:           {ErrNoQuorum, "bring back the nodes that are down"},
 	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "free disk space on that node"},
 	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
-	kvpb.ErrorCode_CLOCK_SKEW:          {ErrUnavailable, "check the time synchronisation of the servers"},
-	kvpb.ErrorCode_WRONG_CLUSTER:       {ErrWrongCluster, "check the endpoints"},
-	kvpb.ErrorCode_TIMESTAMP_TOO_OLD:   {ErrTimestampTooOld, "read a later moment, or give the keyspace a GC window (--gc-window) that is longer than the read takes"},
+	kvpb.ErrorCode_CLOCK_SKEW: {ErrUnavailable,
+		"check the time synchronisation of the servers"},
+	kvpb.ErrorCode_WRONG_CLUSTER: {ErrWrongCluster, "check the endpoints"},
+	kvpb.ErrorCode_TIMESTAMP_TOO_OLD: {ErrTimestampTooOld,
+		"read a later moment, or give the keyspace a GC window (--gc-window) that is longer than " +
+			"the read takes"},
 	kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: {ErrTimestampInFuture, "read an earlier moment"},
 	kvpb.ErrorCode_UNCERTAIN:           {ErrUnavailable, "repeat the read"},
 	kvpb.ErrorCode_OUTCOME_UNKNOWN:     {ErrOutcomeUnknown, ""},
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_REPLICA_DAMAGED:     {ErrCorruption, damageAdvice},
 	kvpb.ErrorCode_DEADLINE_EXCEEDED:   {ErrUnavailable, ""},
-	kvpb.ErrorCode_LOCKED:              {ErrConflict, "try again with more time; the lock goes within five seconds if its client is gone; tidemark txn list shows the transaction, and tidemark txn abort ends it"},
+	kvpb.ErrorCode_LOCKED: {ErrConflict,
+		"try again with more time; the lock goes within five seconds if its client is gone; " +
+			"tidemark txn list shows the transaction, and tidemark txn abort ends it"},
 
 	kvpb.ErrorCode_TRANSACTION_CONFLICT: {ErrConflict, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_ABORTED:  {ErrTransactionAborted, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_PUSHED:   {ErrConflict, "run the transaction again"},
-	kvpb.ErrorCode_TRANSACTION_TOO_OLD:  {ErrTransactionTooOld, "make the transaction shorter, or give the keyspace a longer GC window"},
+	kvpb.ErrorCode_TRANSACTION_TOO_OLD: {ErrTransactionTooOld,
+		"make the transaction shorter, or give the keyspace a longer GC window"},
 }
 
 // damageAdvice is what can be done about a damaged replica.
-const damageAdvice = "a partition serves as long as a majority of its replicas is intact; without one, load a dump into a new keyspace"
+const damageAdvice = "a partition serves as long as a majority of its replicas is intact; " +
+	"without one, load a dump into a new keyspace"
 
 // wrap turns what the router says into an *Error.
 func wrap(op, keyspace string, key []byte, err error) error {
@@ -244,10 +252,12 @@ func wrap(op, keyspace string, key []byte, err error) error {
 		kind = kinds[kvpb.ErrorCode_CLOCK_SKEW] // the node has room
 	}
 	if r.Code == kvpb.ErrorCode_NO_QUORUM && r.Partition == 0 {
-		kind.advice = "start the core's members that do not answer, or see what keeps them from one another"
+		kind.advice = "start the core's members that do not answer, or see what keeps them from " +
+			"one another"
 	}
 	if r.OutcomeUnknown {
-		parts = append(parts, "the write may or may not have been executed, or may be yet; read the key to find out")
+		parts = append(parts, "the write may or may not have been executed, or may be yet; read "+
+			"the key to find out")
 		e.wraps = append(e.wraps, ErrOutcomeUnknown)
 	}
 	if r.Cause != nil {
@@ -263,14 +273,16 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	}
 	// That there is no quorum tells nothing about what became of the write, and is worth to know
 	// beside it.
-	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) && !errors.Is(e, kind.kind) {
+	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) &&
+		!errors.Is(e, kind.kind) {
 		e.wraps = append(e.wraps, kind.kind)
 	}
 	if r.Damaged && !errors.Is(e, ErrCorruption) {
 		e.wraps = append(e.wraps, ErrCorruption)
 		kind.advice = damageAdvice
 	}
-	if kind.advice != "" && !strings.Contains(r.Message, kind.advice) && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
+	if kind.advice != "" && !strings.Contains(r.Message, kind.advice) &&
+		(!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
 		e.Advice = kind.advice
 	}
 	if e.Message = strings.Join(parts, "; "); e.Message == "" {
@@ -283,7 +295,8 @@ func wrap(op, keyspace string, key []byte, err error) error {
 // boundOf is what a timestamp that was refused lies beyond.
 func boundOf(r *route.Error) Timestamp {
 	switch r.Code {
-	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TRANSACTION_TOO_OLD, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
+	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+		kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
 		return r.Timestamp
 	}
 	return Timestamp{}
@@ -325,7 +338,8 @@ func describe(cause error, keyspace string) string {
 	case errors.Is(cause, context.Canceled):
 		return "the call was cancelled"
 	case errors.Is(cause, route.ErrNoKeyspace):
-		return fmt.Sprintf("there is no keyspace %q; `tidemark keyspace list` shows those there are", keyspace)
+		return fmt.Sprintf(
+			"there is no keyspace %q; `tidemark keyspace list` shows those there are", keyspace)
 	}
 	return route.Plain(cause.Error())
 }

@@ -17,7 +17,8 @@ func TestExamplesOfTransactions(t *testing.T) {
 		client := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond}).Client(t)
 		for name, ks := range map[string]**kv.Keyspace{
 			"accounts": &example.accounts, "journal": &example.journal, "counters": &example.counters,
-			"orders": &example.orders, "notes": &example.notes, "fruit": &example.fruit, "basket": &example.basket,
+			"orders": &example.orders, "notes": &example.notes, "fruit": &example.fruit,
+			"basket": &example.basket,
 		} {
 			var err error
 			if *ks, err = client.CreateKeyspace(ctx, name, kv.Hash(2)); err != nil {
@@ -26,7 +27,8 @@ func TestExamplesOfTransactions(t *testing.T) {
 		}
 		example.ctx, example.client, example.amount = ctx, client, 30
 		if _, err := client.Update(ctx, func(tx *kv.Txn) error {
-			return errors.Join(tx.Put(example.accounts, []byte("ada"), bytesOf(50)), tx.Put(example.accounts, []byte("bob"), bytesOf(5)))
+			return errors.Join(tx.Put(example.accounts, []byte("ada"), bytesOf(50)),
+				tx.Put(example.accounts, []byte("bob"), bytesOf(5)))
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +40,8 @@ func TestExamplesOfTransactions(t *testing.T) {
 		}
 		there := func(ks *kv.Keyspace, key string, want bool) {
 			t.Helper()
-			if _, err := ks.Get(ctx, []byte(key)); (err == nil) != want || (err != nil && !errors.Is(err, kv.ErrNotFound)) {
+			if _, err := ks.Get(ctx, []byte(key)); (err == nil) != want ||
+				(err != nil && !errors.Is(err, kv.ErrNotFound)) {
 				t.Errorf("%s: %v; want that it is there: %v", key, err, want)
 			}
 		}

@@ -42,7 +42,8 @@ func ExampleKeyspace_Scan() {
 		events *kv.Keyspace
 	)
 	// The last ten events of June.
-	for pair, err := range events.Scan(ctx, kv.Prefix([]byte("2031-06-")), kv.Reverse(), kv.Limit(10)) {
+	for pair, err := range events.Scan(ctx, kv.Prefix([]byte("2031-06-")), kv.Reverse(),
+		kv.Limit(10)) {
 		if err != nil {
 			log.Fatal(err)
 		}

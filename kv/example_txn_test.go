@@ -27,7 +27,8 @@ func bytesOf(n uint64) []byte    { return binary.BigEndian.AppendUint64(nil, n) 
 // A transfer between two accounts, wherever they lie. The function runs again when another
 // transaction was in the way.
 func ExampleClient_Update() {
-	ctx, client, accounts, journal, amount := example.ctx, example.client, example.accounts, example.journal, example.amount
+	ctx, client, accounts, journal, amount := example.ctx, example.client, example.accounts,
+		example.journal, example.amount
 	at, err := client.Update(ctx, func(tx *kv.Txn) error {
 		from, err := tx.Get(ctx, accounts, []byte("ada"))
 		if err != nil {

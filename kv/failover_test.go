@@ -15,7 +15,8 @@ import (
 
 // hammer runs writers until stop is closed, and returns the longest time that any of them was
 // without an answer. It fails the test on any error, and if a write was applied more than once.
-func hammer(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32, writers int, stop <-chan struct{}) time.Duration {
+func hammer(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32, writers int,
+	stop <-chan struct{}) time.Duration {
 	t.Helper()
 	var wg sync.WaitGroup
 	longest := make([]time.Duration, writers)
@@ -200,7 +201,9 @@ func TestClose(t *testing.T) {
 		client := c.open()
 		ks := client.Keyspace("k")
 		must[Timestamp](t)(ks.Put(t.Context(), []byte("k"), nil))
-		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault { return fakeserver.Fault{Swallow: true} })
+		c.Play(func(*fakeserver.Node, *kvpb.Request) fakeserver.Fault {
+			return fakeserver.Fault{Swallow: true}
+		})
 		ended := make(chan error, 3)
 		go func() { _, err := ks.Put(t.Context(), []byte("k"), nil); ended <- err }()
 		go func() { _, err := ks.Get(t.Context(), []byte("k")); ended <- err }()

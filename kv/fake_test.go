@@ -23,6 +23,7 @@ func (c *fakeCluster) open(options ...Option) *Client {
 	return client
 }
 
-func (c *fakeCluster) tryOpen(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
+func (c *fakeCluster) tryOpen(ctx context.Context, endpoints []string,
+	options ...Option) (*Client, error) {
 	return Open(ctx, endpoints, append([]Option{Dialer(c.Dialer("client"))}, options...)...)
 }

@@ -105,7 +105,8 @@ func (f *feed) fetch(ctx context.Context) (got fetched) {
 // fetchBundle reads the next page of a bundle, and of each partition that leaves it.
 func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
 	from := f.bundle.rest
-	pairs, left, err := f.bundle.scanPage(ctx, f.snapshot, f.scan.q.keysOnly, f.rows, f.scan.bytes(f.parts))
+	pairs, left, err := f.bundle.scanPage(ctx, f.snapshot, f.scan.q.keysOnly, f.rows,
+		f.scan.bytes(f.parts))
 	if err != nil {
 		return fetched{err: err}
 	}
@@ -153,7 +154,9 @@ func (s *scan) feedOf(p *route.Partition, snap *snapshot) *feed {
 
 // fillAll brings the first pages of several feeds into hand.
 func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
-	return inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error { return feeds[i].fill(ctx) })
+	return inParallel(ctx, len(feeds), parallelRequests, func(ctx context.Context, i int) error {
+		return feeds[i].fill(ctx)
+	})
 }
 
 // merge yields all partitions of a hash keyspace in key order. Those that one node leads come
@@ -167,7 +170,8 @@ func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapsh
 	}
 	feeds := make([]*feed, 0, len(bundles)+len(rest))
 	for _, b := range bundles {
-		feeds = append(feeds, &feed{scan: s, snapshot: snap, bundle: s.bundle(b), parts: len(b.Partitions)})
+		feeds = append(feeds,
+			&feed{scan: s, snapshot: snap, bundle: s.bundle(b), parts: len(b.Partitions)})
 	}
 	for _, p := range rest {
 		feeds = append(feeds, s.feedOf(p, snap))

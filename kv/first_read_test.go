@@ -98,7 +98,8 @@ type clockReads interface {
 // answer. Without that, and with any later clock, the node would take what was written in between
 // for what may have been there before.
 func TestReadsSayWhichClockTheySawFirst(t *testing.T) {
-	all := [][]byte{[]byte("a"), []byte("b"), []byte("c")} // one in each partition, one partition on each node
+	// One in each partition, one partition on each node.
+	all := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
 	reads := map[string]func(ctx context.Context, r clockReads, ks *Keyspace) error{
 		"get": func(ctx context.Context, r clockReads, ks *Keyspace) (err error) {
 			for _, key := range all {
@@ -137,7 +138,8 @@ func TestReadsSayWhichClockTheySawFirst(t *testing.T) {
 				inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 					ctx := t.Context()
 					c.AddKeyspace("range", 0, "b", "c")
-					seen := clocksSeen{now: make(map[uint64][]Timestamp), said: make(map[uint64][]Timestamp), moments: make(map[uint64]Timestamp)}
+					seen := clocksSeen{now: make(map[uint64][]Timestamp),
+						said: make(map[uint64][]Timestamp), moments: make(map[uint64]Timestamp)}
 					c.Heard = seen.heard
 					client := c.open()
 					defer client.Close()

@@ -34,7 +34,8 @@ func TestKeyspacesOfOtherClientsAreRefused(t *testing.T) {
 				own, foreign := client.Keyspace("hash"), other.Keyspace("hash")
 				refused := func(what string, err error) {
 					t.Helper()
-					if !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "belongs to another client") {
+					if !errors.Is(err, ErrInvalidArgument) ||
+						!strings.Contains(err.Error(), "belongs to another client") {
 						t.Errorf("%s: %v", what, err)
 					}
 				}

@@ -40,7 +40,8 @@ type heldSpans struct {
 
 // note takes in a conflict.
 func (h *heldSpans) note(t *Txn, err *Error) {
-	if err == nil || !errors.Is(err, ErrConflict) || committer.LeaderChanged(t.cause) || !t.failedOverRead(err) {
+	if err == nil || !errors.Is(err, ErrConflict) || committer.LeaderChanged(t.cause) ||
+		!t.failedOverRead(err) {
 		return
 	}
 	if a := t.transaction.Anchor(); len(a.Key) > 0 {
@@ -92,9 +93,11 @@ func (t *Txn) readOnly() []committer.Span {
 	for _, s := range t.open {
 		switch {
 		case s.endless:
-			spans = append(spans, committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.whole})
+			spans = append(spans, committer.Span{Keyspace: s.keyspace.ID,
+				Hash: committer.AllPartitions, Span: s.whole})
 		case s.any:
-			spans = append(spans, committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.covered})
+			spans = append(spans, committer.Span{Keyspace: s.keyspace.ID,
+				Hash: committer.AllPartitions, Span: s.covered})
 		}
 	}
 	return spans
@@ -170,6 +173,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 func (t *Txn) holds(ks *route.Keyspace, key []byte) bool {
 	return slices.ContainsFunc(t.holding, func(s committer.Span) bool {
 		return s.Keyspace == ks.ID && s.Contains(key) &&
-			(s.Hash == committer.AllPartitions || s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
+			(s.Hash == committer.AllPartitions ||
+				s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
 	})
 }

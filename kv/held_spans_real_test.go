@@ -62,10 +62,15 @@ func TestHeldSpansEnd(t *testing.T) {
 		end  func(tx *kv.Txn, ks, other *kv.Keyspace) error
 		want error
 	}{
-		"writes there":     {func(tx *kv.Txn, ks, _ *kv.Keyspace) error { return tx.Put(ks, []byte("m"), nil) }, nil},
-		"writes elsewhere": {func(tx *kv.Txn, _, other *kv.Keyspace) error { return tx.Put(other, []byte("m"), nil) }, nil},
+		"writes there": {func(tx *kv.Txn, ks, _ *kv.Keyspace) error {
+			return tx.Put(ks, []byte("m"), nil)
+		}, nil},
+		"writes elsewhere": {func(tx *kv.Txn, _, other *kv.Keyspace) error {
+			return tx.Put(other, []byte("m"), nil)
+		}, nil},
 		"writes everywhere": {func(tx *kv.Txn, ks, other *kv.Keyspace) error {
-			return errors.Join(tx.Put(ks, []byte("a"), nil), tx.Put(ks, []byte("z"), nil), tx.Put(other, []byte("m"), nil))
+			return errors.Join(tx.Put(ks, []byte("a"), nil), tx.Put(ks, []byte("z"), nil),
+				tx.Put(other, []byte("m"), nil))
 		}, nil},
 		"writes nothing": {func(*kv.Txn, *kv.Keyspace, *kv.Keyspace) error { return nil }, nil},
 		"fails":          {func(*kv.Txn, *kv.Keyspace, *kv.Keyspace) error { return enough }, enough},
@@ -98,7 +103,8 @@ func TestHeldSpansEnd(t *testing.T) {
 					}
 					if attempts <= 2 {
 						// It has to write to be in the way of anything.
-						return errors.Join(put(fmt.Sprintf("b%d", attempts)), tx.Put(ks, []byte("x"), nil), tx.Put(ks, []byte("c"), nil))
+						return errors.Join(put(fmt.Sprintf("b%d", attempts)),
+							tx.Put(ks, []byte("x"), nil), tx.Put(ks, []byte("c"), nil))
 					}
 					if held := cluster.sum(t, "tidemark_txn_span_locks"); held != 3 {
 						t.Errorf("attempt %d holds %v spans", attempts, held)

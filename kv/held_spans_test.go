@@ -38,7 +38,8 @@ func TestHoldIsRefused(t *testing.T) {
 				return err
 			}
 			if attempts < 5 {
-				if _, err := other.Keyspace("range").Put(ctx, fmt.Appendf(nil, "c%d", attempts), nil); err != nil {
+				if _, err := other.Keyspace("range").Put(ctx, fmt.Appendf(nil, "c%d", attempts),
+					nil); err != nil {
 					return err
 				}
 			}
@@ -80,7 +81,8 @@ func TestOnlyWhatWasReadAndFailedOverIsHeld(t *testing.T) {
 				return err
 			}
 			if attempts < 6 {
-				_, err := other.Update(ctx, increment(ctx, other.Keyspace("range"), fmt.Sprintf("n%d", attempts)))
+				_, err := other.Update(ctx,
+					increment(ctx, other.Keyspace("range"), fmt.Sprintf("n%d", attempts)))
 				return err
 			}
 			return nil

@@ -16,7 +16,8 @@ import (
 // something that its commit validates, writes a key that many clients get all the time. Each of
 // them that meets its lock has it commit later, and validate again.
 func TestReadersOfAHotKeyDoNotStarveItsWriter(t *testing.T) {
-	for _, latency := range []time.Duration{300 * time.Microsecond, 2 * time.Millisecond, 40 * time.Millisecond} {
+	for _, latency := range []time.Duration{300 * time.Microsecond, 2 * time.Millisecond,
+		40 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

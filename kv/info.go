@@ -156,14 +156,16 @@ func partitionInfo(p *clusterpb.PartitionInfo) PartitionInfo {
 		info.Hash = int(d.Hash)
 	}
 	for _, r := range d.Replicas {
-		info.Replicas = append(info.Replicas, ReplicaInfo{Node: r.Node, Replica: r.Replica, Learner: r.Role == clusterpb.ReplicaRole_LEARNER})
+		info.Replicas = append(info.Replicas,
+			ReplicaInfo{Node: r.Node, Replica: r.Replica, Learner: r.Role == clusterpb.ReplicaRole_LEARNER})
 	}
 	return info
 }
 
 func sortPartitions(all []PartitionInfo) {
 	slices.SortStableFunc(all, func(a, b PartitionInfo) int {
-		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash), bytes.Compare(a.Start, b.Start))
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash),
+			bytes.Compare(a.Start, b.Start))
 	})
 }
 
@@ -207,7 +209,8 @@ func statusOf(r *clusterpb.StatusResponse) Status {
 	}
 	st.LeaderlessTotal = int(r.LeaderlessTotal)
 	for _, p := range r.Leaderless {
-		st.Leaderless = append(st.Leaderless, LeaderlessPartition{ID: p.Partition, Keyspace: p.Keyspace, SilentNodes: p.SilentNodes})
+		st.Leaderless = append(st.Leaderless,
+			LeaderlessPartition{ID: p.Partition, Keyspace: p.Keyspace, SilentNodes: p.SilentNodes})
 	}
 	for _, m := range r.Members {
 		st.Members = append(st.Members, CoreMember{Address: m.Address, Replica: m.Replica})

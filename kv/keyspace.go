@@ -60,7 +60,8 @@ func (k *Keyspace) Put(ctx context.Context, key, value []byte) (Timestamp, error
 	if err := k.check(op, key, value, ""); err != nil {
 		return Timestamp{}, err
 	}
-	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: value}}})
+	answer, err := k.one(ctx, op, key, true,
+		&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: value}}})
 	if err != nil {
 		return Timestamp{}, err
 	}
@@ -73,7 +74,8 @@ func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err er
 	if err := k.check(op, key, nil, ""); err != nil {
 		return false, err
 	}
-	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: key}}})
+	answer, err := k.one(ctx, op, key, true,
+		&kvpb.Request{Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: key}}})
 	if err != nil {
 		return false, err
 	}
@@ -95,14 +97,16 @@ func (k *Keyspace) check(op string, key, value []byte, bad string) error {
 }
 
 // one brings a request about one key to its partition.
-func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool, r *kvpb.Request) (route.Answer, error) {
+func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool,
+	r *kvpb.Request) (route.Answer, error) {
 	ctx, cancel := k.client.bound(ctx)
 	defer cancel()
 	ks, err := k.resolve(ctx, op)
 	if err != nil {
 		return route.Answer{}, err
 	}
-	answer, err := k.client.sender.Do(ctx, &route.Call{Keyspace: ks.ID, Key: key, Write: write, Slack: lockSlack, Request: r})
+	answer, err := k.client.sender.Do(ctx,
+		&route.Call{Keyspace: ks.ID, Key: key, Write: write, Slack: lockSlack, Request: r})
 	if err != nil {
 		return route.Answer{}, wrap(op, k.name, key, err)
 	}
@@ -131,7 +135,8 @@ func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, err
 		err := s.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
 			r, err := c.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 			for _, info := range r.GetKeyspaces() {
-				if info.Keyspace.GetName() == k.name && info.Keyspace.State != clusterpb.KeyspaceState_DROPPING {
+				if info.Keyspace.GetName() == k.name &&
+					info.Keyspace.State != clusterpb.KeyspaceState_DROPPING {
 					exists = true
 				}
 			}
@@ -145,7 +150,8 @@ func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, err
 		}
 		s.Refresh()
 		if err := k.client.await(ctx, table, resolvePause); err != nil {
-			return nil, wrap(op, k.name, nil, &route.Error{Cause: err, Message: "waiting for the partition table to show the keyspace"})
+			return nil, wrap(op, k.name, nil,
+				&route.Error{Cause: err, Message: "waiting for the partition table to show the keyspace"})
 		}
 	}
 }

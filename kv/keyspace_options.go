@@ -56,8 +56,9 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 		Name: name, Partitioning: clusterpb.Partitioning_HASH,
 		HashPartitions: uint32(s.hashPartitions), SplitAt: s.splitAt,
 		ReplicationFactor: uint32(s.replicas), GcWindowSeconds: uint64(s.gcWindow / time.Second),
-		CommitWait:      s.commitWait,
-		TxnMaxAgeMillis: uint64(s.maxAge.Milliseconds()), TxnMaxIdleMillis: uint64(s.maxIdle.Milliseconds()),
+		CommitWait:       s.commitWait,
+		TxnMaxAgeMillis:  uint64(s.maxAge.Milliseconds()),
+		TxnMaxIdleMillis: uint64(s.maxIdle.Milliseconds()),
 	}
 	if s.hashPartitions == 0 {
 		r.Partitioning = clusterpb.Partitioning_RANGE
@@ -189,19 +190,23 @@ func ParsePartitioning(text string, splitAt ...[]byte) (KeyspaceOption, error) {
 	case kind != "hash":
 		return nil, badPartitioning("%q: write hash:N (for instance hash:32) or range", text)
 	case len(splitAt) > 0:
-		return nil, badPartitioning("%q: split points are for range keyspaces; a hash keyspace has a fixed number of partitions", text)
+		return nil, badPartitioning(
+			"%q: split points are for range keyspaces; a hash keyspace has a fixed number of "+
+				"partitions", text)
 	case !counted:
 		return Hash(DefaultHashPartitions), nil
 	}
 	n, err := strconv.ParseUint(count, 10, 32)
 	if err != nil || n < 1 || n > keys.MaxHashPartitions {
-		return nil, badPartitioning("%q: the number of hash partitions is 1 to %d", text, keys.MaxHashPartitions)
+		return nil, badPartitioning("%q: the number of hash partitions is 1 to %d", text,
+			keys.MaxHashPartitions)
 	}
 	return Hash(int(n)), nil
 }
 
 func badPartitioning(format string, args ...any) error {
-	return &Error{Op: "partitioning", Message: fmt.Sprintf(format, args...), wraps: []error{ErrInvalidArgument}}
+	return &Error{Op: "partitioning", Message: fmt.Sprintf(format, args...),
+		wraps: []error{ErrInvalidArgument}}
 }
 
 // Partitioning is how the keyspace is partitioned, as ParsePartitioning reads it: "hash:8" or

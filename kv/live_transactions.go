@@ -62,10 +62,12 @@ type LockWaiter struct {
 // for people: the leaders are asked at different moments, and nothing is certain any more when the
 // answer arrives. The second result says that there are more. If partitions do not answer, the
 // error wraps an UnansweredError, and what the others say is returned with it.
-func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int) ([]LiveTransaction, bool, error) {
+func (c *Client) LiveTransactions(ctx context.Context, keyspace string,
+	most int) ([]LiveTransaction, bool, error) {
 	const op = "live transactions"
 	if most < 1 {
-		return nil, false, invalid(op, keyspace, nil, "at most %d are asked for; ask for at least one", most)
+		return nil, false, invalid(op, keyspace, nil,
+			"at most %d are asked for; ask for at least one", most)
 	}
 	found := &liveTransactions{most: most}
 	if err := c.inspectAll(ctx, op, keyspace, nil, found); err != nil {
@@ -76,7 +78,8 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string, most int
 
 // inspectAll asks the partitions of a keyspace, or with an empty name all, for the transactions
 // that have locks, or for one of them.
-func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byte, found *liveTransactions) error {
+func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byte,
+	found *liveTransactions) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	var keyspaces []*route.Keyspace
@@ -143,7 +146,8 @@ func (e *UnansweredError) Error() string {
 	if len(e.Partitions) == 1 {
 		return fmt.Sprintf("a partition did not answer: %v", e.Partitions[0])
 	}
-	return fmt.Sprintf("%d partitions did not answer; the first: %v", len(e.Partitions), e.Partitions[0])
+	return fmt.Sprintf("%d partitions did not answer; the first: %v", len(e.Partitions),
+		e.Partitions[0])
 }
 
 // Unwrap makes errors.Is and errors.As find the Partitions.
@@ -195,7 +199,8 @@ func (f *liveTransactions) err(op, keyspace string) error {
 	return &Error{Op: op, Keyspace: keyspace, Message: e.Error(), wraps: []error{e}}
 }
 
-func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.PartitionID, found *kvpb.InspectTransactionsResponse) {
+func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.PartitionID,
+	found *kvpb.InspectTransactionsResponse) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.more = f.more || found.GetMore()
@@ -212,7 +217,8 @@ func (f *liveTransactions) add(keyspace *route.Keyspace, partition keys.Partitio
 // cut leaves out what is beyond most.
 func (f *liveTransactions) cut() {
 	slices.SortFunc(f.all, func(a, b LiveTransaction) int {
-		return cmp.Or(cmp.Compare(b.OldestLock, a.OldestLock), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Partition, b.Partition))
+		return cmp.Or(cmp.Compare(b.OldestLock, a.OldestLock), cmp.Compare(a.ID, b.ID),
+			cmp.Compare(a.Partition, b.Partition))
 	})
 	if len(f.all) > f.most {
 		clear(f.all[f.most:])
@@ -224,7 +230,9 @@ func (f *liveTransactions) cut() {
 func (c *Client) inspect(ctx context.Context, at inspection, only []byte, found *liveTransactions) {
 	ks, p := at.keyspace, at.partition
 	call := &route.Call{Keyspace: ks.ID, Key: p.Span.Start, Request: &kvpb.Request{
-		Command: &kvpb.Request_InspectTransactions{InspectTransactions: &kvpb.InspectTransactionsRequest{Max: uint32(min(found.most, maxInspected)), Transaction: only}}}}
+		Command: &kvpb.Request_InspectTransactions{
+			InspectTransactions: &kvpb.InspectTransactionsRequest{
+				Max: uint32(min(found.most, maxInspected)), Transaction: only}}}}
 	if ks.Hashed() {
 		call.By, call.Hash = route.ByHash, p.Hash
 	}
@@ -241,9 +249,12 @@ const maxInspected = 10_000
 
 func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction) LiveTransaction {
 	out := LiveTransaction{
-		ID: hex.EncodeToString(x.GetTransaction().GetId()), Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace, Partition: partition,
-		Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans, OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
-		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond, idle: time.Duration(x.IdleMicros) * time.Microsecond,
+		ID:    hex.EncodeToString(x.GetTransaction().GetId()),
+		Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace, Partition: partition,
+		Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans,
+		OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
+		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond,
+		idle:   time.Duration(x.IdleMicros) * time.Microsecond,
 		client: x.Client, clientAddress: x.ClientAddress,
 	}
 	if x.Record != nil {
@@ -258,7 +269,8 @@ func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction)
 	}
 	for _, w := range x.Waiters {
 		out.Waiters = append(out.Waiters, LockWaiter{
-			Transaction: hex.EncodeToString(w.Transaction), Key: w.Key, Waited: time.Duration(w.WaitedMicros) * time.Microsecond, Write: w.Write})
+			Transaction: hex.EncodeToString(w.Transaction), Key: w.Key,
+			Waited: time.Duration(w.WaitedMicros) * time.Microsecond, Write: w.Write})
 	}
 	return out
 }

@@ -88,7 +88,8 @@ func runModel(t *testing.T, rt *rapid.T) {
 	})
 	c.Set(func() { c.NoLeaders = rapid.Bool().Draw(rt, "table without leaders") })
 	random := rapid.Uint64()
-	client := c.open(RequestTimeout(0), ConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))
+	client := c.open(RequestTimeout(0),
+		ConnectionsPerNode(rapid.IntRange(1, 3).Draw(rt, "connections")))
 	defer client.Close()
 	ks := client.Keyspace("k")
 
@@ -167,7 +168,8 @@ func runModel(t *testing.T, rt *rapid.T) {
 			}
 			swap, err := ks.CompareAndSwap(ctx, k, expect, Set([]byte(v)))
 			check(err, "swap")
-			if swap.Swapped != want || !want && (swap.Current.Exists() != exists || string(swap.Current.Value) != has) {
+			if swap.Swapped != want || !want &&
+				(swap.Current.Exists() != exists || string(swap.Current.Value) != has) {
 				rt.Fatalf("swap %q: %+v; there is %q, %t", k, swap, has, exists)
 			}
 			if want {
@@ -207,7 +209,9 @@ func runModel(t *testing.T, rt *rapid.T) {
 			options, q := drawScan(rt, key, m)
 			content := m.now
 			if q.hasAt {
-				content = m.moments[slices.IndexFunc(m.moments, func(x moment) bool { return x.at == q.at })].content
+				content = m.moments[slices.IndexFunc(m.moments, func(x moment) bool {
+					return x.at == q.at
+				})].content
 			}
 			got, err := drain(ks.Scan(ctx, options...))
 			check(err, "scan")
@@ -250,7 +254,8 @@ func runModel(t *testing.T, rt *rapid.T) {
 			}
 		},
 		"note the moment": func(rt *rapid.T) {
-			if at := client.Timestamp(); !at.IsZero() && (len(m.moments) == 0 || m.moments[len(m.moments)-1].at != at) {
+			if at := client.Timestamp(); !at.IsZero() &&
+				(len(m.moments) == 0 || m.moments[len(m.moments)-1].at != at) {
 				m.moments = append(m.moments, moment{at, m.clone()})
 			}
 		},
@@ -271,11 +276,14 @@ func runModel(t *testing.T, rt *rapid.T) {
 				n.Hang(true)
 				time.AfterFunc(after, func() { n.Hang(false) })
 			} else {
-				c.Network.Isolate(n.Host, rapid.SampledFrom([]memnet.Mode{memnet.Break, memnet.Stall}).Draw(rt, "mode"))
+				c.Network.Isolate(n.Host,
+					rapid.SampledFrom([]memnet.Mode{memnet.Break, memnet.Stall}).Draw(rt, "mode"))
 				time.AfterFunc(after, func() { c.Network.Rejoin(n.Host) })
 			}
 		},
-		"wait": func(rt *rapid.T) { pass(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond) },
+		"wait": func(rt *rapid.T) {
+			pass(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
+		},
 	})
 	c.Network.HealAll()
 	// Every write was applied once at most: no request wrote two versions of a key.

@@ -73,7 +73,9 @@ func (m *moments) over(err error) bool {
 func (m *moments) step(depth int) {
 	i := m.draw("keyspace", 2)
 	ks, k := m.spaces[i], m.key()
-	switch op := rapid.SampledFrom([]string{"get", "get", "lock", "batch", "put", "delete", "scan", "scan", "count", "other", "move", "move", "move", "steal"}).Draw(m.T, "op"); op {
+	switch op := rapid.SampledFrom(
+		[]string{"get", "get", "lock", "batch", "put", "delete", "scan", "scan", "count", "other",
+			"move", "move", "move", "steal"}).Draw(m.T, "op"); op {
 	case "get", "lock":
 		get := m.tx.Get
 		if op == "lock" {
@@ -178,7 +180,8 @@ func (m *moments) sees(i int, k, value string) {
 }
 
 // pairs is what a scan is to yield at a moment.
-func (m *moments) pairs(i int, own map[string]string, from, to string, moment Timestamp) (all []string) {
+func (m *moments) pairs(i int, own map[string]string, from, to string,
+	moment Timestamp) (all []string) {
 	for n := range 10 {
 		k := fmt.Sprintf("k%d", n)
 		value, written := own[k]
@@ -240,7 +243,8 @@ func (m *moments) scan(i, depth int) {
 			want = want[:min(len(got), len(want))]
 		}
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("a scan of keyspace %d from %q to %q, reverse %t, limit %d, left early %t: %v, want %v", i, from, to, reverse, limit, left, got, want)
+			return fmt.Errorf("a scan of keyspace %d from %q to %q, reverse %t, limit %d, left "+
+				"early %t: %v, want %v", i, from, to, reverse, limit, left, got, want)
 		}
 		return nil
 	})
@@ -274,7 +278,8 @@ func TestEverythingReadIsOfOneMoment(t *testing.T) {
 			rapid.Check(undated{t}, func(t *rapid.T) { oneMoment(t, c, client, second, &counted) })
 		}
 	})
-	t.Logf("%d committed, %d conflicts, %d moved their moment", counted.committed, counted.conflicts, counted.moved)
+	t.Logf("%d committed, %d conflicts, %d moved their moment", counted.committed,
+		counted.conflicts, counted.moved)
 	if counted.committed == 0 || counted.conflicts == 0 || counted.moved == 0 {
 		t.Error("not all ways were taken")
 	}
@@ -288,7 +293,8 @@ func oneMoment(t *rapid.T, c *fakeCluster, client, second *Client, n *ways) {
 	m := &moments{T: t, ctx: context.Background(), cluster: c}
 	for i, name := range []string{"hash", "range"} {
 		m.spaces[i], m.others[i] = client.Keyspace(name), second.Keyspace(name)
-		m.past[i], m.own[i], m.locked[i] = make(map[string][]fakeserver.Version), make(map[string]string), make(map[string]bool)
+		m.past[i], m.own[i], m.locked[i] = make(map[string][]fakeserver.Version),
+			make(map[string]string), make(map[string]bool)
 		if _, err := m.others[i].DeleteRange(m.ctx, All()); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,8 @@ func TestCommitsThatReadOneAnothersKeys(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				cluster := kvtest.Start(t, kvtest.Options{Latency: 300 * time.Microsecond})
-				if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(8), kv.Replicas(1)); err != nil {
+				if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(8),
+					kv.Replicas(1)); err != nil {
 					t.Fatal(err)
 				}
 				all := make([]*kv.Client, clients)

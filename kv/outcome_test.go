@@ -17,12 +17,16 @@ import (
 // written the key since. When no partition knows any more, the client hears that at once.
 func TestOutcome(t *testing.T) {
 	for _, o := range []outcomeCase{
-		{phases: 1, ran: true}, {phases: 1, ran: true, overwritten: true}, {phases: 1}, {phases: 1, overwritten: true, want: ErrConflict},
+		{phases: 1, ran: true}, {phases: 1, ran: true, overwritten: true}, {phases: 1},
+		{phases: 1, overwritten: true, want: ErrConflict},
 		{phases: 2, ran: true}, {phases: 2, ran: true, overwritten: true}, {phases: 2},
-		{phases: 1, ran: true, forgotten: true, want: ErrOutcomeUnknown}, {phases: 1, forgotten: true, want: ErrOutcomeUnknown},
-		{phases: 2, ran: true, forgotten: true, want: ErrOutcomeUnknown}, {phases: 2, forgotten: true, want: ErrOutcomeUnknown},
+		{phases: 1, ran: true, forgotten: true, want: ErrOutcomeUnknown},
+		{phases: 1, forgotten: true, want: ErrOutcomeUnknown},
+		{phases: 2, ran: true, forgotten: true, want: ErrOutcomeUnknown},
+		{phases: 2, forgotten: true, want: ErrOutcomeUnknown},
 	} {
-		t.Run(fmt.Sprintf("phases=%d/ran=%v/overwritten=%v/forgotten=%v", o.phases, o.ran, o.overwritten, o.forgotten), func(t *testing.T) {
+		t.Run(fmt.Sprintf("phases=%d/ran=%v/overwritten=%v/forgotten=%v", o.phases, o.ran,
+			o.overwritten, o.forgotten), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, cluster *fakeCluster) { askOutcome(t, cluster, o) })
 		})
 	}
@@ -89,7 +93,8 @@ func askOutcome(t *testing.T, c *fakeCluster, o outcomeCase) {
 		if !errors.Is(err, o.want) || (err == nil) == at.IsZero() || (o.want == nil && err != nil) {
 			t.Errorf("%v, %v, not %v", at, err, o.want)
 		}
-		if o.forgotten && (strings.Contains(err.Error(), "kv.Outcome") || !strings.Contains(err.Error(), "read what it has written")) {
+		if o.forgotten && (strings.Contains(err.Error(), "kv.Outcome") ||
+			!strings.Contains(err.Error(), "read what it has written")) {
 			t.Errorf("nobody knows any more: %v", err)
 		}
 	}

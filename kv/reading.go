@@ -67,7 +67,9 @@ func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
 	if ks.client == r.client {
 		return nil
 	}
-	return invalid(op, ks.name, key, "the keyspace belongs to another client; take it from the client of the transaction or snapshot, with Keyspace")
+	return invalid(op, ks.name, key,
+		"the keyspace belongs to another client; take it from the client of the transaction or "+
+			"snapshot, with Keyspace")
 }
 
 // openScan is what a running scan has read so far.
@@ -100,7 +102,8 @@ const maxContexts = 16
 
 // context is what a read says to the node that leads a partition. certain: nothing is uncertain in
 // what it reads. It may be called from several goroutines.
-func (r *reading) context(p *route.Partition, node keys.NodeID, movable, certain bool) *kvpb.ReadContext {
+func (r *reading) context(p *route.Partition, node keys.NodeID,
+	movable, certain bool) *kvpb.ReadContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	limit := r.mu.limit
@@ -110,7 +113,8 @@ func (r *reading) context(p *route.Partition, node keys.NodeID, movable, certain
 	plain := !movable && len(r.mu.under) == 0
 	if plain {
 		for i := range r.mu.contexts {
-			if k := &r.mu.contexts[i]; k.node == node && k.limit == limit && k.context.Observed == r.mu.observed[node] {
+			if k := &r.mu.contexts[i]; k.node == node && k.limit == limit &&
+				k.context.Observed == r.mu.observed[node] {
 				return k.context
 			}
 		}
@@ -210,7 +214,8 @@ func (r *reading) beginLate(ctx context.Context) error {
 // beginIn makes sure that there is a moment, for a View whose first read is of a span of several
 // partitions. Nothing is uncertain in the span then. certain is false if that is not so, because
 // something was read before; or for a transaction, whose own locks may be in the span.
-func (r *reading) beginIn(ctx context.Context, k *Keyspace, id keys.KeyspaceID, span keys.Span) (certain bool, err error) {
+func (r *reading) beginIn(ctx context.Context, k *Keyspace, id keys.KeyspaceID,
+	span keys.Span) (certain bool, err error) {
 	if r.id != nil || !r.at.IsZero() {
 		return false, r.begin(ctx)
 	}
@@ -298,14 +303,16 @@ func (r *reading) reads() committer.Reads {
 	}
 	for _, s := range r.open {
 		if s.any {
-			out.Spans = append(out.Spans, committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.covered})
+			out.Spans = append(out.Spans,
+				committer.Span{Keyspace: s.keyspace.ID, Hash: committer.AllPartitions, Span: s.covered})
 		}
 	}
 	return out
 }
 
 // get reads one key.
-func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvpb.GetResponse, error) {
+func (r *reading) get(ctx context.Context, ks *route.Keyspace,
+	key []byte) (*kvpb.GetResponse, error) {
 	for {
 		get := &kvpb.GetRequest{Key: key, At: toWire(r.at)}
 		movable := r.unread()
@@ -344,7 +351,8 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace, key []byte) (*kvp
 func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error {
 	switch {
 	case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
-		return &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: "the node read at another moment than it was asked to"}
+		return &route.Error{Partition: answer.Partition.ID, Node: answer.Node,
+			Message: "the node read at another moment than it was asked to"}
 	case r.at.IsZero():
 		r.start(at, at)
 	case r.at.Less(at):
@@ -359,7 +367,8 @@ func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error 
 const lockSlack = 50 * time.Millisecond
 
 // batchGet reads many keys.
-func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace, userKeys [][]byte) ([]Pair, error) {
+func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
+	userKeys [][]byte) ([]Pair, error) {
 	pairs := make([]Pair, len(userKeys))
 	if len(userKeys) == 0 {
 		return pairs, nil
@@ -385,7 +394,9 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 			}
 			continue
 		}
-		r.set.Pairs(ks, len(pairs), func(i int) ([]byte, Timestamp) { return pairs[i].Key, pairs[i].Version })
+		r.set.Pairs(ks, len(pairs), func(i int) ([]byte, Timestamp) {
+			return pairs[i].Key, pairs[i].Version
+		})
 		return pairs, nil
 	}
 }
@@ -403,7 +414,8 @@ func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*snapsho
 }
 
 // count counts the keys of a span.
-func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace, q *query) (uint64, error) {
+func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
+	q *query) (uint64, error) {
 	c := &counter{keyspace: k, ks: ks, q: q}
 	certain := false
 	for {

@@ -17,7 +17,8 @@ func TestAgainstRealServers(t *testing.T) {
 		cluster := kvtest.Start(t, kvtest.Options{})
 		client := cluster.Client(t)
 		for name, layout := range map[string]kv.KeyspaceOption{
-			"hash": kv.Hash(8), "one": kv.Hash(1), "range": kv.Range(), "split": kv.Range([]byte("key0200"), []byte("key0500")),
+			"hash": kv.Hash(8), "one": kv.Hash(1), "range": kv.Range(),
+			"split": kv.Range([]byte("key0200"), []byte("key0500")),
 		} {
 			ks, err := client.CreateKeyspace(ctx, name, layout)
 			if err != nil {
@@ -56,7 +57,8 @@ func TestAgainstRealServers(t *testing.T) {
 			check("from to", want[190:510], kv.From([]byte("key0190")), kv.To([]byte("key0510")))
 			check("limit", want[450:550], kv.From([]byte("key0450")), kv.Limit(100))
 			check("limit reverse", reversed[:30], kv.Limit(30), kv.Reverse())
-			if n, err := ks.DeleteRange(ctx, kv.From([]byte("key0100")), kv.To([]byte("key0900"))); err != nil || n != 800 {
+			if n, err := ks.DeleteRange(ctx, kv.From([]byte("key0100")),
+				kv.To([]byte("key0900"))); err != nil || n != 800 {
 				t.Fatalf("%s: deleted %d: %v", name, n, err)
 			}
 			check("after the deletion", append(slices.Clone(want[:100]), want[900:]...))

@@ -162,13 +162,15 @@ func (s *scan) firstPartition(ctx context.Context, only bool) (done bool, err er
 		}
 		return true, nil
 	}
-	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: s.rows(1), parts: 1, pairs: first.pairs}
+	f := &feed{scan: s, track: t, snapshot: exactly(first.at), rows: s.rows(1), parts: 1,
+		pairs: first.pairs}
 	return true, s.sequential(ctx, f)
 }
 
 // track is what the scan reads, or its part in one hash partition.
 func (s *scan) track(hash uint32) *track {
-	return &track{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash, reverse: s.q.reverse, rest: s.q.span}
+	return &track{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash,
+		reverse: s.q.reverse, rest: s.q.span}
 }
 
 // rows is the first page's size of a feed that reads so many of the partitions.

@@ -54,7 +54,9 @@ func eachLayout(t *testing.T, f func(t *testing.T, c *fakeCluster, ks *Keyspace,
 		"hash-1":  func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 1) },
 		"hash-16": func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 16) },
 		"range-1": func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 0) },
-		"range-4": func(c *fakeCluster) uint32 { return c.AddKeyspace("k", 0, "key00100", "key00101", "key00250") },
+		"range-4": func(c *fakeCluster) uint32 {
+			return c.AddKeyspace("k", 0, "key00100", "key00101", "key00250")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
@@ -85,18 +87,20 @@ func TestScanOptions(t *testing.T) {
 				options []ScanOption
 				want    []string
 			}{
-				"at":             {[]ScanOption{At(before)}, want},
-				"reverse":        {[]ScanOption{At(before), Reverse()}, reversed},
-				"now":            {nil, append(slices.Delete(slices.Clone(want), 7, 8), "later")},
-				"prefix":         {[]ScanOption{Prefix([]byte("key0010"))}, want[100:110]},
-				"prefix reverse": {[]ScanOption{Prefix([]byte("key0010")), Reverse(), Limit(3)}, []string{want[109], want[108], want[107]}},
-				"from to":        {[]ScanOption{From([]byte("key00099")), To([]byte("key00102"))}, want[99:102]},
-				"limit":          {[]ScanOption{From([]byte("key00050")), Limit(60)}, want[50:110]},
-				"limit reverse":  {[]ScanOption{Reverse(), Limit(20), At(before)}, reversed[:20]},
-				"page size":      {[]ScanOption{At(before), PageSize(3)}, want},
-				"prefix and to":  {[]ScanOption{Prefix([]byte("key0010")), To([]byte("key00103"))}, want[100:103]},
-				"nothing":        {[]ScanOption{Prefix([]byte("zzz"))}, []string{}},
-				"disjoint":       {[]ScanOption{Prefix([]byte("a")), Prefix([]byte("b"))}, []string{}},
+				"at":      {[]ScanOption{At(before)}, want},
+				"reverse": {[]ScanOption{At(before), Reverse()}, reversed},
+				"now":     {nil, append(slices.Delete(slices.Clone(want), 7, 8), "later")},
+				"prefix":  {[]ScanOption{Prefix([]byte("key0010"))}, want[100:110]},
+				"prefix reverse": {[]ScanOption{Prefix([]byte("key0010")), Reverse(), Limit(3)},
+					[]string{want[109], want[108], want[107]}},
+				"from to":       {[]ScanOption{From([]byte("key00099")), To([]byte("key00102"))}, want[99:102]},
+				"limit":         {[]ScanOption{From([]byte("key00050")), Limit(60)}, want[50:110]},
+				"limit reverse": {[]ScanOption{Reverse(), Limit(20), At(before)}, reversed[:20]},
+				"page size":     {[]ScanOption{At(before), PageSize(3)}, want},
+				"prefix and to": {[]ScanOption{Prefix([]byte("key0010")), To([]byte("key00103"))},
+					want[100:103]},
+				"nothing":  {[]ScanOption{Prefix([]byte("zzz"))}, []string{}},
+				"disjoint": {[]ScanOption{Prefix([]byte("a")), Prefix([]byte("b"))}, []string{}},
 			} {
 				got, err := drain(ks.Scan(ctx, test.options...))
 				if err != nil || !slices.Equal(keysOf(got), test.want) {
@@ -118,7 +122,8 @@ func TestScanOptions(t *testing.T) {
 			if n := must[uint64](t)(ks.Count(ctx, Prefix([]byte("key")), At(before))); n != 400 {
 				t.Errorf("counted %d", n)
 			}
-			if n := must[uint64](t)(ks.Count(ctx, From([]byte("key00099")), To([]byte("key00102")))); n != 3 {
+			if n := must[uint64](t)(
+				ks.Count(ctx, From([]byte("key00099")), To([]byte("key00102")))); n != 3 {
 				t.Errorf("counted %d", n)
 			}
 		}
@@ -224,7 +229,8 @@ func TestScanIsASnapshot(t *testing.T) {
 					must[Timestamp](t)(ks.Put(ctx, []byte(want[119-n/2]), []byte("other")))
 				}
 				if p.Version != began[string(p.Key)] {
-					t.Fatalf("round %d: %q has version %s, and had %s when the scan began", round, p.Key, p.Version, began[string(p.Key)])
+					t.Fatalf("round %d: %q has version %s, and had %s when the scan began", round,
+						p.Key, p.Version, began[string(p.Key)])
 				}
 				n++
 			}
@@ -312,10 +318,12 @@ func TestShortScanIsOneRequest(t *testing.T) {
 		ks := client.Keyspace("k")
 		fill(t, ks, 300)
 		scans, clocks := c.RequestsOf("scan"), c.RequestsOf("now")
-		if n := len(must[[]Pair](t)(drain(ks.Scan(t.Context(), From([]byte("key00110")), Limit(50))))); n != 50 {
+		if n := len(must[[]Pair](t)(
+			drain(ks.Scan(t.Context(), From([]byte("key00110")), Limit(50))))); n != 50 {
 			t.Fatalf("%d rows", n)
 		}
-		if scans, clocks = c.RequestsOf("scan")-scans, c.RequestsOf("now")-clocks; scans != 1 || clocks != 0 {
+		if scans, clocks = c.RequestsOf("scan")-scans, c.RequestsOf("now")-clocks; scans != 1 ||
+			clocks != 0 {
 			t.Fatalf("%d scans, %d clocks", scans, clocks)
 		}
 	})
@@ -338,15 +346,20 @@ func TestHashScanAsksEachNodeOnce(t *testing.T) {
 		client := c.open()
 		defer client.Close()
 		ks, want := scanned(t, client, 200)
-		asked := func() [3]int { return [3]int{c.RequestsOf("mergescan"), c.RequestsOf("scan"), c.RequestsOf("now")} }
+		asked := func() [3]int {
+			return [3]int{c.RequestsOf("mergescan"), c.RequestsOf("scan"), c.RequestsOf("now")}
+		}
 		before := asked()
 		got := must[[]Pair](t)(drain(ks.Scan(t.Context(), From([]byte("key00050")), Limit(30))))
 		if !slices.Equal(keysOf(got), want[50:80]) {
 			t.Fatalf("read %q", keysOf(got))
 		}
 		after := asked()
-		if n := [3]int{after[0] - before[0], after[1] - before[1], after[2] - before[2]}; n != [3]int{6, 0, 0} {
-			t.Errorf("%d scans of a node's partitions, %d of one partition, %d clocks; want 6, 0, 0", n[0], n[1], n[2])
+		if n := [3]int{after[0] - before[0], after[1] - before[1],
+			after[2] - before[2]}; n != [3]int{6, 0, 0} {
+			t.Errorf(
+				"%d scans of a node's partitions, %d of one partition, %d clocks; want 6, 0, 0",
+				n[0], n[1], n[2])
 		}
 	})
 }
@@ -373,7 +386,8 @@ func TestScanWhileANodeTellsNoTime(t *testing.T) {
 			t.Errorf("read %q", keysOf(got))
 		}
 		if n := c.RequestsOf("scan") - asked; n != led || led == 0 {
-			t.Errorf("%d partitions were asked by themselves, want the %d that the node leads: is it suspected?", n, led)
+			t.Errorf("%d partitions were asked by themselves, want the %d that the node leads: "+
+				"is it suspected?", n, led)
 		}
 	})
 }
@@ -405,11 +419,15 @@ func TestScanFindsWhoLeadsNow(t *testing.T) {
 func TestPartitionsLeaveABundle(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		for name, refuse := range map[string]func(request int, partition uint64) bool{
-			"none":          func(int, uint64) bool { return false },
-			"all":           func(int, uint64) bool { return true },
-			"at once":       func(_ int, partition uint64) bool { return partition%3 == 0 },
-			"in the middle": func(request int, partition uint64) bool { return request > 3 && partition%4 == 1 },
-			"one by one":    func(request int, partition uint64) bool { return partition%8 < uint64(request)/2 },
+			"none":    func(int, uint64) bool { return false },
+			"all":     func(int, uint64) bool { return true },
+			"at once": func(_ int, partition uint64) bool { return partition%3 == 0 },
+			"in the middle": func(request int, partition uint64) bool {
+				return request > 3 && partition%4 == 1
+			},
+			"one by one": func(request int, partition uint64) bool {
+				return partition%8 < uint64(request)/2
+			},
 		} {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 				c.AddKeyspace("k", 24)
@@ -428,14 +446,16 @@ func TestPartitionsLeaveABundle(t *testing.T) {
 					switch {
 					case r.GetMergeScan() != nil:
 						requests++
-					case r.GetScan() != nil && r.Sequence == 0 && refuse(requests, r.Partition): // as a part of another request
+					// As a part of another request.
+					case r.GetScan() != nil && r.Sequence == 0 && refuse(requests, r.Partition):
 						return fakeserver.Fault{Code: kvpb.ErrorCode_NO_QUORUM}
 					}
 					return fakeserver.Fault{}
 				})
 				got := must[[]Pair](t)(drain(ks.Scan(t.Context(), options...)))
 				if !slices.Equal(keysOf(got), want) {
-					t.Errorf("%s, reverse %t: %d rows, want %d: %q", name, reverse, len(got), len(want), keysOf(got))
+					t.Errorf("%s, reverse %t: %d rows, want %d: %q", name, reverse, len(got),
+						len(want), keysOf(got))
 				}
 			})
 		}
@@ -467,7 +487,8 @@ func TestDeleteRange(t *testing.T) {
 			}
 			return fakeserver.Fault{}
 		})
-		if n := must[uint64](t)(ks.DeleteRange(ctx, From([]byte("key00050")), To([]byte("key00260")))); n != 210 {
+		if n := must[uint64](t)(
+			ks.DeleteRange(ctx, From([]byte("key00050")), To([]byte("key00260")))); n != 210 {
 			t.Fatalf("deleted %d", n)
 		}
 		if n := must[uint64](t)(ks.Count(ctx)); n != 90 {
@@ -507,7 +528,8 @@ func TestScanOverAPartitionWithoutALeader(t *testing.T) {
 		must[[]Pair](t)(drain(reader.Keyspace("k").Scan(t.Context())))
 		last := c.PartitionOf(id, "key00250")
 		leader := last.Leader
-		version := must[Timestamp](t)(writer.Keyspace("k").Put(t.Context(), []byte("key00250"), []byte("acknowledged")))
+		version := must[Timestamp](t)(
+			writer.Keyspace("k").Put(t.Context(), []byte("key00250"), []byte("acknowledged")))
 		c.Set(func() { last.Leader = 0 })
 		began, rows := time.Now(), 0
 		for pair, err := range reader.Keyspace("k").Scan(t.Context()) {

@@ -120,7 +120,8 @@ func anyLed(parts []*route.Partition) bool {
 }
 
 // momentOfEach asks for a moment partition by partition, from their leaders of now.
-func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition, span keys.Span) (at Timestamp, err error) {
+func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
+	span keys.Span) (at Timestamp, err error) {
 	moments := make([]Timestamp, len(parts))
 	err = inParallel(ctx, len(parts), parallelRequests, func(ctx context.Context, i int) (err error) {
 		moments[i], err = k.momentOf(ctx, id, parts[i], span)
@@ -134,8 +135,10 @@ func (k *Keyspace) momentOfEach(ctx context.Context, id keys.KeyspaceID, parts [
 
 // momentOf finds a moment for what one partition held. A read of the latest state tells one: it is
 // of one row, and its moment is late enough for all of the span that it asked for.
-func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Partition, span keys.Span) (at Timestamp, err error) {
-	t := &track{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength, hash: p.Hash, rest: span.Intersect(p.Span)}
+func (k *Keyspace) momentOf(ctx context.Context, id keys.KeyspaceID, p *route.Partition,
+	span keys.Span) (at Timestamp, err error) {
+	t := &track{keyspace: k, id: id, hashed: p.Descriptor.PrefixLength != keys.KeyspacePrefixLength,
+		hash: p.Hash, rest: span.Intersect(p.Span)}
 	for t.over = t.rest.Empty(); !t.over; {
 		first, err := t.scanPage(ctx, nil, true, 1, 1)
 		if err != nil {

@@ -16,7 +16,8 @@ import (
 
 // putters put ever new keys, and old ones again, until stop is called: one put after the other,
 // from clients of their own.
-func putters(t *testing.T, cluster *kvtest.Cluster, keyspace string, n int) (puts *atomic.Uint64, stop func()) {
+func putters(t *testing.T, cluster *kvtest.Cluster, keyspace string,
+	n int) (puts *atomic.Uint64, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -25,7 +26,8 @@ func putters(t *testing.T, cluster *kvtest.Cluster, keyspace string, n int) (put
 		ks := cluster.Client(t).Keyspace(keyspace)
 		all.Go(func() {
 			for j := 0; ctx.Err() == nil; j++ {
-				if _, err := ks.Put(ctx, fmt.Appendf(nil, "%c-%d-%d", 'a'+(i*7+j)%26, i, j%200), []byte("v")); err != nil && ctx.Err() == nil {
+				if _, err := ks.Put(ctx, fmt.Appendf(nil, "%c-%d-%d", 'a'+(i*7+j)%26, i, j%200),
+					[]byte("v")); err != nil && ctx.Err() == nil {
 					t.Errorf("a put: %v", err)
 				}
 				puts.Add(1)
@@ -69,7 +71,8 @@ func TestSpanReadersDoNotStarve(t *testing.T) {
 					}); err != nil {
 						t.Fatalf("round %d: deleting all: %v", round, err)
 					}
-					t.Logf("deleted %d keys in %d attempts, meanwhile %d puts", deleted, attempts, puts.Load()-before)
+					t.Logf("deleted %d keys in %d attempts, meanwhile %d puts", deleted, attempts,
+						puts.Load()-before)
 					if attempts > mostAttempts {
 						t.Errorf("round %d: deleting all took %d attempts", round, attempts)
 					}
@@ -121,7 +124,8 @@ func TestCountersOfOneSpanTakeTurns(t *testing.T) {
 								if err != nil {
 									return err
 								}
-								return tx.Put(ks, fmt.Appendf(nil, "%c%04d", 'a'+n%26, n), strconv.AppendInt(nil, int64(i), 10))
+								return tx.Put(ks, fmt.Appendf(nil, "%c%04d", 'a'+n%26, n),
+									strconv.AppendInt(nil, int64(i), 10))
 							}); err != nil {
 								t.Error(err)
 							}

@@ -73,12 +73,14 @@ type Swap struct {
 // Swap says what is there instead.
 //
 //	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
-func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
+func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation,
+	replacement Replacement) (Swap, error) {
 	const op = "compare-and-swap"
 	if err := k.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
 		return Swap{}, err
 	}
-	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value, Delete: replacement.kind == replaceDelete}
+	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value,
+		Delete: replacement.kind == replaceDelete}
 	switch expect.kind {
 	case expectAbsent:
 		command.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
@@ -87,7 +89,8 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 	case expectVersion:
 		command.Expected = &kvpb.CompareAndSwapRequest_Version{Version: toWire(expect.version)}
 	}
-	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: command}})
+	answer, err := k.one(ctx, op, key, true,
+		&kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: command}})
 	if err != nil {
 		return Swap{}, err
 	}
@@ -118,7 +121,8 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 // CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
 // Swap says what is there instead. Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects
 // what the transaction itself has written.
-func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation, replacement Replacement) (Swap, error) {
+func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation,
+	replacement Replacement) (Swap, error) {
 	const op = "compare-and-swap"
 	if err := ks.check(op, key, replacement.value, checkSwap(expect, replacement)); err != nil {
 		return Swap{}, err

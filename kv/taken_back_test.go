@@ -25,17 +25,20 @@ func TestTheFirstWriteTakenBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, ks := range map[string]*kv.Keyspace{"another partition": one, "another keyspace": other} {
+		for name, ks := range map[string]*kv.Keyspace{"another partition": one,
+			"another keyspace": other} {
 			for _, locked := range []bool{false, true} {
 				attempts := 0
 				_, err := client.Update(ctx, func(tx *kv.Txn) error {
 					attempts++
 					before := tx.Savepoint()
-					if err := errors.Join(tx.Put(one, []byte("a"), []byte("never")), tx.RollbackTo(before)); err != nil {
+					if err := errors.Join(tx.Put(one, []byte("a"), []byte("never")),
+						tx.RollbackTo(before)); err != nil {
 						return err
 					}
 					if locked {
-						if _, err := tx.GetForUpdate(ctx, ks, []byte("z")); err != nil && !errors.Is(err, kv.ErrNotFound) {
+						if _, err := tx.GetForUpdate(ctx, ks, []byte("z")); err != nil &&
+							!errors.Is(err, kv.ErrNotFound) {
 							return err
 						}
 					}
@@ -78,7 +81,8 @@ func TestWhatALostLockGuardedIsNotMixed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := errors.Join(lockFor(ctx, all[0], older, "a"),
-				all[0].Put(older, []byte("a"), []byte("new")), all[0].Put(older, []byte("z"), []byte("new"))); err != nil {
+				all[0].Put(older, []byte("a"), []byte("new")),
+				all[0].Put(older, []byte("z"), []byte("new"))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := all[0].Commit(ctx); err != nil {

@@ -22,7 +22,8 @@ func spread(t *testing.T, ks *Keyspace, n int) (all [][]byte) {
 
 // viewAll reads keys in a View and checks that each has itself as its value, but for those that
 // want says.
-func viewAll(ctx context.Context, client *Client, ks *Keyspace, all [][]byte, want map[string]string) (at Timestamp, err error) {
+func viewAll(ctx context.Context, client *Client, ks *Keyspace, all [][]byte,
+	want map[string]string) (at Timestamp, err error) {
 	err = client.View(ctx, func(s *Snapshot) error {
 		pairs, err := s.BatchGet(ctx, ks, all)
 		if err != nil {
@@ -229,7 +230,8 @@ func TestUncertainPartitionMovesAllTogether(t *testing.T) {
 		ahead := client.Timestamp().Add(200 * time.Millisecond)
 		p := c.PartitionOf(id, "k007")
 		c.Set(func() {
-			p.Data.Versions["k007"] = append(p.Data.Versions["k007"], fakeserver.Version{At: ahead, Value: "2"})
+			p.Data.Versions["k007"] = append(p.Data.Versions["k007"],
+				fakeserver.Version{At: ahead, Value: "2"})
 			p.Low = ahead.Add(time.Second)
 		})
 		at, err := viewAll(t.Context(), client, ks, all, map[string]string{"k007": "2"})

@@ -25,7 +25,8 @@ type track struct {
 
 // call routes a request to the partition of the next keys. clip gives each attempt's part of rest
 // that lies in the partition.
-func (t *track) call(r *kvpb.Request, clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
+func (t *track) call(r *kvpb.Request,
+	clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
 	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Slack: lockSlack}
 	if t.hashed {
 		c.By, c.Hash = route.ByHash, t.hash
@@ -68,19 +69,22 @@ type page struct {
 }
 
 // scanPage reads the next page. snap is nil to let the node choose the moment.
-func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, rows, size int) (page, error) {
+func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
+	rows, size int) (page, error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
-	scan := &kvpb.ScanRequest{Reverse: t.reverse, KeysOnly: keysOnly, MaxRows: uint32(rows), MaxBytes: uint32(size)}
+	scan := &kvpb.ScanRequest{Reverse: t.reverse, KeysOnly: keysOnly, MaxRows: uint32(rows),
+		MaxBytes: uint32(size)}
 	if snap != nil {
 		scan.At = toWire(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}}, func(p *route.Partition, l route.Leader, span keys.Span) {
-		scan.Start, scan.End = span.Start, span.End
-		if snap != nil {
-			scan.Context = snap.context(p, l)
-		}
-	})
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Scan{Scan: scan}},
+		func(p *route.Partition, l route.Leader, span keys.Span) {
+			scan.Start, scan.End = span.Start, span.End
+			if snap != nil {
+				scan.Context = snap.context(p, l)
+			}
+		})
 	answer, err := t.keyspace.client.sender.Do(ctx, call)
 	if err != nil {
 		return page{}, err
@@ -91,7 +95,8 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 	}
 	decoded, err := rpc.DecodeRows(r.GetRows())
 	if err != nil {
-		return page{}, &route.Error{Partition: answer.Partition.ID, Node: answer.Node, Message: err.Error()}
+		return page{}, &route.Error{Partition: answer.Partition.ID, Node: answer.Node,
+			Message: err.Error()}
 	}
 	if snap != nil {
 		if err := snap.answered(answer, fromWire(r.GetAt())); err != nil {
@@ -103,19 +108,21 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool, row
 }
 
 // countPage counts the next keys. p is the partition that answered.
-func (t *track) countPage(ctx context.Context, snap *snapshot) (count uint64, at Timestamp, p *route.Partition, err error) {
+func (t *track) countPage(ctx context.Context,
+	snap *snapshot) (count uint64, at Timestamp, p *route.Partition, err error) {
 	ctx, cancel := t.keyspace.client.bound(ctx)
 	defer cancel()
 	command := &kvpb.CountRequest{}
 	if snap != nil {
 		command.At = toWire(snap.at)
 	}
-	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}}, func(p *route.Partition, l route.Leader, span keys.Span) {
-		command.Start, command.End = span.Start, span.End
-		if snap != nil {
-			command.Context = snap.context(p, l)
-		}
-	})
+	call := t.call(&kvpb.Request{Command: &kvpb.Request_Count{Count: command}},
+		func(p *route.Partition, l route.Leader, span keys.Span) {
+			command.Start, command.End = span.Start, span.End
+			if snap != nil {
+				command.Context = snap.context(p, l)
+			}
+		})
 	answer, err := t.keyspace.client.sender.Do(ctx, call)
 	if err != nil {
 		return 0, Timestamp{}, nil, err
@@ -141,7 +148,8 @@ func (t *track) sane(a route.Answer, more bool, resume []byte) error {
 	if leadsOn(t.rest, t.reverse, resume) {
 		return nil
 	}
-	return &route.Error{Partition: a.Partition.ID, Node: a.Node, Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
+	return &route.Error{Partition: a.Partition.ID, Node: a.Node,
+		Message: "the node answered with a resume key that does not lead on: " + keys.Pretty(resume)}
 }
 
 // leadsOn says whether a resume key leads on within what is left to read.

@@ -49,10 +49,12 @@ type OpenTransaction struct {
 // longest, and at most `most` of them; of a keyspace, or with an empty name of all. Each is listed
 // once, with what all the partitions that were asked know of it. Otherwise it is as
 // LiveTransactions.
-func (c *Client) Transactions(ctx context.Context, keyspace string, most int) ([]OpenTransaction, bool, error) {
+func (c *Client) Transactions(ctx context.Context, keyspace string,
+	most int) ([]OpenTransaction, bool, error) {
 	const op = "transactions"
 	if most < 1 {
-		return nil, false, invalid(op, keyspace, nil, "at most %d are asked for; ask for at least one", most)
+		return nil, false, invalid(op, keyspace, nil,
+			"at most %d are asked for; ask for at least one", most)
 	}
 	found := &liveTransactions{most: maxInspected}
 	if err := c.inspectAll(ctx, op, keyspace, nil, found); err != nil {
@@ -64,7 +66,9 @@ func (c *Client) Transactions(ctx context.Context, keyspace string, most int) ([
 	}
 	all := make([]OpenTransaction, 0, len(merged))
 	for _, x := range merged {
-		slices.SortStableFunc(x.Waiters, func(a, b LockWaiter) int { return cmp.Compare(b.Waited, a.Waited) })
+		slices.SortStableFunc(x.Waiters, func(a, b LockWaiter) int {
+			return cmp.Compare(b.Waited, a.Waited)
+		})
 		all = append(all, *x)
 	}
 	slices.SortFunc(all, func(a, b OpenTransaction) int {
@@ -134,7 +138,8 @@ func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEn
 	const op = "abort transaction"
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != txnIDSize {
-		return TransactionEnd{}, invalid(op, "", nil, "%q is no transaction's id, which has %d hexadecimal digits", id, 2*txnIDSize)
+		return TransactionEnd{}, invalid(op, "", nil,
+			"%q is no transaction's id, which has %d hexadecimal digits", id, 2*txnIDSize)
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -164,11 +169,13 @@ const txnIDSize = 16
 
 func noSuchTransaction(op, id string) error {
 	return &Error{Op: op, Transaction: id, wraps: []error{ErrNotFound},
-		Message: "no partition knows a lock of transaction " + id + ": it has ended, or has locked nothing yet; there is nothing to abort"}
+		Message: "no partition knows a lock of transaction " + id +
+			": it has ended, or has locked nothing yet; there is nothing to abort"}
 }
 
 // abortFound aborts a transaction of which locks were found.
-func (c *Client) abortFound(ctx context.Context, op, id string, found []LiveTransaction) (TransactionEnd, error) {
+func (c *Client) abortFound(ctx context.Context, op, id string,
+	found []LiveTransaction) (TransactionEnd, error) {
 	wire := found[0].wire
 	var locked []committer.Key
 	for _, x := range found {

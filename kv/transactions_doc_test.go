@@ -35,13 +35,15 @@ func TestTheDocumentShowsTheExamples(t *testing.T) {
 	code := regexp.MustCompile("(?s)```go\n(.*?)```")
 	blocks := code.FindAllStringSubmatch(string(document), -1)
 	if len(blocks) < 5 {
-		t.Errorf("the documents have %d blocks of code, want one for each way to run a transaction", len(blocks))
+		t.Errorf("the documents have %d blocks of code, want one for each way to run a transaction",
+			len(blocks))
 	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := regexp.MustCompile("(?s)\n### Transactions\n(.*?)\n### ").FindStringSubmatch(string(readme))
+	section := regexp.MustCompile("(?s)\n### Transactions\n(.*?)\n### ").FindStringSubmatch(
+		string(readme))
 	if section == nil {
 		t.Fatal("the README has no section on transactions")
 	}
@@ -67,8 +69,10 @@ func TestTheDocumentHasEveryError(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What transactions do not meet.
-	others := map[string]bool{"ErrKeyspaceExists": true, "ErrCrossPartition": true, "ErrWrongCluster": true}
-	names := regexp.MustCompile(`(?m)^\t(Err\w+) +ErrorKind = `).FindAllStringSubmatch(string(source), -1)
+	others := map[string]bool{"ErrKeyspaceExists": true, "ErrCrossPartition": true,
+		"ErrWrongCluster": true}
+	names := regexp.MustCompile(`(?m)^\t(Err\w+) +ErrorKind = `).FindAllStringSubmatch(
+		string(source), -1)
 	if len(names) < 15 {
 		t.Fatalf("errors.go declares %d errors", len(names))
 	}

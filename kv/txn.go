@@ -82,7 +82,8 @@ func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Tx
 	if err != nil {
 		return nil, c.wrapTxn("begin", "", nil, err)
 	}
-	return c.attemptTxn(&Txn{transaction: t, options: o, contended: new(contention), held: new(heldSpans), volatile: volatile, attempt: 1}), nil
+	return c.attemptTxn(&Txn{transaction: t, options: o, contended: new(contention),
+		held: new(heldSpans), volatile: volatile, attempt: 1}), nil
 }
 
 // attemptTxn is an attempt that the committer has begun.
@@ -115,7 +116,8 @@ func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 		return nil, inAttempt(t.client.wrapTxn("begin", "", nil, err), t.attempt)
 	}
 	return t.client.attemptTxn(&Txn{
-		transaction: next, options: t.options, contended: t.contended, held: t.held, attempt: t.attempt + 1,
+		transaction: next, options: t.options, contended: t.contended, held: t.held,
+		attempt:  t.attempt + 1,
 		volatile: t.volatile && !t.wantsReplicatedLocks(),
 	}), nil
 }
@@ -160,7 +162,8 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 }
 
 // resolve finds the keyspace, and bounds the context.
-func (t *Txn) resolve(ctx context.Context, op string, ks *Keyspace) (context.Context, context.CancelFunc, *route.Keyspace, error) {
+func (t *Txn) resolve(ctx context.Context, op string,
+	ks *Keyspace) (context.Context, context.CancelFunc, *route.Keyspace, error) {
 	ctx, cancel := t.client.bound(ctx)
 	found, err := ks.resolve(ctx, op)
 	if err != nil {
@@ -198,7 +201,8 @@ func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair,
 }
 
 // lookUp reads a key. The pair does not exist if there is no value.
-func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte, lock bool) (Pair, error) {
+func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte,
+	lock bool) (Pair, error) {
 	t.transaction.Enter()
 	defer t.transaction.Leave()
 	if err := t.check(op, ks, key); err != nil {
@@ -281,16 +285,19 @@ func (p Pair) copied() Pair {
 // else read is brought there.
 func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
 	if t.set.Locks() >= writes.MaxKeys {
-		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key, "with this key the transaction holds more than 100,000 locks; split it into several")
+		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key,
+			"with this key the transaction holds more than 100,000 locks; split it into several")
 	}
-	got, err := t.transaction.Lock(ctx, t.at, t.volatile, committer.Key{Keyspace: ks.ID, Key: clone(key)})
+	got, err := t.transaction.Lock(ctx, t.at, t.volatile,
+		committer.Key{Keyspace: ks.ID, Key: clone(key)})
 	if err != nil {
 		return Pair{}, err
 	}
 	value, at := got[0].Value, got[0].At
 	version := fromWire(value.GetVersion())
 	if earlier, seen := t.set.Seen(ks, key); seen && earlier != version {
-		return Pair{}, &committer.Error{Kind: committer.ErrConflict, Key: committer.Key{Keyspace: ks.ID, Key: key}}
+		return Pair{}, &committer.Error{Kind: committer.ErrConflict,
+			Key: committer.Key{Keyspace: ks.ID, Key: key}}
 	}
 	switch {
 	case t.at.IsZero():
@@ -364,7 +371,8 @@ func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]
 // Scan iterates over pairs in key order, with what the transaction had written when the scan began.
 // The options are those of Keyspace.Scan, without At. The loop may read and write in the same
 // transaction. An error is the last thing it yields.
-func (t *Txn) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
+func (t *Txn) Scan(ctx context.Context, ks *Keyspace,
+	options ...ScanOption) iter.Seq2[Pair, error] {
 	return t.scanAs(ctx, "scan", ks, func(q *query) {
 		for _, o := range options {
 			o.scan(q)
@@ -372,7 +380,8 @@ func (t *Txn) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) ite
 	})
 }
 
-func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(*query)) iter.Seq2[Pair, error] {
+func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace,
+	options func(*query)) iter.Seq2[Pair, error] {
 	return func(give func(Pair, error) bool) {
 		t.transaction.Enter()
 		defer t.transaction.Leave()
@@ -398,12 +407,15 @@ func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace, options func(
 			yield(Pair{}, t.fail(op, ks.name, nil, err))
 			return
 		}
-		t.scan(ctx, ks, id, q, t.writes, func(p Pair, err error) bool { return yield(p, t.fail(op, ks.name, nil, err)) })
+		t.scan(ctx, ks, id, q, t.writes, func(p Pair, err error) bool {
+			return yield(p, t.fail(op, ks.name, nil, err))
+		})
 	}
 }
 
 // scanQuery is what the options add up to, and the keyspace.
-func scanQuery(ctx context.Context, op string, ks *Keyspace, options func(*query)) (q query, id *route.Keyspace, err error) {
+func scanQuery(ctx context.Context, op string, ks *Keyspace,
+	options func(*query)) (q query, id *route.Keyspace, err error) {
 	options(&q)
 	bad := q.check()
 	if bad == "" && q.hasAt {
@@ -423,7 +435,9 @@ func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
 }
 
 // Delete takes the value of a key away. That there is none is no error.
-func (t *Txn) Delete(ks *Keyspace, key []byte) error { return t.write("delete", ks, key, nil, true) }
+func (t *Txn) Delete(ks *Keyspace, key []byte) error {
+	return t.write("delete", ks, key, nil, true)
+}
 
 func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) error {
 	t.transaction.Enter()
@@ -477,7 +491,9 @@ func (t *Txn) RollbackTo(s Savepoint) error {
 		return err
 	}
 	if s.txn != t || !t.writes.RollBack(s.number) {
-		return invalid(op, "", nil, "the savepoint is not one of this transaction, or was forgotten: after a rollback to an earlier one, or with 1,000 later ones")
+		return invalid(op, "", nil,
+			"the savepoint is not one of this transaction, or was forgotten: after a rollback to "+
+				"an earlier one, or with 1,000 later ones")
 	}
 	return nil
 }
@@ -509,7 +525,8 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	defer cancel()
 	t.ended = true
 	all := t.writes.All()
-	at, err := t.transaction.Commit(ctx, all, t.reads(), t.options.commitWait || t.client.anyWaits(all))
+	at, err := t.transaction.Commit(ctx, all, t.reads(),
+		t.options.commitWait || t.client.anyWaits(all))
 	if err != nil {
 		return Timestamp{}, t.asking(t.fail(op, "", nil, err))
 	}

@@ -14,7 +14,9 @@ import (
 
 // aged starts a cluster with a keyspace "k", and gives it and two clients that have nothing in
 // common.
-func aged(t *testing.T, options ...kv.KeyspaceOption) (cluster *kvtest.Cluster, holder, other *kv.Client) {
+func aged(
+	t *testing.T, options ...kv.KeyspaceOption,
+) (cluster *kvtest.Cluster, holder, other *kv.Client) {
 	t.Helper()
 	cluster = kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
 	holder, other = cluster.Client(t), cluster.Client(t)
@@ -112,7 +114,8 @@ func TestTheLocksOfAnEndlessTransactionGo(t *testing.T) {
 				}
 				err = errDone
 			case <-time.After(30 * time.Second):
-				if failed := tx.Put(holder.Keyspace("k"), []byte("b"), nil); failed != nil && !errors.Is(failed, kv.ErrTransactionAborted) {
+				if failed := tx.Put(holder.Keyspace("k"), []byte("b"), nil); failed != nil &&
+					!errors.Is(failed, kv.ErrTransactionAborted) {
 					t.Fatalf("put: %v", failed)
 				}
 			}

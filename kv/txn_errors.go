@@ -75,9 +75,11 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Message += ", or is about to be, by " + other // which has locked it
 		}
 		if of.LeaderChanged {
-			e.Message = "the leader of " + partitionOfKey + " changed, and with it went the lock under which the transaction had read"
+			e.Message = "the leader of " + partitionOfKey +
+				" changed, and with it went the lock under which the transaction had read"
 			if len(of.Key.Key) == 0 {
-				e.Message = "a partition's leader changed, and with it went locks under which the transaction had read"
+				e.Message = "a partition's leader changed, and with it went locks under which " +
+					"the transaction had read"
 			}
 		}
 		e.Advice = runAgainAdvice
@@ -92,16 +94,20 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.wraps = append(e.wraps, ErrWounded)
 			e.Message = "the transaction was aborted, because " + older + " wanted a key that it had locked"
 			if named {
-				e.Message = "the transaction was aborted, because " + older + " wanted " + theKey + ", which it had locked"
+				e.Message = "the transaction was aborted, because " + older + " wanted " + theKey +
+					", which it had locked"
 			}
 		case kvpb.AbortReason_ABANDONED:
-			e.Message = "the transaction was aborted, because nothing had been heard of its client for too long"
+			e.Message = "the transaction was aborted, because nothing had been heard of its " +
+				"client for too long"
 		case kvpb.AbortReason_EXPIRED:
 			e.wraps = append(e.wraps, ErrTransactionExpired)
-			e.Message = "the transaction was aborted, because it had gone on for longer than " + limitWords(of.Limit, "txn-max-age")
+			e.Message = "the transaction was aborted, because it had gone on for longer than " +
+				limitWords(of.Limit, "txn-max-age")
 		case kvpb.AbortReason_IDLE:
 			e.wraps = append(e.wraps, ErrTransactionExpired)
-			e.Message = "the transaction was aborted, because it held locks and no call had been made in it for longer than " +
+			e.Message = "the transaction was aborted, because it held locks and no call had been " +
+				"made in it for longer than " +
 				limitWords(of.Limit, "txn-max-idle")
 		case kvpb.AbortReason_REQUESTED:
 			e.Message = "the transaction was aborted, because an operator asked for it"
@@ -215,7 +221,8 @@ func gaveUp(op string, attempts int, last, cause error) error {
 	if attempts == 1 {
 		times = "attempt"
 	}
-	return inVain(op, attempts, fmt.Sprintf("gave up after %d %s; the last: ", attempts, times), last, cause)
+	return inVain(op, attempts, fmt.Sprintf("gave up after %d %s; the last: ", attempts, times),
+		last, cause)
 }
 
 // interrupted is the error of an Update or View whose last attempt ended with err. If it did
@@ -223,10 +230,12 @@ func gaveUp(op string, attempts int, last, cause error) error {
 // more: the deadline is met by chance at this point or that.
 func interrupted(ctx context.Context, op string, attempts int, before, err error) error {
 	over := ctx.Err()
-	if err == nil || before == nil || over == nil || !errors.Is(err, over) || runAgain(err) || errors.Is(err, ErrOutcomeUnknown) {
+	if err == nil || before == nil || over == nil || !errors.Is(err, over) || runAgain(err) ||
+		errors.Is(err, ErrOutcomeUnknown) {
 		return err
 	}
-	return inVain(op, attempts, fmt.Sprintf("gave up in attempt %d; the one before: ", attempts), before, err)
+	return inVain(op, attempts, fmt.Sprintf("gave up in attempt %d; the one before: ", attempts),
+		before, err)
 }
 
 // inVain puts words before the message of a conflict that was the last.
@@ -255,10 +264,12 @@ func inVain(op string, attempts int, words string, last, cause error) error {
 // ended is the error of a use after the end.
 func ended(op string, key []byte) *Error {
 	return &Error{Op: op, Key: clone(key), wraps: []error{ErrTransactionEnded},
-		Message: "the transaction has ended; use it only inside the function that it is handed to, or before Commit and Rollback"}
+		Message: "the transaction has ended; use it only inside the function that it is handed " +
+			"to, or before Commit and Rollback"}
 }
 
 // tooLarge is the error of a write that goes beyond the limits.
 func tooLarge(op, keyspace string, key []byte, message string) *Error {
-	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: message, wraps: []error{ErrTransactionTooLarge, ErrInvalidArgument}}
+	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: message,
+		wraps: []error{ErrTransactionTooLarge, ErrInvalidArgument}}
 }

@@ -42,7 +42,8 @@ func TestATransactionThatTriesForLongKeepsItsPlace(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		before := time.Now()
-		if err := lockFor(ctx, tx, holder.Keyspace("k"), "b"); err != nil || time.Since(before) > time.Second {
+		if err := lockFor(ctx, tx, holder.Keyspace("k"), "b"); err != nil ||
+			time.Since(before) > time.Second {
 			t.Fatalf("the older one got the lock after %s: %v", time.Since(before), err)
 		}
 		if err := tx.Put(holder.Keyspace("k"), []byte("b"), []byte("mine")); err != nil {
@@ -63,7 +64,8 @@ func TestTheStrictestKeyspaceCounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx := t.Context()
 				_, holder, other := aged(t)
-				if _, err := holder.CreateKeyspace(ctx, "strict", kv.Range(), kv.MaxTransactionIdle(10*time.Second)); err != nil {
+				if _, err := holder.CreateKeyspace(ctx, "strict", kv.Range(),
+					kv.MaxTransactionIdle(10*time.Second)); err != nil {
 					t.Fatal(err)
 				}
 				tx, err := holder.Begin(ctx)
@@ -120,7 +122,8 @@ func TestABusyTransactionIsNotIdle(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(8 * time.Second)
-			if _, err := older.Get(ctx, other.Keyspace("k"), []byte("busy")); !errors.Is(err, kv.ErrNotFound) {
+			if _, err := older.Get(ctx, other.Keyspace("k"), []byte("busy")); !errors.Is(err,
+				kv.ErrNotFound) {
 				t.Fatal(err)
 			}
 		}
@@ -128,7 +131,8 @@ func TestABusyTransactionIsNotIdle(t *testing.T) {
 		go func() { waiting <- lockFor(ctx, tx, ks, "busy") }()
 		for range 3 {
 			time.Sleep(8 * time.Second)
-			if _, err := older.Get(ctx, other.Keyspace("k"), []byte("busy")); !errors.Is(err, kv.ErrNotFound) {
+			if _, err := older.Get(ctx, other.Keyspace("k"), []byte("busy")); !errors.Is(err,
+				kv.ErrNotFound) {
 				t.Fatal(err)
 			}
 		}
@@ -164,13 +168,16 @@ func TestAlteredLimitsCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, err := other.Keyspace("k").Describe(ctx)
-		if err != nil || info.MaxTransactionAge != 5*time.Second || info.MaxTransactionIdle != 2*time.Minute {
+		if err != nil || info.MaxTransactionAge != 5*time.Second ||
+			info.MaxTransactionIdle != 2*time.Minute {
 			t.Errorf("%+v, %v", info, err)
 		}
 		for name, changes := range map[string][]kv.AlterOption{
-			"k": {}, "other": {kv.MaxTransactionIdle(time.Minute)}, "": {kv.MaxTransactionAge(time.Millisecond)},
+			"k": {}, "other": {kv.MaxTransactionIdle(time.Minute)},
+			"": {kv.MaxTransactionAge(time.Millisecond)},
 		} {
-			if err := other.AlterKeyspace(ctx, name, changes...); !errors.Is(err, kv.ErrInvalidArgument) && !errors.Is(err, kv.ErrKeyspaceNotFound) {
+			if err := other.AlterKeyspace(ctx, name, changes...); !errors.Is(err,
+				kv.ErrInvalidArgument) && !errors.Is(err, kv.ErrKeyspaceNotFound) {
 				t.Errorf("%q %+v: %v", name, changes, err)
 			}
 		}
@@ -202,12 +209,16 @@ func TestTransactionsAreListedAndAborted(t *testing.T) {
 			t.Fatalf("%+v, %v, %v", all, more, err)
 		}
 		x := all[0]
-		if x.ID != tx.ID() || x.Age < 21*time.Second || x.Age > 22*time.Second || x.Idle < 18*time.Second || x.Idle > 22*time.Second ||
-			x.Keyspace != "k" || x.Partition == 0 || x.State != "pending" || x.Locks != 8 || x.Partitions < 2 || x.KeyKeyspace != "k" ||
-			x.ClientAddress == "" || x.Client == 0 || len(x.Waiters) != 1 || string(x.Waiters[0].Key) != "a" || !x.Waiters[0].Write {
+		if x.ID != tx.ID() || x.Age < 21*time.Second || x.Age > 22*time.Second ||
+			x.Idle < 18*time.Second || x.Idle > 22*time.Second ||
+			x.Keyspace != "k" || x.Partition == 0 || x.State != "pending" || x.Locks != 8 ||
+			x.Partitions < 2 || x.KeyKeyspace != "k" ||
+			x.ClientAddress == "" || x.Client == 0 || len(x.Waiters) != 1 ||
+			string(x.Waiters[0].Key) != "a" || !x.Waiters[0].Write {
 			t.Errorf("%+v", x)
 		}
-		if all, _, err := other.Transactions(ctx, "k", 10); err != nil || len(all) != 1 || all[0].Locks != 8 {
+		if all, _, err := other.Transactions(ctx, "k", 10); err != nil || len(all) != 1 ||
+			all[0].Locks != 8 {
 			t.Errorf("of its keyspace: %+v, %v", all, err)
 		}
 		end, err := other.AbortTransaction(ctx, x.ID)
@@ -226,7 +237,9 @@ func TestTransactionsAreListedAndAborted(t *testing.T) {
 		}
 		none := "00" + x.ID[2:]
 		_, err = other.AbortTransaction(ctx, none)
-		if !errors.Is(err, kv.ErrNotFound) || !strings.Contains(err.Error(), "it has ended, or has locked nothing yet; there is nothing to abort") {
+		if !errors.Is(err, kv.ErrNotFound) ||
+			!strings.Contains(err.Error(),
+				"it has ended, or has locked nothing yet; there is nothing to abort") {
 			t.Errorf("one that there is not: %v", err)
 		}
 		if err = tx.Put(holder.Keyspace("k"), []byte("b"), nil); err == nil {
@@ -287,7 +300,8 @@ func TestACommitAndAnAbortAgree(t *testing.T) {
 				t.Fatalf("round %d: %v", round, got.err)
 			case err == nil && (got.err == nil && (!got.Committed || got.At != at)):
 				t.Fatalf("round %d: committed at %s, and the other one was told %+v", round, at, got)
-			case err != nil && (!errors.Is(err, kv.ErrTransactionAborted) || got.err != nil || got.Committed):
+			case err != nil && (!errors.Is(err, kv.ErrTransactionAborted) || got.err != nil ||
+				got.Committed):
 				t.Fatalf("round %d: %v, and the other one was told %+v", round, err, got)
 			}
 			for _, key := range locked {

@@ -81,7 +81,8 @@ func TestTxnBesideModel(t *testing.T) {
 }
 
 // snapshotIs compares all that a snapshot can read with a model.
-func snapshotIs(t *rapid.T, ctx context.Context, s *Snapshot, spaces []*Keyspace, model []map[string]string) {
+func snapshotIs(t *rapid.T, ctx context.Context, s *Snapshot, spaces []*Keyspace,
+	model []map[string]string) {
 	for i, ks := range spaces {
 		from, to := []byte("k2"), []byte("k7")
 		var want, got []string
@@ -119,13 +120,16 @@ func snapshotIs(t *rapid.T, ctx context.Context, s *Snapshot, spaces []*Keyspace
 // steps does random things with a transaction and a model. A lock that an earlier transaction is
 // just giving up is a conflict, which is returned. versions are those of what was there before,
 // which is what begins with "old".
-func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string, versions []map[string]Timestamp) error {
+func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model []map[string]string,
+	versions []map[string]Timestamp) error {
 	type saved struct {
 		point Savepoint
 		state []map[string]string
 	}
 	var points []saved
-	key := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("k%d", rapid.IntRange(0, 9).Draw(t, "key")) })
+	key := rapid.Custom(func(t *rapid.T) string {
+		return fmt.Sprintf("k%d", rapid.IntRange(0, 9).Draw(t, "key"))
+	})
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +138,9 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 	for range rapid.IntRange(1, 25).Draw(t, "steps") {
 		i := rapid.IntRange(0, 1).Draw(t, "keyspace")
 		ks, k := spaces[i], key.Draw(t, "key")
-		switch op := rapid.SampledFrom([]string{"get", "lock", "batch", "put", "delete", "swap", "scan", "count", "clear", "save", "back"}).Draw(t, "op"); op {
+		switch op := rapid.SampledFrom(
+			[]string{"get", "lock", "batch", "put", "delete", "swap", "scan", "count", "clear",
+				"save", "back"}).Draw(t, "op"); op {
 		case "get", "lock":
 			get := tx.Get
 			if op == "lock" {
@@ -145,7 +151,8 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 				return err
 			}
 			value, there := model[i][k]
-			if there != (err == nil) || (!there && !errors.Is(err, ErrNotFound)) || string(p.Value) != value {
+			if there != (err == nil) || (!there && !errors.Is(err, ErrNotFound)) ||
+				string(p.Value) != value {
 				t.Fatalf("get %s: %q, %v; want %q, %v", k, p.Value, err, value, there)
 			}
 		case "batch":
@@ -153,7 +160,8 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 			pairs, err := tx.BatchGet(ctx, ks, all)
 			must(err)
 			for j, p := range pairs {
-				if value, there := model[i][string(all[j])]; p.Exists() != there || string(p.Value) != value || !bytes.Equal(p.Key, all[j]) {
+				if value, there := model[i][string(all[j])]; p.Exists() != there ||
+					string(p.Value) != value || !bytes.Equal(p.Key, all[j]) {
 					t.Fatalf("batch get %s: %v", all[j], p)
 				}
 			}
@@ -164,7 +172,8 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 			must(tx.Delete(ks, []byte(k)))
 			delete(model[i], k)
 		case "swap":
-			for range rapid.IntRange(1, 3).Draw(t, "swaps") { // the later ones find what the first has written
+			// The later ones find what the first has written.
+			for range rapid.IntRange(1, 3).Draw(t, "swaps") {
 				if err := swapBesideModel(t, ctx, tx, ks, k, model[i], versions[i]); err != nil {
 					return err
 				}
@@ -217,7 +226,8 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 				t.Fatalf("scan %s: %v, want %v", span, got, want)
 			}
 		case "save":
-			points = append(points, saved{tx.Savepoint(), []map[string]string{maps.Clone(model[0]), maps.Clone(model[1])}})
+			points = append(points, saved{tx.Savepoint(),
+				[]map[string]string{maps.Clone(model[0]), maps.Clone(model[1])}})
 		case "back":
 			if len(points) == 0 {
 				break
@@ -238,7 +248,8 @@ func steps(t *rapid.T, ctx context.Context, tx *Txn, spaces []*Keyspace, model [
 
 // swapBesideModel swaps a key as a random expectation says, or finds that it is otherwise. It
 // returns a conflict.
-func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k string, model map[string]string, versions map[string]Timestamp) error {
+func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k string,
+	model map[string]string, versions map[string]Timestamp) error {
 	value, there := model[k]
 	var version Timestamp
 	if there {
@@ -251,7 +262,9 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 		expect Expectation
 		holds  bool
 	}
-	ofVersion := func(name string, v Timestamp) expectation { return expectation{name, ExpectVersion(v), version == v} }
+	ofVersion := func(name string, v Timestamp) expectation {
+		return expectation{name, ExpectVersion(v), version == v}
+	}
 	all := []expectation{
 		{"absence", ExpectAbsent(), !there},
 		{"new value", ExpectValue([]byte("new" + k)), value == "new"+k},
@@ -261,7 +274,9 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 		ofVersion("own version", Uncommitted()),
 	}
 	if rapid.Bool().Draw(t, "likely") {
-		all = slices.DeleteFunc(all, func(e expectation) bool { return !e.holds && e.name != "old value" })
+		all = slices.DeleteFunc(all, func(e expectation) bool {
+			return !e.holds && e.name != "old value"
+		})
 	}
 	e := all[rapid.IntRange(0, len(all)-1).Draw(t, "expectation")]
 	replacement, deletes := Set([]byte("swapped")), rapid.Bool().Draw(t, "deletes")
@@ -276,7 +291,8 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 	case err != nil || swap.Swapped != e.holds:
 		t.Fatalf("swap %s, expecting its %s, of %q at %s: %+v, %v", k, e.name, value, version, swap, err)
 	case !e.holds:
-		if c := swap.Current; string(c.Key) != k || c.Exists() != there || string(c.Value) != value || c.Version != version {
+		if c := swap.Current; string(c.Key) != k || c.Exists() != there ||
+			string(c.Value) != value || c.Version != version {
 			t.Fatalf("swap %s: it found %v, want %q at %s", k, c, value, version)
 		}
 	case swap.Version != Uncommitted() || swap.Current.Exists():

@@ -55,7 +55,8 @@ func bankTotal(ctx context.Context, s *kv.Snapshot, spaces []*kv.Keyspace) (tota
 // Transactions against real servers: over a hash and a range keyspace, with and without locks,
 // while others read.
 func TestTransactionsAgainstRealServers(t *testing.T) {
-	for name, options := range map[string][]kv.TxnOption{"read restart": nil, "commit wait": {kv.CommitWait()}} {
+	for name, options := range map[string][]kv.TxnOption{"read restart": nil,
+		"commit wait": {kv.CommitWait()}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { transfers(t, options) })
 		})
@@ -138,14 +139,17 @@ func TestIncrementsOfOneKey(t *testing.T) {
 		for range workers {
 			clients.Go(func() {
 				for range each {
-					if _, err := client.Update(ctx, func(tx *kv.Txn) error { return add(ctx, tx, ks, "n", 1, false) }); err != nil {
+					if _, err := client.Update(ctx, func(tx *kv.Txn) error {
+						return add(ctx, tx, ks, "n", 1, false)
+					}); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		clients.Wait()
-		if p, err := ks.Get(ctx, []byte("n")); err != nil || string(p.Value) != strconv.Itoa(workers*each) {
+		if p, err := ks.Get(ctx, []byte("n")); err != nil ||
+			string(p.Value) != strconv.Itoa(workers*each) {
 			t.Errorf("%s, %v", p.Value, err)
 		}
 	})
@@ -189,7 +193,8 @@ func TestLocksOfADeadClient(t *testing.T) {
 			t.Errorf("a transaction that has written nothing: %v", err)
 		}
 		// What it reads under no lock is what was written.
-		if pairs, err := ks.BatchGet(ctx, all); err != nil || slices.ContainsFunc(pairs, func(p kv.Pair) bool { return string(p.Value) != "new" }) {
+		if pairs, err := ks.BatchGet(ctx, all); err != nil ||
+			slices.ContainsFunc(pairs, func(p kv.Pair) bool { return string(p.Value) != "new" }) {
 			t.Error(pairs, err)
 		}
 	})

@@ -45,8 +45,10 @@ type txnScan struct {
 }
 
 // scan yields a span; own may be nil. Errors are raw; each is the last thing it yields.
-func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query, own *writes.Buffer, yield func(Pair, error) bool) {
-	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks, &q), yield: yield}
+func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query,
+	own *writes.Buffer, yield func(Pair, error) bool) {
+	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks, &q),
+		yield: yield}
 	defer r.close(s.open)
 	s.run(ctx, own)
 }
@@ -212,7 +214,8 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 }
 
 // snapshot is the moment at which the next pages are read.
-func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition, span keys.Span) (snap *snapshot, err error) {
+func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition,
+	span keys.Span) (snap *snapshot, err error) {
 	first := len(s.reading.open) == 1 && s.reading.untouched()
 	// A small limit of a range keyspace mostly ends in the first partition, which needs no such
 	// moment.

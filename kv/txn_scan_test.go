@@ -27,14 +27,22 @@ func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 			phantom        string
 			want, backward []string
 		}{
-			{"behind the last row", map[string]string{"d": "own"}, []string{"b"}, "d", "f", []string{"b=1", "d=own", "f=2"}, nil},
-			{"before the first row", map[string]string{"d": "own"}, []string{"f"}, "d", "b", nil, []string{"f=1", "d=own", "b=2"}},
-			{"between own writes", map[string]string{"c": "own", "d": "own"}, []string{"f"}, "c", "c5", []string{"c=own", "c5=2", "d=own", "f=1"}, nil},
-			{"between own writes, backward", map[string]string{"c": "own", "d": "own"}, []string{"b"}, "d", "c5", nil, []string{"d=own", "c5=2", "c=own", "b=1"}},
-			{"under an own write", map[string]string{"c": "own", "d": "own"}, []string{"f"}, "c", "d", []string{"c=own", "d=own", "f=1"}, nil},
-			{"before a row that is deleted", map[string]string{"c": "own", "d": ""}, []string{"d"}, "c", "c5", []string{"c=own", "c5=2"}, nil},
-			{"before a row that is overwritten", map[string]string{"c": "own", "d": "own"}, []string{"d"}, "c", "c5", []string{"c=own", "c5=2", "d=own"}, nil},
-			{"at a row that is overwritten", map[string]string{"d": "own"}, []string{"d", "f"}, "d", "e", []string{"d=own", "e=2", "f=1"}, nil},
+			{"behind the last row", map[string]string{"d": "own"}, []string{"b"}, "d", "f",
+				[]string{"b=1", "d=own", "f=2"}, nil},
+			{"before the first row", map[string]string{"d": "own"}, []string{"f"}, "d", "b", nil,
+				[]string{"f=1", "d=own", "b=2"}},
+			{"between own writes", map[string]string{"c": "own", "d": "own"}, []string{"f"}, "c",
+				"c5", []string{"c=own", "c5=2", "d=own", "f=1"}, nil},
+			{"between own writes, backward", map[string]string{"c": "own", "d": "own"},
+				[]string{"b"}, "d", "c5", nil, []string{"d=own", "c5=2", "c=own", "b=1"}},
+			{"under an own write", map[string]string{"c": "own", "d": "own"}, []string{"f"}, "c",
+				"d", []string{"c=own", "d=own", "f=1"}, nil},
+			{"before a row that is deleted", map[string]string{"c": "own", "d": ""}, []string{"d"},
+				"c", "c5", []string{"c=own", "c5=2"}, nil},
+			{"before a row that is overwritten", map[string]string{"c": "own", "d": "own"},
+				[]string{"d"}, "c", "c5", []string{"c=own", "c5=2", "d=own"}, nil},
+			{"at a row that is overwritten", map[string]string{"d": "own"}, []string{"d", "f"}, "d",
+				"e", []string{"d=own", "e=2", "f=1"}, nil},
 		} {
 			want := c.want
 			if reverse {
@@ -87,7 +95,8 @@ func TestScanGoesOnAtTheNewMoment(t *testing.T) {
 						moved := cluster.PartitionOf(elsewhere, "x")
 						cluster.Set(func() { moved.Low = moved.Highest.Add(time.Second) })
 						before := tx.Timestamp()
-						if p, err := tx.Get(ctx, other, []byte("x")); err != nil || string(p.Value) != "2" || tx.Timestamp() == before {
+						if p, err := tx.Get(ctx, other, []byte("x")); err != nil ||
+							string(p.Value) != "2" || tx.Timestamp() == before {
 							t.Fatalf("%s at %s: %v; the moment has not moved", p.Value, tx.Timestamp(), err)
 						}
 					}

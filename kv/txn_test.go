@@ -82,7 +82,8 @@ func TestLostAnswersOfCommits(t *testing.T) {
 			c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 				if fakeserver.KindOf(r) == kind && lost < 6 {
 					lost++
-					return fakeserver.Fault{BreakAfter: lost%3 == 1, BreakBefore: lost%3 == 2, Unknown: lost%3 == 0}
+					return fakeserver.Fault{BreakAfter: lost%3 == 1, BreakBefore: lost%3 == 2,
+						Unknown: lost%3 == 0}
 				}
 				return fakeserver.Fault{}
 			})
@@ -91,7 +92,8 @@ func TestLostAnswersOfCommits(t *testing.T) {
 					t.Fatal(kind, err)
 				}
 				if _, err := client.Update(ctx, func(tx *Txn) error {
-					if _, err := tx.Get(ctx, ks, []byte("c")); !errors.Is(err, ErrNotFound) { // what is read only is refreshed
+					// What is read only is refreshed.
+					if _, err := tx.Get(ctx, ks, []byte("c")); !errors.Is(err, ErrNotFound) {
 						return fmt.Errorf("c: %v", err)
 					}
 					return errors.Join(increment(ctx, ks, "a")(tx), increment(ctx, ks, "b")(tx))
@@ -116,7 +118,10 @@ func TestTxnErrors(t *testing.T) {
 		ks := client.Keyspace("hash")
 		own := errors.New("no")
 		var kept *Txn
-		if _, err := client.Update(ctx, func(tx *Txn) error { kept = tx; return errors.Join(tx.Put(ks, []byte("a"), nil), own) }); !errors.Is(err, own) {
+		if _, err := client.Update(ctx, func(tx *Txn) error {
+			kept = tx
+			return errors.Join(tx.Put(ks, []byte("a"), nil), own)
+		}); !errors.Is(err, own) {
 			t.Error(err)
 		}
 		if n, err := ks.Count(ctx); err != nil || n != 0 {
@@ -140,7 +145,8 @@ func TestTxnErrors(t *testing.T) {
 			return err
 		})
 		var e *Error
-		if !errors.Is(err, ErrConflict) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Attempts < 3 || string(e.Key) != "a" || e.Keyspace != "hash" {
+		if !errors.Is(err, ErrConflict) || !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.As(err, &e) || e.Attempts < 3 || string(e.Key) != "a" || e.Keyspace != "hash" {
 			t.Errorf("%+v", err)
 		}
 		// An unknown outcome.
@@ -163,7 +169,8 @@ func TestTxnErrors(t *testing.T) {
 		for i := range 8 {
 			err = tx.Put(ks, []byte{'b', byte(i)}, big)
 		}
-		if !errors.Is(err, ErrTransactionTooLarge) || !errors.Is(err, ErrInvalidArgument) || tx.Len() != 7 {
+		if !errors.Is(err, ErrTransactionTooLarge) || !errors.Is(err, ErrInvalidArgument) ||
+			tx.Len() != 7 {
 			t.Error(err, tx.Len())
 		}
 	})
@@ -193,15 +200,19 @@ func TestATransactionHoldsSoManyKeys(t *testing.T) {
 			put(i)
 		}
 		size := tx.Bytes()
-		for name, err := range map[string]error{"put": tx.Put(ks, key(most), []byte("1")), "delete": tx.Delete(ks, key(most))} {
+		for name, err := range map[string]error{"put": tx.Put(ks, key(most), []byte("1")),
+			"delete": tx.Delete(ks, key(most))} {
 			var e *Error
-			if !errors.Is(err, ErrTransactionTooLarge) || !errors.Is(err, ErrInvalidArgument) || runAgain(err) || !errors.As(err, &e) ||
-				e.Op != name || e.Keyspace != "range" || !bytes.Equal(e.Key, key(most)) || !strings.Contains(err.Error(), "100,000 keys") {
+			if !errors.Is(err, ErrTransactionTooLarge) || !errors.Is(err, ErrInvalidArgument) ||
+				runAgain(err) || !errors.As(err, &e) ||
+				e.Op != name || e.Keyspace != "range" || !bytes.Equal(e.Key, key(most)) ||
+				!strings.Contains(err.Error(), "100,000 keys") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		if tx.Len() != most || tx.Bytes() != size {
-			t.Errorf("it holds %d keys and %d bytes, not %d and %d, after what was refused", tx.Len(), tx.Bytes(), most, size)
+			t.Errorf("it holds %d keys and %d bytes, not %d and %d, after what was refused",
+				tx.Len(), tx.Bytes(), most, size)
 		}
 		if _, err := tx.Get(ctx, ks, key(most)); !errors.Is(err, ErrNotFound) {
 			t.Errorf("what was refused: %v", err)
@@ -238,7 +249,8 @@ func TestViewMovesOverUncertainVersions(t *testing.T) {
 		ahead := client.Timestamp().Add(200 * time.Millisecond)
 		p := c.PartitionOf(id, "k07")
 		c.Set(func() {
-			p.Data.Versions["k07"] = append(p.Data.Versions["k07"], fakeserver.Version{At: ahead, Value: "2"})
+			p.Data.Versions["k07"] = append(p.Data.Versions["k07"],
+				fakeserver.Version{At: ahead, Value: "2"})
 			p.Low = ahead.Add(time.Second)
 		})
 		runs := 0
@@ -340,21 +352,32 @@ func TestCommitWaitOfKeyspaces(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before, strict, behind := client.Keyspace("before"), client.Keyspace("strict"), client.Keyspace("behind")
+		before, strict, behind := client.Keyspace("before"), client.Keyspace("strict"),
+			client.Keyspace("behind")
 		key := []byte("k")
 		for name, test := range map[string]struct {
 			write   func(tx *Txn) error
 			options []TxnOption
 			want    bool
 		}{
-			"one without":        {func(tx *Txn) error { return tx.Put(before, key, key) }, nil, false},
-			"one without, asked": {func(tx *Txn) error { return tx.Put(before, key, key) }, []TxnOption{CommitWait()}, true},
-			"one with":           {func(tx *Txn) error { return tx.Put(strict, key, key) }, nil, true},
-			"one with, deletes":  {func(tx *Txn) error { return tx.Delete(strict, key) }, nil, true},
-			"two without":        {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, nil, false},
-			"two without, asked": {func(tx *Txn) error { return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key)) }, []TxnOption{CommitWait()}, true},
-			"with and behind":    {func(tx *Txn) error { return errors.Join(tx.Put(strict, key, key), tx.Put(behind, key, key)) }, nil, true},
-			"with and before":    {func(tx *Txn) error { return errors.Join(tx.Put(strict, key, key), tx.Put(before, key, key)) }, nil, true},
+			"one without": {func(tx *Txn) error { return tx.Put(before, key, key) }, nil, false},
+			"one without, asked": {func(tx *Txn) error {
+				return tx.Put(before, key, key)
+			}, []TxnOption{CommitWait()}, true},
+			"one with":          {func(tx *Txn) error { return tx.Put(strict, key, key) }, nil, true},
+			"one with, deletes": {func(tx *Txn) error { return tx.Delete(strict, key) }, nil, true},
+			"two without": {func(tx *Txn) error {
+				return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key))
+			}, nil, false},
+			"two without, asked": {func(tx *Txn) error {
+				return errors.Join(tx.Put(before, key, key), tx.Put(behind, key, key))
+			}, []TxnOption{CommitWait()}, true},
+			"with and behind": {func(tx *Txn) error {
+				return errors.Join(tx.Put(strict, key, key), tx.Put(behind, key, key))
+			}, nil, true},
+			"with and before": {func(tx *Txn) error {
+				return errors.Join(tx.Put(strict, key, key), tx.Put(before, key, key))
+			}, nil, true},
 			"only read": {func(tx *Txn) error {
 				_, err := tx.BatchGet(ctx, strict, [][]byte{key})
 				return errors.Join(err, tx.Put(before, key, key))

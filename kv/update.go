@@ -31,7 +31,8 @@ const (
 // An error of Update's own means that nothing was written and never will be, unless it is
 // ErrOutcomeUnknown (see Outcome). ErrConflict and ErrTransactionAborted say that no attempt had
 // succeeded when ctx ended, and what was in the way of the last that had come to its end.
-func (c *Client) Update(ctx context.Context, f func(tx *Txn) error, options ...TxnOption) (Timestamp, error) {
+func (c *Client) Update(ctx context.Context, f func(tx *Txn) error,
+	options ...TxnOption) (Timestamp, error) {
 	const op = "update"
 	if f == nil {
 		return Timestamp{}, invalid(op, "", nil, "there is no function to run")
@@ -78,7 +79,8 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 		return Timestamp{}, err, true
 	case t.ended && err == nil:
 		return Timestamp{}, &Error{Op: "update", wraps: []error{ErrTransactionEnded, ErrInvalidArgument},
-			Message: "the function has ended the transaction itself; Update commits when it returns nil, and rolls back when it returns an error"}, false
+			Message: "the function has ended the transaction itself; Update commits when it " +
+				"returns nil, and rolls back when it returns an error"}, false
 	case t.failed != nil:
 		// Whatever f made of it.
 		return Timestamp{}, t.failed, runAgain(t.failed)
@@ -94,7 +96,8 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 
 // runAgain reports whether an error of a transaction says that it has to run again.
 func runAgain(err error) bool {
-	return (errors.Is(err, ErrConflict) || errors.Is(err, ErrTransactionAborted)) && !errors.Is(err, ErrOutcomeUnknown)
+	return (errors.Is(err, ErrConflict) || errors.Is(err, ErrTransactionAborted)) &&
+		!errors.Is(err, ErrOutcomeUnknown)
 }
 
 // pauseRun waits between attempts.
@@ -127,7 +130,8 @@ func asError(err error) *Error {
 }
 
 func notFound(op, keyspace string, key []byte) *Error {
-	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: "the key has no value", wraps: []error{ErrNotFound}}
+	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: "the key has no value",
+		wraps: []error{ErrNotFound}}
 }
 
 // Outcome asks what became of a transaction, when Update or Commit has failed with
@@ -147,7 +151,8 @@ func notFound(op, keyspace string, key []byte) *Error {
 func Outcome(ctx context.Context, err error) (Timestamp, error) {
 	var e *Error
 	if !errors.As(err, &e) || e.outcome == nil {
-		return Timestamp{}, invalid("outcome", "", nil, "the error is not that of a commit whose outcome is unknown")
+		return Timestamp{}, invalid("outcome", "", nil,
+			"the error is not that of a commit whose outcome is unknown")
 	}
 	return e.outcome(ctx)
 }
@@ -184,7 +189,8 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 // of its own that are wrong if they happen twice. If f returns an error, nothing is written and
 // Modify returns that error as it is. The errors are otherwise those of Update, of which this is
 // the short form for one key.
-func (k *Keyspace) Modify(ctx context.Context, key []byte, f func(old Pair) (Replacement, error)) (Pair, error) {
+func (k *Keyspace) Modify(ctx context.Context, key []byte,
+	f func(old Pair) (Replacement, error)) (Pair, error) {
 	const op = "modify"
 	bad := ""
 	if f == nil {

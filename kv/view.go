@@ -176,7 +176,8 @@ func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte
 
 // Scan iterates over pairs in key order. The options are those of Keyspace.Scan, without At. An
 // error is the last thing it yields.
-func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption) iter.Seq2[Pair, error] {
+func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace,
+	options ...ScanOption) iter.Seq2[Pair, error] {
 	const op = "scan"
 	return func(yield func(Pair, error) bool) {
 		if err := s.check(op, ks, nil); err != nil {
@@ -194,13 +195,16 @@ func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace, options ...ScanOption
 		case s.isPast:
 			ks.Scan(ctx, append(options[:len(options):len(options)], At(s.past))...)(yield)
 		case !q.empty():
-			s.scan(ctx, ks, id, q, nil, func(p Pair, err error) bool { return yield(p, s.fail(op, ks.name, nil, err)) })
+			s.scan(ctx, ks, id, q, nil, func(p Pair, err error) bool {
+				return yield(p, s.fail(op, ks.name, nil, err))
+			})
 		}
 	}
 }
 
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
-func (s *Snapshot) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
+func (s *Snapshot) Count(ctx context.Context, ks *Keyspace,
+	options ...CountOption) (uint64, error) {
 	const op = "count"
 	if err := s.check(op, ks, nil); err != nil {
 		return 0, err

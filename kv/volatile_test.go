@@ -51,7 +51,8 @@ func increment(ctx context.Context, client *kv.Client, keys ...string) error {
 }
 
 // run increments until stop is closed.
-func (x *incrementers) run(t *testing.T, client *kv.Client, stop <-chan struct{}, pick func() []string) {
+func (x *incrementers) run(t *testing.T, client *kv.Client, stop <-chan struct{},
+	pick func() []string) {
 	for {
 		select {
 		case <-stop:
@@ -149,7 +150,9 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 			}
 			t.Logf("%s: %d, %d acknowledged, %d unknown", key, n, x.acknowledged[key], x.unknown[key])
 			if n < x.acknowledged[key] || n > x.acknowledged[key]+x.unknown[key] {
-				t.Errorf("%s is %d after %d acknowledged increments, and %d of which nothing is known", key, n, x.acknowledged[key], x.unknown[key])
+				t.Errorf(
+					"%s is %d after %d acknowledged increments, and %d of which nothing is known",
+					key, n, x.acknowledged[key], x.unknown[key])
 			}
 			if x.acknowledged[key] < 100 {
 				t.Errorf("only %d increments of %s", x.acknowledged[key], key)
@@ -337,7 +340,9 @@ func changeLeaders(cluster *kvtest.Cluster) {
 // nor one whose predecessor took long.
 func TestALaterAttemptOutlivesLeaders(t *testing.T) {
 	ways := map[string]func(t *testing.T, cluster *kvtest.Cluster, other *kv.Client){
-		"a leader was lost": func(_ *testing.T, cluster *kvtest.Cluster, _ *kv.Client) { changeLeaders(cluster) },
+		"a leader was lost": func(_ *testing.T, cluster *kvtest.Cluster, _ *kv.Client) {
+			changeLeaders(cluster)
+		},
 		"it took long": func(t *testing.T, _ *kvtest.Cluster, other *kv.Client) {
 			time.Sleep(1500 * time.Millisecond) // virtual time; more than between two heartbeats
 			if err := increment(t.Context(), other, "seen"); err != nil {

@@ -61,18 +61,21 @@ func TestTheOlderSessionWins(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		begun := time.Now()
-		if err := lockFor(ctx, all[0], space(0), "a"); err != nil || time.Since(begun) > 100*time.Millisecond {
+		if err := lockFor(ctx, all[0], space(0), "a"); err != nil ||
+			time.Since(begun) > 100*time.Millisecond {
 			t.Fatalf("the older one got the lock after %v: %v", time.Since(begun), err)
 		}
 		// The younger one hears of it with its next heartbeat, and says so from then on.
 		time.Sleep(2 * time.Second)
 		err := all[1].Put(space(1), []byte("c"), []byte("mine"))
 		if !errors.Is(err, kv.ErrTransactionAborted) || !strings.Contains(err.Error(),
-			`put "c" in keyspace "k": the transaction was aborted, because an older one (`+all[0].ID()+`) wanted "a", which it had locked; `+
+			`put "c" in keyspace "k": the transaction was aborted, because an older one (`+
+				all[0].ID()+`) wanted "a", which it had locked; `+
 				`run the transaction again (attempt 1 of the transaction`) || over(err) != "a of k" {
 			t.Errorf("put: %v", err)
 		}
-		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) || !errors.Is(err, kv.ErrWounded) || over(err) != "a of k" {
+		if _, err := all[1].Commit(ctx); !errors.Is(err, kv.ErrTransactionAborted) ||
+			!errors.Is(err, kv.ErrWounded) || over(err) != "a of k" {
 			t.Errorf("commit: %v", err)
 		}
 		// It runs again and waits for the older one, which is as it should be, for as long as that
@@ -82,7 +85,8 @@ func TestTheOlderSessionWins(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun = time.Now()
-		if err := lockFor(ctx, again, space(1), "b"); err != nil || time.Since(begun) > 100*time.Millisecond {
+		if err := lockFor(ctx, again, space(1), "b"); err != nil ||
+			time.Since(begun) > 100*time.Millisecond {
 			t.Fatalf("run again it got the lock after %v: %v", time.Since(begun), err)
 		}
 		got := make(chan error, 1)
@@ -134,7 +138,8 @@ func TestTheWoundedHearsOverWhichKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
-		for name, partitions := range map[string]kv.KeyspaceOption{"hashed": kv.Hash(4), "ranged": kv.Range()} {
+		for name, partitions := range map[string]kv.KeyspaceOption{"hashed": kv.Hash(4),
+			"ranged": kv.Range()} {
 			if _, err := cluster.Client(t).CreateKeyspace(ctx, name, partitions); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +169,8 @@ func TestTheWoundedHearsOverWhichKey(t *testing.T) {
 			}
 			// Not with a heartbeat, but with its own commit.
 			_, err := all[1].Commit(ctx)
-			if !errors.Is(err, kv.ErrWounded) || over(err) != c.want || strings.Contains(err.Error(), "a key that it had locked") != (len(c.second) > 1024) {
+			if !errors.Is(err, kv.ErrWounded) || over(err) != c.want ||
+				strings.Contains(err.Error(), "a key that it had locked") != (len(c.second) > 1024) {
 				t.Errorf("%.10q and %.10q: the commit ended with: %.300v", c.first, c.second, err)
 			}
 			all[0].Rollback()
@@ -198,7 +204,8 @@ func TestACommitThatWaitsInVain(t *testing.T) {
 			})
 			cancel()
 			var e *kv.Error
-			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Keyspace != "k" || string(e.Key) != "a" || e.Transaction != all[0].ID() ||
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Keyspace != "k" ||
+				string(e.Key) != "a" || e.Transaction != all[0].ID() ||
 				e.Attempts != 1 || !strings.Contains(err.Error(), "gave up after 1 attempt; the last: ") {
 				t.Errorf("%s: %v (%+v)", others, err, e)
 			}
@@ -236,7 +243,8 @@ func TestErrorsCountAttempts(t *testing.T) {
 		check := func(err error, attempts int, key, words string) {
 			t.Helper()
 			var e *kv.Error
-			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Attempts != attempts || string(e.Key) != key || e.Keyspace != "k" || !strings.Contains(err.Error(), words) {
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || e.Attempts != attempts ||
+				string(e.Key) != key || e.Keyspace != "k" || !strings.Contains(err.Error(), words) {
 				t.Errorf("%v (%+v); want %d attempts, the key %s and %q", err, e, attempts, key, words)
 			}
 		}
@@ -276,7 +284,8 @@ func TestErrorsCountAttempts(t *testing.T) {
 			_, err := tx.Get(ctx, ks, []byte("d"))
 			return err
 		})
-		check(err, 3, "b", "gave up in attempt 3; the one before: the key was changed after the transaction had read it")
+		check(err, 3, "b", "gave up in attempt 3; the one before: the key was changed after the "+
+			"transaction had read it")
 		if runs != 3 {
 			t.Errorf("%d runs", runs)
 		}
@@ -304,7 +313,8 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 		ctx := t.Context()
 		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
 		// The holder does nothing for as long as all the others wait.
-		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4), kv.MaxTransactionIdle(time.Hour)); err != nil {
+		if _, err := cluster.Client(t).CreateKeyspace(ctx, "k", kv.Hash(4),
+			kv.MaxTransactionIdle(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		clients, all := sessions(t, cluster, 1)
@@ -346,8 +356,10 @@ func TestALongWaitIsNoLoss(t *testing.T) {
 			begun := time.Now()
 			err := write(bounded)
 			var e *kv.Error
-			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrOutcomeUnknown) || time.Since(begun) < 49*time.Second ||
-				string(e.Key) != "a" || e.Transaction != all[0].ID() || !strings.Contains(err.Error(), `key "a" is locked by transaction `+all[0].ID()) {
+			if !errors.As(err, &e) || !errors.Is(err, kv.ErrConflict) ||
+				errors.Is(err, kv.ErrOutcomeUnknown) || time.Since(begun) < 49*time.Second ||
+				string(e.Key) != "a" || e.Transaction != all[0].ID() ||
+				!strings.Contains(err.Error(), `key "a" is locked by transaction `+all[0].ID()) {
 				t.Errorf("%s, after %v: %v (%+v)", name, time.Since(begun), err, e)
 			}
 			cancel()
@@ -381,7 +393,8 @@ func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 		older, younger := cluster.Client(t), cluster.Client(t)
 		ks := older.Keyspace("k")
 		var many [][]byte
-		for i := range 150 { // more than an attempt locks because the one before has read and written them
+		// More than an attempt locks because the one before has read and written them.
+		for i := range 150 {
 			many = append(many, []byte{byte(i)})
 		}
 		transfer := func(tx *kv.Txn, keys [][]byte) error {
@@ -422,7 +435,7 @@ func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 			}
 		}
 		update(many, func(int) bool { return true })
-		update(many[:40], func(attempt int) bool { return attempt == 1 }) // of which the second attempt locks all
+		update(many[:40], func(attempt int) bool { return attempt == 1 }) // the second locks them all
 
 		tx, err := older.Begin(ctx)
 		if err != nil {
@@ -437,7 +450,8 @@ func TestWhoRunsAgainDoesNotYield(t *testing.T) {
 				break
 			}
 			if !errors.Is(err, kv.ErrConflict) || !strings.Contains(err.Error(),
-				"the key was changed after the transaction had read it, or is about to be, by another transaction ("+sitting.ID()+"); run the transaction again") {
+				"the key was changed after the transaction had read it, or is about to be, by "+
+					"another transaction ("+sitting.ID()+"); run the transaction again") {
 				t.Errorf("attempt %d: %v", attempt, err)
 			}
 			if tx, err = tx.Again(ctx); err != nil {

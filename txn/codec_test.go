@@ -20,7 +20,8 @@ func ts(wall int64) hlc.Timestamp { return hlc.Timestamp{Wall: wall} }
 func testID(n byte) ID { return ID{0: 0xab, 15: n} }
 
 func sampleInfo() Info {
-	return Info{ID: testID(1), Begun: ts(10), Started: hlc.Timestamp{Wall: 1 << 60, Logical: 3}, Keyspace: 7, Anchor: []byte("an\x00chor")}
+	return Info{ID: testID(1), Begun: ts(10), Started: hlc.Timestamp{Wall: 1 << 60, Logical: 3},
+		Keyspace: 7, Anchor: []byte("an\x00chor")}
 }
 
 func sampleLocks() []Lock {
@@ -40,17 +41,26 @@ func sampleRecords() []Record {
 	return []Record{
 		{Begun: i.Begun, Started: i.Started, Heard: 5},
 		{Begun: i.Begun, Started: i.Started, Timestamp: ts(99)},
-		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next(), Heard: 5,
-			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")}, {Key: make([]byte, keys.MaxKeySize)}}},
-		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7), Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
-		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
-		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7), Wanted: Wanted{1<<32 - 1, make([]byte, MaxWantedKey)},
+		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun,
+			Started: i.Started, Finished: i.Started.Next(), Heard: 5,
+			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")},
+				{Key: make([]byte, keys.MaxKeySize)}}},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7),
 			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
-		{State: kvpb.TransactionState_COMMITTED, Waits: true, Timestamp: ts(1), Begun: i.Begun, Started: i.Started, Finished: i.Started.Next()},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun,
+			Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7),
+			Wanted: Wanted{1<<32 - 1, make([]byte, MaxWantedKey)},
+			Begun:  i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_COMMITTED, Waits: true, Timestamp: ts(1), Begun: i.Begun,
+			Started: i.Started, Finished: i.Started.Next()},
 		{Begun: i.Begun, Started: i.Started, Heard: 5, Idle: 1500 * time.Millisecond},
-		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_EXPIRED, Limit: MaxLimit, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
-		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_IDLE, Limit: time.Second, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
-		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_REQUESTED, Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_EXPIRED, Limit: MaxLimit,
+			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_IDLE, Limit: time.Second,
+			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_REQUESTED, Begun: i.Begun,
+			Started: i.Started, Finished: hlc.MaxTimestamp},
 	}
 }
 
@@ -72,8 +82,9 @@ func TestCodecs(t *testing.T) {
 // What was stored before records had a wanted key is read, and stored as it was.
 func TestRecordsWithoutAWantedKey(t *testing.T) {
 	id := testID(7)
-	old := append([]byte{1, 0x23, 2}, id[:]...)        // aborted by that one
-	old = append(old, 0, 0, 10, 0, 11, 0, 12, 0, 5, 0) // no timestamp, begun at 10, started at 11, finished at 12, heard at 5, no participants
+	old := append([]byte{1, 0x23, 2}, id[:]...) // aborted by that one
+	// No timestamp, begun at 10, started at 11, finished at 12, heard at 5, no participants.
+	old = append(old, 0, 0, 10, 0, 11, 0, 12, 0, 5, 0)
 	want := Record{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: id,
 		Begun: ts(10), Started: ts(11), Finished: ts(12), Heard: 5}
 	if got, err := DecodeRecord(old); err != nil || !reflect.DeepEqual(got, want) {
@@ -128,7 +139,8 @@ func TestMalformedIsRefused(t *testing.T) {
 		{lock(func(l *Lock) { l.Transaction.Started = hlc.Timestamp{} }), "this attempt began"},
 		{lock(func(l *Lock) { l.Transaction.Started = ts(9) }), "before the first one"},
 		{lock(func(l *Lock) { l.Transaction.Anchor = nil }), "the key is empty"},
-		{lock(func(l *Lock) { l.Transaction.Anchor = make([]byte, keys.MaxKeySize+1) }), "malformed anchor"},
+		{lock(func(l *Lock) { l.Transaction.Anchor = make([]byte, keys.MaxKeySize+1) }),
+			"malformed anchor"},
 		{lock(func(l *Lock) { l.Prepared = hlc.Timestamp{} }), "no prepared timestamp"},
 		{lock(func(l *Lock) { l.Prepared.Wall = -1 }), "malformed prepared timestamp"},
 		{lock(func(l *Lock) { l.Value = make([]byte, keys.MaxValueSize+1) }), "the value is too large"},
@@ -155,27 +167,36 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(0, func(r *Record) { r.State = 3 }), "unknown state 3"},
 		{record(0, func(r *Record) { r.State = -1 }), "unknown state"},
 		{record(0, func(r *Record) { r.Finished = r.Started.Next() }), "pending, and yet finished"},
-		{record(0, func(r *Record) { r.Participants = []Participant{{Key: []byte("a")}} }), "pending, and yet finished"},
+		{record(0, func(r *Record) { r.Participants = []Participant{{Key: []byte("a")}} }),
+			"pending, and yet finished"},
 		{record(0, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "pending, and yet finished"},
 		{record(0, func(r *Record) { r.Begun = hlc.Timestamp{} }), "first attempt began"},
 		{record(2, func(r *Record) { r.Timestamp = hlc.Timestamp{} }), "without a timestamp"},
 		{record(2, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "reason to abort"},
 		{record(2, func(r *Record) { r.Finished = r.Started }), "not after it started"},
 		{record(2, func(r *Record) { r.Participants = []Participant{{}} }), "the key is empty"},
-		{record(2, func(r *Record) { r.Participants = []Participant{{Key: make([]byte, keys.MaxKeySize+1)}} }), "malformed participant's key"},
+		{record(2, func(r *Record) {
+			r.Participants = []Participant{{Key: make([]byte, keys.MaxKeySize+1)}}
+		}), "malformed participant's key"},
 		{record(4, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
 		{record(4, func(r *Record) { r.Reason = 7 }), "unknown reason 7"},
-		{record(4, func(r *Record) { r.Reason, r.Limit = kvpb.AbortReason_EXPIRED, MaxLimit+time.Second }), "malformed limit"},
+		{record(4, func(r *Record) {
+			r.Reason, r.Limit = kvpb.AbortReason_EXPIRED, MaxLimit+time.Second
+		}), "malformed limit"},
 		{record(4, func(r *Record) { r.Idle = time.Second }), "decided, and yet idle"},
 		{record(0, func(r *Record) { r.Idle = MaxLimit + time.Second }), "malformed idle time"},
 		{record(0, func(r *Record) { r.Idle = time.Microsecond }), "idle for no time"},
 		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_ABANDONED }), "yet by somebody"},
-		{record(5, func(r *Record) { r.Reason, r.Wounder = kvpb.AbortReason_ABANDONED, ID{} }), "yet over a key"},
-		{record(5, func(r *Record) { r.Wanted.Key = make([]byte, MaxWantedKey+1) }), "malformed wanted key"},
+		{record(5, func(r *Record) { r.Reason, r.Wounder = kvpb.AbortReason_ABANDONED, ID{} }),
+			"yet over a key"},
+		{record(5, func(r *Record) { r.Wanted.Key = make([]byte, MaxWantedKey+1) }),
+			"malformed wanted key"},
 		{record(5, func(r *Record) { r.State = 0x3f }), "unknown state"},
-		{[]byte{recordVersion, byte(kvpb.TransactionState_ABORTED) + 1 | recordWanted, byte(kvpb.AbortReason_WOUNDED), 7, 0}, "wanted key is empty"},
+		{[]byte{recordVersion, byte(kvpb.TransactionState_ABORTED) + 1 | recordWanted,
+			byte(kvpb.AbortReason_WOUNDED), 7, 0}, "wanted key is empty"},
 		{record(3, func(r *Record) { r.Timestamp = ts(1) }), "aborted, and yet with a timestamp"},
-		{append(bytes.TrimSuffix(record(0, func(*Record) {}), []byte{0}), 0xff, 0xff, 0xff, 0xff, 0x0f), "participants in 0 bytes"},
+		{append(bytes.TrimSuffix(record(0, func(*Record) {}), []byte{0}), 0xff, 0xff, 0xff, 0xff,
+			0x0f), "participants in 0 bytes"},
 	} {
 		if _, err := DecodeRecord(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("record %.40x: %v, want something about %q", c.data, err, c.want)

@@ -65,7 +65,8 @@ func (r *Refusal) Proto() *kvpb.Error {
 	e := &kvpb.Error{Code: r.Code, Message: r.Message,
 		Timestamp: rpc.ToTimestamp(r.Timestamp), Refused: rpc.ToTimestamp(r.Refused)}
 	if r.Reason != kvpb.AbortReason_NO_REASON {
-		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(), Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace),
+		e.Conflict = &kvpb.Conflict{Reason: r.Reason, Transaction: r.Wounder.Bytes(),
+			Key: r.Wanted.Key, Keyspace: uint32(r.Wanted.Keyspace),
 			LimitMicros: uint64(r.Limit.Microseconds())}
 	}
 	return e
@@ -79,8 +80,10 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record.Decided():
 		if e.Commit && record.State == kvpb.TransactionState_ABORTED {
 			return Decision{Refused: &Refusal{
-				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason, Wounder: record.Wounder, Wanted: record.Wanted, Limit: record.Limit,
-				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID, because(record.Reason, record.Limit)),
+				Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Reason: record.Reason,
+				Wounder: record.Wounder, Wanted: record.Wanted, Limit: record.Limit,
+				Message: fmt.Sprintf("transaction %s was aborted: %s; it has to run again", i.ID,
+					because(record.Reason, record.Limit)),
 			}}
 		}
 		return Decision{Status: record.Status()}
@@ -98,7 +101,8 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	case record != nil && e.Timestamp.LessEq(record.Timestamp):
 		return Decision{Refused: &Refusal{
 			Code: kvpb.ErrorCode_TRANSACTION_PUSHED, Timestamp: record.Timestamp,
-			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: somebody has read below", i.ID, e.Timestamp, record.Timestamp),
+			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: "+
+				"somebody has read below", i.ID, e.Timestamp, record.Timestamp),
 		}}
 	}
 	return decided(finished(record, i, p).commit(e))
@@ -149,7 +153,8 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		//
 		// Nothing has to be written for that to stay so. (Who asks for the end is told less: his
 		// transaction may have been committed, and be resolved and forgotten.)
-		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_ABANDONED}}
+		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
+			Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
 		return decided(finished(record, i, p).abort(kvpb.AbortReason_ABANDONED, nil))
 	}
@@ -161,7 +166,8 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		next := finished(record, i, p).abort(kvpb.AbortReason_WOUNDED, nil)
 		next.Wounder, next.Wanted = q.Pusher, q.Wanted
 		return decided(next)
-	case q.Kind == kvpb.PushRequest_TIMESTAMP && !p.Held && (record == nil || record.Timestamp.Less(q.Above)):
+	case q.Kind == kvpb.PushRequest_TIMESTAMP && !p.Held &&
+		(record == nil || record.Timestamp.Less(q.Above)):
 		next := pending(record, i, heard)
 		next.Timestamp = q.Above
 		return decided(next)
@@ -193,13 +199,15 @@ func finished(record *Record, i *Info, p Present) *Record {
 }
 
 func (r *Record) commit(e *End) *Record {
-	r.State, r.Timestamp, r.Participants, r.Waits = kvpb.TransactionState_COMMITTED, e.Timestamp, e.Participants, e.Wait
+	r.State, r.Timestamp, r.Participants, r.Waits = kvpb.TransactionState_COMMITTED, e.Timestamp,
+		e.Participants, e.Wait
 	r.Idle = 0
 	return r
 }
 
 func (r *Record) abort(reason kvpb.AbortReason, participants []Participant) *Record {
-	r.State, r.Timestamp, r.Reason, r.Participants = kvpb.TransactionState_ABORTED, hlc.Timestamp{}, reason, participants
+	r.State, r.Timestamp, r.Reason, r.Participants = kvpb.TransactionState_ABORTED, hlc.Timestamp{},
+		reason, participants
 	r.Idle = 0
 	return r
 }
@@ -213,7 +221,8 @@ func (r *Record) beyond(reason kvpb.AbortReason, limit time.Duration) *Record {
 func tooOld(i *Info, p Present) Decision {
 	return Decision{Refused: &Refusal{
 		Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD, Timestamp: p.Threshold, Refused: i.Started,
-		Message: fmt.Sprintf("transaction %s began at %s, and what was decided is kept since %s only; its outcome cannot be told any more",
+		Message: fmt.Sprintf("transaction %s began at %s, and what was decided is kept since %s "+
+			"only; its outcome cannot be told any more",
 			i.ID, i.Started, p.Threshold),
 	}}
 }
@@ -228,9 +237,11 @@ func because(reason kvpb.AbortReason, limit time.Duration) string {
 	case kvpb.AbortReason_ABANDONED:
 		return fmt.Sprintf("nothing was heard of its client for %s", Abandoned)
 	case kvpb.AbortReason_EXPIRED:
-		return fmt.Sprintf("it went on for longer than %s, the maximum age of transactions in a keyspace that it locks keys of", limit)
+		return fmt.Sprintf("it went on for longer than %s, the maximum age of transactions in a "+
+			"keyspace that it locks keys of", limit)
 	case kvpb.AbortReason_IDLE:
-		return fmt.Sprintf("its application made no call for longer than %s, the maximum idle time of transactions in a keyspace that it locks keys of", limit)
+		return fmt.Sprintf("its application made no call for longer than %s, the maximum idle "+
+			"time of transactions in a keyspace that it locks keys of", limit)
 	case kvpb.AbortReason_REQUESTED:
 		return "an operator asked for it"
 	}

@@ -68,7 +68,8 @@ func validateAge(begun, started hlc.Timestamp) error {
 // Proto is the wire form. The anchor is shared with it.
 func (i Info) Proto() *kvpb.Transaction {
 	return &kvpb.Transaction{
-		Id: i.ID.Bytes(), Begun: rpc.ToTimestamp(i.Begun), Keyspace: uint32(i.Keyspace), Anchor: i.Anchor, Started: rpc.ToTimestamp(i.Started),
+		Id: i.ID.Bytes(), Begun: rpc.ToTimestamp(i.Begun), Keyspace: uint32(i.Keyspace),
+		Anchor: i.Anchor, Started: rpc.ToTimestamp(i.Started),
 	}
 }
 

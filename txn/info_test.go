@@ -36,10 +36,16 @@ func TestParseInfo(t *testing.T) {
 		{func(m *kvpb.Transaction) { m.Id = make([]byte, 16) }, "zero bytes"},
 		{func(m *kvpb.Transaction) { m.Begun = nil }, "first attempt began"},
 		{func(m *kvpb.Transaction) { m.Started = &kvpb.Timestamp{} }, "this attempt began"},
-		{func(m *kvpb.Transaction) { m.Begun = &kvpb.Timestamp{Wall: math.MaxUint64} }, "before the first one"},
-		{func(m *kvpb.Transaction) { m.Started = &kvpb.Timestamp{Wall: math.MaxUint64} }, "no clock shows"},
+		{func(m *kvpb.Transaction) {
+			m.Begun = &kvpb.Timestamp{Wall: math.MaxUint64}
+		}, "before the first one"},
+		{func(m *kvpb.Transaction) {
+			m.Started = &kvpb.Timestamp{Wall: math.MaxUint64}
+		}, "no clock shows"},
 		{func(m *kvpb.Transaction) { m.Anchor = nil }, "the key is empty"},
-		{func(m *kvpb.Transaction) { m.Anchor = make([]byte, keys.MaxKeySize+1) }, "the key is too large"},
+		{func(m *kvpb.Transaction) {
+			m.Anchor = make([]byte, keys.MaxKeySize+1)
+		}, "the key is too large"},
 	} {
 		m := sampleInfo().Proto()
 		c.change(m)
@@ -64,7 +70,8 @@ func TestOlder(t *testing.T) {
 		begun hlc.Timestamp
 		id    ID
 	}
-	oldestFirst := []who{{ts(5), testID(9)}, {hlc.Timestamp{Wall: 5, Logical: 1}, testID(1)}, {ts(6), testID(2)}, {ts(6), testID(3)}, {ts(1), ID{}}}
+	oldestFirst := []who{{ts(5), testID(9)}, {hlc.Timestamp{Wall: 5, Logical: 1}, testID(1)},
+		{ts(6), testID(2)}, {ts(6), testID(3)}, {ts(1), ID{}}}
 	for i, a := range oldestFirst {
 		for j, b := range oldestFirst {
 			if got := Older(a.begun, a.id, b.begun, b.id); got != (i < j) {

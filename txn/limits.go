@@ -91,8 +91,9 @@ func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 		message = fmt.Sprintf("transaction %s has gone on since %s, for more than %s, the maximum age of"+
 			" transactions in this keyspace; it has to run again", i.ID, i.Started, l.Age)
 	case i.Started.Wall-i.Begun.Wall > int64(l.Age+bound):
-		message = fmt.Sprintf("transaction %s says that it began at %s, more than %s before this attempt,"+
-			" the maximum age of transactions in this keyspace; it has to run again as a younger one",
+		message = fmt.Sprintf(
+			"transaction %s says that it began at %s, more than %s before this attempt,"+
+				" the maximum age of transactions in this keyspace; it has to run again as a younger one",
 			i.ID, i.Begun, l.Age)
 	default:
 		return nil

@@ -70,7 +70,8 @@ func DecodeLock(data []byte) (Lock, error) {
 	l.Transaction.Keyspace = keys.KeyspaceID(d.number("keyspace", 1<<32-1))
 	l.Transaction.Anchor = append([]byte(nil), d.bytes("anchor", keys.MaxKeySize)...)
 	l.Prepared = d.timestamp("prepared timestamp")
-	l.Request = keys.RequestID{Client: d.number("client", 1<<64-1), Sequence: d.number("sequence", 1<<64-1)}
+	l.Request = keys.RequestID{Client: d.number("client", 1<<64-1),
+		Sequence: d.number("sequence", 1<<64-1)}
 	l.Laid = int64(d.number("time", 1<<63-1))
 	l.Value = d.rest()
 	if d.err == nil {

@@ -56,7 +56,8 @@ func (c *coordinated) any() *modelled {
 // at draws a timestamp around now, which the clock takes in.
 func (c *coordinated) at(label string) hlc.Timestamp {
 	d := rapid.Int64Range(-int64(5*time.Second), int64(200*time.Millisecond)).Draw(c.t, label)
-	return hlc.Timestamp{Wall: max(1, c.now+d), Logical: rapid.Uint32Range(0, 1).Draw(c.t, label+" logical")}
+	return hlc.Timestamp{Wall: max(1, c.now+d),
+		Logical: rapid.Uint32Range(0, 1).Draw(c.t, label+" logical")}
 }
 
 func (c *coordinated) record(m *modelled) *Record {
@@ -93,7 +94,8 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 		if before == nil && m.outcome != nil {
 			c.t.Fatalf("%+v comes after %v", d.Record, m.outcome)
 		}
-		if before != nil && d.Record.State == kvpb.TransactionState_PENDING && d.Record.Timestamp.Less(before.Timestamp) {
+		if before != nil && d.Record.State == kvpb.TransactionState_PENDING &&
+			d.Record.Timestamp.Less(before.Timestamp) {
 			c.t.Fatalf("%+v becomes %+v", before, d.Record)
 		}
 		if !reflect.DeepEqual(d.Record.Status(), d.Status) {
@@ -113,7 +115,8 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 	}
 	if m.outcome != nil {
 		// Of what is forgotten, the pusher that met a late lock is told that it goes.
-		forgotten := before == nil && d.Record == nil && d.Status.State == kvpb.TransactionState_ABORTED && m.collected &&
+		forgotten := before == nil && d.Record == nil &&
+			d.Status.State == kvpb.TransactionState_ABORTED && m.collected &&
 			(m.resolved || m.outcome.State == kvpb.TransactionState_ABORTED)
 		if !reflect.DeepEqual(m.outcome, d.Status) && !forgotten {
 			c.t.Fatalf("%v, after %v", d.Status, m.outcome)
@@ -134,7 +137,8 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 			c.t.Fatalf("abandoned after %s", time.Duration(silent))
 		}
 	}
-	if at := rpc.FromTimestamp(d.Status.Timestamp); d.Status.State == kvpb.TransactionState_COMMITTED && at.LessEq(m.promised) {
+	if at := rpc.FromTimestamp(
+		d.Status.Timestamp); d.Status.State == kvpb.TransactionState_COMMITTED && at.LessEq(m.promised) {
 		c.t.Fatalf("committed at %s, after it was said to stay above %s", at, m.promised)
 	}
 }
@@ -152,7 +156,8 @@ func (c *coordinated) begin(*rapid.T) {
 
 func (c *coordinated) end(t *rapid.T) {
 	m := c.any()
-	q := &kvpb.EndTransactionRequest{Transaction: m.info.Proto(), Commit: rapid.Bool().Draw(t, "commit")}
+	q := &kvpb.EndTransactionRequest{Transaction: m.info.Proto(),
+		Commit: rapid.Bool().Draw(t, "commit")}
 	if q.Commit {
 		if at := c.at("commit timestamp"); m.promised.IsZero() || rapid.Bool().Draw(t, "anywhere") {
 			q.CommitTimestamp = rpc.ToTimestamp(at)
@@ -170,7 +175,8 @@ func (c *coordinated) end(t *rapid.T) {
 		before := c.record(m)
 		d := DecideEnd(before, e, c.present)
 		c.take(m, before, d)
-		mayCommit := e.Commit && !before.Decided() && m.promised.Less(e.Timestamp) && !m.info.Started.Less(c.present.Threshold)
+		mayCommit := e.Commit && !before.Decided() && m.promised.Less(e.Timestamp) &&
+			!m.info.Started.Less(c.present.Threshold)
 		if mayCommit && d.Status.GetState() != kvpb.TransactionState_COMMITTED {
 			c.t.Fatalf("%+v is not committed at %s: %+v", before, e.Timestamp, d)
 		}
@@ -195,8 +201,10 @@ func (c *coordinated) push(t *rapid.T) {
 	// By the clock of another leader, and not before it was laid by that clock.
 	seen := m.heard + rapid.Int64Range(0, int64(250*time.Millisecond)).Draw(t, "seen")
 	q := &kvpb.PushRequest{
-		Pushee: m.info.Proto(), Seen: &kvpb.Timestamp{Wall: uint64(seen)}, Above: rpc.ToTimestamp(c.at("above")),
-		Kind: rapid.SampledFrom([]kvpb.PushRequest_Kind{kvpb.PushRequest_STATUS, kvpb.PushRequest_TIMESTAMP, kvpb.PushRequest_ABORT}).Draw(t, "kind"),
+		Pushee: m.info.Proto(), Seen: &kvpb.Timestamp{Wall: uint64(seen)},
+		Above: rpc.ToTimestamp(c.at("above")),
+		Kind: rapid.SampledFrom([]kvpb.PushRequest_Kind{kvpb.PushRequest_STATUS,
+			kvpb.PushRequest_TIMESTAMP, kvpb.PushRequest_ABORT}).Draw(t, "kind"),
 	}
 	if rapid.Bool().Draw(t, "by a transaction") {
 		by := c.any()
@@ -241,7 +249,8 @@ func (c *coordinated) wait(t *rapid.T) {
 }
 
 func (c *coordinated) newLeader(t *rapid.T) {
-	c.skew = rapid.Int64Range(-int64(125*time.Millisecond), int64(125*time.Millisecond)).Draw(t, "skew")
+	c.skew = rapid.Int64Range(-int64(125*time.Millisecond),
+		int64(125*time.Millisecond)).Draw(t, "skew")
 	c.tick()
 	c.present.Since = c.present.Physical
 }
@@ -276,7 +285,8 @@ func TestDecisionsModel(t *testing.T) {
 		c.begin(t)
 		c.begin(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"begin": c.begin, "end": c.end, "heartbeat": c.heartbeat, "push": c.push, "again": c.again, "wait": c.wait,
+			"begin": c.begin, "end": c.end, "heartbeat": c.heartbeat, "push": c.push,
+			"again": c.again, "wait": c.wait,
 			"new leader": c.newLeader, "collect": c.collect, "resolve": c.resolve,
 		})
 	})
@@ -285,9 +295,12 @@ func TestDecisionsModel(t *testing.T) {
 // What is accepted of a push or an end can be decided, and stored.
 func FuzzRequests(f *testing.F) {
 	i := sampleInfo()
-	f.Add(i.ID[:], i.Anchor, uint64(5), uint64(6), int32(2), []byte("pusher's id, 16b"), uint64(7), uint64(8))
-	f.Fuzz(func(t *testing.T, id, anchor []byte, begun, started uint64, kind int32, pusher []byte, seen, at uint64) {
-		transaction := &kvpb.Transaction{Id: id, Anchor: anchor, Begun: &kvpb.Timestamp{Wall: begun}, Started: &kvpb.Timestamp{Wall: started}}
+	f.Add(i.ID[:], i.Anchor, uint64(5), uint64(6), int32(2), []byte("pusher's id, 16b"),
+		uint64(7), uint64(8))
+	f.Fuzz(func(t *testing.T, id, anchor []byte, begun, started uint64, kind int32, pusher []byte,
+		seen, at uint64) {
+		transaction := &kvpb.Transaction{Id: id, Anchor: anchor,
+			Begun: &kvpb.Timestamp{Wall: begun}, Started: &kvpb.Timestamp{Wall: started}}
 		p := Present{Physical: 10, Now: hlc.Timestamp{Wall: 10}}
 		decide := func(d Decision) {
 			if d.Record == nil {
@@ -301,13 +314,15 @@ func FuzzRequests(f *testing.F) {
 		}
 		when := &kvpb.Timestamp{Wall: at}
 		push, err := ParsePush(&kvpb.PushRequest{
-			Pushee: transaction, Seen: &kvpb.Timestamp{Wall: seen}, Kind: kvpb.PushRequest_Kind(kind), Above: when, PusherBegun: when, Pusher: pusher})
+			Pushee: transaction, Seen: &kvpb.Timestamp{Wall: seen},
+			Kind: kvpb.PushRequest_Kind(kind), Above: when, PusherBegun: when, Pusher: pusher})
 		if err == nil {
 			decide(DecidePush(nil, push, p))
 			decide(DecideHeartbeat(nil, &Heartbeat{Transaction: push.Pushee}, p))
 		}
 		end, err := ParseEnd(&kvpb.EndTransactionRequest{
-			Transaction: transaction, Commit: kind > 0, CommitTimestamp: when, Participants: []*kvpb.Participant{{Key: anchor}, {Key: pusher}}})
+			Transaction: transaction, Commit: kind > 0, CommitTimestamp: when,
+			Participants: []*kvpb.Participant{{Key: anchor}, {Key: pusher}}})
 		if err == nil {
 			decide(DecideEnd(nil, end, p))
 		}

@@ -94,7 +94,8 @@ func (s *PushSender) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus
 }
 
 // push returns an error if nothing was sent, and done will not be called.
-func (s *PushSender) push(q *kvpb.PushRequest, info Info, done func(*kvpb.TransactionStatus, error)) error {
+func (s *PushSender) push(q *kvpb.PushRequest, info Info,
+	done func(*kvpb.TransactionStatus, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -148,7 +149,8 @@ func (s *PushSender) open() (Sender, error) {
 }
 
 // ask sends one push.
-func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest, info Info) (*kvpb.TransactionStatus, error) {
+func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest,
+	info Info) (*kvpb.TransactionStatus, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
 	defer cancel()
 	// A sender that was just made knows no keyspaces.
@@ -157,18 +159,21 @@ func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest, info Info) (*kvpb.T
 		return nil, fmt.Errorf("push of transaction %s: %w", info.ID, err)
 	}
 	if _, dropped := s.locate(table, Participant{info.Keyspace, info.Anchor}); dropped {
-		return nil, fmt.Errorf("push of transaction %s (keyspace %d): %w", info.ID, info.Keyspace, ErrCoordinatorGone)
+		return nil, fmt.Errorf("push of transaction %s (keyspace %d): %w", info.ID, info.Keyspace,
+			ErrCoordinatorGone)
 	}
 	answer, err := sender.Do(ctx, &route.Call{
 		Keyspace: info.Keyspace, Key: info.Anchor, Write: true,
 		Request: &kvpb.Request{Command: &kvpb.Request_Push{Push: q}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("push of transaction %s (anchor %s): %w", info.ID, keys.Pretty(info.Anchor), err)
+		return nil, fmt.Errorf("push of transaction %s (anchor %s): %w", info.ID,
+			keys.Pretty(info.Anchor), err)
 	}
 	status := answer.GetPush().GetStatus()
 	if status == nil {
-		return nil, fmt.Errorf("push of transaction %s: node %s answered without a status", info.ID, answer.Node)
+		return nil, fmt.Errorf("push of transaction %s: node %s answered without a status", info.ID,
+			answer.Node)
 	}
 	return status, nil
 }

@@ -77,8 +77,9 @@ func (o *outcomes) done(s *kvpb.TransactionStatus, err error) {
 }
 
 func committed() *kvpb.Response {
-	return &kvpb.Response{Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: &kvpb.TransactionStatus{
-		State: kvpb.TransactionState_COMMITTED, Timestamp: &kvpb.Timestamp{Wall: 9}}}}}
+	return &kvpb.Response{
+		Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: &kvpb.TransactionStatus{
+			State: kvpb.TransactionState_COMMITTED, Timestamp: &kvpb.Timestamp{Wall: 9}}}}}
 }
 
 func samplePush(n byte, seen uint64) *kvpb.PushRequest {
@@ -109,12 +110,14 @@ func TestPushIsRoutedToItsAnchor(t *testing.T) {
 		q := samplePush(1, 5)
 		s.Push(q, o.done)
 		call := <-f.calls
-		if call.Keyspace != 7 || string(call.Key) != "an\x00chor" || call.By != route.ByKey || !call.Write || call.Request.GetPush() != q || call.deadline != 2*time.Second {
+		if call.Keyspace != 7 || string(call.Key) != "an\x00chor" || call.By != route.ByKey ||
+			!call.Write || call.Request.GetPush() != q || call.deadline != 2*time.Second {
 			t.Errorf("%+v", call)
 		}
 		call.answer <- committed()
 		synctest.Wait()
-		if len(o.errs) != 1 || o.errs[0] != nil || o.statuses[0].State != kvpb.TransactionState_COMMITTED {
+		if len(o.errs) != 1 || o.errs[0] != nil ||
+			o.statuses[0].State != kvpb.TransactionState_COMMITTED {
 			t.Errorf("%v, %v", o.statuses, o.errs)
 		}
 
@@ -123,13 +126,15 @@ func TestPushIsRoutedToItsAnchor(t *testing.T) {
 		(<-f.calls).answer <- nil
 		synctest.Wait()
 		var refused *route.Error
-		if len(o.errs) != 2 || !errors.As(o.errs[1], &refused) || refused.Code != kvpb.ErrorCode_TRANSACTION_TOO_OLD {
+		if len(o.errs) != 2 || !errors.As(o.errs[1], &refused) ||
+			refused.Code != kvpb.ErrorCode_TRANSACTION_TOO_OLD {
 			t.Errorf("%v, %v", o.statuses, o.errs)
 		}
 		s.Push(q, o.done)
 		(<-f.calls).answer <- &kvpb.Response{}
 		synctest.Wait()
-		if len(o.errs) != 3 || o.errs[2] == nil || !strings.Contains(o.errs[2].Error(), "without a status") {
+		if len(o.errs) != 3 || o.errs[2] == nil ||
+			!strings.Contains(o.errs[2].Error(), "without a status") {
 			t.Errorf("%v, %v", o.statuses, o.errs)
 		}
 		if f.opened != 1 {
@@ -151,7 +156,8 @@ func TestPushesShareNothing(t *testing.T) {
 		early := <-f.calls
 		s.Push(samplePush(1, 5), second.done)
 		late := <-f.calls
-		early.answer <- &kvpb.Response{Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: &kvpb.TransactionStatus{}}}}
+		early.answer <- &kvpb.Response{
+			Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: &kvpb.TransactionStatus{}}}}
 		synctest.Wait()
 		if len(first.errs) != 1 || len(second.errs) != 0 {
 			t.Fatalf("told: %v, %v", first.statuses, second.statuses)
@@ -165,45 +171,46 @@ func TestPushesShareNothing(t *testing.T) {
 }
 
 func TestPushesAreBounded(t *testing.T) {
-	bubble(t, PushSenderConfig{InFlight: 2, Timeout: time.Second}, func(t *testing.T, s *PushSender, f *fakeSender) {
-		var o outcomes
-		busy := func(want int) {
-			t.Helper()
-			n := 0
-			o.mu.Lock() // those that are under way end later
-			defer o.mu.Unlock()
-			for _, err := range o.errs {
-				if errors.Is(err, ErrPushersBusy) {
-					n++
+	bubble(t, PushSenderConfig{InFlight: 2, Timeout: time.Second},
+		func(t *testing.T, s *PushSender, f *fakeSender) {
+			var o outcomes
+			busy := func(want int) {
+				t.Helper()
+				n := 0
+				o.mu.Lock() // those that are under way end later
+				defer o.mu.Unlock()
+				for _, err := range o.errs {
+					if errors.Is(err, ErrPushersBusy) {
+						n++
+					}
+				}
+				if n != want {
+					t.Fatalf("%d were refused, want %d: %v", n, want, o.errs)
 				}
 			}
-			if n != want {
-				t.Fatalf("%d were refused, want %d: %v", n, want, o.errs)
+			s.Push(samplePush(1, 5), o.done)
+			s.Push(samplePush(2, 5), o.done)
+			s.Push(samplePush(3, 5), o.done)
+			busy(1)
+			s.Push(samplePush(1, 5), o.done)
+			busy(2)
+			// All of it is given back.
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if len(o.errs) != 4 {
+				t.Fatalf("%d of 4 were told", len(o.errs))
 			}
-		}
-		s.Push(samplePush(1, 5), o.done)
-		s.Push(samplePush(2, 5), o.done)
-		s.Push(samplePush(3, 5), o.done)
-		busy(1)
-		s.Push(samplePush(1, 5), o.done)
-		busy(2)
-		// All of it is given back.
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if len(o.errs) != 4 {
-			t.Fatalf("%d of 4 were told", len(o.errs))
-		}
-		for _, err := range o.errs[2:] {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v, want that its time is up", err)
+			for _, err := range o.errs[2:] {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want that its time is up", err)
+				}
 			}
-		}
-		s.Push(samplePush(1, 5), o.done)
-		s.Push(samplePush(2, 5), o.done)
-		busy(2)
-		s.Push(samplePush(2, 5), o.done)
-		busy(3)
-	})
+			s.Push(samplePush(1, 5), o.done)
+			s.Push(samplePush(2, 5), o.done)
+			busy(2)
+			s.Push(samplePush(2, 5), o.done)
+			busy(3)
+		})
 }
 
 func TestClosingEndsPushes(t *testing.T) {
@@ -213,7 +220,9 @@ func TestClosingEndsPushes(t *testing.T) {
 		s.Push(samplePush(2, 5), o.done)
 		s.Close()
 		s.Push(samplePush(1, 5), o.done)
-		if len(o.errs) != 3 || slices.ContainsFunc(o.errs, func(err error) bool { return !errors.Is(err, ErrPusherClosed) }) {
+		if len(o.errs) != 3 || slices.ContainsFunc(o.errs, func(err error) bool {
+			return !errors.Is(err, ErrPusherClosed)
+		}) {
 			t.Fatalf("%v", o.errs)
 		}
 		if f.closed != 1 {

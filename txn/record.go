@@ -54,7 +54,8 @@ type Participant struct {
 // recordVersion is the first byte of a stored Record:
 //
 //	version            1 byte
-//	state              1 byte: TransactionState + 1, and the bits recordWaits, recordWounder, recordWanted and recordIdle
+//	state              1 byte: TransactionState + 1, and the bits recordWaits, recordWounder,
+//	                   recordWanted and recordIdle
 //	reason             1 byte
 //	wounder            16 bytes, if recordWounder is set
 //	wanted             uvarint keyspace, uvarint length, key, if recordWanted is set
@@ -130,7 +131,8 @@ func DecodeRecord(data []byte) (Record, error) {
 	}
 	if state&recordWanted != 0 {
 		r.Wanted.Keyspace = keys.KeyspaceID(d.number("keyspace of the wanted key", 1<<32-1))
-		if r.Wanted.Key = append([]byte(nil), d.bytes("wanted key", MaxWantedKey)...); len(r.Wanted.Key) == 0 {
+		if r.Wanted.Key = append([]byte(nil),
+			d.bytes("wanted key", MaxWantedKey)...); len(r.Wanted.Key) == 0 {
 			d.fail("its wanted key is empty")
 		}
 	}
@@ -143,7 +145,8 @@ func DecodeRecord(data []byte) (Record, error) {
 		}
 	}
 	r.Timestamp = d.timestamp("timestamp")
-	r.Begun, r.Started, r.Finished = d.timestamp("begun"), d.timestamp("started"), d.timestamp("finished")
+	r.Begun, r.Started, r.Finished = d.timestamp("begun"), d.timestamp("started"),
+		d.timestamp("finished")
 	r.Heard = int64(d.number("time", 1<<63-1))
 	n := d.number("number of participants", 1<<63-1)
 	// Each takes two bytes at least, so what is set aside is bounded by what is there.

@@ -41,7 +41,8 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &End{Transaction: info, Commit: q.Commit, Wait: q.Commit && q.CommitWait, Requested: q.Requested}
+	e := &End{Transaction: info, Commit: q.Commit, Wait: q.Commit && q.CommitWait,
+		Requested: q.Requested}
 	bad := func(format string, args ...any) (*End, error) {
 		return nil, fmt.Errorf("transaction %s: "+format, append([]any{info.ID}, args...)...)
 	}
@@ -66,7 +67,8 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 		if size += len(p.Key); size > MaxParticipantBytes {
 			return bad("the keys of its participants take more than %d bytes", MaxParticipantBytes)
 		}
-		e.Participants[i] = Participant{Keyspace: keys.KeyspaceID(p.Keyspace), Key: append([]byte(nil), p.Key...)}
+		e.Participants[i] = Participant{Keyspace: keys.KeyspaceID(p.Keyspace),
+			Key: append([]byte(nil), p.Key...)}
 	}
 	return e, nil
 }
@@ -116,8 +118,9 @@ func ParsePush(q *kvpb.PushRequest) (*Push, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Push{Pushee: info, Seen: rpc.FromTimestamp(q.Seen).Wall, Kind: q.Kind, PusherBegun: rpc.FromTimestamp(q.PusherBegun),
-		Locked: keys.KeyspaceID(q.LockedKeyspace)}
+	p := &Push{Pushee: info, Seen: rpc.FromTimestamp(q.Seen).Wall, Kind: q.Kind,
+		PusherBegun: rpc.FromTimestamp(q.PusherBegun),
+		Locked:      keys.KeyspaceID(q.LockedKeyspace)}
 	if p.Pusher, err = ParseOptionalID(q.Pusher); err == nil {
 		err = p.validate(q)
 	}

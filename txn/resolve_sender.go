@@ -40,7 +40,9 @@ func (r *resting) rests(id keys.PartitionID, now time.Time) bool {
 func (r *resting) rest(id keys.PartitionID, now time.Time) {
 	r.Lock()
 	defer r.Unlock()
-	maps.DeleteFunc(r.until, func(_ keys.PartitionID, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(r.until, func(_ keys.PartitionID, until time.Time) bool {
+		return !now.Before(until)
+	})
 	if r.until == nil {
 		r.until = make(map[keys.PartitionID]time.Time)
 	}
@@ -97,7 +99,8 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 
 // resolveBatches sorts what is asked for by partition. It leaves settled[i] true for those whose
 // participants are all in some batch, or gone.
-func (s *PushSender) resolveBatches(table *route.Table, all []Committed, settled []bool) (batches []*resolveBatch) {
+func (s *PushSender) resolveBatches(table *route.Table, all []Committed,
+	settled []bool) (batches []*resolveBatch) {
 	open := make(map[keys.PartitionID]*resolveBatch)
 	now := time.Now()
 	for i := range all {
@@ -122,8 +125,9 @@ func (s *PushSender) resolveBatches(table *route.Table, all []Committed, settled
 				continue // another key of the same partition
 			}
 			b.of = append(b.of, i)
-			b.all = append(b.all, &kvpb.Resolution{Transaction: c.ID.Bytes(), Status: &kvpb.TransactionStatus{
-				State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(c.At)}})
+			b.all = append(b.all,
+				&kvpb.Resolution{Transaction: c.ID.Bytes(), Status: &kvpb.TransactionStatus{
+					State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(c.At)}})
 		}
 	}
 	return batches
@@ -154,7 +158,8 @@ func (b *resolveBatch) send(ctx context.Context, s *PushSender, sender Sender) b
 	defer cancel()
 	_, err := sender.Do(limited, &route.Call{
 		Keyspace: b.keyspace, Key: b.key, Write: true,
-		Request: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: b.all}}},
+		Request: &kvpb.Request{
+			Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: b.all}}},
 	})
 	if err != nil && ctx.Err() == nil {
 		s.resting.rest(b.partition, time.Now())

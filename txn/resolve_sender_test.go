@@ -56,7 +56,8 @@ func TestResolveAsksEveryParticipant(t *testing.T) {
 			}
 			for _, r := range call.Request.GetResolve().Resolutions {
 				id, err := ParseID(r.Transaction)
-				if err != nil || r.Status.State != kvpb.TransactionState_COMMITTED || r.Status.Timestamp.Wall == 0 || testID(byte(r.Status.Timestamp.Wall)) != id {
+				if err != nil || r.Status.State != kvpb.TransactionState_COMMITTED ||
+					r.Status.Timestamp.Wall == 0 || testID(byte(r.Status.Timestamp.Wall)) != id {
 					t.Errorf("%v, %v", r, err)
 				}
 				named[string(call.Key[:1])] = append(named[string(call.Key[:1])], byte(r.Status.Timestamp.Wall))
@@ -126,7 +127,8 @@ func TestResolveEndsWithTheSender(t *testing.T) {
 		s.locate = byFirstByte
 		var settled []bool
 		go func() {
-			settled = s.Resolve(context.Background(), []Committed{committedIn(1, Participant{7, []byte("a")})})
+			settled = s.Resolve(context.Background(),
+				[]Committed{committedIn(1, Participant{7, []byte("a")})})
 		}()
 		synctest.Wait()
 		<-f.calls
@@ -135,7 +137,8 @@ func TestResolveEndsWithTheSender(t *testing.T) {
 		if !slices.Equal(settled, []bool{false}) {
 			t.Errorf("settled %v", settled)
 		}
-		if settled := s.Resolve(context.Background(), []Committed{committedIn(2)}); !slices.Equal(settled, []bool{false}) {
+		if settled := s.Resolve(context.Background(),
+			[]Committed{committedIn(2)}); !slices.Equal(settled, []bool{false}) {
 			t.Errorf("closed, and yet settled %v", settled)
 		}
 	})

@@ -78,7 +78,8 @@ func (s *scenario) command() string {
 	case "begin": // t=NAME [begun=TIME]: now
 		var name string
 		s.d.ScanArgs(s.t, "t", &name)
-		i := &Info{ID: testID(byte(len(s.infos) + 1)), Begun: s.present.Now, Started: s.present.Now, Anchor: []byte(name)}
+		i := &Info{ID: testID(byte(len(s.infos) + 1)), Begun: s.present.Now, Started: s.present.Now,
+			Anchor: []byte(name)}
 		if s.d.HasArg("begun") {
 			i.Begun = s.time("begun")
 		}
@@ -88,10 +89,13 @@ func (s *scenario) command() string {
 		s.present.Threshold = s.time("threshold")
 		var resolved string
 		s.d.MaybeScanArgs(s.t, "resolved", &resolved)
-		maps.DeleteFunc(s.records, func(name string, r *Record) bool { return r.Collectible(s.present.Threshold, name == resolved) })
+		maps.DeleteFunc(s.records, func(name string, r *Record) bool {
+			return r.Collectible(s.present.Threshold, name == resolved)
+		})
 		return s.show()
 	case "limits": // [age=TIME] [idle=TIME]
-		s.present.Limits = Limits{Age: time.Duration(s.time("age").Wall), Idle: time.Duration(s.time("idle").Wall)}
+		s.present.Limits = Limits{Age: time.Duration(s.time("age").Wall),
+			Idle: time.Duration(s.time("idle").Wall)}
 		return "ok\n"
 	case "show":
 		return s.show()
@@ -103,8 +107,9 @@ func (s *scenario) command() string {
 	switch s.d.Cmd {
 	case "commit", "rollback": // t=NAME [at=TIME] [requested [locked]]
 		e, err := ParseEnd(&kvpb.EndTransactionRequest{
-			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", Requested: s.d.HasArg("requested"), CommitTimestamp: rpc.ToTimestamp(s.time("at")),
-			Participants: []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor}},
+			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", Requested: s.d.HasArg("requested"),
+			CommitTimestamp: rpc.ToTimestamp(s.time("at")),
+			Participants:    []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor}},
 		})
 		if err != nil {
 			return "invalid: " + err.Error() + "\n"
@@ -113,7 +118,8 @@ func (s *scenario) command() string {
 		present.Locked = s.d.HasArg("locked")
 		decision = DecideEnd(record, e, present)
 	case "heartbeat": // t=NAME [idle=TIME]
-		h, err := ParseHeartbeat(&kvpb.HeartbeatTransactionRequest{Transaction: i.Proto(), IdleMicros: s.micros("idle")})
+		h, err := ParseHeartbeat(
+			&kvpb.HeartbeatTransactionRequest{Transaction: i.Proto(), IdleMicros: s.micros("idle")})
 		if err != nil {
 			return "invalid: " + err.Error() + "\n"
 		}
@@ -122,8 +128,9 @@ func (s *scenario) command() string {
 		kind := "STATUS"
 		s.d.MaybeScanArgs(s.t, "kind", &kind)
 		q := &kvpb.PushRequest{
-			Pushee: i.Proto(), Seen: rpc.ToTimestamp(s.time("seen")), Above: rpc.ToTimestamp(s.time("above")),
-			Kind: kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[kind]),
+			Pushee: i.Proto(), Seen: rpc.ToTimestamp(s.time("seen")),
+			Above: rpc.ToTimestamp(s.time("above")),
+			Kind:  kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[kind]),
 		}
 		if by := s.transaction("by"); by != nil {
 			q.Pusher, q.PusherBegun = by.ID.Bytes(), rpc.ToTimestamp(by.Begun)
@@ -149,13 +156,15 @@ func (s *scenario) decided(name string, d Decision) string {
 	var b strings.Builder
 	if d.Refused != nil {
 		e := d.Refused.Proto()
-		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code, when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason())+
-			over(e.Conflict.GetKeyspace(), e.Conflict.GetKey()))
+		fmt.Fprintf(&b, "refused: %s%s%s\n", e.Code,
+			when(" timestamp=", rpc.FromTimestamp(e.Timestamp)), why(" reason=", e.Conflict.GetReason())+
+				over(e.Conflict.GetKeyspace(), e.Conflict.GetKey()))
 	} else if d.Unknown {
 		fmt.Fprintf(&b, "unknown\n")
 	} else {
-		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State, when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason)+
-			over(d.Status.WantedKeyspace, d.Status.WantedKey))
+		fmt.Fprintf(&b, "%s%s%s\n", d.Status.State,
+			when(" timestamp=", rpc.FromTimestamp(d.Status.Timestamp)), why(" reason=", d.Status.Reason)+
+				over(d.Status.WantedKeyspace, d.Status.WantedKey))
 	}
 	if d.Record != nil {
 		s.records[name] = d.Record
@@ -176,7 +185,8 @@ func (s *scenario) show() string {
 }
 
 func describe(r *Record) string {
-	text := fmt.Sprintf("%s%s%s heard=%g%s", r.State, when(" timestamp=", r.Timestamp), why(" reason=", r.Reason)+over(uint32(r.Wanted.Keyspace), r.Wanted.Key), float64(r.Heard)/1e9,
+	text := fmt.Sprintf("%s%s%s heard=%g%s", r.State, when(" timestamp=", r.Timestamp),
+		why(" reason=", r.Reason)+over(uint32(r.Wanted.Keyspace), r.Wanted.Key), float64(r.Heard)/1e9,
 		when(" finished=", r.Finished))
 	if r.Limit > 0 {
 		text += fmt.Sprintf(" limit=%s", r.Limit)

@@ -33,8 +33,10 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 	if r == nil {
 		return &kvpb.TransactionStatus{}
 	}
-	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp), Reason: r.Reason, Wounder: r.Wounder.Bytes(),
-		WantedKey: r.Wanted.Key, WantedKeyspace: uint32(r.Wanted.Keyspace), LimitMicros: uint64(r.Limit.Microseconds())}
+	return &kvpb.TransactionStatus{State: r.State, Timestamp: rpc.ToTimestamp(r.Timestamp),
+		Reason: r.Reason, Wounder: r.Wounder.Bytes(),
+		WantedKey: r.Wanted.Key, WantedKeyspace: uint32(r.Wanted.Keyspace),
+		LimitMicros: uint64(r.Limit.Microseconds())}
 }
 
 // Pusher brings pushes to the coordinators of the transactions that are in the way.

@@ -64,7 +64,9 @@ func run(ctx context.Context, args []string, s streams) int {
 }
 
 // verb wraps a verb's code.
-func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) verb(
+	do func(ctx context.Context, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Lookup("output") != nil {
 			format, err := output.ParseFormat(a.output)
@@ -77,7 +79,8 @@ func (a *app) verb(do func(ctx context.Context, args []string) error) func(*cobr
 			}
 		}
 		if a.timeout < 0 {
-			return exit.Usagef("--timeout %s: give the time to try each request, or 0 for no limit", a.timeout)
+			return exit.Usagef(
+				"--timeout %s: give the time to try each request, or 0 for no limit", a.timeout)
 		}
 		a.running = true
 		return do(cmd.Context(), args)
@@ -89,15 +92,18 @@ func (a *app) client(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&a.endpoints, "endpoints", nil,
 		"addresses of servers, any of the cluster (default "+endpointsEnv+", or "+defaultEndpoint+")")
-	flags.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try each request; 0 is without limit")
+	flags.DurationVar(&a.timeout, "timeout", defaultTimeout,
+		"how long to try each request; 0 is without limit")
 	a.tls.Register(cmd)
 	return cmd
 }
 
 // printing adds --output.
 func (a *app) printing(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVarP(&a.output, "output", "o", string(output.Table), "table, json (numbers as numbers, times in seconds), tsv or raw")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVarP(&a.output, "output", "o", string(output.Table),
+		"table, json (numbers as numbers, times in seconds), tsv or raw")
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

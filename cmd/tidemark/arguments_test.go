@@ -17,13 +17,16 @@ import (
 
 func TestParsePartitioning(t *testing.T) {
 	for text, want := range map[string]int{"range": 1, "hash": 32, "hash:1": 1, "hash:16384": 16384} {
-		if option, got, err := argument.ParsePartitioning(text); err != nil || got != want || option == nil {
+		if option, got, err := argument.ParsePartitioning(text); err != nil || got != want ||
+			option == nil {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "hash:", "hash:0", "hash:16385", "hash:-1", "hash:x", "hash:8:8", "range:3", "list"} {
+	for _, text := range []string{"", "hash:", "hash:0", "hash:16385", "hash:-1", "hash:x",
+		"hash:8:8", "range:3", "list"} {
 		var coded *exit.Error
-		if _, _, err := argument.ParsePartitioning(text); !errors.As(err, &coded) || coded.Code != exit.Usage {
+		if _, _, err := argument.ParsePartitioning(text); !errors.As(err, &coded) ||
+			coded.Code != exit.Usage {
 			t.Errorf("%q: want a usage error, got %v", text, err)
 		}
 	}
@@ -59,7 +62,8 @@ func TestParseMoment(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "-", "-30", "yesterday", "2999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "30s", "--30s", "-500000h", "-2000000h", "2025-11-20"} {
+	for _, text := range []string{"", "-", "-30", "yesterday", "2999-01-01T00:00:00Z",
+		"0001-01-01T00:00:00Z", "30s", "--30s", "-500000h", "-2000000h", "2025-11-20"} {
 		if _, err := argument.ParseMoment(text, now); err == nil {
 			t.Errorf("%q: want an error", text)
 		}
@@ -83,7 +87,9 @@ func TestEncodings(t *testing.T) {
 	for _, c := range []struct {
 		e    argument.Encoding
 		text string
-	}{{argument.Encoding{Hex: true}, "0"}, {argument.Encoding{Hex: true}, "zz"}, {argument.Encoding{Base64: true}, "A"}, {argument.Encoding{Escaped: true}, `\q`}, {argument.Encoding{}, ""}} {
+	}{{argument.Encoding{Hex: true}, "0"}, {argument.Encoding{Hex: true}, "zz"},
+		{argument.Encoding{Base64: true}, "A"}, {argument.Encoding{Escaped: true}, `\q`},
+		{argument.Encoding{}, ""}} {
 		if _, err := c.e.DecodeKey(c.text); err == nil {
 			t.Errorf("%+v %q: want an error", c.e, c.text)
 		}
@@ -113,11 +119,13 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"frobnicate", "unknown command \"frobnicate\" for \"tidemark\"\n"},
 		{"gett fruit", `unknown command "gett" for "tidemark"; did you mean "get"?`},
-		{"keyspace creat fruit", `unknown command "creat" for "tidemark keyspace"; did you mean "create"?`},
+		{"keyspace creat fruit",
+			`unknown command "creat" for "tidemark keyspace"; did you mean "create"?`},
 		{"bench bnak", `did you mean "bank"?`},
 		{"start --lisetn x", "unknown flag: --lisetn; did you mean --listen?"},
 		{"get fruit a --endpoint x", "did you mean --endpoints?"},
-		{"keyspace creat fruit --output json", `unknown command "creat" for "tidemark keyspace"; did you mean "create"?`},
+		{"keyspace creat fruit --output json",
+			`unknown command "creat" for "tidemark keyspace"; did you mean "create"?`},
 		{"debug replicas --output json", `unknown command "replicas" for "tidemark debug"`},
 		{"statsu -o json", `unknown command "statsu" for "tidemark"; did you mean "status"?`},
 		{"txn lst", `unknown command "lst" for "tidemark txn"; did you mean "list"?`},
@@ -125,7 +133,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"put fruit apple", "put takes NAME KEY VALUE"},
 		{"get fruit", "get takes NAME KEY..., got 1 argument\n"},
 		{"get fruit apple --colour", "unknown flag: --colour"},
-		{"get fruit apple --output yaml", `unknown output format "yaml": use one of table, json, tsv, raw`},
+		{"get fruit apple --output yaml",
+			`unknown output format "yaml": use one of table, json, tsv, raw`},
 		{"get fruit zz --hex", `key "zz": encoding/hex: invalid byte`},
 		{"get fruit a --hex --base64", "--base64 and --hex exclude each other: give one of them"},
 		{"get fruit a --at tomorrow", `"tomorrow" is not a moment`},
@@ -140,16 +149,22 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"scan fruit --prefix a --from b", "--from and --prefix exclude each other: give one of them"},
 		{"scan fruit --limit -1", "--limit"},
 		{"scan fruit --limit many", "--limit many: give a whole number\n"},
-		{"scan fruit --limit 99999999999999999999", "--limit 99999999999999999999: the number is too large\n"},
-		{"get fruit a --timeout 10", "--timeout 10: give a time with its unit, for instance 500ms, 30s or 1h\n"},
-		{"get fruit a --timeout -1s", "--timeout -1s: give the time to try each request, or 0 for no limit"},
+		{"scan fruit --limit 99999999999999999999",
+			"--limit 99999999999999999999: the number is too large\n"},
+		{"get fruit a --timeout 10",
+			"--timeout 10: give a time with its unit, for instance 500ms, 30s or 1h\n"},
+		{"get fruit a --timeout -1s",
+			"--timeout -1s: give the time to try each request, or 0 for no limit"},
 		{"status --wait=perhaps", "--wait perhaps: give true or false\n"},
 		{"get fruit a --at 1970-01-01T00:00:00Z", "is before 1971: there is no such timestamp"},
 		{"get fruit a --at 2999-01-01T00:00:00Z", "is after 2261: there is no such timestamp"},
 		{"keyspace alter fruit --txn-max-age 0s", "--txn-max-age 0s: it is from 1s to 168h"},
-		{"keyspace create fruit --partitions hash:2 --txn-max-idle 10ms", "--txn-max-idle 10ms: it is from 1s to 168h"},
-		{"keyspace create fruit --partitions hash:2 --gc-window 0s", "--gc-window 0s: give whole seconds, at least one"},
-		{"get fruit a --tls-cert c.pem", "--tls-cert and --tls-key belong together: give both or neither"},
+		{"keyspace create fruit --partitions hash:2 --txn-max-idle 10ms",
+			"--txn-max-idle 10ms: it is from 1s to 168h"},
+		{"keyspace create fruit --partitions hash:2 --gc-window 0s",
+			"--gc-window 0s: give whole seconds, at least one"},
+		{"get fruit a --tls-cert c.pem",
+			"--tls-cert and --tls-key belong together: give both or neither"},
 		{"cas fruit a new", "say what the key must hold"},
 		{"cas fruit a --expect old", "give the new value, or --delete"},
 		{"cas fruit a new --expect old --delete", "--delete"},
@@ -158,10 +173,12 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"bench ycsb --workload g", `unknown YCSB workload "g"`},
 		{"bench txn --keys-per-txn 0", "--keys-per-txn 0: it is at least 1"},
 		{"bench txn --keys-per-txn -3", "--keys-per-txn -3: it is at least 1"},
-		{"bench txn --keys-per-txn 5 --records 4", "--keys-per-txn 5: it is at most the number of records, 4"},
+		{"bench txn --keys-per-txn 5 --records 4",
+			"--keys-per-txn 5: it is at most the number of records, 4"},
 		{"bench txn --partitions-per-txn 0", "--partitions-per-txn 0: it is at least 1"},
 		{"bench txn --partitions-per-txn -1", "--partitions-per-txn -1: it is at least 1"},
-		{"bench txn --keys-per-txn 2 --partitions-per-txn 3", "--partitions-per-txn 3: it is at most the number of keys of a transaction, 2"},
+		{"bench txn --keys-per-txn 2 --partitions-per-txn 3",
+			"--partitions-per-txn 3: it is at most the number of keys of a transaction, 2"},
 		{"bench txn --reads -2", "--reads -2: it is at least 0, or -1 for all"},
 		{"bench txn --reads 5", "--reads 5: it is at most the number of keys of a transaction, 4"},
 		{"bench txn --writes -2", "--writes -2: it is at least 0, or -1 for all"},
@@ -197,11 +214,15 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"start --dir /tmp/x --listen 127.0.0.1:0 --core 127.0.0.1:1", "the port is a number"},
 		{"start --dir /tmp/x --listen :7400 --core 127.0.0.1:1", "--advertise"},
 		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1,127.0.0.1:2", "1, 3 or 5"},
-		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1,127.0.0.1:2,127.0.0.1:2", "listed twice"},
-		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:2 --roles core", "is not in the --core list"},
-		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --roles node", "must have the role core"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1,127.0.0.1:2,127.0.0.1:2",
+			"listed twice"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:2 --roles core",
+			"is not in the --core list"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --roles node",
+			"must have the role core"},
 		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --log-level loud", "--log-level"},
-		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --locality rack=1", "region and zone"},
+		{"start --dir /tmp/x --listen 127.0.0.1:1 --core 127.0.0.1:1 --locality rack=1",
+			"region and zone"},
 		{"demo --nodes 0", "--nodes"},
 		{"demo --cores 2", "1, 3 or 5"},
 		{"version extra", "version takes no arguments"},
@@ -210,7 +231,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		if got.code != exit.Usage && !strings.HasPrefix(c.args, "load fruit /does") {
 			t.Errorf("%s: exit code %d, want %d", c.args, got.code, exit.Usage)
 		}
-		if !strings.HasPrefix(got.err, "tidemark: ") || !strings.Contains(got.err, c.want) || got.out != "" {
+		if !strings.HasPrefix(got.err, "tidemark: ") || !strings.Contains(got.err, c.want) ||
+			got.out != "" {
 			t.Errorf("%s:\nprinted %q\nand said %q\nwant %q in it", c.args, got.out, got.err, c.want)
 		}
 	}
@@ -227,16 +249,19 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			t.Errorf("%s: no short help", cmd.CommandPath())
 		}
 	}
-	if got := command(t, "", nil, "help", "exit-codes"); got.code != 0 || !strings.Contains(got.out, "130") {
+	if got := command(t, "", nil, "help", "exit-codes"); got.code != 0 ||
+		!strings.Contains(got.out, "130") {
 		t.Errorf("help exit-codes: %+v", got)
 	}
-	if got := command(t, "", nil, "completion", "bash"); got.code != 0 || !strings.Contains(got.out, "tidemark") {
+	if got := command(t, "", nil, "completion", "bash"); got.code != 0 ||
+		!strings.Contains(got.out, "tidemark") {
 		t.Errorf("completion bash: exit code %d", got.code)
 	}
 	if got := command(t, "", nil); got.code != 0 || !strings.Contains(got.out, "tidemark demo") {
 		t.Errorf("no arguments: %+v", got)
 	}
-	if got := command(t, "", nil, "version", "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"version":`) {
+	if got := command(t, "", nil, "version", "-o", "json"); got.code != 0 ||
+		!strings.Contains(got.out, `"version":`) {
 		t.Errorf("version: %+v", got)
 	}
 }
@@ -248,7 +273,8 @@ func TestHelpFits(t *testing.T) {
 	visit = func(cmd *cobra.Command) {
 		got := command(t, "", nil, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
 		for line := range strings.Lines(got.out) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 && !strings.HasPrefix(line, "  tidemark ") {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 &&
+				!strings.HasPrefix(line, "  tidemark ") {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
 			}
 		}

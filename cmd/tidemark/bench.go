@@ -43,27 +43,32 @@ func (a *app) benchCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a cluster",
-		Long: `Measure a cluster with a fixed number of clients, each of which sends its next operation when the
-one before has been answered. The records are loaded first, then the workload runs unmeasured for
---warm-up, then measured for --duration.
+		Long: `Measure a cluster with a fixed number of clients, each of which sends its next operation
+when the one before has been answered. The records are loaded first, then the workload runs
+unmeasured for --warm-up, then measured for --duration.
 
 The report has throughput, mean, 50th, 95th and 99th percentile and maximum of the latency, and the
 errors by class. An operation that failed is in no latency; one that began in the measured time is
 counted even if it ended after it. The exit code is 1 if all operations failed.
 
-The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it does not exist; another one (--keyspace) must
+The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it does not exist;
+another one (--keyspace) must
 exist, and is written to.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(
-		a.benchOf("put", "Write random keys, all as likely", `  tidemark bench put --clients 256 --duration 30s`,
+		a.benchOf("put", "Write random keys, all as likely",
+			`  tidemark bench put --clients 256 --duration 30s`,
 			func(benchFlags) (bench.Workload, error) { return bench.Put(), nil }),
-		a.benchOf("get", "Read random keys, all as likely", `  tidemark bench get --clients 64 --records 1000000`,
+		a.benchOf("get", "Read random keys, all as likely",
+			`  tidemark bench get --clients 64 --records 1000000`,
 			func(benchFlags) (bench.Workload, error) { return bench.Get(), nil }),
-		a.benchOf("scan", "Read runs of rows from random keys", `  tidemark bench scan --clients 64 --rows 100`,
+		a.benchOf("scan", "Read runs of rows from random keys",
+			`  tidemark bench scan --clients 64 --rows 100`,
 			func(f benchFlags) (bench.Workload, error) { return bench.ScanOf(f.scanRows), nil }),
-		a.benchOf("ycsb", "Run one of the standard YCSB workloads", `  tidemark bench ycsb --workload a --clients 64
+		a.benchOf("ycsb", "Run one of the standard YCSB workloads",
+			`  tidemark bench ycsb --workload a --clients 64
   tidemark bench ycsb --workload e --output json`,
 			func(f benchFlags) (bench.Workload, error) { return bench.YCSB(f.workload) }),
 		a.benchTxnCommand(), a.benchBankCommand(), a.benchCountersCommand(),
@@ -71,7 +76,8 @@ exist, and is written to.`,
 	return root
 }
 
-func (a *app) benchOf(name, short, example string, workload func(benchFlags) (bench.Workload, error)) *cobra.Command {
+func (a *app) benchOf(name, short, example string,
+	workload func(benchFlags) (bench.Workload, error)) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use: name, Short: short, Example: example,
@@ -89,18 +95,24 @@ func (a *app) benchOf(name, short, example string, workload func(benchFlags) (be
 	flags.Uint64Var(&f.records, "records", 100_000, "number of records")
 	flags.IntVar(&f.valueSize, "value-size", 256, "bytes in a value")
 	if name != "put" {
-		flags.BoolVar(&f.skipLoad, "skip-load", false, "the records are there from an earlier run: do not load them")
+		flags.BoolVar(&f.skipLoad, "skip-load", false,
+			"the records are there from an earlier run: do not load them")
 	}
 	if name != "ycsb" {
-		flags.StringVar(&f.keys, "keys", "uniform", "which keys are popular: "+strings.Join(bench.Distributions, ", "))
-		_ = cmd.RegisterFlagCompletionFunc("keys", cobra.FixedCompletions(bench.Distributions, cobra.ShellCompDirectiveNoFileComp))
+		flags.StringVar(&f.keys, "keys", "uniform",
+			"which keys are popular: "+strings.Join(bench.Distributions, ", "))
+		_ = cmd.RegisterFlagCompletionFunc("keys",
+			cobra.FixedCompletions(bench.Distributions, cobra.ShellCompDirectiveNoFileComp))
 	}
 	switch name {
 	case "scan":
 		flags.IntVar(&f.scanRows, "rows", 100, "rows of a scan")
 	case "ycsb":
-		flags.StringVar(&f.workload, "workload", "a", "a update heavy, b read mostly, c read only, d read latest, e short ranges, f read-modify-write")
-		_ = cmd.RegisterFlagCompletionFunc("workload", cobra.FixedCompletions([]string{"a", "b", "c", "d", "e", "f"}, cobra.ShellCompDirectiveNoFileComp))
+		flags.StringVar(&f.workload, "workload", "a",
+			"a update heavy, b read mostly, c read only, d read latest, e short ranges, f read-modify-write")
+		_ = cmd.RegisterFlagCompletionFunc("workload",
+			cobra.FixedCompletions([]string{"a", "b", "c", "d", "e", "f"},
+				cobra.ShellCompDirectiveNoFileComp))
 	}
 	return a.printing(a.client(cmd))
 }
@@ -116,8 +128,10 @@ func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 		w.Keys = keys
 	}
 	if err := cmp.Or(
-		argument.AtLeast("clients", f.clients, 1), argument.AtLeast("records", f.records, 1), argument.AtLeast("value-size", f.valueSize, 0), argument.AtLeast("seed", f.seed, 1),
-		argument.Positive("duration", f.duration), argument.AtLeast("warm-up", f.warmUp, 0), argument.Positive("operation-timeout", f.operationTimeout),
+		argument.AtLeast("clients", f.clients, 1), argument.AtLeast("records", f.records, 1),
+		argument.AtLeast("value-size", f.valueSize, 0), argument.AtLeast("seed", f.seed, 1),
+		argument.Positive("duration", f.duration), argument.AtLeast("warm-up", f.warmUp, 0),
+		argument.Positive("operation-timeout", f.operationTimeout),
 		argument.AtLeast("connections", f.connections, 1),
 	); err != nil {
 		return bench.Config{}, err
@@ -149,7 +163,8 @@ func (a *app) showBench(result *bench.Result) error {
 	case result.Interrupted:
 		return exit.Silent(exit.Interrupted)
 	case result.AllFailed():
-		return fmt.Errorf("%s failed and none succeeded, for example: %s", plural(result.Total.Errors, "operation"), result.Total.Failures[0].Example)
+		return fmt.Errorf("%s failed and none succeeded, for example: %s",
+			plural(result.Total.Errors, "operation"), result.Total.Failures[0].Example)
 	}
 	return nil
 }
@@ -158,7 +173,8 @@ func (a *app) showBench(result *bench.Result) error {
 func benchLine(p bench.Progress) string {
 	var b strings.Builder
 	if p.Phase == "load" {
-		fmt.Fprintf(&b, "load     %d of %s (%.0f %%), %.0f/s", p.Records, plural(p.RecordsTotal, "record"),
+		fmt.Fprintf(&b, "load     %d of %s (%.0f %%), %.0f/s", p.Records,
+			plural(p.RecordsTotal, "record"),
 			100*float64(p.Records)/float64(max(p.RecordsTotal, 1)), p.Rate)
 	} else {
 		digits := 0 // after the point, as far as the phase's length has them
@@ -168,7 +184,8 @@ func benchLine(p bench.Progress) string {
 		case p.Total%time.Second != 0:
 			digits = 1
 		}
-		fmt.Fprintf(&b, "%-8s %3.*f of %.*f s  %8.0f ops/s  mean %s", p.Phase, digits, p.Elapsed.Seconds(), digits, p.Total.Seconds(), p.Rate,
+		fmt.Fprintf(&b, "%-8s %3.*f of %.*f s  %8.0f ops/s  mean %s", p.Phase, digits,
+			p.Elapsed.Seconds(), digits, p.Total.Seconds(), p.Rate,
 			p.Mean.Round(time.Microsecond))
 	}
 	if p.Errors > 0 {
@@ -208,7 +225,8 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 }
 
 // withBench runs do with a client, when the keyspace is there.
-func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, do func(*kv.Client) error) error {
+func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option,
+	do func(*kv.Client) error) error {
 	layout, partitions, err := argument.ParsePartitioning(f.partitions)
 	if err != nil {
 		return err
@@ -226,7 +244,8 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option, 
 
 // ensureBenchKeyspace makes the keyspace that is there for benchmarks only, and no other. One with
 // too few partitions is neither made nor used.
-func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, layout kv.KeyspaceOption,
+func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags,
+	layout kv.KeyspaceOption,
 	partitions int) error {
 	info, err := client.Keyspace(f.keyspace).Describe(ctx)
 	there := err == nil
@@ -237,7 +256,8 @@ func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags, l
 		return err
 	}
 	if f.partitionsPerTxn > partitions {
-		return exit.Usagef("--partitions-per-txn %d: it is at most the number of partitions of keyspace %q, %d", f.partitionsPerTxn, f.keyspace, partitions)
+		return exit.Usagef("--partitions-per-txn %d: it is at most the number of partitions of "+
+			"keyspace %q, %d", f.partitionsPerTxn, f.keyspace, partitions)
 	}
 	if there {
 		return nil

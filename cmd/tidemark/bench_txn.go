@@ -37,9 +37,10 @@ func (a *app) benchTxnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions over several keys and partitions",
-		Long: `Run transactions that each read --reads and write --writes of --keys-per-txn different keys, which
-lie in --partitions-per-txn partitions. The reads take the keys from the first on, the writes from
-the last back, so that by default all are read and then written. With --writes 0 they are snapshots.
+		Long: `Run transactions that each read --reads and write --writes of --keys-per-txn different
+keys, which lie in --partitions-per-txn partitions. The reads take the keys from the first on, the
+writes from the last back, so that by default all are read and then written. With --writes 0 they
+are snapshots.
 
 The keys of a partition are drawn with the skew --contention: with 0 all are as likely; up to 0.99
 the key of rank r is drawn with a probability proportional to 1/r^contention, as YCSB does with
@@ -51,7 +52,8 @@ the key of rank r is drawn with a probability proportional to 1/r^contention, as
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			if err := cmp.Or(
-				argument.AtLeast("keys-per-txn", f.keysPerTxn, 1), argument.AtLeast("partitions-per-txn", f.partitionsPerTxn, 1),
+				argument.AtLeast("keys-per-txn", f.keysPerTxn, 1),
+				argument.AtLeast("partitions-per-txn", f.partitionsPerTxn, 1),
 				argument.NoneOrAll("reads", f.reads), argument.NoneOrAll("writes", f.writes),
 			); err != nil {
 				return err
@@ -63,7 +65,8 @@ the key of rank r is drawn with a probability proportional to 1/r^contention, as
 				return max(n, 0) // -1: all
 			}
 			return a.benchTransactions(ctx, f, &bench.Mixed{
-				KeysPerTxn: f.keysPerTxn, PartitionsPerTxn: f.partitionsPerTxn, Reads: none(f.reads), Writes: none(f.writes),
+				KeysPerTxn: f.keysPerTxn, PartitionsPerTxn: f.partitionsPerTxn,
+				Reads: none(f.reads), Writes: none(f.writes),
 				Contention: f.contention, Lock: f.lock,
 			})
 		}),
@@ -76,7 +79,8 @@ the key of rank r is drawn with a probability proportional to 1/r^contention, as
 	flags.Float64Var(&f.contention, "contention", 0, "skew of the keys, at least 0 and below 1")
 	flags.Uint64Var(&f.records, "records", 100_000, "number of records")
 	flags.IntVar(&f.valueSize, "value-size", 256, "bytes in a value")
-	flags.BoolVar(&f.skipLoad, "skip-load", false, "the records are there from an earlier run: do not load them")
+	flags.BoolVar(&f.skipLoad, "skip-load", false,
+		"the records are there from an earlier run: do not load them")
 	return a.transactionFlags(cmd, &f, 16)
 }
 
@@ -85,9 +89,10 @@ func (a *app) benchBankCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bank",
 		Short: "Move money between accounts, and see that none is lost",
-		Long: `Move money between accounts: a transfer reads two and writes both; an audit adds all of them up at
-one moment. The accounts begin with 1000 each, and lie in all partitions of the keyspace. An audit
-that finds another sum counts as an error. If the sum is wrong at the end, the exit code is 1.
+		Long: `Move money between accounts: a transfer reads two and writes both; an audit adds all of
+them up at one moment. The accounts begin with 1000 each, and lie in all partitions of the keyspace.
+An audit that finds another sum counts as an error. If the sum is wrong at the end, the exit code
+is 1.
 ` + afterTransactions,
 		Example: `  tidemark bench bank --clients 64 --duration 30s
   tidemark bench bank --accounts 10 --for-update --commit-wait`,
@@ -96,11 +101,13 @@ that finds another sum counts as an error. If the sum is wrong at the end, the e
 			if err := argument.Between("accounts", f.accounts, 2, bench.MaxAccounts); err != nil {
 				return err
 			}
-			return a.benchTransactions(ctx, f, &bench.Bank{Accounts: f.accounts, Audits: f.audits, Lock: f.lock})
+			return a.benchTransactions(ctx, f,
+				&bench.Bank{Accounts: f.accounts, Audits: f.audits, Lock: f.lock})
 		}),
 	}
 	cmd.Flags().IntVar(&f.accounts, "accounts", 100, "number of accounts")
-	cmd.Flags().Float64Var(&f.audits, "audits", 0.05, "the part of all transactions that are audits, 0 to 1")
+	cmd.Flags().Float64Var(&f.audits, "audits", 0.05,
+		"the part of all transactions that are audits, 0 to 1")
 	f.records = 1
 	return a.transactionFlags(cmd, &f, 64)
 }
@@ -110,8 +117,8 @@ func (a *app) benchCountersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters",
 		Short: "Increment counters, and see that no increment is lost",
-		Long: `Increment counters: a transaction reads one and writes what it has read plus one. They begin with 0.
-If the counters do not have what was added to them at the end, the exit code is 1.
+		Long: `Increment counters: a transaction reads one and writes what it has read plus one. They
+begin with 0. If the counters do not have what was added to them at the end, the exit code is 1.
 ` + afterTransactions,
 		Example: `  tidemark bench counters --clients 64
   tidemark bench counters --counters 10 --for-update=false`,
@@ -132,12 +139,15 @@ If the counters do not have what was added to them at the end, the exit code is 
 func (a *app) transactionFlags(cmd *cobra.Command, f *txnFlags, clients int) *cobra.Command {
 	flags := cmd.Flags()
 	f.common(cmd, clients)
-	flags.BoolVar(&f.lock, "for-update", f.lock, "lock a key that will be written as it is read, as GetForUpdate does")
-	flags.BoolVar(&f.commitWait, "commit-wait", false, "commits wait until every clock has passed them")
+	flags.BoolVar(&f.lock, "for-update", f.lock,
+		"lock a key that will be written as it is read, as GetForUpdate does")
+	flags.BoolVar(&f.commitWait, "commit-wait", false,
+		"commits wait until every clock has passed them")
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.TransactionWorkload) error {
+func (a *app) benchTransactions(ctx context.Context, f txnFlags,
+	w bench.TransactionWorkload) error {
 	cfg, err := f.config(bench.Workload{})
 	if err == nil {
 		err = argument.FlagError(bench.CheckTransactions(w, cfg))
@@ -146,20 +156,22 @@ func (a *app) benchTransactions(ctx context.Context, f txnFlags, w bench.Transac
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	return a.withBench(ctx, f.benchFlags, []kv.Option{kvprom.Metrics(registry)}, func(client *kv.Client) error {
-		var options []kv.TxnOption
-		if f.commitWait {
-			options = append(options, kv.CommitWait())
-		}
-		cfg.Classify = classifyTransaction
-		stop := a.benchProgress(&cfg)
-		result, err := bench.RunTransactions(ctx, kvtarget.NewTransactor(client, client.Keyspace(f.keyspace), registry, options...), w, cfg)
-		stop()
-		if result == nil {
-			return argument.FlagError(err)
-		}
-		return errors.Join(a.showBench(result), err)
-	})
+	return a.withBench(ctx, f.benchFlags, []kv.Option{kvprom.Metrics(registry)},
+		func(client *kv.Client) error {
+			var options []kv.TxnOption
+			if f.commitWait {
+				options = append(options, kv.CommitWait())
+			}
+			cfg.Classify = classifyTransaction
+			stop := a.benchProgress(&cfg)
+			result, err := bench.RunTransactions(ctx,
+				kvtarget.NewTransactor(client, client.Keyspace(f.keyspace), registry, options...), w, cfg)
+			stop()
+			if result == nil {
+				return argument.FlagError(err)
+			}
+			return errors.Join(a.showBench(result), err)
+		})
 }
 
 // classifyTransaction names a wrong sum before it looks at what the SDK may have said.
@@ -174,12 +186,15 @@ func classifyTransaction(err error) string {
 func (f *benchFlags) common(cmd *cobra.Command, clients int) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.keyspace, "keyspace", defaultBenchKeyspace, "keyspace to work on")
-	flags.StringVar(&f.partitions, "partitions", "hash:8", "how to make the keyspace \""+defaultBenchKeyspace+"\" if it does not exist: hash:N or range")
+	flags.StringVar(&f.partitions, "partitions", "hash:8",
+		"how to make the keyspace \""+defaultBenchKeyspace+"\" if it does not exist: hash:N or range")
 	flags.IntVar(&f.clients, "clients", clients, "closed loops at once")
 	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.warmUp, "warm-up", 2*time.Second, "how long to run before measuring")
 	flags.Uint64Var(&f.seed, "seed", 1, "the same seed gives the same operations")
-	flags.DurationVar(&f.operationTimeout, "operation-timeout", 10*time.Second, "after how long an operation counts as failed")
+	flags.DurationVar(&f.operationTimeout, "operation-timeout", 10*time.Second,
+		"after how long an operation counts as failed")
 	flags.IntVar(&f.connections, "connections", 1, "connections to each node")
-	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a processor profile of the clients to this `file`")
+	flags.StringVar(&f.cpuProfile, "cpu-profile", "",
+		"write a processor profile of the clients to this `file`")
 }

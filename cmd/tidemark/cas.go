@@ -23,9 +23,9 @@ func (a *app) casCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cas NAME KEY [NEW]",
 		Short: "Write a key if it is as expected (compare and swap)",
-		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if the key is as
-expected at that moment: it holds a value (--expect), has a version (--expect-version), or has no
-value (--expect-absent).
+		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if the
+key is as expected at that moment: it holds a value (--expect), has a version (--expect-version), or
+has no value (--expect-absent).
 
 It prints the version of the new value. If the key is not as expected nothing is changed, what it
 holds is said on stderr, and the exit code is 3.`,
@@ -38,10 +38,12 @@ holds is said on stderr, and the exit code is 3.`,
 	flags := cmd.Flags()
 	f.Encoding.Register(cmd)
 	flags.StringVar(&f.expect, "expect", "", "the value that the key must hold")
-	flags.StringVar(&f.expectVersion, "expect-version", "", "the version that the key must have, as get and put print it")
+	flags.StringVar(&f.expectVersion, "expect-version", "",
+		"the version that the key must have, as get and put print it")
 	flags.BoolVar(&f.expectAbsent, "expect-absent", false, "the key must have no value")
 	flags.BoolVar(&f.remove, "delete", false, "delete the key instead of writing it")
-	flags.StringVar(&f.file, "value-file", "", "take the new value from this file, as it is; - is stdin")
+	flags.StringVar(&f.file, "value-file", "",
+		"take the new value from this file, as it is; - is stdin")
 	cmd.MarkFlagsMutuallyExclusive("expect", "expect-version", "expect-absent")
 	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
 		expectation, err := f.expectation(flags.Changed)
@@ -85,10 +87,12 @@ func (f *casFlags) expectation(changed func(string) bool) (kv.Expectation, error
 		}
 		return kv.ExpectVersion(version), nil
 	}
-	return kv.Expectation{}, exit.Usagef("say what the key must hold: --expect, --expect-version or --expect-absent")
+	return kv.Expectation{},
+		exit.Usagef("say what the key must hold: --expect, --expect-version or --expect-absent")
 }
 
-func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation kv.Expectation, replacement kv.Replacement) error {
+func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation kv.Expectation,
+	replacement kv.Replacement) error {
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		swap, err := ks.CompareAndSwap(ctx, key, expectation, replacement)
 		if err != nil {
@@ -98,7 +102,8 @@ func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation 
 			return a.printVersion(swap.Version)
 		}
 		if !swap.Current.Exists() {
-			return exit.NotFoundf("cas %q in keyspace %q: nothing was changed; the key has no value", key, keyspace)
+			return exit.NotFoundf(
+				"cas %q in keyspace %q: nothing was changed; the key has no value", key, keyspace)
 		}
 		return exit.NotFoundf("cas %q in keyspace %q: nothing was changed; the key holds %s, version %s",
 			key, keyspace, shortened(swap.Current.Value), swap.Current.Version)

@@ -53,9 +53,10 @@ func cluster(t *testing.T) shared {
 		if oneCluster.dir, oneCluster.err = os.MkdirTemp("", "tidemark-test-"); oneCluster.err != nil {
 			return
 		}
-		oneCluster.cluster, oneCluster.err = embedded.StartCluster(context.Background(), embedded.ClusterConfig{
-			Dir: oneCluster.dir, Nodes: 3, Cores: 1, Listen: "127.0.0.1:0",
-		})
+		oneCluster.cluster, oneCluster.err = embedded.StartCluster(context.Background(),
+			embedded.ClusterConfig{
+				Dir: oneCluster.dir, Nodes: 3, Cores: 1, Listen: "127.0.0.1:0",
+			})
 		if oneCluster.err == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
@@ -65,7 +66,8 @@ func cluster(t *testing.T) shared {
 	if oneCluster.err != nil {
 		t.Fatal(oneCluster.err)
 	}
-	return shared{t, map[string]string{endpointsEnv: strings.Join(oneCluster.cluster.Endpoints(), ",")}}
+	return shared{t, map[string]string{
+		endpointsEnv: strings.Join(oneCluster.cluster.Endpoints(), ",")}}
 }
 
 // run runs a command with stdin and wants its exit code.
@@ -73,7 +75,8 @@ func (b shared) run(stdin string, code int, args ...string) result {
 	b.t.Helper()
 	got := command(b.t, stdin, b.environment, append(args, "--timeout", "60s")...)
 	if got.code != code {
-		b.t.Fatalf("%q: exit code %d, want %d\nstdout: %.2000s\nstderr: %.2000s", args, got.code, code, got.out, got.err)
+		b.t.Fatalf("%q: exit code %d, want %d\nstdout: %.2000s\nstderr: %.2000s", args, got.code,
+			code, got.out, got.err)
 	}
 	return got
 }
@@ -104,21 +107,26 @@ var timestampPattern = regexp.MustCompile(`^\d{10}\.\d{9}\.\d+\n$`)
 
 func TestKeyspaceVerbs(t *testing.T) {
 	b := cluster(t)
-	created := b.ok("keyspace", "create", "ks-range", "--partitions", "range", "--split-at", "g", "--split-at", "p", "--gc-window", "10m", "--commit-wait")
-	if want := "ks-range  range                  3         3  10m0s      yes          active"; !strings.Contains(created, want) {
+	created := b.ok("keyspace", "create", "ks-range", "--partitions", "range", "--split-at", "g",
+		"--split-at", "p", "--gc-window", "10m", "--commit-wait")
+	want := "ks-range  range                  3         3  10m0s      yes          active"
+	if !strings.Contains(created, want) {
 		t.Errorf("created:\n%swant in it:\n%s", created, want)
 	}
 	b.ok("keyspace", "create", "ks-hash", "--partitions", "hash:4", "--replicas", "1")
 	b.fails(exit.Usage, "exists", "keyspace", "create", "ks-hash", "--partitions", "hash:8")
-	b.fails(exit.Usage, "5", "keyspace", "create", "ks-five", "--partitions", "hash:8", "--replicas", "5")
-	if list := b.ok("keyspace", "list", "-o", "tsv"); !strings.Contains(list, "ks-hash\thash:4\t4\t1\t1h0m0s\tfalse\t") || !strings.HasPrefix(list, "name\t") {
+	b.fails(exit.Usage, "5", "keyspace", "create", "ks-five", "--partitions", "hash:8",
+		"--replicas", "5")
+	if list := b.ok("keyspace", "list", "-o", "tsv"); !strings.Contains(list,
+		"ks-hash\thash:4\t4\t1\t1h0m0s\tfalse\t") || !strings.HasPrefix(list, "name\t") {
 		t.Errorf("list:\n%s", list)
 	}
 	partitions := b.ok("partitions", "ks-range", "-o", "json")
 	if strings.Count(partitions, "\n") != 3 || !strings.Contains(partitions, `"start":"g","end":"p"`) {
 		t.Errorf("partitions:\n%s", partitions)
 	}
-	if described := b.ok("keyspace", "describe", "ks-range", "-o", "json"); !strings.Contains(described, `"partitions":3`) {
+	if described := b.ok("keyspace", "describe", "ks-range", "-o",
+		"json"); !strings.Contains(described, `"partitions":3`) {
 		t.Errorf("describe: %s", described)
 	}
 	b.fails(exit.NotFound, "no keyspace", "keyspace", "describe", "ks-none")
@@ -152,12 +160,15 @@ func TestPairVerbs(t *testing.T) {
 	second := strings.TrimSpace(b.ok("put", "pairs", "apple", "red", "-o", "raw"))
 	b.want("red", "get", "pairs", "apple", "-o", "raw")
 	b.want("KEY    VALUE  VERSION\napple  red    "+second+"\n", "get", "pairs", "apple")
-	b.want(`{"key":"apple","value":"green","version":"`+first+`"}`+"\n", "get", "pairs", "apple", "-o", "json", "--at", first)
+	b.want(`{"key":"apple","value":"green","version":"`+first+`"}`+"\n", "get", "pairs", "apple",
+		"-o", "json", "--at", first)
 	b.fails(exit.NotFound, `the key has no value`, "get", "pairs", "pear")
 	b.fails(exit.NotFound, `the key has no value`, "get", "pairs", "apple", "--at", "-45m")
-	b.fails(exit.Usage, `4102444800.000000000.0 is 2100-01-01T00:00:00Z`, "get", "pairs", "apple", "--at", "2100-01-01T00:00:00Z")
+	b.fails(exit.Usage, `4102444800.000000000.0 is 2100-01-01T00:00:00Z`, "get", "pairs", "apple",
+		"--at", "2100-01-01T00:00:00Z")
 
-	b.fails(exit.NotFound, `the key holds "red", version `+second, "cas", "pairs", "apple", "yellow", "--expect", "green")
+	b.fails(exit.NotFound, `the key holds "red", version `+second, "cas", "pairs", "apple",
+		"yellow", "--expect", "green")
 	third := strings.TrimSpace(b.ok("cas", "pairs", "apple", "yellow", "--expect", "red", "-o", "raw"))
 	b.ok("cas", "pairs", "apple", "brown", "--expect-version", third)
 	b.fails(exit.NotFound, "holds", "cas", "pairs", "apple", "x", "--expect-absent")
@@ -184,7 +195,8 @@ func TestPairVerbs(t *testing.T) {
 		t.Errorf("a value of %d bytes came back with %d", len(value), len(got))
 	}
 	got := b.run("", exit.NotFound, "get", "pairs", "apple", "nothing", "-o", "tsv")
-	if !strings.HasPrefix(got.out, "key\tvalue\tversion\napple\tbrown\t") || !strings.Contains(got.err, `get "nothing"`) {
+	if !strings.HasPrefix(got.out, "key\tvalue\tversion\napple\tbrown\t") ||
+		!strings.Contains(got.err, `get "nothing"`) {
 		t.Errorf("get of two: %+v", got)
 	}
 	b.want("DELETED\n      1\n", "delete", "pairs", "apple")
@@ -196,7 +208,8 @@ func TestPairVerbs(t *testing.T) {
 }
 
 func TestScanVerbs(t *testing.T) {
-	for _, partitions := range [][]string{{"hash:4"}, {"range", "--split-at", "c", "--split-at", "e"}} {
+	for _, partitions := range [][]string{{"hash:4"},
+		{"range", "--split-at", "c", "--split-at", "e"}} {
 		b := cluster(t)
 		name := "scan-" + partitions[0][:4]
 		b.ok(append([]string{"keyspace", "create", name, "--partitions"}, partitions...)...)
@@ -206,7 +219,8 @@ func TestScanVerbs(t *testing.T) {
 		b.ok("delete", name, "f")
 		b.want("KEY  VALUE\na    1\nc    3\nd1   4\nd2   5\ne    6\n", "scan", name)
 		b.want("e\t6\nd2\t5\n", "scan", name, "--reverse", "--limit", "2", "-o", "tsv")
-		b.want("{\"key\":\"d1\"}\n{\"key\":\"d2\"}\n", "scan", name, "--prefix", "d", "--keys-only", "-o", "json")
+		b.want("{\"key\":\"d1\"}\n{\"key\":\"d2\"}\n", "scan", name, "--prefix", "d", "--keys-only",
+			"-o", "json")
 		b.want("c\t3\nd1\t4\nd2\t5\n", "scan", name, "--from", "b", "--to", "e", "-o", "raw")
 		b.want("a\nb\nc\nd1\nd2\ne\nf\n", "scan", name, "--at", before, "--keys-only", "-o", "tsv")
 		b.want("5\n", "count", name, "-o", "raw")
@@ -223,7 +237,8 @@ func TestLoadAndDumpReproduceEachOther(t *testing.T) {
 	for _, name := range []string{"dump-a", "dump-c"} {
 		b.ok("keyspace", "create", name, "--partitions", "hash:5")
 	}
-	b.ok("keyspace", "create", "dump-b", "--partitions", "range", "--split-at", "@", "--split-at", "gIA=")
+	b.ok("keyspace", "create", "dump-b", "--partitions", "range", "--split-at", "@",
+		"--split-at", "gIA=")
 	random := rand.New(rand.NewPCG(1, 2))
 	field := func(least, most int) []byte {
 		bytes := make([]byte, least+random.IntN(most))
@@ -237,7 +252,8 @@ func TestLoadAndDumpReproduceEachOther(t *testing.T) {
 	for range 5000 {
 		key, value := field(1, 12), field(0, 60)
 		want[string(key)] = string(value)
-		fmt.Fprintf(&file, "{\"key_base64\":%q,\"value_base64\":%q}\n", base64.StdEncoding.EncodeToString(key), base64.StdEncoding.EncodeToString(value))
+		fmt.Fprintf(&file, "{\"key_base64\":%q,\"value_base64\":%q}\n",
+			base64.StdEncoding.EncodeToString(key), base64.StdEncoding.EncodeToString(value))
 	}
 	dir := t.TempDir()
 	save := func(name, content string) string {
@@ -247,7 +263,8 @@ func TestLoadAndDumpReproduceEachOther(t *testing.T) {
 		}
 		return path
 	}
-	if got := b.ok("load", "dump-a", save("records.jsonl", file.String())); !strings.HasPrefix(got, "5000 records written") {
+	if got := b.ok("load", "dump-a", save("records.jsonl", file.String())); !strings.HasPrefix(got,
+		"5000 records written") {
 		t.Errorf("load said %q", got)
 	}
 	tsv := b.ok("dump", "dump-a")
@@ -275,10 +292,12 @@ func TestAMalformedFileIsRefusedBeforeTheFirstWrite(t *testing.T) {
 	if err := os.WriteFile(file, []byte("a\t1\nb\t2\nthree\nd\t4\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.fails(exit.Failed, "bad.tsv (as tsv): after 2 good records: line 3: there is no tab between key and value; nothing was written", "load", "bad-file", file)
+	b.fails(exit.Failed, "bad.tsv (as tsv): after 2 good records: line 3: there is no tab "+
+		"between key and value; nothing was written", "load", "bad-file", file)
 	b.want("0\n", "count", "bad-file", "-o", "raw")
 	got := b.run("a\t1\nb\t2\nthree\nd\t4\n", exit.Failed, "load", "bad-file")
-	if want := "stdin (as tsv): line 3: there is no tab between key and value; the 2 records before it were written"; !strings.Contains(got.err, want) {
+	if want := "stdin (as tsv): line 3: there is no tab between key and value; the 2 records " +
+		"before it were written"; !strings.Contains(got.err, want) {
 		t.Errorf("said %q, want %q in it", got.err, want)
 	}
 	b.want("2\n", "count", "bad-file", "-o", "raw")
@@ -287,26 +306,33 @@ func TestAMalformedFileIsRefusedBeforeTheFirstWrite(t *testing.T) {
 
 func TestBenchVerbs(t *testing.T) {
 	b := cluster(t)
-	common := []string{"--duration", "300ms", "--warm-up", "0s", "--records", "500", "--clients", "4", "--partitions", "hash:2"}
-	for _, args := range [][]string{{"put"}, {"get"}, {"scan", "--rows", "10"}, {"ycsb", "--workload", "f"}} {
+	common := []string{"--duration", "300ms", "--warm-up", "0s", "--records", "500", "--clients",
+		"4", "--partitions", "hash:2"}
+	for _, args := range [][]string{{"put"}, {"get"}, {"scan", "--rows", "10"},
+		{"ycsb", "--workload", "f"}} {
 		out := b.ok(append(append([]string{"bench"}, args...), append(common, "-o", "json")...)...)
 		if !strings.Contains(out, `"count":`) || !strings.Contains(out, `"errors": 0`) {
 			t.Errorf("bench %v: %s", args, out)
 		}
 	}
 	for _, args := range [][]string{
-		{"txn", "--keys-per-txn", "3", "--partitions-per-txn", "2", "--contention", "0.9", "--records", "500"}, {"txn", "--writes", "0", "--records", "500"},
+		{"txn", "--keys-per-txn", "3", "--partitions-per-txn", "2", "--contention", "0.9",
+			"--records", "500"}, {"txn", "--writes", "0", "--records", "500"},
 		{"bank", "--accounts", "10", "--commit-wait"}, {"counters", "--counters", "2"},
 	} {
-		out := b.ok(append(append([]string{"bench"}, args...), "--duration", "300ms", "--warm-up", "0s", "--clients", "4", "-o", "json")...)
+		out := b.ok(append(append([]string{"bench"}, args...), "--duration", "300ms", "--warm-up",
+			"0s", "--clients", "4", "-o", "json")...)
 		if !strings.Contains(out, `"restart_share"`) || !strings.Contains(out, `"errors": 0`) {
 			t.Errorf("bench %v: %s", args, out)
 		}
 	}
-	b.fails(exit.NotFound, "no-such-keyspace", append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
+	b.fails(exit.NotFound, "no-such-keyspace",
+		append([]string{"bench", "put", "--keyspace", "no-such-keyspace"}, common...)...)
 	b.ok("keyspace", "create", "bench-empty", "--partitions", "hash:2")
-	got := b.run("", exit.Failed, append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
-	if !strings.Contains(got.err, "failed and none succeeded") || !strings.Contains(got.out, "not found") {
+	got := b.run("", exit.Failed,
+		append([]string{"bench", "get", "--skip-load", "--keyspace", "bench-empty"}, common...)...)
+	if !strings.Contains(got.err, "failed and none succeeded") ||
+		!strings.Contains(got.out, "not found") {
 		t.Errorf("a benchmark that fails: %+v", got)
 	}
 }
@@ -317,10 +343,14 @@ func TestBenchOfTransactionsThatDoNotFit(t *testing.T) {
 	b.ok("keyspace", "create", "bench-narrow", "--partitions", "hash:8")
 	before := b.ok("keyspace", "list")
 	for _, c := range []struct{ args, words string }{
-		{"--keyspace bench-narrow --keys-per-txn 9 --partitions-per-txn 9", `--partitions-per-txn 9: it is at most the number of partitions of keyspace "bench-narrow", 8`},
-		{"--keyspace bench-narrow --keys-per-txn 8 --partitions-per-txn 8 --records 8", "--partitions-per-txn 8: it is at most the number of partitions in which the 8 records lie,"},
-		{"--keyspace bench-narrow --keys-per-txn 99 --partitions-per-txn 1 --records 100", "--records 100: too few: a transaction has 99 keys in one partition"},
-		{"--partitions hash:2 --keys-per-txn 20000 --partitions-per-txn 17000", `--partitions-per-txn 17000: it is at most the number of partitions of keyspace "bench", `},
+		{"--keyspace bench-narrow --keys-per-txn 9 --partitions-per-txn 9",
+			`--partitions-per-txn 9: it is at most the number of partitions of keyspace "bench-narrow", 8`},
+		{"--keyspace bench-narrow --keys-per-txn 8 --partitions-per-txn 8 --records 8",
+			"--partitions-per-txn 8: it is at most the number of partitions in which the 8 records lie,"},
+		{"--keyspace bench-narrow --keys-per-txn 99 --partitions-per-txn 1 --records 100",
+			"--records 100: too few: a transaction has 99 keys in one partition"},
+		{"--partitions hash:2 --keys-per-txn 20000 --partitions-per-txn 17000",
+			`--partitions-per-txn 17000: it is at most the number of partitions of keyspace "bench", `},
 	} {
 		b.fails(exit.Usage, c.words, append([]string{"bench", "txn"}, strings.Fields(c.args)...)...)
 	}
@@ -331,7 +361,8 @@ func TestBenchOfTransactionsThatDoNotFit(t *testing.T) {
 func TestWaitingForNodesThatDoNotCome(t *testing.T) {
 	b := cluster(t)
 	got := command(t, "", b.environment, "status", "--wait", "--nodes", "4", "--timeout", "500ms")
-	if got.code != exit.Unavailable || !strings.Contains(got.err, "not ready after 500ms: the cluster has 3 of 4 nodes") {
+	if got.code != exit.Unavailable ||
+		!strings.Contains(got.err, "not ready after 500ms: the cluster has 3 of 4 nodes") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -339,17 +370,20 @@ func TestWaitingForNodesThatDoNotCome(t *testing.T) {
 // A wait that is interrupted says so, and not that its time was over.
 func TestAnInterruptedWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	a := &app{streams: streams{getenv: func(string) string { return "" }}, endpoints: []string{"127.0.0.1:1"}, timeout: time.Minute}
+	a := &app{streams: streams{getenv: func(string) string { return "" }},
+		endpoints: []string{"127.0.0.1:1"}, timeout: time.Minute}
 	cancel()
 	err := a.waitReady(ctx, 3)
-	if err == nil || !strings.Contains(err.Error(), "status: interrupted") || exit.Code(ctx, err) != exit.Interrupted {
+	if err == nil || !strings.Contains(err.Error(), "status: interrupted") ||
+		exit.Code(ctx, err) != exit.Interrupted {
 		t.Errorf("%v", err)
 	}
 }
 
 // Where no server answers, the error names the address and comes soon.
 func TestNobodyThere(t *testing.T) {
-	got := command(t, "", nil, "get", "fruit", "apple", "--endpoints", "127.0.0.1:1", "--timeout", "5s")
+	got := command(t, "", nil, "get", "fruit", "apple", "--endpoints", "127.0.0.1:1",
+		"--timeout", "5s")
 	if got.code != exit.Unavailable || !strings.Contains(got.err, "127.0.0.1:1") {
 		t.Errorf("%+v", got)
 	}

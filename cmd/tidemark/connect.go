@@ -60,7 +60,8 @@ func (a *app) withKeyspace(ctx context.Context, name string, do func(*kv.Keyspac
 }
 
 // completeKeyspaces offers the names of keyspaces for the first argument.
-func (a *app) completeKeyspaces(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeKeyspaces(cmd *cobra.Command, args []string,
+	_ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -17,13 +17,16 @@ func (a *app) countCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count NAME",
 		Short: "Count keys",
-		Long:  `Count the keys of the keyspace NAME, all at one moment. The servers count; no keys travel.`,
+		Long: `Count the keys of the keyspace NAME, all at one moment. The servers count; no keys
+travel.`,
 		Example: `  tidemark count fruit
   tidemark count goapi --prefix 'pkg net/http'
   tidemark count fruit --at -5m --output raw`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
-		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.count(ctx, args[0], f, at) }),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.count(ctx, args[0], f, at)
+		}),
 	}
 	f.Register(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "count in the past: "+argument.MomentHelp)

@@ -28,9 +28,9 @@ func (a *app) debugTxnsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txns [NAME]",
 		Short: "List the transactions that hold locks, and what waits for them",
-		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the oldest locks
-first, and below each what waits for it, in the order in which it came. A transaction with locks in
-several partitions has a row for each of them.
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the oldest
+locks first, and below each what waits for it, in the order in which it came. A transaction with
+locks in several partitions has a row for each of them.
 
 Of a transaction that holds locks the row has one of its keys (or the start of a span), for how long
 that has been locked, how many keys of the partition it has locked, how many spans of it it holds,
@@ -54,15 +54,19 @@ why; what the others know is listed all the same, and the exit code is not 0.`,
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return a.withClient(ctx, func(client *kv.Client) error { return a.debugTxns(ctx, client, name, most, waiters) })
+			return a.withClient(ctx, func(client *kv.Client) error {
+				return a.debugTxns(ctx, client, name, most, waiters)
+			})
 		}),
 	}
-	cmd.Flags().IntVar(&most, "max", 100, "rows with locks to list at most, those with the oldest locks")
+	cmd.Flags().IntVar(&most, "max", 100,
+		"rows with locks to list at most, those with the oldest locks")
 	cmd.Flags().IntVar(&waiters, "waiters", 10, "waits to list for each of them, at most")
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) debugTxns(ctx context.Context, client *kv.Client, keyspace string, most, waiters int) error {
+func (a *app) debugTxns(ctx context.Context, client *kv.Client, keyspace string,
+	most, waiters int) error {
 	found, more, err := client.LiveTransactions(ctx, keyspace, most)
 	return a.printFound(found, more, waiters, err)
 }
@@ -91,17 +95,21 @@ func (a *app) unansweredAfter(failed error, print func() error) error {
 
 func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) error {
 	list := a.list(
-		output.Column{Name: "transaction", Whole: true}, output.Column{Name: "does"}, output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
-		output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true}, output.Column{Name: "locks", Number: true},
+		output.Column{Name: "transaction", Whole: true}, output.Column{Name: "does"},
+		output.Column{Name: "key"}, output.Column{Name: "for", Number: true},
+		output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true},
+		output.Column{Name: "locks", Number: true},
 		output.Column{Name: "spans", Number: true},
-		output.Column{Name: "began", Detail: true}, output.Column{Name: "state"}, output.Column{Name: "waits for", Detail: true, Whole: true})
+		output.Column{Name: "began", Detail: true}, output.Column{Name: "state"},
+		output.Column{Name: "waits for", Detail: true, Whole: true})
 	notShown := 0
 	for _, x := range found {
 		does := "lock"
 		if x.Locks == 0 && x.Spans > 0 {
 			does = "hold spans"
 		}
-		list.Row(x.ID, does, x.Key, x.OldestLock.Round(time.Millisecond), x.Keyspace, x.Partition, x.Locks, x.Spans, x.Begun, orNone(x.State), nil)
+		list.Row(x.ID, does, x.Key, x.OldestLock.Round(time.Millisecond), x.Keyspace, x.Partition,
+			x.Locks, x.Spans, x.Begun, orNone(x.State), nil)
 		for i, w := range x.Waiters {
 			if i == waiters {
 				notShown += len(x.Waiters) - i
@@ -111,7 +119,8 @@ func (a *app) printTxns(found []kv.LiveTransaction, more bool, waiters int) erro
 			if w.Write {
 				does = "wait to write"
 			}
-			list.Row(orNone(w.Transaction), does, w.Key, w.Waited.Round(time.Millisecond), x.Keyspace, x.Partition, nil, nil, nil, nil, x.ID)
+			list.Row(orNone(w.Transaction), does, w.Key, w.Waited.Round(time.Millisecond),
+				x.Keyspace, x.Partition, nil, nil, nil, nil, x.ID)
 		}
 	}
 	if err := list.Flush(); err != nil {

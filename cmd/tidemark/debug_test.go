@@ -63,7 +63,8 @@ func TestDebugTxns(t *testing.T) {
 		Locks, Partition                        int
 	}
 	list := func(flags ...string) (rows []row, says string) {
-		got := b.run("", exit.OK, append([]string{"debug", "txns", "debug-txns", "-o", "json"}, flags...)...)
+		got := b.run("", exit.OK,
+			append([]string{"debug", "txns", "debug-txns", "-o", "json"}, flags...)...)
 		for line := range strings.Lines(got.out) {
 			var r row
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -78,15 +79,20 @@ func TestDebugTxns(t *testing.T) {
 	for len(rows) < 4 || rows[0].State == "" || rows[3].State == "" {
 		rows, _ = list()
 	}
-	if r := rows[0]; r.Does != "lock" || r.Key != "apple" || r.Keyspace != "debug-txns" || r.Locks != 1 || r.State != "pending" || r.Partition == 0 || len(r.Transaction) != 32 || r.WaitsFor != "" {
+	if r := rows[0]; r.Does != "lock" || r.Key != "apple" || r.Keyspace != "debug-txns" ||
+		r.Locks != 1 || r.State != "pending" || r.Partition == 0 || len(r.Transaction) != 32 ||
+		r.WaitsFor != "" {
 		t.Errorf("the holder: %+v", r)
 	}
-	if r := rows[3]; r.Does != "lock" || r.Key != "quince" || r.Partition != rows[0].Partition || r.Locks != 1 || r.State != "pending" || len(r.Transaction) != 32 || r.Transaction == rows[0].Transaction {
+	if r := rows[3]; r.Does != "lock" || r.Key != "quince" || r.Partition != rows[0].Partition ||
+		r.Locks != 1 || r.State != "pending" || len(r.Transaction) != 32 ||
+		r.Transaction == rows[0].Transaction {
 		t.Errorf("the later holder: %+v", r)
 	}
 	transactions := 0
 	for _, r := range rows[1:3] {
-		if r.State != "" || r.Does != "wait to write" || r.Key != "apple" || r.WaitsFor != rows[0].Transaction {
+		if r.State != "" || r.Does != "wait to write" || r.Key != "apple" ||
+			r.WaitsFor != rows[0].Transaction {
 			t.Errorf("a waiter: %+v", r)
 		}
 		if r.Transaction != "" {
@@ -96,16 +102,20 @@ func TestDebugTxns(t *testing.T) {
 	if len(rows) != 4 || transactions != 1 {
 		t.Errorf("%d rows, %d transactions wait: %+v", len(rows), transactions, rows)
 	}
-	if first, says := list("--max", "1"); len(first) != 3 || first[0].Transaction != rows[0].Transaction || !strings.Contains(says, "there are more rows with locks; --max") {
+	if first, says := list("--max", "1"); len(first) != 3 ||
+		first[0].Transaction != rows[0].Transaction ||
+		!strings.Contains(says, "there are more rows with locks; --max") {
 		t.Errorf("one row with locks at most: %+v, and said %q", first, says)
 	}
 	if _, says := list("--max", "2"); says != "" {
 		t.Errorf("two rows with locks at most, of two: said %q", says)
 	}
-	if all := b.ok("debug", "txns"); !strings.Contains(all, rows[0].Transaction) || !strings.Contains(all, "TRANSACTION") {
+	if all := b.ok("debug", "txns"); !strings.Contains(all, rows[0].Transaction) ||
+		!strings.Contains(all, "TRANSACTION") {
 		t.Errorf("of all keyspaces:\n%s", all)
 	}
-	if got := b.run("", exit.OK, "debug", "txns", "debug-txns", "--waiters", "1"); strings.Count(got.out, "wait to write") != 1 || !strings.Contains(got.err, "1 more wait") {
+	if got := b.run("", exit.OK, "debug", "txns", "debug-txns", "--waiters", "1"); strings.Count(
+		got.out, "wait to write") != 1 || !strings.Contains(got.err, "1 more wait") {
 		t.Errorf("with one waiter: %+v", got)
 	}
 	b.want("", "debug", "txns", "debug-quiet", "-o", "json")
@@ -116,7 +126,9 @@ func TestDebugTxns(t *testing.T) {
 func TestDebugTxnsNamesSpansApart(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{streams: streams{out: &out, err: io.Discard}, format: output.TSV}
-	found := []kv.LiveTransaction{{ID: "aa", Keyspace: "k", Partition: 1, Key: []byte("a"), Locks: 1, Spans: 2}, {ID: "bb", Keyspace: "k", Partition: 1, Spans: 1}}
+	found := []kv.LiveTransaction{
+		{ID: "aa", Keyspace: "k", Partition: 1, Key: []byte("a"), Locks: 1, Spans: 2},
+		{ID: "bb", Keyspace: "k", Partition: 1, Spans: 1}}
 	if err := a.printTxns(found, false, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +137,8 @@ func TestDebugTxnsNamesSpansApart(t *testing.T) {
 		cells := strings.Split(line, "\t")
 		rows = append(rows, strings.Join([]string{cells[0], cells[1], cells[6], cells[7]}, " "))
 	}
-	if got := strings.Join(rows, "; "); got != "transaction does locks spans; aa lock 1 2; bb hold spans 0 1" {
+	if got := strings.Join(rows, "; "); got != "transaction does locks spans; aa lock 1 2; bb "+
+		"hold spans 0 1" {
 		t.Error(got)
 	}
 }
@@ -137,7 +150,8 @@ func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
 		{Op: "live transactions", Keyspace: "fruit", Partition: 7, Message: "timed out"},
 		{Op: "live transactions", Keyspace: "fruit", Partition: 9, Message: "no leader is known"},
 	}}
-	found := []kv.LiveTransaction{{ID: "00ff", Keyspace: "fruit", Partition: 8, Key: []byte("apple"), Locks: 1}}
+	found := []kv.LiveTransaction{
+		{ID: "00ff", Keyspace: "fruit", Partition: 8, Key: []byte("apple"), Locks: 1}}
 	for _, c := range []struct {
 		err  error
 		code int
@@ -145,13 +159,15 @@ func TestDebugTxnsWithoutSomePartitions(t *testing.T) {
 		says []string
 	}{
 		{nil, exit.OK, true, nil},
-		{errors.Join(kv.ErrUnavailable, unanswered), exit.Unavailable, true, []string{"partition p7", "timed out", "partition p9", "no leader is known"}},
+		{errors.Join(kv.ErrUnavailable, unanswered), exit.Unavailable, true,
+			[]string{"partition p7", "timed out", "partition p9", "no leader is known"}},
 		{kv.ErrNoQuorum, exit.Unavailable, false, nil},
 	} {
 		var out, said bytes.Buffer
 		a := &app{streams: streams{out: &out, err: &said}, format: output.TSV}
 		err := a.printFound(found, false, 10, c.err)
-		if code := exit.Code(t.Context(), err); code != c.code || strings.Contains(out.String(), "apple") != c.rows {
+		if code := exit.Code(t.Context(), err); code != c.code ||
+			strings.Contains(out.String(), "apple") != c.rows {
 			t.Errorf("%v: exit code %d, printed %q", c.err, code, out.String())
 		}
 		for _, word := range c.says {

@@ -29,9 +29,9 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to look at",
-		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which talk to each other
-as they would on separate machines. It stops at Ctrl-C (a second one ends it at once). The data stay
-in --dir, and the same command with the same --dir goes on where it stopped.`,
+		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which talk to
+each other as they would on separate machines. It stops at Ctrl-C (a second one ends it at once).
+The data stay in --dir, and the same command with the same --dir goes on where it stopped.`,
 		Example: `  tidemark demo
   tidemark demo --dir ~/tidemark-data --nodes 5 --cores 3
   tidemark demo --http 127.0.0.1:7480      # with metrics on /metrics`,
@@ -42,7 +42,8 @@ in --dir, and the same command with the same --dir goes on where it stopped.`,
 	flags.StringVar(&f.dir, "dir", "", "directory of the data (default: a new temporary one)")
 	flags.IntVar(&f.nodes, "nodes", 3, "number of data nodes")
 	flags.IntVar(&f.cores, "cores", 1, "number of core servers: 1, 3 or 5")
-	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address of the first server; the others take the ports after it; port 0 takes free ones")
+	flags.StringVar(&f.listen, "listen", defaultEndpoint,
+		"address of the first server; the others take the ports after it; port 0 takes free ones")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
 	f.log.Register(cmd)
 	_ = cmd.MarkFlagDirname("dir")
@@ -56,7 +57,8 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	case f.cores != 1 && f.cores != 3 && f.cores != 5:
 		return exit.Usagef("--cores %d: a core has 1, 3 or 5 servers", f.cores)
 	}
-	if host, port, err := net.SplitHostPort(f.listen); err != nil || port != "0" || argument.Unspecified(host) {
+	if host, port, err := net.SplitHostPort(f.listen); err != nil || port != "0" ||
+		argument.Unspecified(host) {
 		if err := argument.CheckAddress("--listen", f.listen, false); err != nil {
 			return err
 		}
@@ -75,11 +77,13 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 		words = io.Discard
 	}
 	fmt.Fprintf(words, "data in %s\n", f.dir)
-	fmt.Fprintf(words, "starting %s and %s\n", plural(f.cores, "core server"), plural(f.nodes, "data node"))
+	fmt.Fprintf(words, "starting %s and %s\n", plural(f.cores, "core server"),
+		plural(f.nodes, "data node"))
 	began := time.Now()
 	embedded.TuneCollector(os.Getenv("GOGC"))
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
-		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger, Version: buildVersion(),
+		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,
+		Version: buildVersion(),
 	})
 	if err != nil {
 		return err
@@ -96,14 +100,16 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(words, "the data are in %s; go on with: tidemark demo --dir %s\n", f.dir, shellQuote(f.dir))
+	fmt.Fprintf(words, "the data are in %s; go on with: tidemark demo --dir %s\n", f.dir,
+		shellQuote(f.dir))
 	return nil
 }
 
 // welcome says that the cluster is ready, and what to type next.
 func (a *app) welcome(f demoFlags, endpoints []string, took time.Duration) {
 	if a.format != output.Table {
-		list := a.list(output.Column{Name: "ready"}, output.Column{Name: "endpoints"}, output.Column{Name: "data"}, output.Column{Name: "http"})
+		list := a.list(output.Column{Name: "ready"}, output.Column{Name: "endpoints"},
+			output.Column{Name: "data"}, output.Column{Name: "http"})
 		list.Row(true, endpoints, f.dir, orNone(f.http))
 		_ = list.Flush() // a server does not end because its output is not read
 		return

@@ -21,8 +21,8 @@ func (a *app) dumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump NAME",
 		Short: "Write a keyspace as a file that load reads",
-		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, all of one moment. What load
-made of a dump, dump writes again byte for byte, whatever bytes keys and values hold.
+		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, all of one moment. What
+load made of a dump, dump writes again byte for byte, whatever bytes keys and values hold.
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for what would not be
 seen; jsonl has an object {"key": ..., "value": ...}, and key_base64, value_base64 for what is not
@@ -51,14 +51,16 @@ text.`,
 	cmd.Flags().StringVar(&f.at, "at", "", "dump the past: "+argument.MomentHelp)
 	cmd.Flags().StringVar(&format, "format", string(records.TSV), "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
 	a.printing(cmd)
 	cmd.Flags().Lookup("output").Usage = "tsv or json, for --format tsv and jsonl"
 	cmd.MarkFlagsMutuallyExclusive("output", "format")
 	return a.client(cmd)
 }
 
-func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format records.Format, quiet bool) error {
+func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format records.Format,
+	quiet bool) error {
 	options, err := f.scanOptions()
 	if err != nil {
 		return err
@@ -67,7 +69,8 @@ func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format rec
 		buffered := bufio.NewWriterSize(a.out, 256<<10)
 		writer := records.NewWriter(buffered, format)
 		shown := progress.Start(progress.Options{
-			Out: a.err, Terminal: a.errTerminal, Quiet: quiet || a.outTerminal, What: "dump " + keyspace, Unit: "records",
+			Out: a.err, Terminal: a.errTerminal, Quiet: quiet || a.outTerminal,
+			What: "dump " + keyspace, Unit: "records",
 		})
 		done := uint64(0)
 		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {

@@ -30,14 +30,17 @@ A key without a value is an error (exit code 3); those that have one are printed
   tidemark get binary 00ff --hex`,
 		Args:              arguments("NAME KEY...", 2, -1),
 		ValidArgsFunction: a.completeKeyspaces,
-		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.get(ctx, args[0], args[1:], e, at) }),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.get(ctx, args[0], args[1:], e, at)
+		}),
 	}
 	e.Register(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "read the past: "+argument.MomentHelp)
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) get(ctx context.Context, keyspace string, arguments []string, e argument.Encoding, at string) error {
+func (a *app) get(ctx context.Context, keyspace string, arguments []string, e argument.Encoding,
+	at string) error {
 	keys := make([][]byte, len(arguments))
 	for i, argument := range arguments {
 		var err error
@@ -75,7 +78,8 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 // printPairs prints the pairs that exist, and complains about the others. What a transaction has
 // not committed yet has no version.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
-	list := a.list(output.Column{Name: "key"}, output.Column{Name: "value"}, output.Column{Name: "version", Whole: true})
+	list := a.list(output.Column{Name: "key"}, output.Column{Name: "value"},
+		output.Column{Name: "version", Whole: true})
 	found := 0
 	for _, pair := range pairs {
 		if !pair.Exists() {

@@ -44,8 +44,10 @@ var may = []struct {
 	{"range/route", ground},
 	{"txn/committer", append(ground[:len(ground):len(ground)], "range/route", "txn")},
 	{"txn/...", append(ground[:len(ground):len(ground)], "range/route")},
-	{"range/replica/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
-	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...", "range/node/...")},
+	{"range/replica/...",
+		append(ground[:len(ground):len(ground)], "range/route", "txn/...", "range/replica/...")},
+	{"range/node/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...",
+		"range/replica/...", "range/node/...")},
 
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
@@ -58,7 +60,8 @@ var may = []struct {
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
-	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...", "placement/...", "deploy/embedded/..."}},
+	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...",
+		"placement/...", "deploy/embedded/..."}},
 
 	{"bench", nil},
 	{"bench/proof/process", nil},
@@ -67,15 +70,20 @@ var may = []struct {
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
 	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv"}},
-	{"bench/proof/workloads", []string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
-	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...", "deploy/embedded"}},
+	{"bench/proof/workloads",
+		[]string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
+	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...",
+		"deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
-	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine", "range/keys", "deploy/embedded"}},
-	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc", "range/keys", "deploy/embedded"}},
+	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
+		"range/keys", "deploy/embedded"}},
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc",
+		"range/keys", "deploy/embedded"}},
 }
 
 var ground = []string{
-	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog", "range/group", "range/host/...", "range/alarm",
+	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog",
+	"range/group", "range/host/...", "range/alarm",
 	"range/clockhealth", "range/admission",
 }
 
@@ -150,11 +158,15 @@ func TestImports(t *testing.T) {
 // Nothing below the commands reads flags or the environment, ends the process, or uses what a
 // process has only one of: one process can hold a whole cluster.
 func TestNothingBelowCommandsIsGlobal(t *testing.T) {
-	forbiddenImports := map[string]bool{"flag": true, "github.com/spf13/cobra": true, "github.com/spf13/pflag": true}
+	forbiddenImports := map[string]bool{"flag": true, "github.com/spf13/cobra": true,
+		"github.com/spf13/pflag": true}
 	forbidden := map[string]bool{
-		"os.Args": true, "os.Getenv": true, "os.LookupEnv": true, "os.Environ": true, "os.ExpandEnv": true, "os.Exit": true,
-		"log.Fatal": true, "log.Fatalf": true, "log.Fatalln": true, "slog.SetDefault": true, "signal.Notify": true, "signal.NotifyContext": true,
-		"prometheus.MustRegister": true, "prometheus.Register": true, "prometheus.DefaultRegisterer": true, "prometheus.DefaultGatherer": true,
+		"os.Args": true, "os.Getenv": true, "os.LookupEnv": true, "os.Environ": true,
+		"os.ExpandEnv": true, "os.Exit": true,
+		"log.Fatal": true, "log.Fatalf": true, "log.Fatalln": true, "slog.SetDefault": true,
+		"signal.Notify": true, "signal.NotifyContext": true,
+		"prometheus.MustRegister": true, "prometheus.Register": true,
+		"prometheus.DefaultRegisterer": true, "prometheus.DefaultGatherer": true,
 		"http.DefaultServeMux": true, "http.Handle": true, "http.HandleFunc": true,
 	}
 	for _, p := range listPackages(t) {
@@ -177,7 +189,8 @@ func TestNothingBelowCommandsIsGlobal(t *testing.T) {
 			}
 			for _, spec := range parsed.Imports {
 				if forbiddenImports[strings.Trim(spec.Path.Value, `"`)] {
-					t.Errorf("%s imports %s: flags belong to the commands", files.Position(spec.Pos()), spec.Path.Value)
+					t.Errorf("%s imports %s: flags belong to the commands",
+						files.Position(spec.Pos()), spec.Path.Value)
 				}
 			}
 			ast.Inspect(parsed, func(node ast.Node) bool {
@@ -186,7 +199,8 @@ func TestNothingBelowCommandsIsGlobal(t *testing.T) {
 					return true
 				}
 				if base, ok := selector.X.(*ast.Ident); ok && forbidden[base.Name+"."+selector.Sel.Name] {
-					t.Errorf("%s uses %s.%s: take it from the config", files.Position(node.Pos()), base.Name, selector.Sel.Name)
+					t.Errorf("%s uses %s.%s: take it from the config", files.Position(node.Pos()),
+						base.Name, selector.Sel.Name)
 				}
 				return true
 			})

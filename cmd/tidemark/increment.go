@@ -16,9 +16,9 @@ func (a *app) incrementCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "increment NAME KEY",
 		Short: "Add to the number that a key holds",
-		Long: `Add to the number that a key of the keyspace NAME holds, and print the sum; with --output raw only
-that. A number is a value like 42 or -7: decimal, with at most 64 bits. A key without a value holds
-0.
+		Long: `Add to the number that a key of the keyspace NAME holds, and print the sum; with --output
+raw only that. A number is a value like 42 or -7: decimal, with at most 64 bits. A key without a
+value holds 0.
 
 It takes effect once, also if it had to be sent again. If the key holds something else, nothing is
 changed, and the exit code is 2.`,

@@ -23,12 +23,13 @@ func (a *app) keyspaceCommand() *cobra.Command {
 		Use:     "keyspace",
 		Aliases: []string{"ks"},
 		Short:   "Create, list, describe, alter and drop keyspaces",
-		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and one
-window in which the past can be read.`,
+		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and
+one window in which the past can be read.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(a.keyspaceCreateCommand(), a.keyspaceListCommand(), a.keyspaceDescribeCommand(), a.keyspaceAlterCommand(), a.keyspaceDropCommand())
+	root.AddCommand(a.keyspaceCreateCommand(), a.keyspaceListCommand(), a.keyspaceDescribeCommand(),
+		a.keyspaceAlterCommand(), a.keyspaceDropCommand())
 	return root
 }
 
@@ -67,28 +68,39 @@ waits for it.`,
   tidemark keyspace create ledger --partitions hash:32 --commit-wait
   tidemark keyspace create fruit --partitions hash:32 --if-missing`,
 		Args: arguments("NAME", 1, 1),
-		RunE: a.verb(func(ctx context.Context, args []string) error { return a.createKeyspace(ctx, args[0], f) }),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.createKeyspace(ctx, args[0], f)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.partitions, "partitions", "", "hash:N or range (required)")
-	flags.StringArrayVar(&f.splitAt, "split-at", nil, "with range: a key that begins a partition; once for each, ascending")
-	flags.IntVar(&f.replicas, "replicas", 0, "copies of each partition: 1, 3 or 5 (default: the cluster's, 3)")
-	flags.DurationVar(&f.window, "gc-window", 0, "for how long the past can be read (default: the cluster's, 1h)")
-	flags.BoolVar(&f.commitWait, "commit-wait", false, "every write is acknowledged, and seen, only when all clocks have passed its timestamp")
-	flags.BoolVar(&f.ifMissing, "if-missing", false, "succeed if the keyspace exists and is as the flags describe it")
+	flags.StringArrayVar(&f.splitAt, "split-at", nil,
+		"with range: a key that begins a partition; once for each, ascending")
+	flags.IntVar(&f.replicas, "replicas", 0,
+		"copies of each partition: 1, 3 or 5 (default: the cluster's, 3)")
+	flags.DurationVar(&f.window, "gc-window", 0,
+		"for how long the past can be read (default: the cluster's, 1h)")
+	flags.BoolVar(&f.commitWait, "commit-wait", false,
+		"every write is acknowledged, and seen, only when all clocks have passed its timestamp")
+	flags.BoolVar(&f.ifMissing, "if-missing", false,
+		"succeed if the keyspace exists and is as the flags describe it")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	f.limits.register(cmd, "1h", "2m")
 	f.Encoding.Register(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("partitions", cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("partitions",
+		cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"},
+			cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
 }
 
 func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	if f.partitions == "" {
-		return nil, exit.Usagef("say how to partition the keyspace: --partitions hash:N (for instance hash:32) or --partitions range")
+		return nil, exit.Usagef("say how to partition the keyspace: --partitions hash:N (for " +
+			"instance hash:32) or --partitions range")
 	}
 	if strings.HasPrefix(f.partitions, "hash") && len(f.splitAt) > 0 {
-		return nil, exit.Usagef("--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
+		return nil, exit.Usagef(
+			"--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
 	}
 	var split [][]byte
 	for i, text := range f.splitAt {
@@ -101,7 +113,8 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		case i > 0 && bytes.Equal(key, split[i-1]):
 			return nil, exit.Usagef("--split-at %q is given twice", text)
 		case i > 0 && bytes.Compare(key, split[i-1]) < 0:
-			return nil, exit.Usagef("--split-at %q comes after %q but is lower; give the keys in ascending order", text, f.splitAt[i-1])
+			return nil, exit.Usagef("--split-at %q comes after %q but is lower; give the keys in "+
+				"ascending order", text, f.splitAt[i-1])
 		}
 		split = append(split, key)
 	}
@@ -149,7 +162,8 @@ func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) er
 	defer client.Close()
 	create := client.CreateKeyspace
 	if f.ifMissing {
-		create = func(ctx context.Context, name string, options ...kv.KeyspaceOption) (*kv.Keyspace, error) {
+		create = func(ctx context.Context, name string,
+			options ...kv.KeyspaceOption) (*kv.Keyspace, error) {
 			keyspace, _, err := client.CreateKeyspaceIfMissing(ctx, name, options...)
 			return keyspace, err
 		}
@@ -176,7 +190,8 @@ type creationProgress struct {
 func (c *creationProgress) set(keyspace string, made, total int) {
 	if c.shown == nil {
 		c.shown = progress.Start(progress.Options{
-			Out: c.app.err, Terminal: c.app.errTerminal, Quiet: c.quiet, What: "create " + keyspace, Unit: "partitions", Total: uint64(total),
+			Out: c.app.err, Terminal: c.app.errTerminal, Quiet: c.quiet, What: "create " + keyspace,
+			Unit: "partitions", Total: uint64(total),
 		})
 	}
 	c.shown.Set(uint64(made))
@@ -212,7 +227,9 @@ func (a *app) keyspaceDescribeCommand() *cobra.Command {
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(client *kv.Client) error { return a.describeKeyspace(ctx, client, args[0]) })
+			return a.withClient(ctx, func(client *kv.Client) error {
+				return a.describeKeyspace(ctx, client, args[0])
+			})
 		}),
 	}))
 }
@@ -223,7 +240,8 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 		return err
 	}
 	partitions, err := client.Partitions(ctx, name)
-	if err != nil && !errors.Is(err, kv.ErrKeyspaceNotFound) { // one that is being set up or dropped has none to show
+	// One that is being set up or dropped has none to show.
+	if err != nil && !errors.Is(err, kv.ErrKeyspaceNotFound) {
 		return err
 	}
 	var keys, size uint64
@@ -236,8 +254,10 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 		}
 	}
 	list := a.list(slices.Concat(keyspaceColumns, []output.Column{
-		{Name: "without leader", Number: true}, {Name: "keys", Number: true}, {Name: "size", Number: true}}, limitColumns)...)
-	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)}, limitCells(info))...)
+		{Name: "without leader", Number: true}, {Name: "keys", Number: true},
+		{Name: "size", Number: true}}, limitColumns)...)
+	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)},
+		limitCells(info))...)
 	return list.Flush()
 }
 
@@ -246,8 +266,8 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop a keyspace with everything in it",
-		Long: `Drop a keyspace with everything in it, past included. That cannot be undone; it asks first, unless
---yes is given.`,
+		Long: `Drop a keyspace with everything in it, past included. That cannot be undone; it asks first,
+unless --yes is given.`,
 		Example: `  tidemark keyspace drop fruit
   tidemark keyspace drop fruit --yes`,
 		Args:              arguments("NAME", 1, 1),
@@ -276,7 +296,8 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 }
 
 var keyspaceColumns = []output.Column{
-	{Name: "name"}, {Name: "partitioning"}, {Name: "partitions", Number: true}, {Name: "replicas", Number: true},
+	{Name: "name"}, {Name: "partitioning"}, {Name: "partitions", Number: true},
+	{Name: "replicas", Number: true},
 	{Name: "gc window"}, {Name: "commit wait"}, {Name: "state"}, {Name: "waiting for"},
 }
 
@@ -285,14 +306,17 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 	if info.Hashed() {
 		by = fmt.Sprintf("hash:%d", info.HashPartitions)
 	}
-	return []any{info.Name, by, info.Partitions, info.Replicas, info.GCWindow, info.CommitWait, string(info.State), orNone(info.WaitingFor)}
+	return []any{info.Name, by, info.Partitions, info.Replicas, info.GCWindow, info.CommitWait,
+		string(info.State), orNone(info.WaitingFor)}
 }
 
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
 	columns, cells := keyspaceColumns, keyspaceCells
 	if a.format == output.JSON {
 		columns = slices.Concat(columns, limitColumns)
-		cells = func(info kv.KeyspaceInfo) []any { return append(keyspaceCells(info), limitCells(info)...) }
+		cells = func(info kv.KeyspaceInfo) []any {
+			return append(keyspaceCells(info), limitCells(info)...)
+		}
 	}
 	list := a.list(columns...)
 	for _, info := range keyspaces {

@@ -65,8 +65,9 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alter NAME [--txn-max-age D] [--txn-max-idle D]",
 		Short: "Change the limits of transactions in a keyspace",
-		Long: `Change for how long transactions may hold locks of a keyspace. What is not given stays as it is. It
-counts for open transactions too, as soon as the nodes have heard of it, which takes a moment.`,
+		Long: `Change for how long transactions may hold locks of a keyspace. What is not given stays as
+it is. It counts for open transactions too, as soon as the nodes have heard of it, which takes a
+moment.`,
 		Example:           `  tidemark keyspace alter fruit --txn-max-idle 30s`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,

@@ -25,7 +25,8 @@ func (a *app) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load NAME [FILE]",
 		Short: "Write the records of a file",
-		Long: `Write the records of a file, or of stdin if there is no FILE or it is "-", into the keyspace NAME.
+		Long: `Write the records of a file, or of stdin if there is no FILE or it is "-", into the
+keyspace NAME.
 
 A file is checked completely before the first record is written, and an error names the line. From a
 pipe that is not possible: there the load stops at the bad line and says how many records went in.
@@ -40,7 +41,8 @@ file decides, and else it is tsv.`,
   printf 'apple\tgreen\npear\tyellow\n' | tidemark load fruit
   tidemark dump fruit --format jsonl | tidemark load fruit-copy - --format jsonl`,
 		Args: arguments("NAME and perhaps FILE", 1, 2),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string,
+			word string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
@@ -63,7 +65,8 @@ file decides, and else it is tsv.`,
 	}
 	cmd.Flags().StringVar(&format, "format", "", "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
 }
 
@@ -114,7 +117,8 @@ func (l *load) check(ctx context.Context, file *os.File) error {
 		if ctx.Err() != nil {
 			return errors.New("load: interrupted; nothing was written")
 		}
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("load: %s (as %s): %w; nothing was written", l.file, l.format, err)}
+		return &exit.Error{Code: exit.Failed,
+			Err: fmt.Errorf("load: %s (as %s): %w; nothing was written", l.file, l.format, err)}
 	}
 	l.total = total
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -129,7 +133,8 @@ func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
 	}
 	shown := l.progress("load " + l.keyspace)
 	reader := records.NewReader(in, l.format, loadLimits)
-	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks}, loading.Options{Progress: shown.Set})
+	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks},
+		loading.Options{Progress: shown.Set})
 	shown.Stop()
 	elapsed := shown.Elapsed()
 	if err == nil {
@@ -142,21 +147,26 @@ func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
 	var line *records.LineError
 	switch {
 	case errors.As(err, &line):
-		return fmt.Errorf("load: %s (as %s): %w; the %d records before it were written", l.from(), l.format, err, written)
+		return fmt.Errorf("load: %s (as %s): %w; the %d records before it were written", l.from(),
+			l.format, err, written)
 	case ctx.Err() != nil:
-		return fmt.Errorf("load: interrupted: %d%s records were written; to repeat the load does no harm", written, of)
+		return fmt.Errorf(
+			"load: interrupted: %d%s records were written; to repeat the load does no harm", written, of)
 	}
-	return fmt.Errorf("load: %d%s records were certainly written, then it stopped; to repeat the load does no harm: %w", written, of, err)
+	return fmt.Errorf("load: %d%s records were certainly written, then it stopped; to repeat the "+
+		"load does no harm: %w", written, of, err)
 }
 
 // show says what was done.
 func (l *load) show(written uint64, elapsed time.Duration) error {
 	rate := uint64(float64(written) / max(elapsed, time.Microsecond).Seconds())
 	if l.app.format == output.Table {
-		_, err := fmt.Fprintf(l.out, "%d records written in %.1f s (%d/s)\n", written, elapsed.Seconds(), rate)
+		_, err := fmt.Fprintf(l.out, "%d records written in %.1f s (%d/s)\n", written,
+			elapsed.Seconds(), rate)
 		return err
 	}
-	list := l.list(output.Column{Name: "records"}, output.Column{Name: "elapsed"}, output.Column{Name: "records per second"})
+	list := l.list(output.Column{Name: "records"}, output.Column{Name: "elapsed"},
+		output.Column{Name: "records per second"})
 	list.Row(written, elapsed, rate)
 	return list.Flush()
 }

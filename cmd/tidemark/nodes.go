@@ -15,9 +15,9 @@ func (a *app) nodesCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "nodes",
 		Short: "List the data nodes",
-		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many partitions they
-lead, and their disks. A node is taken for dead when nothing was heard from it for its lease, nine
-seconds.`,
+		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many
+partitions they lead, and their disks. A node is taken for dead when nothing was heard from it for
+its lease, nine seconds.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client) })
@@ -31,10 +31,12 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 		return err
 	}
 	list := a.list(
-		output.Column{Name: "id", Number: true}, output.Column{Name: "address"}, output.Column{Name: "alive"},
+		output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
+		output.Column{Name: "alive"},
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
 		output.Column{Name: "disk used", Number: true}, output.Column{Name: "disk free", Number: true},
-		output.Column{Name: "region"}, output.Column{Name: "zone"}, output.Column{Name: "http", Detail: true},
+		output.Column{Name: "region"}, output.Column{Name: "zone"},
+		output.Column{Name: "http", Detail: true},
 		output.Column{Name: "version", Detail: true},
 		output.Column{Name: "notes"})
 	for _, node := range nodes {
@@ -46,10 +48,13 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 			notes = append(notes, "clock is off: not serving")
 		}
 		if n := node.FailedReplicas; n > 0 {
-			notes = append(notes, fmt.Sprintf("%s damaged or failed: see its log", plural(int(n), "replica")))
+			notes = append(notes,
+				fmt.Sprintf("%s damaged or failed: see its log", plural(int(n), "replica")))
 		}
-		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders, output.Size(node.DiskUsed), output.Size(node.DiskFree),
-			orNone(node.Region), orNone(node.Zone), orNone(node.HTTPAddress), orNone(node.Version), orNone(strings.Join(notes, "; ")))
+		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders,
+			output.Size(node.DiskUsed), output.Size(node.DiskFree),
+			orNone(node.Region), orNone(node.Zone), orNone(node.HTTPAddress), orNone(node.Version),
+			orNone(strings.Join(notes, "; ")))
 	}
 	return list.Flush()
 }

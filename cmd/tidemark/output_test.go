@@ -31,7 +31,8 @@ func TestEveryCommandHasOutput(t *testing.T) {
 // In JSON what is a number is one, and a table of the cluster's state is no wider than 100 columns.
 func TestListsForProgramsAndPeople(t *testing.T) {
 	b := cluster(t)
-	b.ok("keyspace", "create", "lists", "--partitions", "range", "--split-at", strings.Repeat("g", 80), "--split-at", strings.Repeat("p", 80))
+	b.ok("keyspace", "create", "lists", "--partitions", "range", "--split-at",
+		strings.Repeat("g", 80), "--split-at", strings.Repeat("p", 80))
 	var partition struct {
 		Replicas, Learners []uint64
 		ID, Leader, Keys   uint64
@@ -54,10 +55,12 @@ func TestListsForProgramsAndPeople(t *testing.T) {
 			t.Errorf("%s: %v: %s", c.args, err, line)
 		}
 	}
-	if len(partition.Replicas) != 3 || len(partition.Learners) != 0 || status.Nodes != 3 || status.NodesAlive != 3 || keyspace.GCWindow != 3600 {
+	if len(partition.Replicas) != 3 || len(partition.Learners) != 0 || status.Nodes != 3 ||
+		status.NodesAlive != 3 || keyspace.GCWindow != 3600 {
 		t.Errorf("%+v, %+v, %+v", partition, status, keyspace)
 	}
-	for _, args := range []string{"partitions lists", "status", "nodes", "keyspace list", "keyspace describe lists", "debug txns"} {
+	for _, args := range []string{"partitions lists", "status", "nodes", "keyspace list",
+		"keyspace describe lists", "debug txns"} {
 		for line := range strings.Lines(b.ok(strings.Fields(args)...)) {
 			if w := text.StringWidth(strings.TrimSuffix(line, "\n")); w > 100 {
 				t.Errorf("%s: %d columns: %s", args, w, line)
@@ -76,7 +79,8 @@ func TestLoadAndDumpHaveOutput(t *testing.T) {
 		Elapsed   float64
 		PerSecond uint64 `json:"records_per_second"`
 	}
-	if err := json.Unmarshal([]byte(b.run("k\tv\n", exit.OK, "load", "lines", "-o", "json").out), &loaded); err != nil || loaded.Records != 1 || loaded.Elapsed <= 0 {
+	if err := json.Unmarshal([]byte(b.run("k\tv\n", exit.OK, "load", "lines", "-o", "json").out),
+		&loaded); err != nil || loaded.Records != 1 || loaded.Elapsed <= 0 {
 		t.Errorf("%v: %+v", err, loaded)
 	}
 	b.want(`{"key":"k","value":"v"}`+"\n", "dump", "lines", "-o", "json")

@@ -15,9 +15,9 @@ func (a *app) partitionsCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
-		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch (generation of
-the span and version of the membership), the nodes with a replica, the leader's node, number of keys
-and size. Keys and size are what the leader reported last, a few seconds ago.`,
+		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch
+(generation of the span and version of the membership), the nodes with a replica, the leader's node,
+number of keys and size. Keys and size are what the leader reported last, a few seconds ago.`,
 		Example: `  tidemark partitions
   tidemark partitions fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),
@@ -27,7 +27,9 @@ and size. Keys and size are what the leader reported last, a few seconds ago.`,
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return a.withClient(ctx, func(client *kv.Client) error { return a.partitions(ctx, client, name) })
+			return a.withClient(ctx, func(client *kv.Client) error {
+				return a.partitions(ctx, client, name)
+			})
 		}),
 	}))
 }
@@ -38,10 +40,13 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 		return err
 	}
 	list := a.list(
-		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"}, output.Column{Name: "hash", Number: true},
-		output.Column{Name: "start"}, output.Column{Name: "end"}, output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas"},
+		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"},
+		output.Column{Name: "hash", Number: true},
+		output.Column{Name: "start"}, output.Column{Name: "end"},
+		output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas"},
 		output.Column{Name: "learners", Programs: true},
-		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true}, output.Column{Name: "size", Number: true})
+		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true},
+		output.Column{Name: "size", Number: true})
 	for _, p := range partitions {
 		var hash, leader any
 		if p.Hash >= 0 {
@@ -61,7 +66,8 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 			}
 			nodes = append(nodes, node)
 		}
-		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End), fmt.Sprintf("%d.%d", p.Generation, p.Membership),
+		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End),
+			fmt.Sprintf("%d.%d", p.Generation, p.Membership),
 			output.Cell{People: nodes, Programs: replicas}, learners,
 			leader, p.LiveKeys, output.Size(p.SizeBytes))
 	}

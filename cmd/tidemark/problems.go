@@ -86,7 +86,8 @@ func (p *problems) print(out io.Writer, core []string, waiting string) {
 // problemsOf is what one server knows itself: for when the core does not answer.
 func problemsOf(status kv.Status) (p problems) {
 	for _, x := range status.Leaderless {
-		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace, noLeader(x.SilentNodes, "do not answer"))
+		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace,
+			noLeader(x.SilentNodes, "do not answer"))
 	}
 	p.unavailable.total = max(p.unavailable.total, status.LeaderlessTotal)
 	return p
@@ -97,11 +98,13 @@ func noLeader(nodes []uint64, what string) string {
 	if len(nodes) == 0 {
 		return "no leader"
 	}
-	return fmt.Sprintf("no leader; nodes %s %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(nodes), " ", ", "), "[]"), what)
+	return fmt.Sprintf("no leader; nodes %s %s",
+		strings.Trim(strings.ReplaceAll(fmt.Sprint(nodes), " ", ", "), "[]"), what)
 }
 
 // lookForProblems asks the core.
-func (a *app) lookForProblems(ctx context.Context, client *kv.Client, nodes []kv.NodeInfo) (problems, error) {
+func (a *app) lookForProblems(ctx context.Context, client *kv.Client,
+	nodes []kv.NodeInfo) (problems, error) {
 	for look := 0; ; look++ {
 		partitions, err := client.Partitions(ctx, "")
 		if err != nil {
@@ -158,7 +161,8 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 			if other := at[node.Address]; other != 0 {
 				how = fmt.Sprintf("is gone, node %d is at its address", other) // its directory was lost
 			}
-			p.underReplicated.add("node %d (%s) %s: %s", node.ID, node.Address, how, plural(lost[node.ID], "replica"))
+			p.underReplicated.add("node %d (%s) %s: %s", node.ID, node.Address, how,
+				plural(lost[node.ID], "replica"))
 			continue
 		}
 		if node.DiskFull {
@@ -168,7 +172,8 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 			p.inDoubt.add("node %d (%s): its clock is wrong, or those of others are", node.ID, node.Address)
 		}
 		if n := node.FailedReplicas; n > 0 {
-			p.inDoubt.add("node %d (%s): %s damaged or failed", node.ID, node.Address, plural(int(n), "replica"))
+			p.inDoubt.add("node %d (%s): %s damaged or failed", node.ID, node.Address,
+				plural(int(n), "replica"))
 		}
 	}
 	return p, again

@@ -24,7 +24,8 @@ func TestServerProcess(t *testing.T) {
 	dir, address, http := t.TempDir(), freeAddress(t), freeAddress(t)
 	cert, key := certificate(t, dir)
 	data := filepath.Join(dir, "data")
-	cmd := exec.Command(os.Args[0], "start", "--dir", data, "--listen", address, "--core", address, "--http", http,
+	cmd := exec.Command(os.Args[0], "start", "--dir", data, "--listen", address, "--core", address,
+		"--http", http,
 		"--tls-cert", cert, "--tls-key", key, "--tls-ca", cert)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	out, words := newScreen(), newScreen()
@@ -37,7 +38,9 @@ func TestServerProcess(t *testing.T) {
 		_ = cmd.Wait()
 		ended <- cmd.ProcessState.ExitCode()
 	}()
-	s := &server{t: t, out: out, err: words, stop: func() { _ = cmd.Process.Signal(syscall.SIGTERM) }, ended: ended}
+	s := &server{t: t, out: out, err: words, stop: func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}, ended: ended}
 	defer s.end()
 	s.says(`tidemark: ready on`)
 

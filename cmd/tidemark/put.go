@@ -21,8 +21,8 @@ func (a *app) putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put NAME KEY VALUE",
 		Short: "Write the value of a key, over any that is there",
-		Long: `Write the value of a key into the keyspace NAME. It overwrites any existing value. It prints the
-version, which is the timestamp of the write; with --output raw only that.
+		Long: `Write the value of a key into the keyspace NAME. It overwrites any existing value. It
+prints the version, which is the timestamp of the write; with --output raw only that.
 
 Key and value are taken literally, unless --hex, --base64 or --escaped is given.`,
 		Example: `  tidemark put fruit apple green
@@ -44,7 +44,8 @@ Key and value are taken literally, unless --hex, --base64 or --escaped is given.
 		}),
 	}
 	e.Register(cmd)
-	cmd.Flags().StringVar(&file, "value-file", "", "take the value from this file, as it is; - is stdin")
+	cmd.Flags().StringVar(&file, "value-file", "",
+		"take the value from this file, as it is; - is stdin")
 	return a.printing(a.client(cmd))
 }
 
@@ -73,7 +74,8 @@ func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byt
 	case len(arguments) == 1:
 		return e.Decode("value", arguments[0])
 	case file == "":
-		return nil, exit.Usagef("there is no value; put takes NAME KEY VALUE, or NAME KEY and --value-file")
+		return nil, exit.Usagef(
+			"there is no value; put takes NAME KEY VALUE, or NAME KEY and --value-file")
 	}
 	in := a.in
 	if file != "-" {
@@ -89,7 +91,8 @@ func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byt
 		return nil, fmt.Errorf("--value-file: %w", err)
 	}
 	if len(value) > keys.MaxValueSize {
-		return nil, exit.Usagef("--value-file %s: it is longer than the limit of a value, %d bytes", file, keys.MaxValueSize)
+		return nil, exit.Usagef("--value-file %s: it is longer than the limit of a value, %d bytes",
+			file, keys.MaxValueSize)
 	}
 	return value, nil
 }

@@ -22,7 +22,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(root)), "api", "go1*.txt")); len(files) < 10 {
+	if files, _ := filepath.Glob(
+		filepath.Join(strings.TrimSpace(string(root)), "api", "go1*.txt")); len(files) < 10 {
 		t.Skip("this Go installation has no API lists")
 	}
 	readme, err := os.ReadFile("../../README.md")
@@ -35,7 +36,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 	}
 	dir := t.TempDir()
 	script := []string{"set -euo pipefail"}
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(quickStart, -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(
+		quickStart, -1) {
 		text := block[1]
 		if text == "make demo\n" || strings.HasPrefix(text, "tidemark bench") {
 			continue
@@ -52,7 +54,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	bash := exec.Command("bash", "-c", strings.Join(script, "\n"))
-	bash.Env = append(os.Environ(), endpointsEnv+"="+b.environment[endpointsEnv], "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	bash.Env = append(os.Environ(), endpointsEnv+"="+b.environment[endpointsEnv],
+		"PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	out, err := bash.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -66,7 +69,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 		`(?m)^1\d{5}$`,
 		`(?m)^pkg net/http, func AllowQuerySemicolons\(Handler\) Handler +go1.17.txt$`,
 		`(?m)^pkg net/http, func TimeoutHandler\(Handler, time.Duration, string\) Handler +go1.txt$`,
-		`(?m)^DELETED\n +1\nKEY +VALUE\npkg net/http, func ListenAndServeTLS.*\nKEY +VALUE\npkg net/http, func ListenAndServe\(string.*\npkg net/http, func ListenAndServeTLS`,
+		`(?m)^DELETED\n +1\nKEY +VALUE\npkg net/http, func ListenAndServeTLS.*\n` +
+			`KEY +VALUE\npkg net/http, func ListenAndServe\(string.*\npkg net/http, func ListenAndServeTLS`,
 	} {
 		if !regexp.MustCompile(want).Match(out) {
 			t.Errorf("the walk-through does not print %s; it printed:\n%s", want, out)
@@ -107,7 +111,8 @@ func TestReadmeModuleWithoutProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("(?s)no module proxy.*?```sh\n(.*?)```").FindStringSubmatch(string(readme))
+	found := regexp.MustCompile("(?s)no module proxy.*?```sh\n(.*?)```").FindStringSubmatch(
+		string(readme))
 	if found == nil || !strings.Contains(found[1], "GOPROXY=off go build\n") {
 		t.Fatal("the README does not say any more how a clone is used without a proxy")
 	}
@@ -126,7 +131,8 @@ func TestReadmeModuleWithoutProxy(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	script := "set -eu\ngo mod init example.com/app\n" + strings.Replace(found[1], "go build", "go list -deps .", 1)
+	script := "set -eu\ngo mod init example.com/app\n" +
+		strings.Replace(found[1], "go build", "go list -deps .", 1)
 	shell := exec.Command("sh", "-c", script)
 	shell.Dir = dir
 	shell.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")

@@ -23,8 +23,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tidemark",
 		Short: "A partitioned, replicated key-value database",
-		Long: `Tidemark is a partitioned, replicated key-value database. This is all of it: the servers, their
-administration, the data and a load generator.
+		Long: `Tidemark is a partitioned, replicated key-value database. This is all of it: the servers,
+their administration, the data and a load generator.
 
 To see it run:         tidemark demo
 Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
@@ -37,7 +37,8 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagMeant)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages",
+		".FlagUsagesWrapped 100"))
 	root.SetVersionTemplate("tidemark {{.Version}}\n")
 	root.AddGroup(
 		&cobra.Group{ID: groupServers, Title: "Servers:"},
@@ -52,11 +53,14 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		}
 	}
 	add(groupServers, a.demoCommand(), a.startCommand())
-	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(), a.partitionsCommand(), a.debugCommand())
-	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(), a.incrementCommand(), a.scanCommand(),
+	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(),
+		a.partitionsCommand(), a.debugCommand())
+	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
+		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand())
 	add(groupMeasure, a.benchCommand())
-	root.AddCommand(a.versionCommand(), &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
+	root.AddCommand(a.versionCommand(),
+		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
 	return root
 }
 

@@ -37,7 +37,9 @@ load takes.`,
   tidemark scan fruit --at -30s --output json`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
-		RunE:              a.verb(func(ctx context.Context, args []string) error { return a.scan(ctx, args[0], f) }),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.scan(ctx, args[0], f)
+		}),
 	}
 	f.Span.Register(cmd)
 	flags := cmd.Flags()
@@ -85,7 +87,9 @@ func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
 	}
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		rows := output.NewRows(a.out, a.format, f.keysOnly).Screen(a.width)
-		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error { return rows.Write(pair.Key, pair.Value) })
+		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {
+			return rows.Write(pair.Key, pair.Value)
+		})
 		if flushErr := rows.Flush(); err == nil {
 			err = flushErr
 		}
@@ -94,7 +98,8 @@ func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
 }
 
 // each runs do for the pairs of a scan, and says how many there were and which was the last.
-func each(pairs func(func(kv.Pair, error) bool), do func(kv.Pair) error) (count uint64, last []byte, err error) {
+func each(pairs func(func(kv.Pair, error) bool),
+	do func(kv.Pair) error) (count uint64, last []byte, err error) {
 	for pair, err := range pairs {
 		if err != nil {
 			return count, last, err
@@ -116,5 +121,6 @@ func howFar(verb, done string, count uint64, last []byte, err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	return fmt.Errorf("%s: the output is incomplete: %d %s, the last is %s: %w", verb, count, done, records.Escape(last), err)
+	return fmt.Errorf("%s: the output is incomplete: %d %s, the last is %s: %w", verb, count, done,
+		records.Escape(last), err)
 }

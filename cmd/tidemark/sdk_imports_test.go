@@ -13,7 +13,8 @@ import (
 // other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{
-		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission", "range/keys", "range/route",
+		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission",
+		"range/keys", "range/route",
 		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/transport", "txn",
 		"txn/committer",
 	}
@@ -21,13 +22,15 @@ var (
 		module,
 		"github.com/planetscale/vtprotobuf", "github.com/RaduBerinde/btreemap",
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
-		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
+		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
+		"google.golang.org/protobuf",
 	}
 )
 
 // The SDK brings no server into a program that uses it.
 func TestSDKImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", module+"/kv").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f",
+		"{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", module+"/kv").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -54,7 +57,8 @@ func TestSDKImports(t *testing.T) {
 
 // go.mod asks for no newer Go than the modules that the build needs.
 func TestGoVersion(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.GoVersion}}{{end}}", module+"/...").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f",
+		"{{with .Module}}{{.Path}} {{.GoVersion}}{{end}}", module+"/...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -70,6 +74,7 @@ func TestGoVersion(t *testing.T) {
 		}
 	}
 	if ours == "" || newest == "" || goversion.Compare("go"+ours, "go"+newest) > 0 {
-		t.Errorf("go.mod asks for Go %s; the newest that a dependency asks for is %s (%s)", ours, newest, of)
+		t.Errorf("go.mod asks for Go %s; the newest that a dependency asks for is %s (%s)",
+			ours, newest, of)
 	}
 }

@@ -65,7 +65,10 @@ func serve(t *testing.T, args ...string) *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &server{t: t, out: newScreen(), err: newScreen(), stop: cancel, ended: make(chan int, 1)}
 	go func() {
-		s.ended <- run(ctx, args, streams{in: strings.NewReader(""), out: s.out, err: s.err, getenv: func(string) string { return "" }})
+		s.ended <- run(ctx, args,
+			streams{in: strings.NewReader(""), out: s.out, err: s.err, getenv: func(string) string {
+				return ""
+			}})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -127,7 +130,8 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 	demo := []string{"demo", "--dir", dir, "--nodes", "1", "--listen", address}
 	first := serve(t, demo...)
 	first.says(`Ctrl-C stops the cluster`)
-	for _, line := range regexp.MustCompile(`(?m)^    tidemark (.*)$`).FindAllStringSubmatch(first.out.String(), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^    tidemark (.*)$`).FindAllStringSubmatch(
+		first.out.String(), -1) {
 		args := strings.Fields(strings.ReplaceAll(line[1], "hash:8", "hash:2 --replicas 1"))
 		if args[0] == "bench" {
 			continue
@@ -137,12 +141,14 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 		}
 	}
 	first.end()
-	if want := "go on with: tidemark demo --dir '" + dir + "'"; !strings.Contains(first.out.String(), want) {
+	if want := "go on with: tidemark demo --dir '" + dir +
+		"'"; !strings.Contains(first.out.String(), want) {
 		t.Errorf("the demo said\n%swant in it: %s", first.out, want)
 	}
 	second := serve(t, demo...)
 	second.says(`ready after`)
-	got := command(t, "", nil, "get", "fruit", "apple", "-o", "raw", "--endpoints", address, "--timeout", "60s")
+	got := command(t, "", nil, "get", "fruit", "apple", "-o", "raw", "--endpoints", address,
+		"--timeout", "60s")
 	if got.code != exit.OK || got.out != "green" {
 		t.Errorf("after the restart: %+v", got)
 	}
@@ -152,10 +158,12 @@ func TestDemoGoesOnWhereItStopped(t *testing.T) {
 // A server whose core cannot form says which server is missing, without being asked.
 func TestAServerThatIsNotReadySaysWhy(t *testing.T) {
 	address, second, third := freeAddress(t), freeAddress(t), freeAddress(t)
-	s := serve(t, "start", "--dir", t.TempDir(), "--listen", address, "--core", strings.Join([]string{address, second, third}, ","))
+	s := serve(t, "start", "--dir", t.TempDir(), "--listen", address, "--core",
+		strings.Join([]string{address, second, third}, ","))
 	missing := []string{second, third}
 	slices.Sort(missing)
-	s.saysOn(s.err, `tidemark: not ready yet: the consistent core is forming: it waits for `+regexp.QuoteMeta(strings.Join(missing, ", ")))
+	s.saysOn(s.err, `tidemark: not ready yet: the consistent core is forming: it waits for `+
+		regexp.QuoteMeta(strings.Join(missing, ", ")))
 }
 
 func TestOneServer(t *testing.T) {
@@ -177,12 +185,16 @@ func TestOneServer(t *testing.T) {
 		{"put one key value", exit.OK, ""},
 		{"count one -o raw", exit.OK, ""},
 	} {
-		if got := command(t, "", environment, append(strings.Fields(c.args), "--timeout", "60s")...); got.code != c.code || !strings.Contains(got.err, c.says) {
+		if got := command(t, "", environment,
+			append(strings.Fields(c.args), "--timeout", "60s")...); got.code != c.code ||
+			!strings.Contains(got.err, c.says) {
 			t.Errorf("%s: %+v", c.args, got)
 		}
 	}
-	if got := command(t, "", environment, "count", "one", "--tls", "--timeout", "60s"); got.code != exit.Unavailable ||
-		!strings.Contains(got.err, "the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and") {
+	if got := command(t, "", environment, "count", "one", "--tls", "--timeout",
+		"60s"); got.code != exit.Unavailable ||
+		!strings.Contains(got.err,
+			"the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and") {
 		t.Errorf("with TLS: %+v", got)
 	}
 	var page embedded.DebugReplicas
@@ -193,7 +205,8 @@ func TestOneServer(t *testing.T) {
 		t.Fatalf("/debug/replicas: %+v, want a node that leads the core and has 2 replicas", page)
 	}
 	for _, r := range page.Replicas {
-		if !r.Leads || r.Failed != "" || r.Applied == 0 || r.ChecksumAt == 0 || r.ChecksumError != "" || len(r.Peers) != 1 {
+		if !r.Leads || r.Failed != "" || r.Applied == 0 || r.ChecksumAt == 0 ||
+			r.ChecksumError != "" || len(r.Peers) != 1 {
 			t.Errorf("/debug/replicas: %+v", r)
 		}
 	}
@@ -217,15 +230,20 @@ func getJSON(url string, into any) error {
 func TestServerWithTLS(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	cert, key := certificate(t, dir)
-	s := serve(t, "start", "--dir", filepath.Join(dir, "data"), "--listen", address, "--core", address, "--tls-cert", cert, "--tls-key", key, "--tls-ca", cert)
+	s := serve(t, "start", "--dir", filepath.Join(dir, "data"), "--listen", address, "--core",
+		address, "--tls-cert", cert, "--tls-key", key, "--tls-ca", cert)
 	s.says(`tidemark: ready on`)
-	secret := []string{"--endpoints", address, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--timeout", "60s"}
-	for _, args := range [][]string{{"keyspace", "create", "one", "--partitions", "hash:2", "--replicas", "1"}, {"put", "one", "key", "value"}} {
+	secret := []string{"--endpoints", address, "--tls-ca", cert, "--tls-cert", cert, "--tls-key",
+		key, "--timeout", "60s"}
+	for _, args := range [][]string{
+		{"keyspace", "create", "one", "--partitions", "hash:2", "--replicas", "1"},
+		{"put", "one", "key", "value"}} {
 		if got := command(t, "", nil, append(args, secret...)...); got.code != exit.OK {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
-	if got := command(t, "", nil, append([]string{"get", "one", "key", "-o", "raw"}, secret...)...); got.out != "value" {
+	if got := command(t, "", nil,
+		append([]string{"get", "one", "key", "-o", "raw"}, secret...)...); got.out != "value" {
 		t.Errorf("%+v", got)
 	}
 	for want, flags := range map[string][]string{
@@ -233,18 +251,23 @@ func TestServerWithTLS(t *testing.T) {
 		"wants a client certificate, and was given none: give --tls-cert":  {"--tls-ca", cert},
 		"an authority that is not known here: give its file with --tls-ca": {"--tls"},
 	} {
-		args := append([]string{"get", "one", "key", "--endpoints", address, "--timeout", "60s"}, flags...)
+		args := append([]string{"get", "one", "key", "--endpoints", address, "--timeout",
+			"60s"}, flags...)
 		got := command(t, "", nil, args...)
-		if got.code != exit.Unavailable || got.out != "" || !strings.Contains(got.err, want) || strings.Contains(got.err, "check that the servers run") {
+		if got.code != exit.Unavailable || got.out != "" || !strings.Contains(got.err, want) ||
+			strings.Contains(got.err, "check that the servers run") {
 			t.Errorf("with only %q: %+v\nwant in it %q", flags, got, want)
 		}
 	}
 	// What the environment says need not be given.
-	environment := map[string]string{endpointsEnv: address, argument.TLSCAEnv: cert, argument.TLSCertEnv: cert, argument.TLSKeyEnv: key}
-	if got := command(t, "", environment, "get", "one", "key", "-o", "raw", "--timeout", "60s"); got.out != "value" {
+	environment := map[string]string{endpointsEnv: address, argument.TLSCAEnv: cert,
+		argument.TLSCertEnv: cert, argument.TLSKeyEnv: key}
+	if got := command(t, "", environment, "get", "one", "key", "-o", "raw", "--timeout",
+		"60s"); got.out != "value" {
 		t.Errorf("from the environment: %+v", got)
 	}
-	if got := command(t, "", environment, "get", "one", "key", "--tls=false", "--timeout", "60s"); !strings.Contains(got.err, "wants TLS") {
+	if got := command(t, "", environment, "get", "one", "key", "--tls=false", "--timeout",
+		"60s"); !strings.Contains(got.err, "wants TLS") {
 		t.Errorf("--tls=false with the environment: %+v", got)
 	}
 	s.end()
@@ -258,10 +281,12 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -272,7 +297,8 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "EC PRIVATE KEY", Bytes: encoded}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed},
+		key: {Type: "EC PRIVATE KEY", Bytes: encoded}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

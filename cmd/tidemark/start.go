@@ -45,8 +45,8 @@ func (a *app) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start --dir DIR --listen ADDRESS --core ADDRESS[,ADDRESS...]",
 		Short: "Run one server of a cluster",
-		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files again, which
-it also does by itself when they have changed.
+		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files
+again, which it also does by itself when they have changed.
 
 Every server of a cluster is given the same --core list: the addresses of the servers that form the
 consistent core (1, 3 or 5). A server whose own address is in the list is a member of the core and,
@@ -57,27 +57,36 @@ way to form two clusters by mistake.
 The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
 --log-level asks for more.`,
 		Example: `  # three servers on one machine that make a complete cluster (each in its own terminal)
-  tidemark start --dir /tmp/t1 --listen 127.0.0.1:7501 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
-  tidemark start --dir /tmp/t2 --listen 127.0.0.1:7502 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
-  tidemark start --dir /tmp/t3 --listen 127.0.0.1:7503 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
+  core=127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
+  tidemark start --dir /tmp/t1 --listen 127.0.0.1:7501 --core $core
+  tidemark start --dir /tmp/t2 --listen 127.0.0.1:7502 --core $core
+  tidemark start --dir /tmp/t3 --listen 127.0.0.1:7503 --core $core
 
   # one more data node
-  tidemark start --dir /tmp/t4 --listen 127.0.0.1:7504 --core 127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503`,
+  tidemark start --dir /tmp/t4 --listen 127.0.0.1:7504 --core $core`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error { return a.start(ctx, f) }),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.dir, "dir", "", "directory of this server's data; made if it does not exist (required)")
-	flags.StringVar(&f.listen, "listen", defaultEndpoint, "address to listen on for clients and other servers")
-	flags.StringVar(&f.advertise, "advertise", "", "address by which others reach this server (default --listen)")
-	flags.StringSliceVar(&f.core, "core", nil, "addresses of the core servers, the same list on every server (required)")
-	flags.StringSliceVar(&f.roles, "roles", nil, "core, node or both (default: what --core makes of this server)")
+	flags.StringVar(&f.dir, "dir", "",
+		"directory of this server's data; made if it does not exist (required)")
+	flags.StringVar(&f.listen, "listen", defaultEndpoint,
+		"address to listen on for clients and other servers")
+	flags.StringVar(&f.advertise, "advertise", "",
+		"address by which others reach this server (default --listen)")
+	flags.StringSliceVar(&f.core, "core", nil,
+		"addresses of the core servers, the same list on every server (required)")
+	flags.StringSliceVar(&f.roles, "roles", nil,
+		"core, node or both (default: what --core makes of this server)")
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
-	flags.StringVar(&f.httpDebug, "http-debug", "local", "who may see profiles and debug pages: local (this machine, and client certificates that --tls-ca has signed) or all")
+	flags.StringVar(&f.httpDebug, "http-debug", "local",
+		"who may see profiles and debug pages: local (this machine, and client certificates that "+
+			"--tls-ca has signed) or all")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
-	flags.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authorities that sign the certificates of servers and clients")
+	flags.StringVar(&f.tlsCA, "tls-ca", "",
+		"PEM file of the authorities that sign the certificates of servers and clients")
 	f.log.Register(cmd)
 	f.registerTuning(cmd)
 	_ = cmd.MarkFlagDirname("dir")
@@ -89,20 +98,33 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 // given passes zero.
 func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.maxOffset, "max-offset", 0, "how far the clocks of the cluster may be apart; the same on all servers (default 250ms)")
-	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false, "believe the kernel's estimate of the clock's error while it says that the clock is synchronised; the same on all servers")
-	flags.StringVar(&f.clockOffsetFile, "clock-offset-file", "", "for fault tests: set this server's clock off by the duration that stands in the file, read again and again")
+	flags.DurationVar(&f.maxOffset, "max-offset", 0,
+		"how far the clocks of the cluster may be apart; the same on all servers (default 250ms)")
+	flags.BoolVar(&f.kernelBound, "kernel-clock-bound", false,
+		"believe the kernel's estimate of the clock's error while it says that the clock is "+
+			"synchronised; the same on all servers")
+	flags.StringVar(&f.clockOffsetFile, "clock-offset-file", "",
+		"for fault tests: set this server's clock off by the duration that stands in the file, "+
+			"read again and again")
 	_ = flags.MarkHidden("clock-offset-file")
-	flags.DurationVar(&f.tick, "tick", 0, "interval of Raft heartbeats; the same on all servers (default 100ms)")
-	flags.IntVar(&f.electionTicks, "election-ticks", 0, "shortest election timeout, in ticks; the same on all servers (default 10)")
-	flags.DurationVar(&f.sleepAfter, "sleep-after", 0, "how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
-	flags.DurationVar(&f.gcInterval, "gc-interval", 0, "how often versions older than their window are looked for (default 1m)")
+	flags.DurationVar(&f.tick, "tick", 0,
+		"interval of Raft heartbeats; the same on all servers (default 100ms)")
+	flags.IntVar(&f.electionTicks, "election-ticks", 0,
+		"shortest election timeout, in ticks; the same on all servers (default 10)")
+	flags.DurationVar(&f.sleepAfter, "sleep-after", 0,
+		"how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
+	flags.DurationVar(&f.gcInterval, "gc-interval", 0,
+		"how often versions older than their window are looked for (default 1m)")
 	flags.Var(&f.cache, "cache", "block cache of the data (default 256MiB)")
-	flags.Var(&f.memTable, "mem-table", "recent writes held in one table in memory, of which there are a few (default 64MiB)")
+	flags.Var(&f.memTable, "mem-table",
+		"recent writes held in one table in memory, of which there are a few (default 64MiB)")
 	flags.Var(&f.logMemTable, "log-mem-table", "the same for the Raft logs (default 16MiB)")
-	flags.Var(&f.minFree, "min-free", "free space on the disk that is kept, beside what is in memory (default 64MiB)")
-	flags.Var(&f.retainLog, "retain-log", "Raft log that each partition keeps for followers that lag (default 8MiB)")
-	flags.Var(&f.snapshotRate, "snapshot-rate", "bytes a second of the snapshots that the server sends (default 64MiB)")
+	flags.Var(&f.minFree, "min-free",
+		"free space on the disk that is kept, beside what is in memory (default 64MiB)")
+	flags.Var(&f.retainLog, "retain-log",
+		"Raft log that each partition keeps for followers that lag (default 8MiB)")
+	flags.Var(&f.snapshotRate, "snapshot-rate",
+		"bytes a second of the snapshots that the server sends (default 64MiB)")
 }
 
 // check finds what is wrong with the flags before anything is opened.
@@ -111,7 +133,8 @@ func (f *startFlags) check() error {
 	case f.dir == "":
 		return exit.Usagef("give --dir, the directory of this server's data")
 	case len(f.core) == 0:
-		return exit.Usagef("give --core, the addresses of the core servers: the same list on every server; for a cluster of one server, its own address")
+		return exit.Usagef("give --core, the addresses of the core servers: the same list on " +
+			"every server; for a cluster of one server, its own address")
 	}
 	if err := argument.CheckAddress("--listen", f.listen, true); err != nil {
 		return err
@@ -119,7 +142,8 @@ func (f *startFlags) check() error {
 	if f.advertise == "" {
 		host, _, _ := net.SplitHostPort(f.listen)
 		if argument.Unspecified(host) {
-			return exit.Usagef("--listen %s: others cannot call that address; give --advertise, the one by which they reach this server", f.listen)
+			return exit.Usagef("--listen %s: others cannot call that address; give --advertise, "+
+				"the one by which they reach this server", f.listen)
 		}
 		f.advertise = f.listen
 	}
@@ -151,11 +175,13 @@ func (f *startFlags) check() error {
 		case role != "core" && role != "node":
 			return exit.Usagef("--roles: %q is not a role; the roles are core and node", role)
 		case role == "core" && !listed:
-			return exit.Usagef("--roles core: this server's address %s is not in the --core list", f.advertise)
+			return exit.Usagef("--roles core: this server's address %s is not in the --core list",
+				f.advertise)
 		}
 	}
 	if len(f.roles) > 0 && listed && !slices.Contains(f.roles, "core") {
-		return exit.Usagef("--roles %s: this server's address %s is in the --core list, so it must have the role core",
+		return exit.Usagef("--roles %s: this server's address %s is in the --core list, so it "+
+			"must have the role core",
 			strings.Join(f.roles, ","), f.advertise)
 	}
 	switch {
@@ -173,7 +199,8 @@ func (f *startFlags) check() error {
 		return exit.Usagef("--tls-cert and --tls-key belong together: give both or neither")
 	}
 	if f.tlsCA != "" && f.tlsCert == "" {
-		return exit.Usagef("--tls-ca without --tls-cert and --tls-key would do nothing: a server with TLS needs a certificate")
+		return exit.Usagef("--tls-ca without --tls-cert and --tls-key would do nothing: a server " +
+			"with TLS needs a certificate")
 	}
 	return nil
 }
@@ -206,12 +233,17 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		clock = offset
 	}
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
-		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles, Region: region, Zone: zone,
-		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSCert: f.tlsCert, TLSKey: f.tlsKey, TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
-		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick, ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
-		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable), MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
-		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate), GCInterval: f.gcInterval,
-		Physical: clock,
+		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles,
+		Region: region, Zone: zone,
+		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSCert: f.tlsCert, TLSKey: f.tlsKey,
+		TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
+		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick,
+		ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
+		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),
+		MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
+		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
+		GCInterval: f.gcInterval,
+		Physical:   clock,
 	})
 	if err != nil {
 		return err
@@ -264,7 +296,8 @@ func (a *app) sayReady(f startFlags) {
 		fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)
 		return
 	}
-	list := a.list(output.Column{Name: "ready"}, output.Column{Name: "address"}, output.Column{Name: "http"})
+	list := a.list(output.Column{Name: "ready"}, output.Column{Name: "address"},
+		output.Column{Name: "http"})
 	list.Row(true, f.advertise, orNone(f.http))
 	_ = list.Flush() // a server does not end because its output is not read
 }

@@ -26,11 +26,11 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show cluster health",
-		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members and
-leader; how many nodes, keyspaces and partitions there are; and what is wrong: the partitions that
-are unavailable, because they have no leader, the nodes that are down, so that partitions have fewer
-replicas than they should, those whose disk is full, and those in doubt about their clock or with
-failed replicas.
+		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members
+and leader; how many nodes, keyspaces and partitions there are; and what is wrong: the partitions
+that are unavailable, because they have no leader, the nodes that are down, so that partitions have
+fewer replicas than they should, those whose disk is full, and those in doubt about their clock or
+with failed replicas.
 
 The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions
 are unavailable; and 4 if the server that answers is not ready, or the core does not answer. With
@@ -49,7 +49,9 @@ it has a core and a node;
 			if nodes != 0 {
 				return exit.Usagef("--nodes says what to wait for: give --wait with it")
 			}
-			return a.withClient(ctx, func(client *kv.Client) error { return a.status(ctx, client, exit.Degraded) })
+			return a.withClient(ctx, func(client *kv.Client) error {
+				return a.status(ctx, client, exit.Degraded)
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the cluster is ready")
@@ -69,7 +71,8 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	nodeList, err := client.Nodes(ctx)
 	if err == nil {
 		nodesAlive = alive(nodeList)
-		nodes = output.Cell{People: fmt.Sprintf("%d of %d", nodesAlive, len(nodeList)), Programs: len(nodeList)}
+		nodes = output.Cell{People: fmt.Sprintf("%d of %d", nodesAlive, len(nodeList)),
+			Programs: len(nodeList)}
 		var keyspaceList []kv.KeyspaceInfo
 		if keyspaceList, err = client.Keyspaces(ctx); err == nil {
 			count := 0
@@ -91,16 +94,20 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		members = append(members, member.Address)
 	}
 	list := a.list(
-		output.Column{Name: "cluster"}, output.Column{Name: "ready"}, output.Column{Name: "waiting for", Programs: true},
+		output.Column{Name: "cluster"}, output.Column{Name: "ready"},
+		output.Column{Name: "waiting for", Programs: true},
 		output.Column{Name: "nodes"}, output.Column{Name: "nodes alive", Programs: true},
 		output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
-		output.Column{Name: "unavailable", Programs: true}, output.Column{Name: "under replicated", Programs: true},
+		output.Column{Name: "unavailable", Programs: true},
+		output.Column{Name: "under replicated", Programs: true},
 		output.Column{Name: "full", Programs: true}, output.Column{Name: "in doubt", Programs: true},
 		output.Column{Name: "core leader"}, output.Column{Name: "core", Programs: true},
 		output.Column{Name: "version", Detail: true})
 	known := err == nil
-	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && known, orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
-		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known), wrong.inDoubt.cell(known),
+	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && known, orNone(status.WaitingFor),
+		nodes, nodesAlive, keyspaces, partitions,
+		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known),
+		wrong.inDoubt.cell(known),
 		orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err
@@ -150,12 +157,16 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 	for {
 		// Short attempts: what they wait for is worth more in the end than that the time was over.
 		attempt, cancel := context.WithTimeout(limited, statusAttempt)
-		err := a.withClient(attempt, func(client *kv.Client) error { return a.checkReady(attempt, client, want) })
+		err := a.withClient(attempt, func(client *kv.Client) error {
+			return a.checkReady(attempt, client, want)
+		})
 		cancel()
 		var coded *exit.Error
 		switch {
 		case err == nil:
-			return a.withClient(limited, func(client *kv.Client) error { return a.status(limited, client, exit.OK) })
+			return a.withClient(limited, func(client *kv.Client) error {
+				return a.status(limited, client, exit.OK)
+			})
 		case errors.As(err, &coded) && coded.Code == exit.Usage:
 			return err
 		case limited.Err() == nil:
@@ -166,7 +177,8 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("status: interrupted, and not ready yet: %w", last)
 			}
-			return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("status: not ready after %s: %w", a.timeout, last)}
+			return &exit.Error{Code: exit.Unavailable,
+				Err: fmt.Errorf("status: not ready after %s: %w", a.timeout, last)}
 		case <-time.After(statusPause):
 		}
 	}

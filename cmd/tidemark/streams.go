@@ -36,7 +36,8 @@ func processStreams() streams {
 		width = columns
 	}
 	var keys *screenKeys
-	if in := int(os.Stdin.Fd()); term.IsTerminal(in) && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+	if in := int(os.Stdin.Fd()); term.IsTerminal(in) && term.IsTerminal(int(os.Stderr.Fd())) &&
+		os.Getenv("TERM") != "dumb" {
 		keys = &screenKeys{
 			ReadWriter: struct {
 				io.Reader

@@ -81,7 +81,8 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 			names = append(names, append(sub.Aliases, sub.Name())...)
 		}
 	}
-	return exit.Usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(args[0], names))
+	return exit.Usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(),
+		didYouMean(args[0], names))
 }
 
 // keyspaceMeant adds to an error about a keyspace that there is none of the one that may have been
@@ -130,7 +131,8 @@ func flagMeant(cmd *cobra.Command, err error) error {
 	}
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
-		return exit.Usagef("--%s %s: %s", bad.GetFlag().Name, bad.GetValue(), valueWanted(bad.GetFlag().Value.Type(), err))
+		return exit.Usagef("--%s %s: %s", bad.GetFlag().Name, bad.GetValue(),
+			valueWanted(bad.GetFlag().Value.Type(), err))
 	}
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {

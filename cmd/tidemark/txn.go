@@ -21,8 +21,8 @@ func (a *app) txnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions from a script or a prompt; list and abort open ones",
-		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one a line;
-at a terminal there is a prompt.
+		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one
+a line; at a terminal there is a prompt.
 
 ` + txnHelp() + `
 Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that
@@ -60,8 +60,9 @@ a blank is not kept.`,
 		}),
 	}
 	e.Register(cmd)
-	cmd.Flags().StringVar(&historyFlag, "history", "", "file for the prompt's earlier lines, or off (default "+prompt.HistoryEnv+
-		", or tidemark/history in XDG_STATE_HOME or ~/.local/state)")
+	cmd.Flags().StringVar(&historyFlag, "history", "",
+		"file for the prompt's earlier lines, or off (default "+prompt.HistoryEnv+
+			", or tidemark/history in XDG_STATE_HOME or ~/.local/state)")
 	_ = cmd.MarkFlagFilename("history")
 	cmd.AddCommand(a.txnListCommand(), a.txnAbortCommand())
 	return a.printing(a.client(cmd))
@@ -73,7 +74,8 @@ func onlyScripts(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if strings.ContainsAny(args[0], "./") {
-		return exit.Usagef("txn takes no arguments; a script is read from standard input: tidemark txn < %s", args[0])
+		return exit.Usagef("txn takes no arguments; a script is read from standard input: "+
+			"tidemark txn < %s", args[0])
 	}
 	return onlyCommands(cmd, args)
 }
@@ -106,7 +108,8 @@ func (s *txnSession) unfinished() error {
 	if s.tx == nil {
 		return nil
 	}
-	return exit.Usagef("the script ends inside the transaction begun on line %d, which was rolled back; end it with commit or rollback", s.begun)
+	return exit.Usagef("the script ends inside the transaction begun on line %d, which was "+
+		"rolled back; end it with commit or rollback", s.begun)
 }
 
 // failed adds to an error where it was, and rolls back.
@@ -134,7 +137,8 @@ func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	var lines iter.Seq[prompt.Line]
 	ask := func() {} // the line editor shows the prompt itself
 	if s.keys != nil {
-		lines = s.editedLines(inner, s.keys, prompt.OpenHistory(prompt.HistoryFile(historyFlag, s.getenv)))
+		lines = s.editedLines(inner, s.keys,
+			prompt.OpenHistory(prompt.HistoryFile(historyFlag, s.getenv)))
 	} else {
 		lines, ask = prompt.ReadLines(inner, s.in), s.ask
 	}
@@ -201,7 +205,8 @@ func (s *txnSession) leave(ctx context.Context) error {
 
 // isOver reports whether the transaction that an error is of cannot be committed any more.
 func isOver(err error) bool {
-	for _, kind := range []error{kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld, kv.ErrTransactionEnded} {
+	for _, kind := range []error{kv.ErrConflict, kv.ErrTransactionAborted, kv.ErrTransactionTooOld,
+		kv.ErrTransactionEnded} {
 		if errors.Is(err, kind) {
 			return true
 		}

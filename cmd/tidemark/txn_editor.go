@@ -54,7 +54,8 @@ var errInterrupted = errors.New("interrupted")
 
 // editedLines yields the lines that are typed, with arrows, history and completion. It ends as
 // readLines does.
-func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *prompt.History) iter.Seq[prompt.Line] {
+func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys,
+	kept *prompt.History) iter.Seq[prompt.Line] {
 	watch := &keyWatch{ReadWriter: keys}
 	terminal := term.NewTerminal(watch, "")
 	terminal.History = kept
@@ -90,7 +91,8 @@ func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys, kept *pr
 			case errors.Is(line.Err, io.EOF):
 				return
 			case line.Err == nil && utf8.RuneCountInString(line.Text) >= maxPromptLine:
-				line.Err = exit.Usagef("the line has %d characters or more, which the prompt cannot take: use a script, or the verb put", maxPromptLine)
+				line.Err = exit.Usagef("the line has %d characters or more, which the prompt "+
+					"cannot take: use a script, or the verb put", maxPromptLine)
 			}
 			if !yield(line) {
 				return

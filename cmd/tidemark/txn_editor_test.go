@@ -48,7 +48,8 @@ func (s *typist) press(keys, want string) {
 	}
 	limit := time.After(time.Minute)
 	for {
-		if all := s.err.String() + s.out.String(); len(all) > before && strings.Contains(s.out.String()+s.err.String(), want) {
+		if all := s.err.String() + s.out.String(); len(all) > before &&
+			strings.Contains(s.out.String()+s.err.String(), want) {
 			return
 		}
 		select {
@@ -90,7 +91,8 @@ func TestTxnPromptEdits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "put editor-first k\nput editor-first x\nget editor-first x\ngett editor-first x\nget editor-frist x\nbegin\n"
+	want := "put editor-first k\nput editor-first x\nget editor-first x\n" +
+		"gett editor-first x\nget editor-frist x\nbegin\n"
 	if string(text) != want {
 		t.Errorf("the history is\n%swant\n%s", text, want)
 	}
@@ -104,7 +106,8 @@ func TestTxnPromptEdits(t *testing.T) {
 	none := b.keyboard(home, "--timeout", "60s", "--history", "off")
 	none.press("\x1b[Aget editor-first k\r", "secret-1")
 	none.leaves(exit.OK)
-	if after, err := os.ReadFile(path); err != nil || string(after) != want+"begin\n" && string(after) != want {
+	if after, err := os.ReadFile(path); err != nil ||
+		string(after) != want+"begin\n" && string(after) != want {
 		t.Errorf("--history off: %q, %v", after, err)
 	}
 }
@@ -113,7 +116,8 @@ func TestTxnPromptEdits(t *testing.T) {
 func TestDidYouMean(t *testing.T) {
 	names := []string{"get", "put", "scan", "status", "start", "keyspace", "partitions"}
 	for word, want := range map[string]string{
-		"gte": "get", "putt": "put", "sacn": "scan", "stats": "status", "statu": "status", "key": "keyspace", "partitons": "partitions",
+		"gte": "get", "putt": "put", "sacn": "scan", "stats": "status", "statu": "status",
+		"key": "keyspace", "partitons": "partitions",
 		"x": "", "frobnicate": "", "pet": "", "SCAN": "scan",
 	} {
 		if got := closest(word, names); got != want {

@@ -17,12 +17,12 @@ func (a *app) txnListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME]",
 		Short: "List the open transactions that hold locks",
-		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those first that
-hold one for longest, each once: how long ago its attempt began, for how long its application has
-made no call in it, how many keys it has locked, how many spans it holds, how many requests wait for
-them, and where its client is connected from. With --output json or tsv there is also the partition
-that decides about it, the key that it has locked for longest, when its first attempt began, and
-which transactions wait.
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, those
+first that hold one for longest, each once: how long ago its attempt began, for how long its
+application has made no call in it, how many keys it has locked, how many spans it holds, how many
+requests wait for them, and where its client is connected from. With --output json or tsv there is
+also the partition that decides about it, the key that it has locked for longest, when its first
+attempt began, and which transactions wait.
 
 Age and idle time are what --txn-max-age and --txn-max-idle of keyspaces limit. The idle time is of
 when the client was last heard of, about a second ago; it is empty while the application is busy,
@@ -55,17 +55,23 @@ listed all the same, and the exit code is not 0.`,
 }
 
 func (a *app) printTransactions(found []kv.OpenTransaction, more bool) error {
-	columns := []output.Column{{Name: "transaction"}, {Name: "age", Number: true}, {Name: "idle", Number: true},
-		{Name: "locks", Number: true}, {Name: "spans", Number: true}, {Name: "waiting", Number: true}, {Name: "state"}, {Name: "client"}}
+	columns := []output.Column{{Name: "transaction"}, {Name: "age", Number: true},
+		{Name: "idle", Number: true},
+		{Name: "locks", Number: true}, {Name: "spans", Number: true},
+		{Name: "waiting", Number: true}, {Name: "state"}, {Name: "client"}}
 	wide := a.format != output.Table
 	if wide {
-		columns = append(columns, output.Column{Name: "keyspace"}, output.Column{Name: "partition", Number: true},
-			output.Column{Name: "partitions", Number: true}, output.Column{Name: "key"}, output.Column{Name: "key keyspace"},
-			output.Column{Name: "held", Number: true}, output.Column{Name: "began"}, output.Column{Name: "waiters"})
+		columns = append(columns, output.Column{Name: "keyspace"},
+			output.Column{Name: "partition", Number: true},
+			output.Column{Name: "partitions", Number: true}, output.Column{Name: "key"},
+			output.Column{Name: "key keyspace"},
+			output.Column{Name: "held", Number: true}, output.Column{Name: "began"},
+			output.Column{Name: "waiters"})
 	}
 	list := a.list(columns...)
 	for _, x := range found {
-		cells := []any{x.ID, x.Age.Round(time.Millisecond), idleCell(x.Idle), x.Locks, x.Spans, len(x.Waiters),
+		cells := []any{x.ID, x.Age.Round(time.Millisecond), idleCell(x.Idle), x.Locks, x.Spans,
+			len(x.Waiters),
 			orNone(x.State), orNone(x.ClientAddress)}
 		if wide {
 			waiters := make([]string, len(x.Waiters))
@@ -100,8 +106,8 @@ func (a *app) txnAbortCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "abort ID",
 		Short: "Abort an open transaction of any client",
-		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get its locks.
-Its client is told why; what kv.Client.Update runs is run again, with another ID.
+		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get its
+locks. Its client is told why; what kv.Client.Update runs is run again, with another ID.
 
 It says what became of the transaction, and may be repeated. If the transaction has been committed
 before, it stays so, and the exit code is 1. If no partition knows a lock of it, so that it has
@@ -128,7 +134,8 @@ func (a *app) printEnd(id string, end kv.TransactionEnd) error {
 	if end.Already {
 		a.say("tidemark: transaction %s was aborted already", id)
 	}
-	list := a.list(output.Column{Name: "transaction"}, output.Column{Name: "state"}, output.Column{Name: "because"})
+	list := a.list(output.Column{Name: "transaction"}, output.Column{Name: "state"},
+		output.Column{Name: "because"})
 	list.Row(id, "aborted", end.Reason)
 	return list.Flush()
 }

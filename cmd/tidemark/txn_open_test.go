@@ -14,7 +14,8 @@ import (
 // An open transaction is listed, and ends when it is aborted by its id.
 func TestTxnListAndAbort(t *testing.T) {
 	b := cluster(t)
-	b.ok("keyspace", "create", "open-txns", "--partitions", "hash:2", "--txn-max-age", "30m", "--txn-max-idle", "90s")
+	b.ok("keyspace", "create", "open-txns", "--partitions", "hash:2", "--txn-max-age", "30m",
+		"--txn-max-idle", "90s")
 	client, err := kv.Open(t.Context(), oneCluster.cluster.Endpoints())
 	if err != nil {
 		t.Fatal(err)
@@ -45,12 +46,15 @@ func TestTxnListAndAbort(t *testing.T) {
 	}
 	for row.State != "pending" || row.Waiting == 0 { // it has a record after a moment
 		row.Waiters = nil
-		if err := json.Unmarshal([]byte(b.ok("txn", "list", "open-txns", "-o", "json")), &row); err != nil {
+		if err := json.Unmarshal([]byte(b.ok("txn", "list", "open-txns", "-o", "json")),
+			&row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if row.Transaction != tx.ID() || row.Client == "" || row.Keyspace != "open-txns" || row.Locks != 2 || row.Partition == 0 || row.Age == 0 ||
-		row.Key != "apple" || row.KeyKeyspace != "open-txns" || len(row.Waiters) != 1 || row.Waiters[0] != "no transaction" {
+	if row.Transaction != tx.ID() || row.Client == "" || row.Keyspace != "open-txns" ||
+		row.Locks != 2 || row.Partition == 0 || row.Age == 0 ||
+		row.Key != "apple" || row.KeyKeyspace != "open-txns" || len(row.Waiters) != 1 ||
+		row.Waiters[0] != "no transaction" {
 		t.Errorf("%+v", row)
 	}
 	table := b.ok("txn", "list")
@@ -62,16 +66,19 @@ func TestTxnListAndAbort(t *testing.T) {
 	if !strings.Contains(table, tx.ID()) || !strings.Contains(table, "WAITING") {
 		t.Errorf("the table:\n%s", table)
 	}
-	if said := b.ok("txn", "abort", tx.ID(), "-o", "tsv"); !strings.Contains(said, tx.ID()+"\taborted\tit was asked for") {
+	if said := b.ok("txn", "abort", tx.ID(), "-o", "tsv"); !strings.Contains(said,
+		tx.ID()+"\taborted\tit was asked for") {
 		t.Errorf("said %q", said)
 	}
 	if err := <-written; err != nil {
 		t.Error(err)
 	}
-	if again := b.run("", exit.OK, "txn", "abort", tx.ID()); !strings.Contains(again.err, "was aborted already") {
+	if again := b.run("", exit.OK, "txn", "abort", tx.ID()); !strings.Contains(again.err,
+		"was aborted already") {
 		t.Errorf("again: %q", again.err)
 	}
-	b.fails(exit.NotFound, "it has ended, or has locked nothing yet; there is nothing to abort", "txn", "abort", "00"+tx.ID()[2:])
+	b.fails(exit.NotFound, "it has ended, or has locked nothing yet; there is nothing to abort",
+		"txn", "abort", "00"+tx.ID()[2:])
 	b.fails(exit.Usage, "32 hexadecimal digits", "txn", "abort", "me")
 	b.fails(exit.Usage, "an ID", "txn", "abort")
 	b.fails(exit.NotFound, "no-such-keyspace", "txn", "list", "no-such-keyspace")
@@ -86,8 +93,10 @@ func TestTxnListAndAbort(t *testing.T) {
 
 // What was committed before is said to have been.
 func TestTxnAbortOfACommittedOne(t *testing.T) {
-	err := (&app{}).printEnd("00ff", kv.TransactionEnd{Committed: true, At: kv.TimestampOf(time.Unix(1700000000, 0))})
-	if err == nil || !strings.Contains(err.Error(), "was committed at 1700000000") || exit.Code(t.Context(), err) != exit.Failed {
+	err := (&app{}).printEnd("00ff",
+		kv.TransactionEnd{Committed: true, At: kv.TimestampOf(time.Unix(1700000000, 0))})
+	if err == nil || !strings.Contains(err.Error(), "was committed at 1700000000") ||
+		exit.Code(t.Context(), err) != exit.Failed {
 		t.Errorf("%v", err)
 	}
 }
@@ -105,21 +114,28 @@ func TestKeyspaceAlter(t *testing.T) {
 		}
 		return [2]float64{row.Age, row.Idle}
 	}
-	if got := limits(b.ok("keyspace", "create", "altered", "--partitions", "range", "-o", "json")); got != [2]float64{3600, 120} {
+	if got := limits(b.ok("keyspace", "create", "altered", "--partitions", "range", "-o",
+		"json")); got != [2]float64{3600, 120} {
 		t.Errorf("created with %v", got)
 	}
-	if got := limits(b.ok("keyspace", "alter", "altered", "--txn-max-idle", "10s", "-o", "json")); got != [2]float64{3600, 10} {
+	if got := limits(b.ok("keyspace", "alter", "altered", "--txn-max-idle", "10s", "-o",
+		"json")); got != [2]float64{3600, 10} {
 		t.Errorf("altered to %v", got)
 	}
-	if got := limits(b.ok("keyspace", "alter", "altered", "--txn-max-age", "10m", "-o", "json")); got != [2]float64{600, 10} {
+	if got := limits(b.ok("keyspace", "alter", "altered", "--txn-max-age", "10m", "-o",
+		"json")); got != [2]float64{600, 10} {
 		t.Errorf("altered to %v", got)
 	}
-	if got := limits(b.ok("keyspace", "describe", "altered", "-o", "json")); got != [2]float64{600, 10} {
+	if got := limits(b.ok("keyspace", "describe", "altered", "-o",
+		"json")); got != [2]float64{600, 10} {
 		t.Errorf("described with %v", got)
 	}
 	b.fails(exit.Usage, "say what to change", "keyspace", "alter", "altered")
 	b.fails(exit.Usage, "from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-age", "10ms")
-	b.fails(exit.Usage, "--txn-max-idle -1s: it is from 1s to 168h", "keyspace", "alter", "altered", "--txn-max-idle", "-1s")
-	b.fails(exit.Usage, "from 1s to 168h", "keyspace", "create", "altered-too", "--partitions", "range", "--txn-max-age", "169h")
-	b.fails(exit.NotFound, "no-such-keyspace", "keyspace", "alter", "no-such-keyspace", "--txn-max-age", "10m")
+	b.fails(exit.Usage, "--txn-max-idle -1s: it is from 1s to 168h", "keyspace", "alter", "altered",
+		"--txn-max-idle", "-1s")
+	b.fails(exit.Usage, "from 1s to 168h", "keyspace", "create", "altered-too", "--partitions",
+		"range", "--txn-max-age", "169h")
+	b.fails(exit.NotFound, "no-such-keyspace", "keyspace", "alter", "no-such-keyspace",
+		"--txn-max-age", "10m")
 }

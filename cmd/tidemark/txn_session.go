@@ -61,23 +61,34 @@ type txnVerb struct {
 var txnVerbs = []txnVerb{
 	{"begin", "[--commit-wait]", "begin a transaction", 0, 1, false, true, (*txnSession).begin},
 	{"get", "KEYSPACE KEY", "read a key", 2, 2, false, false, (*txnSession).get},
-	{"get-for-update", "KEYSPACE KEY", "read a key and lock it until the end", 2, 2, true, false, (*txnSession).getForUpdate},
+	{"get-for-update", "KEYSPACE KEY", "read a key and lock it until the end", 2, 2, true, false,
+		(*txnSession).getForUpdate},
 	{"put", "KEYSPACE KEY VALUE", "write a key", 3, 3, false, true, (*txnSession).put},
-	{"increment", "KEYSPACE KEY [BY]", "add to the number that a key holds", 2, 3, false, true, (*txnSession).increment},
+	{"increment", "KEYSPACE KEY [BY]", "add to the number that a key holds", 2, 3, false, true,
+		(*txnSession).increment},
 	{"delete", "KEYSPACE KEY", "delete a key", 2, 2, false, true, (*txnSession).delete},
-	{"scan", "KEYSPACE [PREFIX]", "show keys and values in key order", 1, 2, false, false, (*txnSession).scan},
+	{"scan", "KEYSPACE [PREFIX]", "show keys and values in key order", 1, 2, false, false,
+		(*txnSession).scan},
 	{"count", "KEYSPACE [PREFIX]", "count keys", 1, 2, false, false, (*txnSession).count},
-	{"savepoint", "NAME", "remember what was written so far", 1, 1, true, false, (*txnSession).savepoint},
-	{"rollback-to", "NAME", "take back what was written since a savepoint", 1, 1, true, false, (*txnSession).rollbackTo},
-	{"commit", "", "end the transaction: all is written, at one version", 0, 0, true, false, (*txnSession).commit},
-	{"rollback", "", "end the transaction: nothing is written", 0, 0, true, false, (*txnSession).rollback},
+	{"savepoint", "NAME", "remember what was written so far", 1, 1, true, false,
+		(*txnSession).savepoint},
+	{"rollback-to", "NAME", "take back what was written since a savepoint", 1, 1, true, false,
+		(*txnSession).rollbackTo},
+	{"commit", "", "end the transaction: all is written, at one version", 0, 0, true, false,
+		(*txnSession).commit},
+	{"rollback", "", "end the transaction: nothing is written", 0, 0, true, false,
+		(*txnSession).rollback},
 	{"at", "TIMESTAMP", "from here on read the past", 1, 1, false, false, (*txnSession).at},
 	{"now", "", "from here on read the present again", 0, 0, false, false, (*txnSession).now},
-	{"quit", "", "leave; so does exit", 0, 0, false, false, func(*txnSession, context.Context, []string) error { return errQuit }},
+	{"quit", "", "leave; so does exit", 0, 0, false, false,
+		func(*txnSession, context.Context, []string) error {
+			return errQuit
+		}},
 }
 
 // otherWords are what other databases call the commands.
-var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put", "incr": "increment", "del": "delete", "start": "begin"}
+var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put",
+	"incr": "increment", "del": "delete", "start": "begin"}
 
 // txnHelp lists the commands.
 func txnHelp() string {
@@ -126,11 +137,13 @@ func (s *txnSession) run(ctx context.Context, line string) error {
 		if len(args) > v.most {
 			hint = "; put one that holds blanks in quotes"
 		}
-		return exit.Usagef("%s takes %s, got %s%s", name, v.arguments, plural(len(args), "argument"), hint)
+		return exit.Usagef("%s takes %s, got %s%s", name, v.arguments,
+			plural(len(args), "argument"), hint)
 	case v.inside && s.tx == nil:
 		return exit.Usagef("%s: there is no transaction; begin one first", name)
 	case v.writes && s.past != nil:
-		return exit.Usagef("%s: the past, as of %s, can only be read; give the command now first", name, s.past.Timestamp())
+		return exit.Usagef("%s: the past, as of %s, can only be read; give the command now first",
+			name, s.past.Timestamp())
 	}
 	return v.do(s, ctx, args)
 }
@@ -154,7 +167,8 @@ func (s *txnSession) lost(tx *kv.Txn, err error) {
 func (s *txnSession) begin(ctx context.Context, args []string) error {
 	switch {
 	case s.tx != nil:
-		return exit.Usagef("begin: the transaction begun on line %d has not ended; commit or rollback first", s.begun)
+		return exit.Usagef("begin: the transaction begun on line %d has not ended; commit or "+
+			"rollback first", s.begun)
 	case len(args) == 1 && args[0] != "--commit-wait":
 		return exit.Usagef("begin %s: the only option is --commit-wait", args[0])
 	}
@@ -209,7 +223,9 @@ func (s *txnSession) rollback(context.Context, []string) error {
 }
 
 func (s *txnSession) savepoint(_ context.Context, args []string) error {
-	s.savepoints = slices.DeleteFunc(s.savepoints, func(p namedSavepoint) bool { return p.name == args[0] })
+	s.savepoints = slices.DeleteFunc(s.savepoints, func(p namedSavepoint) bool {
+		return p.name == args[0]
+	})
 	s.savepoints = append(s.savepoints, namedSavepoint{args[0], s.tx.Savepoint()})
 	if len(s.savepoints) > maxSavepoints {
 		s.savepoints = s.savepoints[1:]
@@ -220,7 +236,8 @@ func (s *txnSession) savepoint(_ context.Context, args []string) error {
 func (s *txnSession) rollbackTo(_ context.Context, args []string) error {
 	i := slices.IndexFunc(s.savepoints, func(p namedSavepoint) bool { return p.name == args[0] })
 	if i < 0 {
-		return exit.Usagef("rollback-to: the transaction has no savepoint %q; a rollback to an earlier one forgets the later ones, and so do %d later ones",
+		return exit.Usagef("rollback-to: the transaction has no savepoint %q; a rollback to an "+
+			"earlier one forgets the later ones, and so do %d later ones",
 			args[0], maxSavepoints)
 	}
 	if err := s.tx.RollbackTo(s.savepoints[i].savepoint); err != nil {
@@ -232,7 +249,8 @@ func (s *txnSession) rollbackTo(_ context.Context, args []string) error {
 
 func (s *txnSession) at(_ context.Context, args []string) error {
 	if s.tx != nil {
-		return exit.Usagef("at: the transaction begun on line %d reads at one moment of its own; commit or rollback first", s.begun)
+		return exit.Usagef("at: the transaction begun on line %d reads at one moment of its own; "+
+			"commit or rollback first", s.begun)
 	}
 	moment, err := argument.ParseMoment(args[0], time.Now())
 	if err != nil {
@@ -261,11 +279,13 @@ func (present) Get(ctx context.Context, ks *kv.Keyspace, key []byte) (kv.Pair, e
 	return ks.Get(ctx, key)
 }
 
-func (present) Scan(ctx context.Context, ks *kv.Keyspace, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
+func (present) Scan(ctx context.Context, ks *kv.Keyspace,
+	options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return ks.Scan(ctx, options...)
 }
 
-func (present) Count(ctx context.Context, ks *kv.Keyspace, options ...kv.CountOption) (uint64, error) {
+func (present) Count(ctx context.Context, ks *kv.Keyspace,
+	options ...kv.CountOption) (uint64, error) {
 	return ks.Count(ctx, options...)
 }
 
@@ -293,7 +313,8 @@ func (s *txnSession) getForUpdate(ctx context.Context, args []string) error {
 }
 
 // printKey prints what get reads.
-func (s *txnSession) printKey(ctx context.Context, args []string, get func(context.Context, *kv.Keyspace, []byte) (kv.Pair, error)) error {
+func (s *txnSession) printKey(ctx context.Context, args []string,
+	get func(context.Context, *kv.Keyspace, []byte) (kv.Pair, error)) error {
 	key, err := s.DecodeKey(args[1])
 	if err != nil {
 		return err
@@ -395,7 +416,9 @@ func (s *txnSession) scan(ctx context.Context, args []string) error {
 	}
 	rows := output.NewRows(s.out, s.format, false).Screen(s.width)
 	pairs := s.reader().Scan(ctx, s.client.Keyspace(args[0]), options...)
-	count, last, err := each(pairs, func(pair kv.Pair) error { return rows.Write(pair.Key, pair.Value) })
+	count, last, err := each(pairs, func(pair kv.Pair) error {
+		return rows.Write(pair.Key, pair.Value)
+	})
 	if flushErr := rows.Flush(); err == nil {
 		err = flushErr
 	}

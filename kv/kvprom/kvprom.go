@@ -1,5 +1,5 @@
-// Package kvprom shows the metrics of the SDK to Prometheus. Programs that do not want them need not
-// link Prometheus.
+// Package kvprom shows the metrics of the SDK to Prometheus. Programs that do not want them need
+// not link Prometheus.
 package kvprom
 
 import (

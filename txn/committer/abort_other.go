@@ -10,17 +10,19 @@ import (
 // AbortOther aborts a transaction that may be another client's, as a person asks, and ends its
 // locks of which keys are given, one for each partition at least. It returns how the transaction
 // ended; nil if nothing is known of it any more, and nothing was done. It may be repeated.
-func (c *Committer) AbortOther(ctx context.Context, t *kvpb.Transaction, locked []Key) (*kvpb.TransactionStatus, error) {
+func (c *Committer) AbortOther(ctx context.Context, t *kvpb.Transaction,
+	locked []Key) (*kvpb.TransactionStatus, error) {
 	places, _ := c.placesOf(ctx, locked) // they are a help only
 	anchor := Key{Keyspace: keys.KeyspaceID(t.GetKeyspace()), Key: t.GetAnchor()}
 	p, err := c.sender.Locate(ctx, anchor)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.sender.Send(ctx, &Request{Place: p, Key: anchor.Key, Write: true, Command: &kvpb.Request{
-		Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: t, Participants: aborted(participants(places)), Requested: true,
-		}}}})
+	r, err := c.sender.Send(ctx,
+		&Request{Place: p, Key: anchor.Key, Write: true, Command: &kvpb.Request{
+			Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+				Transaction: t, Participants: aborted(participants(places)), Requested: true,
+			}}}})
 	if err != nil {
 		return nil, err
 	}

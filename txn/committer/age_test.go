@@ -32,13 +32,15 @@ func agesAscend(t *testing.T) {
 	at := func(ms int) hlc.Timestamp {
 		return hlc.Timestamp{Wall: int64(time.Hour) + int64(ms)*int64(time.Millisecond)}
 	}
-	s := &ageing{newFake(t, 1), []hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}, 0}
+	s := &ageing{newFake(t, 1),
+		[]hlc.Timestamp{at(1000), at(900), at(1000), at(1100), at(500), at(99), at(100)}, 0}
 	c, err := New(Config{Sender: s})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for i, want := range []hlc.Timestamp{at(1000), at(1000).Next(), at(1000).Next().Next(), at(1100), at(1100).Next(), at(99), at(100)} {
+	for i, want := range []hlc.Timestamp{at(1000), at(1000).Next(), at(1000).Next().Next(),
+		at(1100), at(1100).Next(), at(99), at(100)} {
 		x, err := c.Begin(t.Context())
 		if err != nil || x.Begun() != want {
 			t.Errorf("number %d began at %s, want %s: %v", i, x.Begun(), want, err)

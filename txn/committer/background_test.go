@@ -12,7 +12,8 @@ import (
 // unresolving has a partition that answers everything but Resolves.
 type unresolving struct{ *fake }
 
-func (s unresolving) SendAll(ctx context.Context, limit int, all []*Request, landed func(int, *kvpb.Response, error) error) error {
+func (s unresolving) SendAll(ctx context.Context, limit int, all []*Request,
+	landed func(int, *kvpb.Response, error) error) error {
 	if len(all) > 0 && all[0].Command.GetResolve() != nil {
 		<-ctx.Done()
 		return ctx.Err()

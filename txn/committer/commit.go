@@ -35,7 +35,8 @@ const (
 // and the reads, belong to the Transaction from now on.
 //
 // A transaction without writes is committed as of reads.At.
-func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
+func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads,
+	wait bool) (hlc.Timestamp, error) {
 	if t.ended {
 		return hlc.Timestamp{}, errEnded
 	}
@@ -89,7 +90,8 @@ func keysOf(writes []Write) []Key {
 }
 
 // onePhase commits with one request, if that can be; took says that it was tried.
-func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads, wait bool) (at hlc.Timestamp, took bool, err error) {
+func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
+	wait bool) (at hlc.Timestamp, took bool, err error) {
 	for {
 		r, ok, err := t.oneRequest(ctx, writes, reads, wait)
 		if err != nil {
@@ -124,8 +126,10 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 }
 
 // oneRequest makes the request of a one-phase transaction; ok is false if it cannot be one.
-func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Reads, wait bool) (r *Request, ok bool, err error) {
-	if len(writes)+len(t.locked) > chunkKeys || len(reads.Keys)+len(reads.Spans)+len(reads.Locked) > chunkKeys {
+func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Reads,
+	wait bool) (r *Request, ok bool, err error) {
+	if len(writes)+len(t.locked) > chunkKeys ||
+		len(reads.Keys)+len(reads.Spans)+len(reads.Locked) > chunkKeys {
 		return nil, false, nil
 	}
 	mutations := make([]mutation, 0, len(writes)+len(t.locked))
@@ -142,7 +146,8 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	}
 	for m, k := range t.locked {
 		if !written[m] {
-			mutations = append(mutations, mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_UNLOCK}})
+			mutations = append(mutations,
+				mutation{k.Keyspace, &kvpb.Mutation{Key: k.Key, Kind: kvpb.Mutation_UNLOCK}})
 		}
 	}
 	chunks, err := t.c.chunks(ctx, mutations, chunkKeys, oneBytes)
@@ -151,7 +156,9 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	}
 	c := chunks[0]
 	fits := c.fits
-	if !slices.ContainsFunc(mutations, func(m mutation) bool { return t.anchor.same(Key{m.keyspace, m.Key}) }) {
+	if !slices.ContainsFunc(mutations, func(m mutation) bool {
+		return t.anchor.same(Key{m.keyspace, m.Key})
+	}) {
 		// The first write was taken back when there were locks, or spans were held: their record,
 		// if there is one, may be elsewhere.
 		p, err := t.c.sender.Locate(ctx, t.anchor)
@@ -164,7 +171,8 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	}
 	// What was read under a lock is checked like the rest: it costs nothing more, and holds even if
 	// the lock is gone.
-	read, err := t.c.readChunks(ctx, append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
+	read, err := t.c.readChunks(ctx,
+		append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
 	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
 		return nil, false, err
 	}
@@ -183,9 +191,11 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		mutationsFit := fits
 		fits = func(p Place) bool { return mutationsFit(p) && read[0].fits(p) }
 	}
-	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true, Slack: lockSlack, Identity: new(route.Identity),
+	return &Request{Place: c.place, Key: c.mutations[0].Key, Fits: fits, Write: true,
+		Slack: lockSlack, Identity: new(route.Identity),
 		Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-			Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
+			Transaction: t.wire(), Mutations: c.mutations,
+			AtLeast: rpc.ToTimestamp(hlc.Max(reads.At, t.prepared)), OnePhase: one,
 		}}}}, true, nil
 }
 
@@ -199,13 +209,15 @@ func (w *Write) mutation(known map[string]bool) mutation {
 }
 
 // twoPhase prepares, refreshes and decides.
-func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads, wait bool) (hlc.Timestamp, error) {
+func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
+	wait bool) (hlc.Timestamp, error) {
 	mutations, known := make([]mutation, len(writes)), t.toCompare(writes, reads)
 	for i := range writes {
 		mutations[i] = writes[i].mutation(known)
 	}
 	compared := &compared{reads: &reads, known: known}
-	at, err := t.acquire(ctx, mutations, hlc.Max(reads.At, t.prepared), nil, acquireOptions{compared: compared, wait: wait})
+	at, err := t.acquire(ctx, mutations, hlc.Max(reads.At, t.prepared), nil,
+		acquireOptions{compared: compared, wait: wait})
 	if err == nil {
 		reads, err = t.c.without(ctx, compared)
 	}
@@ -227,7 +239,9 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 		return hlc.Timestamp{}, err
 	}
 	t.c.stopHeartbeats(t)
-	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, d.locks, t.heldPlaces()) })
+	t.c.background(func(ctx context.Context) {
+		t.c.resolve(ctx, t.id[:], status, d.locks, t.heldPlaces())
+	})
 	return rpc.FromTimestamp(status.Timestamp), nil
 }
 
@@ -252,9 +266,11 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is
 		// asked for.
 		if !d.reads.empty() && (d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
-			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun), Yield: d.pushed >= yieldAfter}
+			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun),
+				Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
-				return nil, err // no request to commit can succeed: there was none, or the record is bounded above them all
+				// No request to commit can succeed: there was none, or the record is bounded above them all.
+				return nil, err
 			}
 			d.reads.At = at
 		}
@@ -285,7 +301,8 @@ func (c *Committer) lead(pushed int) time.Duration {
 
 // ask asks for the decision until there is one. If the transaction can only commit above a
 // timestamp, bound is that.
-func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
+func (d *decision) ask(ctx context.Context,
+	at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
 	t := d.t
 	for {
 		if err := t.alive(); err != nil && (!d.maybe || errors.Is(err, ErrAborted)) {
@@ -298,7 +315,8 @@ func (d *decision) ask(ctx context.Context, at hlc.Timestamp) (bound hlc.Timesta
 			if status.GetState() == kvpb.TransactionState_COMMITTED {
 				return hlc.Timestamp{}, status, nil
 			}
-			return hlc.Timestamp{}, nil, &Error{Kind: ErrOutcomeUnknown, Cause: fmt.Errorf("the coordinator answered a commit with %s", status.GetState())}
+			cause := fmt.Errorf("the coordinator answered a commit with %s", status.GetState())
+			return hlc.Timestamp{}, nil, &Error{Kind: ErrOutcomeUnknown, Cause: cause}
 		}
 		r, answered := codeOf(err)
 		switch {
@@ -335,10 +353,12 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-		Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last), CommitWait: d.wait,
-		Participants: participants(places), HoldTimestamp: d.pushed >= holdAfter,
-	}}})
+	return d.t.toAnchor(ctx,
+		&kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+			Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last),
+			CommitWait:   d.wait,
+			Participants: participants(places), HoldTimestamp: d.pushed >= holdAfter,
+		}}})
 }
 
 // settle goes on asking for a decision that the caller does not wait for any more, so that the
@@ -372,7 +392,8 @@ func (d *decision) settle(ctx context.Context) {
 
 // final reports whether it is of no use to send the request again.
 func final(err error) bool {
-	if errors.Is(err, route.ErrClosed) || errors.Is(err, route.ErrNoKeyspace) || errors.Is(err, route.ErrWrongCluster) {
+	if errors.Is(err, route.ErrClosed) || errors.Is(err, route.ErrNoKeyspace) ||
+		errors.Is(err, route.ErrWrongCluster) {
 		return true
 	}
 	r, answered := codeOf(err)
@@ -380,7 +401,8 @@ func final(err error) bool {
 		return false
 	}
 	switch r.Code {
-	case kvpb.ErrorCode_INVALID_ARGUMENT, kvpb.ErrorCode_TRANSACTION_TOO_OLD, kvpb.ErrorCode_TRANSACTION_CONFLICT:
+	case kvpb.ErrorCode_INVALID_ARGUMENT, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+		kvpb.ErrorCode_TRANSACTION_CONFLICT:
 		return true
 	}
 	return false

@@ -133,7 +133,8 @@ func (t *Transaction) Again(ctx context.Context) (*Transaction, error) {
 
 // attempt is an attempt of a transaction that began at begun.
 func (c *Committer) attempt(ctx context.Context, begun, now hlc.Timestamp, f *family) *Transaction {
-	return &Transaction{c: c, life: ctx, id: f.next(c.random), begun: begun, started: hlc.Max(begun, now), family: f}
+	return &Transaction{c: c, life: ctx, id: f.next(c.random), begun: begun,
+		started: hlc.Max(begun, now), family: f}
 }
 
 // age is when a transaction begins that begins about now. Estimates of that come from several

@@ -26,13 +26,18 @@ func k2(name string) Key { return Key{2, []byte(name)} }
 func put(k Key, value string) Write { return Write{Key: k, Value: []byte(value)} }
 
 // bubble runs f in virtual time with a fake cluster.
-func bubble(t *testing.T, seed uint64, f func(t *testing.T, ctx context.Context, c *Committer, s *fake)) {
+func bubble(t *testing.T, seed uint64,
+	f func(t *testing.T, ctx context.Context, c *Committer, s *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake(t, seed)
 		random := rand.New(rand.NewPCG(seed, 9))
 		var mu sync.Mutex
-		c, err := New(Config{Sender: s, Random: func() uint64 { mu.Lock(); defer mu.Unlock(); return random.Uint64() }})
+		c, err := New(Config{Sender: s, Random: func() uint64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.Uint64()
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +80,8 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		x := begin(t, ctx, c)
 		at, err := x.Commit(ctx, []Write{put(k2("a0"), "1"), put(k2("a1"), "2")},
-			Reads{At: s.now(), Keys: []Key{k2("a0")}, Spans: []Span{{2, AllPartitions, keys.Span{Start: []byte("a0"), End: []byte("a2")}}}}, false)
+			Reads{At: s.now(), Keys: []Key{k2("a0")},
+				Spans: []Span{{2, AllPartitions, keys.Span{Start: []byte("a0"), End: []byte("a2")}}}}, false)
 		if err != nil || at.IsZero() {
 			t.Fatal(at, err)
 		}
@@ -87,7 +93,8 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 		}
 		// A span of another partition too makes it two phases.
 		x = begin(t, ctx, c)
-		if _, err := x.Commit(ctx, []Write{put(k2("a0"), "3")}, Reads{At: s.now(), Spans: []Span{{Keyspace: 2, Hash: AllPartitions}}}, false); err != nil {
+		if _, err := x.Commit(ctx, []Write{put(k2("a0"), "3")},
+			Reads{At: s.now(), Spans: []Span{{Keyspace: 2, Hash: AllPartitions}}}, false); err != nil {
 			t.Fatal(err)
 		}
 		if s.sent()["*kvpb.Request_EndTransaction"] != 1 {
@@ -117,7 +124,8 @@ func TestOnePhaseValidatesWhatWasLocked(t *testing.T) {
 			if !written {
 				key = k2("a1")
 			}
-			_, err = x.Commit(ctx, []Write{put(key, "1")}, Reads{At: locked[0].At, Locked: []Key{k2("a0")}}, false)
+			_, err = x.Commit(ctx, []Write{put(key, "1")},
+				Reads{At: locked[0].At, Locked: []Key{k2("a0")}}, false)
 			if !errors.Is(err, ErrConflict) {
 				t.Errorf("written %t: %v", written, err)
 			}
@@ -178,7 +186,8 @@ func TestChangedReadsConflict(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		read := s.now()
 		time.Sleep(time.Millisecond)
-		if _, err := begin(t, ctx, c).Commit(ctx, []Write{put(k2("a1"), "1")}, Reads{}, false); err != nil {
+		if _, err := begin(t, ctx, c).Commit(ctx, []Write{put(k2("a1"), "1")}, Reads{},
+			false); err != nil {
 			t.Fatal(err)
 		}
 		open := begin(t, ctx, c)
@@ -195,14 +204,18 @@ func TestChangedReadsConflict(t *testing.T) {
 			"written":    {k2("a1"), []Write{put(k2("a1"), "2"), put(k1("x"), "2")}, nil},
 			"locked":     {k2("a2"), []Write{put(k2("a2"), "2"), put(k1("x"), "2")}, open.ID()},
 		} {
-			_, err := begin(t, ctx, c).Commit(ctx, test.writes, Reads{At: read, Keys: []Key{test.read}}, false)
+			_, err := begin(t, ctx, c).Commit(ctx, test.writes,
+				Reads{At: read, Keys: []Key{test.read}}, false)
 			var e *Error
-			if !errors.Is(err, ErrConflict) || !Retryable(err) || !errors.As(err, &e) || !e.Key.same(test.read) || !bytes.Equal(e.Other, test.other) {
+			if !errors.Is(err, ErrConflict) || !Retryable(err) || !errors.As(err, &e) ||
+				!e.Key.same(test.read) || !bytes.Equal(e.Other, test.other) {
 				t.Errorf("%s: %v, %+v", name, err, e)
 			}
 		}
 		open.Abort()
-		if n := s.locksLeft(c); n != 0 || len(s.versions("1/x"))+len(s.versions("2/a0"))+len(s.versions("2/a2")) != 0 || len(s.versions("2/a1")) != 1 {
+		if n := s.locksLeft(c); n != 0 ||
+			len(s.versions("1/x"))+len(s.versions("2/a0"))+len(s.versions("2/a2")) != 0 ||
+			len(s.versions("2/a1")) != 1 {
 			t.Errorf("%d locks, %v", n, s.newest())
 		}
 	})
@@ -213,7 +226,8 @@ func TestPushedTransactionsRefresh(t *testing.T) {
 		x := begin(t, ctx, c)
 		above := s.now().Add(20 * time.Millisecond)
 		s.push(x.ID(), above)
-		at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, Reads{At: s.now(), Keys: []Key{k2("a7")}}, true)
+		at, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")},
+			Reads{At: s.now(), Keys: []Key{k2("a7")}}, true)
 		if err != nil || !above.Less(at) {
 			t.Fatal(at, err)
 		}
@@ -236,7 +250,9 @@ func TestAPushedTransactionStaysWithinTheClocksBound(t *testing.T) {
 			s.pushes, s.pushAhead = pushes, s.maxOffset
 			_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads, false)
 			if err != nil || s.pushes > pushes-3 || s.tooEarly != 0 {
-				t.Errorf("%d keys were read: %v; %d of %d pushes are left, %d requests were too early", len(reads.Keys), err, s.pushes, pushes, s.tooEarly)
+				t.Errorf(
+					"%d keys were read: %v; %d of %d pushes are left, %d requests were too early",
+					len(reads.Keys), err, s.pushes, pushes, s.tooEarly)
 			}
 		})
 	}
@@ -253,16 +269,19 @@ func TestARefreshWaitsForTheClock(t *testing.T) {
 		}
 		// One of two partitions is of leaders that keep the lock in memory, which the repetition
 		// has to name as well.
-		reads := Reads{At: locked[0].At, Keys: []Key{k1("y"), k2("a9")}, Leaderships: map[keys.PartitionID]*kvpb.Leadership{22: {Partition: 22, Term: 1}}}
+		reads := Reads{At: locked[0].At, Keys: []Key{k1("y"), k2("a9")},
+			Leaderships: map[keys.PartitionID]*kvpb.Leadership{22: {Partition: 22, Term: 1}}}
 		s.pushes, s.pushAhead = 1, 50*time.Millisecond
-		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads, false); err != nil {
+		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads,
+			false); err != nil {
 			t.Fatal(err)
 		}
 		if s.tooEarly == 0 {
 			t.Error("no refresh was too early")
 		}
 		for _, r := range s.refreshed {
-			if under := r.Reads.Leadership.GetPartition(); (under == 22) != (string(r.Reads.Keys[0]) == "a9") {
+			under, locked := r.Reads.Leadership.GetPartition(), string(r.Reads.Keys[0]) == "a9"
+			if (under == 22) != locked {
 				t.Errorf("%s was refreshed under the leadership of partition %d", r.Reads.Keys, under)
 			}
 		}
@@ -270,9 +289,11 @@ func TestARefreshWaitsForTheClock(t *testing.T) {
 		// If it does not, the transaction ends with its context, and says why.
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		err = c.Refresh(bounded, nil, hlc.Timestamp{}, Reads{At: s.now(), Keys: []Key{k1("y")}}, s.now().Add(time.Hour))
+		err = c.Refresh(bounded, nil, hlc.Timestamp{}, Reads{At: s.now(), Keys: []Key{k1("y")}},
+			s.now().Add(time.Hour))
 		var r *route.Error
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &r) || r.Code != kvpb.ErrorCode_TIMESTAMP_IN_FUTURE {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &r) ||
+			r.Code != kvpb.ErrorCode_TIMESTAMP_IN_FUTURE {
 			t.Error(err)
 		}
 	})
@@ -302,11 +323,13 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 // about its locks. The key may be of another keyspace than the answer.
 func TestAWoundIsPassedOn(t *testing.T) {
 	by := txn.ID{7}
-	conflict := &kvpb.Conflict{Reason: kvpb.AbortReason_WOUNDED, Transaction: by.Bytes(), Key: []byte("k"), Keyspace: 9}
+	conflict := &kvpb.Conflict{Reason: kvpb.AbortReason_WOUNDED, Transaction: by.Bytes(),
+		Key: []byte("k"), Keyspace: 9}
 	for of, want := range map[uint32]keys.KeyspaceID{9: 9, 0: 1} {
 		conflict.Keyspace = of
 		var e *Error
-		if err := classify(1, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_ABORTED, Conflict: conflict}); !errors.As(err, &e) {
+		if err := classify(1, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_ABORTED,
+			Conflict: conflict}); !errors.As(err, &e) {
 			t.Fatal(err)
 		}
 		wounder, wanted := txn.WoundOf(e.status())
@@ -332,7 +355,8 @@ func TestACommitNamesEveryParticipant(t *testing.T) {
 			return errors.New("a hole in the table")
 		}
 		x := begin(t, ctx, c)
-		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1"), put(k2("a3"), "1")}, Reads{}, false); err != nil {
+		if _, err := x.Commit(ctx,
+			[]Write{put(k1("x"), "1"), put(k2("a1"), "1"), put(k2("a3"), "1")}, Reads{}, false); err != nil {
 			t.Fatal(err)
 		}
 		if hidden != 2 || len(s.participants) != 3 {
@@ -390,107 +414,15 @@ func TestNoDeadlock(t *testing.T) {
 		}
 		var young, old error
 		var both sync.WaitGroup
-		both.Go(func() { _, young = b.Commit(ctx, []Write{put(k1("x"), "b"), put(k1("y"), "b")}, Reads{}, false) })
-		both.Go(func() { _, old = a.Commit(ctx, []Write{put(k1("x"), "a"), put(k1("y"), "a")}, Reads{}, false) })
+		both.Go(func() {
+			_, young = b.Commit(ctx, []Write{put(k1("x"), "b"), put(k1("y"), "b")}, Reads{}, false)
+		})
+		both.Go(func() {
+			_, old = a.Commit(ctx, []Write{put(k1("x"), "a"), put(k1("y"), "a")}, Reads{}, false)
+		})
 		both.Wait()
 		if old != nil || !errors.Is(young, ErrAborted) {
 			t.Errorf("old: %v, young: %v", old, young)
-		}
-	})
-}
-
-func TestLargeTransactionsTravelInChunks(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
-		var writes []Write
-		for i := range 3500 {
-			writes = append(writes, put(k2(fmt.Sprintf("a0%05d", i)), "v"))
-		}
-		writes = append(writes, put(k2("a00big"), string(make([]byte, 3<<20))), put(k2("a00other"), string(make([]byte, 3<<20))))
-		at, err := begin(t, ctx, c).Commit(ctx, writes, Reads{}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := s.locksLeft(c); n != 0 || len(s.newest()) != len(writes) {
-			t.Errorf("%d locks, %d keys", n, len(s.newest()))
-		}
-		for k, v := range s.newest() {
-			if v.At != at {
-				t.Fatalf("%s lies at %s, not %s", k, v.At, at)
-			}
-		}
-		if n := s.sent()["*kvpb.Request_Prepare"]; n != (3500+fewKeys-1)/fewKeys+2 {
-			t.Errorf("%d requests", n)
-		}
-	})
-}
-
-// However large a transaction is, little of it is on its way at a time.
-func TestLargeTransactionsGoSlowly(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
-		var writes []Write
-		for i := range 20_000 {
-			writes = append(writes, put(k1(fmt.Sprintf("a%05d", i)), string(make([]byte, 640))))
-		}
-		writes = append(writes, put(k1("big"), string(make([]byte, 5<<20))))
-		if _, err := begin(t, ctx, c).Commit(ctx, writes[:3000], Reads{}, false); err != nil {
-			t.Fatal(err)
-		}
-		if n := s.locksLeft(c); n != 0 || s.mostBytes > maxBytes || s.mostBytes < maxBytes/2 {
-			t.Errorf("%d locks; up to %d bytes were on their way", n, s.mostBytes)
-		}
-		s.mostBytes, s.mostResolves = 0, 0
-		if _, err := begin(t, ctx, c).Commit(ctx, writes[:len(writes)-1], Reads{}, false); err != nil {
-			t.Fatal(err)
-		}
-		if n := s.locksLeft(c); n != 0 || s.mostBytes > hasteParallel*fewBytes || s.mostBytes < fewBytes {
-			t.Errorf("%d locks; up to %d bytes of a large transaction were on their way", n, s.mostBytes)
-		}
-		if s.mostResolves != fewParallel {
-			t.Errorf("up to %d partitions were asked at a time to resolve locks", s.mostResolves)
-		}
-		if _, err := begin(t, ctx, c).Commit(ctx, writes[len(writes)-500:], Reads{}, false); err != nil {
-			t.Fatal(err)
-		}
-		if n := s.locksLeft(c); n != 0 || s.mostBytes > 5<<20+100 {
-			t.Errorf("%d locks; up to %d bytes were on their way", n, s.mostBytes)
-		}
-	})
-}
-
-// A large transaction rests as long as the nodes say that others use them, unless it has no time
-// to.
-func TestLargeTransactionsMakeWay(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
-		var writes []Write
-		for i := range 40_000 {
-			writes = append(writes, put(k1(fmt.Sprintf("a%05d", i)), "v"))
-		}
-		commit := func(ctx context.Context, crowded bool, n int) time.Duration {
-			s.crowded = crowded
-			began := time.Now()
-			if _, err := begin(t, ctx, c).Commit(ctx, writes[:n], Reads{}, false); err != nil {
-				t.Fatal(err)
-			}
-			return time.Since(began)
-		}
-		calm := commit(ctx, false, len(writes))
-		if crowded := commit(ctx, true, len(writes)); crowded < 4*calm {
-			t.Errorf("it took %s beside others, %s alone", crowded, calm)
-		}
-		hurried, cancel := context.WithTimeout(ctx, calm+calm/4)
-		defer cancel()
-		commit(hurried, true, len(writes))
-		s.wanted = true
-		if wanted := commit(ctx, true, len(writes)); wanted > 2*calm {
-			t.Errorf("it took %s while somebody waited for its locks, %s alone", wanted, calm)
-		}
-		s.wanted, s.wantedLater = false, true
-		if wanted := commit(ctx, true, len(writes)); wanted > 2*calm+2*heartbeatInterval {
-			t.Errorf("it took %s while somebody waited for locks that it had laid before, %s alone", wanted, calm)
-		}
-		s.wantedLater = false
-		if small, other := commit(ctx, false, 3000), commit(ctx, true, 3000); other > 2*small {
-			t.Errorf("a small one took %s beside others, %s alone", other, small)
 		}
 	})
 }
@@ -512,7 +444,8 @@ func TestUnknownOutcome(t *testing.T) {
 			if lost != errors.Is(err, ErrOutcomeUnknown) || (err == nil) == lost || at.IsZero() != lost {
 				t.Errorf("lost %v: %s, %v", lost, at, err)
 			}
-			if again, err := x.Outcome(ctx); !lost && !errors.Is(err, errNothingToAsk) || lost && !errors.Is(err, ErrOutcomeUnknown) {
+			if again, err := x.Outcome(ctx); !lost && !errors.Is(err, errNothingToAsk) ||
+				lost && !errors.Is(err, ErrOutcomeUnknown) {
 				t.Errorf("lost %v: asked again at once: %s, %v", lost, again, err)
 			}
 			if lost {
@@ -541,7 +474,8 @@ type gated struct {
 
 func (g *gated) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 	response, err := g.fake.Send(ctx, q)
-	if _, ends := q.Command.Command.(*kvpb.Request_EndTransaction); ends && time.Now().Before(g.until) {
+	if _, ends := q.Command.Command.(*kvpb.Request_EndTransaction); ends &&
+		time.Now().Before(g.until) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
@@ -554,7 +488,8 @@ func (g *gated) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 func TestUseAfterEnd(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		x := begin(t, ctx, c)
-		if at, err := x.Commit(ctx, nil, Reads{At: hlc.Timestamp{Wall: 5}}, false); err != nil || at.Wall != 5 {
+		if at, err := x.Commit(ctx, nil, Reads{At: hlc.Timestamp{Wall: 5}}, false); err != nil ||
+			at.Wall != 5 {
 			t.Fatal(at, err)
 		}
 		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1")}, Reads{}, false); err == nil {

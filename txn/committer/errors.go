@@ -68,8 +68,10 @@ func (e *Error) Unwrap() []error {
 
 // status is how a transaction stands that ended with ErrAborted.
 func (e *Error) status() *kvpb.TransactionStatus {
-	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason, Wounder: e.Other,
-		WantedKey: e.Key.Key, WantedKeyspace: uint32(e.Key.Keyspace), LimitMicros: uint64(e.Limit.Microseconds())}
+	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason,
+		Wounder:   e.Other,
+		WantedKey: e.Key.Key, WantedKeyspace: uint32(e.Key.Keyspace),
+		LimitMicros: uint64(e.Limit.Microseconds())}
 }
 
 // Retryable reports whether the transaction is certainly not committed, and may well be if it is
@@ -79,7 +81,8 @@ func Retryable(err error) bool { return errors.Is(err, ErrConflict) || errors.Is
 // LeaderChanged reports whether a conflict is only that volatile locks went with their leader.
 func LeaderChanged(err error) bool {
 	var e *Error
-	return (errors.As(err, &e) || errors.As(classify(0, err), &e)) && e.Kind == ErrConflict && e.LeaderChanged
+	return (errors.As(err, &e) || errors.As(classify(0, err), &e)) && e.Kind == ErrConflict &&
+		e.LeaderChanged
 }
 
 // codeOf is the code of a partition's answer; ok is false if there was none.
@@ -100,9 +103,12 @@ func classify(id keys.KeyspaceID, err error) error {
 	if of := r.Conflict.GetKeyspace(); of != 0 {
 		id = keys.KeyspaceID(of)
 	}
-	e := &Error{Cause: err, Key: Key{Keyspace: id, Key: r.Conflict.GetKey()}, Other: r.Conflict.GetTransaction(), Reason: r.Conflict.GetReason(),
+	e := &Error{Cause: err, Key: Key{Keyspace: id, Key: r.Conflict.GetKey()},
+		Other: r.Conflict.GetTransaction(), Reason: r.Conflict.GetReason(),
 		LeaderChanged: r.Conflict.GetLeaderChanged(),
-		Limit:         txn.LimitOf(&kvpb.TransactionStatus{Reason: r.Conflict.GetReason(), LimitMicros: r.Conflict.GetLimitMicros()})}
+		Limit: txn.LimitOf(
+			&kvpb.TransactionStatus{Reason: r.Conflict.GetReason(),
+				LimitMicros: r.Conflict.GetLimitMicros()})}
 	switch r.Code {
 	case kvpb.ErrorCode_TRANSACTION_CONFLICT:
 		e.Kind = ErrConflict

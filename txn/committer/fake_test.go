@@ -128,7 +128,8 @@ func (f *fake) placeLocked(k Key) Place {
 
 func (f *fake) cutLocked(i int) Place {
 	cuts := f.cutsLocked()
-	p := Place{Keyspace: 2, Partition: keys.PartitionID(20 + i), Generation: f.generation, Hash: AllPartitions}
+	p := Place{Keyspace: 2, Partition: keys.PartitionID(20 + i), Generation: f.generation,
+		Hash: AllPartitions}
 	if i > 0 {
 		p.Span.Start = []byte(cuts[i-1])
 	}
@@ -155,7 +156,8 @@ func (f *fake) Overlapping(_ context.Context, s Span) (out []Place, _ error) {
 	if s.Keyspace == 1 {
 		for h := range 4 {
 			if s.Hash == AllPartitions || s.Hash == h {
-				out = append(out, Place{Keyspace: 1, Partition: keys.PartitionID(10 + h), Generation: 1, Hash: h})
+				out = append(out, Place{Keyspace: 1, Partition: keys.PartitionID(10 + h),
+					Generation: 1, Hash: h})
 			}
 		}
 		return out, nil
@@ -168,7 +170,9 @@ func (f *fake) Overlapping(_ context.Context, s Span) (out []Place, _ error) {
 	return out, nil
 }
 
-func (f *fake) Now(context.Context) (now, age hlc.Timestamp, err error) { return f.now(), f.now(), nil }
+func (f *fake) Now(context.Context) (now, age hlc.Timestamp, err error) {
+	return f.now(), f.now(), nil
+}
 
 func (f *fake) MaxAge(keys.KeyspaceID) time.Duration { return f.maxAge }
 
@@ -219,7 +223,9 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 		f.generation++
 	}
 	f.mu.Unlock()
-	ended := func(cause error) error { return &route.Error{Cause: cause, OutcomeUnknown: maybe && q.Write} }
+	ended := func(cause error) error {
+		return &route.Error{Cause: cause, OutcomeUnknown: maybe && q.Write}
+	}
 	for {
 		if ctx.Err() != nil {
 			return nil, ended(ctx.Err())
@@ -262,7 +268,8 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 	}
 }
 
-func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
+func (f *fake) SendAll(ctx context.Context, limit int, all []*Request,
+	landed func(i int, response *kvpb.Response, err error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var senders sync.WaitGroup
 	defer senders.Wait()
@@ -291,7 +298,8 @@ func (f *fake) SendAll(ctx context.Context, limit int, all []*Request, landed fu
 }
 
 // execute does what a request says. It waits for locks until ctx ends.
-func (f *fake) execute(ctx context.Context, place Place, sequence uint64, q *Request) (*kvpb.Response, error) {
+func (f *fake) execute(ctx context.Context, place Place, sequence uint64,
+	q *Request) (*kvpb.Response, error) {
 	for {
 		response, err, wait := f.tryExecute(place, sequence, q)
 		if !wait {
@@ -308,7 +316,8 @@ func (f *fake) execute(ctx context.Context, place Place, sequence uint64, q *Req
 	}
 }
 
-func (f *fake) tryExecute(place Place, sequence uint64, q *Request) (response *kvpb.Response, err error, wait bool) {
+func (f *fake) tryExecute(place Place, sequence uint64,
+	q *Request) (response *kvpb.Response, err error, wait bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -334,7 +343,8 @@ func (f *fake) tryExecute(place Place, sequence uint64, q *Request) (response *k
 		return nil, nil, true
 	}
 	if e := response.Error; e != nil {
-		return nil, &route.Error{Code: e.Code, Message: e.Message, Timestamp: rpc.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
+		return nil, &route.Error{Code: e.Code, Message: e.Message,
+			Timestamp: rpc.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
 	}
 	if a := response.GetPrepare(); a != nil {
 		patient := q.Command.GetPrepare().Patient
@@ -431,13 +441,15 @@ func (f *fake) whole(id keys.KeyspaceID) *fakeserver.Partition {
 
 // partition is a place as a partition.
 func (f *fake) partition(place Place) *fakeserver.Partition {
-	p := &fakeserver.Partition{Data: f.data[place.Keyspace], Read: f.floor, Desc: &clusterpb.Partition{Keyspace: uint32(place.Keyspace)}}
+	p := &fakeserver.Partition{Data: f.data[place.Keyspace], Read: f.floor,
+		Desc: &clusterpb.Partition{Keyspace: uint32(place.Keyspace)}}
 	if place.Hash != AllPartitions {
 		p.HashPartitions, p.Desc.Hash = 4, uint32(place.Hash)
 		return p
 	}
 	prefix := keys.KeyspacePrefix(place.Keyspace)
-	p.Desc.PrefixLength, p.Desc.Start, p.Desc.End = uint32(len(prefix)), append(prefix, place.Span.Start...), keys.PrefixEnd(prefix)
+	p.Desc.PrefixLength, p.Desc.Start, p.Desc.End = uint32(len(prefix)),
+		append(prefix, place.Span.Start...), keys.PrefixEnd(prefix)
 	if place.Span.End != nil {
 		p.Desc.End = append(keys.KeyspacePrefix(place.Keyspace), place.Span.End...)
 	}

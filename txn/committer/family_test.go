@@ -35,12 +35,14 @@ func TestLaterAttemptWins(t *testing.T) {
 		pusher := by.wire()
 		pusher.Begun = of.wire().Begun
 		push, err := txn.ParsePush(&kvpb.PushRequest{
-			Kind: kvpb.PushRequest_ABORT, Pushee: of.wire(), Pusher: pusher.Id, PusherBegun: pusher.Begun, Seen: rpc.ToTimestamp(of.started),
+			Kind: kvpb.PushRequest_ABORT, Pushee: of.wire(), Pusher: pusher.Id,
+			PusherBegun: pusher.Begun, Seen: rpc.ToTimestamp(of.started),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := txn.DecidePush(nil, push, txn.Present{Physical: of.started.Wall, Now: of.started.Add(time.Millisecond)})
+		d := txn.DecidePush(nil, push,
+			txn.Present{Physical: of.started.Wall, Now: of.started.Add(time.Millisecond)})
 		return d.Status.GetState() == kvpb.TransactionState_ABORTED
 	}
 	first, second := attempts(), attempts()
@@ -50,7 +52,8 @@ func TestLaterAttemptWins(t *testing.T) {
 				t.Fatalf("attempts of one transaction began at %s and at %s", earlier.begun, later.begun)
 			}
 			if wounds(earlier, later) || !wounds(later, earlier) {
-				t.Errorf("attempt %s has attempt %s aborted, a later one of the same transaction, or that one gives way to it", earlier.id, later.id)
+				t.Errorf("attempt %s has attempt %s aborted, a later one of the same "+
+					"transaction, or that one gives way to it", earlier.id, later.id)
 			}
 		}
 	}
@@ -58,7 +61,8 @@ func TestLaterAttemptWins(t *testing.T) {
 	for _, a := range first {
 		for _, b := range second {
 			if wounds(a, b) != order || wounds(b, a) == order {
-				t.Errorf("attempts %s and %s of two transactions do not give way as other attempts of them do", a.id, b.id)
+				t.Errorf("attempts %s and %s of two transactions do not give way as other "+
+					"attempts of them do", a.id, b.id)
 			}
 		}
 	}

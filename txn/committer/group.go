@@ -134,7 +134,8 @@ func (r *Reads) add(c *readChunk) {
 		r.Keys = append(r.Keys, Key{c.place.Keyspace, k})
 	}
 	for _, s := range c.set.Spans {
-		r.Spans = append(r.Spans, Span{c.place.Keyspace, c.place.Hash, keys.Span{Start: s.Start, End: s.End}})
+		r.Spans = append(r.Spans,
+			Span{c.place.Keyspace, c.place.Hash, keys.Span{Start: s.Start, End: s.End}})
 	}
 	if c.set.Leadership != nil {
 		if r.Leaderships == nil {
@@ -146,12 +147,14 @@ func (r *Reads) add(c *readChunk) {
 
 // readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped
 // to it.
-func (c *Committer) readChunks(ctx context.Context, userKeys []Key, spans []Span) ([]*readChunk, error) {
+func (c *Committer) readChunks(ctx context.Context, userKeys []Key,
+	spans []Span) ([]*readChunk, error) {
 	var out []*readChunk
 	open := make(map[keys.PartitionID]*readChunk)
 	in := func(p Place, size int) *readChunk {
 		g := open[p.Partition]
-		if g == nil || !g.place.same(p) || len(g.set.Keys)+len(g.set.Spans) == chunkKeys || g.bytes+size > oneBytes {
+		if g == nil || !g.place.same(p) || len(g.set.Keys)+len(g.set.Spans) == chunkKeys ||
+			g.bytes+size > oneBytes {
 			g = &readChunk{place: p}
 			open[p.Partition] = g
 			out = append(out, g)

@@ -98,7 +98,8 @@ func (t *Transaction) heartbeat(now time.Time) {
 	idle := t.activity.idle(now)
 	t.mu.Unlock()
 	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_HeartbeatTransaction{
-		HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: t.wire(), IdleMicros: uint64(max(0, idle.Microseconds()))},
+		HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: t.wire(),
+			IdleMicros: uint64(max(0, idle.Microseconds()))},
 	}})
 	status := r.GetHeartbeatTransaction().GetStatus()
 	t.mu.Lock()
@@ -111,7 +112,8 @@ func (t *Transaction) heartbeat(now time.Time) {
 			t.abortedLocked(e)
 		}
 	case status.GetState() == kvpb.TransactionState_ABORTED:
-		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(), Other: status.GetWounder(), Limit: txn.LimitOf(status),
+		t.abortedLocked(&Error{Kind: ErrAborted, Reason: status.GetReason(),
+			Other: status.GetWounder(), Limit: txn.LimitOf(status),
 			Key: Key{Keyspace: keys.KeyspaceID(status.GetWantedKeyspace()), Key: status.GetWantedKey()}})
 	}
 }

@@ -21,7 +21,8 @@ const holdMost = 64
 // them are. Leaders hold spans in their memory only, and no more than they have room for, so what
 // is read there is to be validated like any other read. anchor is where the transaction is decided,
 // if that is not settled yet. The spans are in order.
-func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key, spans []Span) (since hlc.Timestamp, whole bool, err error) {
+func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key,
+	spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	if t.ended {
 		return since, false, errEnded
 	}
@@ -51,7 +52,8 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 
 // hold asks the partitions. The first one is asked alone: of several transactions that want the
 // same spans one gets through, and the others wait there, where they hold nothing that it wants.
-func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp, spans []Span) (since hlc.Timestamp, whole bool, err error) {
+func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
+	spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	chunks, err := t.c.readChunks(ctx, nil, spans)
 	if err != nil {
 		return since, false, err
@@ -66,7 +68,8 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp, spans []S
 			requests = append(requests, &Request{
 				Place: c.place, Key: part[0].Start, Fits: c.fits, Write: true, Slack: lockSlack,
 				Command: &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
-					Transaction: t.wire(), AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: true, Volatile: true, HoldSpans: part,
+					Transaction: t.wire(), AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: true,
+					Volatile: true, HoldSpans: part,
 				}}},
 			})
 		}
@@ -78,20 +81,21 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp, spans []S
 			some = requests
 		}
 		requests = requests[len(some):]
-		if err := t.c.sender.SendAll(ctx, maxParallel, some, func(i int, response *kvpb.Response, err error) error {
-			switch r := response.GetPrepare(); {
-			case errors.Is(err, ErrMoved):
-				whole = false // the reads are validated in any case
+		if err := t.c.sender.SendAll(ctx, maxParallel, some,
+			func(i int, response *kvpb.Response, err error) error {
+				switch r := response.GetPrepare(); {
+				case errors.Is(err, ErrMoved):
+					whole = false // the reads are validated in any case
+					return nil
+				case err != nil:
+					return classify(some[i].Place.Keyspace, err)
+				case r.GetHeld():
+					since = hlc.Max(since, rpc.FromTimestamp(r.GetPrepared()))
+				default:
+					whole = false
+				}
 				return nil
-			case err != nil:
-				return classify(some[i].Place.Keyspace, err)
-			case r.GetHeld():
-				since = hlc.Max(since, rpc.FromTimestamp(r.GetPrepared()))
-			default:
-				whole = false
-			}
-			return nil
-		}); err != nil {
+			}); err != nil {
 			return since, false, err
 		}
 	}
@@ -108,6 +112,9 @@ func (t *Transaction) endHeldBut(committed keys.PartitionID, at hlc.Timestamp) {
 	if len(t.held) == 0 {
 		return
 	}
-	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(at)}
-	t.c.background(func(ctx context.Context) { t.c.resolve(ctx, t.id[:], status, nil, t.heldPlaces()) })
+	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+		Timestamp: rpc.ToTimestamp(at)}
+	t.c.background(func(ctx context.Context) {
+		t.c.resolve(ctx, t.id[:], status, nil, t.heldPlaces())
+	})
 }

@@ -28,7 +28,8 @@ type Locked struct {
 //
 // Volatile locks cost no round of consensus. But they end with the leader, and what is read under
 // them may be on its way to be committed: it counts among Reads.Keys, with the Leaderships.
-func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool, all ...Key) ([]Locked, error) {
+func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
+	all ...Key) ([]Locked, error) {
 	if t.ended {
 		return nil, errEnded
 	}
@@ -68,7 +69,8 @@ type acquireOptions struct {
 
 // acquire prepares mutations in all partitions, and returns the highest timestamp. into gets the
 // values and timestamps if it is not nil.
-func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o acquireOptions) (hlc.Timestamp, error) {
+func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.Timestamp,
+	into []Locked, o acquireOptions) (hlc.Timestamp, error) {
 	for i := range all {
 		if i == 0 || all[i].keyspace != all[i-1].keyspace {
 			t.family.meets(all[i].keyspace)
@@ -114,7 +116,8 @@ func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done f
 	return waiting, done, nil
 }
 
-func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp, into []Locked, o acquireOptions) (highest hlc.Timestamp, err error) {
+func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast hlc.Timestamp,
+	into []Locked, o acquireOptions) (highest hlc.Timestamp, err error) {
 	rest, restInto := all, into
 	pace := t.pacing(ctx, all)
 	for {
@@ -134,23 +137,24 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 				requests[i] = t.prepare(c, atLeast, into != nil, o)
 				requests[i].Command.GetPrepare().Patient = pace.slow && !t.isWanted()
 			}
-			err = t.c.sender.SendAll(ctx, abreast, requests, func(i int, response *kvpb.Response, err error) error {
-				pace.answered(ctx, response.GetPrepare())
-				c := some[i]
-				prepared, err := t.acquired(c, response, err, restInto)
-				if err == nil {
-					o.compared.landed(c, response.GetPrepare().GetCompared())
-				}
-				if errors.Is(err, ErrMoved) {
-					// What ran of it is done again, to the same effect.
-					for _, place := range c.places {
-						moved, movedInto = append(moved, rest[place]), append(movedInto, place)
+			err = t.c.sender.SendAll(ctx, abreast, requests,
+				func(i int, response *kvpb.Response, err error) error {
+					pace.answered(ctx, response.GetPrepare())
+					c := some[i]
+					prepared, err := t.acquired(c, response, err, restInto)
+					if err == nil {
+						o.compared.landed(c, response.GetPrepare().GetCompared())
 					}
-					return nil
-				}
-				highest = hlc.Max(highest, prepared)
-				return err
-			})
+					if errors.Is(err, ErrMoved) {
+						// What ran of it is done again, to the same effect.
+						for _, place := range c.places {
+							moved, movedInto = append(moved, rest[place]), append(movedInto, place)
+						}
+						return nil
+					}
+					highest = hlc.Max(highest, prepared)
+					return err
+				})
 		}
 		if err != nil || len(moved) == 0 {
 			return highest, err
@@ -170,9 +174,11 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 }
 
 // prepare is the request that acquires one chunk.
-func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o acquireOptions) *Request {
+func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool,
+	o acquireOptions) *Request {
 	p := &kvpb.PrepareRequest{
-		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast), ReturnValues: values, Volatile: o.volatile,
+		Transaction: t.wire(), Mutations: c.mutations, AtLeast: rpc.ToTimestamp(atLeast),
+		ReturnValues: values, Volatile: o.volatile,
 		CommitWait: o.wait,
 	}
 	o.compared.ask(c, p)
@@ -183,7 +189,8 @@ func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool, o ac
 }
 
 // acquired takes in the answer.
-func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error, into []Locked) (hlc.Timestamp, error) {
+func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error,
+	into []Locked) (hlc.Timestamp, error) {
 	if err != nil {
 		return hlc.Timestamp{}, classify(c.place.Keyspace, err)
 	}
@@ -191,12 +198,15 @@ func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error, int
 	prepared := rpc.FromTimestamp(r.GetPrepared())
 	switch {
 	case prepared.IsZero():
-		return hlc.Timestamp{}, fmt.Errorf("partition %s answered a prepare without a timestamp", c.place.Partition)
+		return hlc.Timestamp{},
+			fmt.Errorf("partition %s answered a prepare without a timestamp", c.place.Partition)
 	case into != nil && len(r.GetValues()) != len(c.mutations):
-		return hlc.Timestamp{}, fmt.Errorf("partition %s answered with %d values for %d locks", c.place.Partition, len(r.GetValues()), len(c.mutations))
+		return hlc.Timestamp{}, fmt.Errorf("partition %s answered with %d values for %d locks",
+			c.place.Partition, len(r.GetValues()), len(c.mutations))
 	}
 	if l := r.GetLeadership(); l != nil && !t.lockedUnder(c.place.Partition, l) {
-		return hlc.Timestamp{}, &Error{Kind: ErrConflict, LeaderChanged: true, Key: Key{c.place.Keyspace, c.mutations[0].Key}}
+		return hlc.Timestamp{}, &Error{Kind: ErrConflict, LeaderChanged: true,
+			Key: Key{c.place.Keyspace, c.mutations[0].Key}}
 	}
 	for i, place := range c.places {
 		if into != nil {

@@ -42,13 +42,15 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 		rested: metric.NewCounter("tidemark_client_transaction_rest_seconds_total",
 			"How long large transactions have rested between their requests, to make way for others.", nil),
 		left: metric.NewCounter("tidemark_client_transaction_ends_left_total",
-			"Transactions whose locks were left for others to remove, because too many were being removed.", nil),
+			"Transactions whose locks were left for others to remove, because too many were "+
+				"being removed.", nil),
 	}
 	if r == nil {
 		return m, nil
 	}
 	m.registry = r
-	for _, c := range []metric.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes, m.holds, m.rested, m.left} {
+	for _, c := range []metric.Collector{m.commits, m.failures, m.restarts, m.pushed, m.refreshes,
+		m.holds, m.rested, m.left} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			return nil, err

@@ -54,11 +54,14 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 	case err != nil:
 		return hlc.Timestamp{}, err
 	case status != nil:
-		d.t.c.background(func(ctx context.Context) { d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces()) })
+		d.t.c.background(func(ctx context.Context) {
+			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces())
+		})
 		return rpc.FromTimestamp(status.Timestamp), nil
 	}
 	// It is pending, and can only be committed above the bound. Nobody asks for that, so it is
 	// given up.
 	d.t.abort(d.locks)
-	return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ABANDONED, Cause: errors.New("it was pushed above " + bound.String() + " before it was committed")}
+	return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ABANDONED,
+		Cause: errors.New("it was pushed above " + bound.String() + " before it was committed")}
 }

@@ -14,7 +14,8 @@ import (
 func TestOneRequestThatWaited(t *testing.T) {
 	const requests, each = 2000, 3 * time.Millisecond
 	for _, which := range []int{0, 1, 50} {
-		for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
+		for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond,
+			2 * time.Second} {
 			t.Run(fmt.Sprintf("request %d waits %s", which, wait), func(t *testing.T) {
 				bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, _ *fake) {
 					ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -68,7 +69,8 @@ func TestNotPatientIfWanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen.wrong > 0 || seen.right == 0 {
-			t.Errorf("%d requests were patient though the transaction was known to be wanted, %d were not", seen.wrong, seen.right)
+			t.Errorf("%d requests were patient though the transaction was known to be wanted, %d "+
+				"were not", seen.wrong, seen.right)
 		}
 	})
 }
@@ -80,7 +82,8 @@ type patience struct {
 	right, wrong int
 }
 
-func (s *patience) SendAll(ctx context.Context, limit int, all []*Request, landed func(int, *kvpb.Response, error) error) error {
+func (s *patience) SendAll(ctx context.Context, limit int, all []*Request,
+	landed func(int, *kvpb.Response, error) error) error {
 	for _, q := range all {
 		switch p := q.Command.GetPrepare(); {
 		case p == nil || !s.of.isWanted():

@@ -21,12 +21,15 @@ const (
 // Refresh makes sure that what was read is the same at `to`, and stays so. ErrConflict says that it
 // is not. id and begun are those of the transaction that has read; both unset for a snapshot. A
 // server whose clock is too far behind `to` is asked again until ctx ends.
-func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads, to hlc.Timestamp) error {
-	return c.refreshLike(ctx, &kvpb.RefreshRequest{Transaction: id, Begun: rpc.ToTimestamp(begun)}, reads, to)
+func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads,
+	to hlc.Timestamp) error {
+	return c.refreshLike(ctx,
+		&kvpb.RefreshRequest{Transaction: id, Begun: rpc.ToTimestamp(begun)}, reads, to)
 }
 
 // refreshLike is Refresh by requests that are like one of them.
-func (c *Committer) refreshLike(ctx context.Context, like *kvpb.RefreshRequest, reads Reads, to hlc.Timestamp) error {
+func (c *Committer) refreshLike(ctx context.Context, like *kvpb.RefreshRequest, reads Reads,
+	to hlc.Timestamp) error {
 	err := c.refresh(ctx, like, reads, to)
 	outcome := "unchanged"
 	switch {
@@ -39,7 +42,8 @@ func (c *Committer) refreshLike(ctx context.Context, like *kvpb.RefreshRequest, 
 	return err
 }
 
-func (c *Committer) refresh(ctx context.Context, like *kvpb.RefreshRequest, reads Reads, to hlc.Timestamp) error {
+func (c *Committer) refresh(ctx context.Context, like *kvpb.RefreshRequest, reads Reads,
+	to hlc.Timestamp) error {
 	rest := reads
 	for pause := earlyPause; !rest.empty(); {
 		chunks, err := c.readChunks(ctx, rest.Keys, rest.Spans)
@@ -56,26 +60,28 @@ func (c *Committer) refresh(ctx context.Context, like *kvpb.RefreshRequest, read
 			requests[i] = &Request{
 				Place: r.place, Key: r.key(), Fits: r.fits, Slack: lockSlack,
 				Command: &kvpb.Request{Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{
-					Transaction: like.Transaction, Begun: like.Begun, Yield: like.Yield, Reads: &r.set, To: rpc.ToTimestamp(to),
+					Transaction: like.Transaction, Begun: like.Begun, Yield: like.Yield,
+					Reads: &r.set, To: rpc.ToTimestamp(to),
 				}}},
 			}
 		}
 		var early *route.Error
-		err = c.sender.SendAll(ctx, maxParallel, requests, func(i int, _ *kvpb.Response, err error) error {
-			if r, answered := codeOf(err); answered && r.Code == kvpb.ErrorCode_TIMESTAMP_IN_FUTURE {
-				early = r
-				rest.add(chunks[i])
-				return nil
-			}
-			if errors.Is(err, ErrMoved) && chunks[i].set.Leadership != nil {
-				return errLost()
-			}
-			if errors.Is(err, ErrMoved) {
-				rest.add(chunks[i])
-				return nil
-			}
-			return classify(chunks[i].place.Keyspace, err)
-		})
+		err = c.sender.SendAll(ctx, maxParallel, requests,
+			func(i int, _ *kvpb.Response, err error) error {
+				if r, answered := codeOf(err); answered && r.Code == kvpb.ErrorCode_TIMESTAMP_IN_FUTURE {
+					early = r
+					rest.add(chunks[i])
+					return nil
+				}
+				if errors.Is(err, ErrMoved) && chunks[i].set.Leadership != nil {
+					return errLost()
+				}
+				if errors.Is(err, ErrMoved) {
+					rest.add(chunks[i])
+					return nil
+				}
+				return classify(chunks[i].place.Keyspace, err)
+			})
 		if err == nil && early != nil {
 			if err = c.pause(ctx, pause); err != nil {
 				ended := *early

@@ -67,7 +67,8 @@ func apart(some, others []held) (out []held) {
 
 // resolve ends the locks of a decided transaction, of keys and of the spans held in some places,
 // one request for each partition. What fails is left to the requests that meet it.
-func (c *Committer) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus, all []Key, spans []held) {
+func (c *Committer) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus,
+	all []Key, spans []held) {
 	places, _ := c.placesOf(ctx, all)
 	places = append(places, apart(spans, places)...)
 	requests := make([]*Request, len(places))

@@ -24,7 +24,8 @@ const (
 )
 
 func placeOf(p *route.Partition) Place {
-	place := Place{Keyspace: p.Keyspace, Partition: p.ID, Generation: p.Generation, Hash: AllPartitions, Span: p.Span}
+	place := Place{Keyspace: p.Keyspace, Partition: p.ID, Generation: p.Generation,
+		Hash: AllPartitions, Span: p.Span}
 	if p.Descriptor.PrefixLength == keys.HashPrefixLength {
 		place.Hash = int(p.Hash)
 	}
@@ -73,17 +74,21 @@ func (r *routed) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 }
 
 // SendAll implements Sender.
-func (r *routed) SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error {
+func (r *routed) SendAll(ctx context.Context, limit int, all []*Request,
+	landed func(i int, response *kvpb.Response, err error) error) error {
 	calls := make([]*route.Call, len(all))
 	for i, q := range all {
 		calls[i] = q.call()
 	}
-	return r.DoAll(ctx, limit, calls, func(i int, answer route.Answer, err error) error { return landed(i, answer.Response, err) })
+	return r.DoAll(ctx, limit, calls, func(i int, answer route.Answer, err error) error {
+		return landed(i, answer.Response, err)
+	})
 }
 
 // call is the request as a router wants it.
 func (q *Request) call() *route.Call {
-	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack, Identity: q.Identity, Request: q.Command}
+	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack,
+		Identity: q.Identity, Request: q.Command}
 	if q.Place.Hash != AllPartitions {
 		call.By, call.Hash = route.ByHash, uint32(q.Place.Hash)
 	}

@@ -115,14 +115,16 @@ func (t *Transaction) AnchorAt(k Key) {
 // settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of
 // the keys that are written: the first key that the user wrote may have been taken back.
 func (t *Transaction) settleAnchor(writes []Write) {
-	if len(t.locked)+len(t.held) == 0 && !slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
+	if len(t.locked)+len(t.held) == 0 &&
+		!slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
 		t.anchor = writes[0].Key
 	}
 }
 
 func (t *Transaction) wire() *kvpb.Transaction {
 	return &kvpb.Transaction{
-		Id: t.id[:], Begun: rpc.ToTimestamp(t.begun), Keyspace: uint32(t.anchor.Keyspace), Anchor: t.anchor.Key, Started: rpc.ToTimestamp(t.started),
+		Id: t.id[:], Begun: rpc.ToTimestamp(t.begun), Keyspace: uint32(t.anchor.Keyspace),
+		Anchor: t.anchor.Key, Started: rpc.ToTimestamp(t.started),
 	}
 }
 
@@ -174,9 +176,10 @@ func (t *Transaction) abort(more []Key) {
 // commit it may be on its way that can succeed.
 func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
-	r, err := t.toAnchor(ctx, &kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-		Transaction: t.wire(), Participants: aborted(participants(places)),
-	}}})
+	r, err := t.toAnchor(ctx,
+		&kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
+			Transaction: t.wire(), Participants: aborted(participants(places)),
+		}}})
 	status := r.GetEndTransaction().GetStatus()
 	if err != nil {
 		e, ok := classify(t.anchor.Keyspace, err).(*Error)

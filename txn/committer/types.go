@@ -77,7 +77,9 @@ type Place struct {
 	Span keys.Span
 }
 
-func (p Place) same(q Place) bool { return p.Partition == q.Partition && p.Generation == q.Generation }
+func (p Place) same(q Place) bool {
+	return p.Partition == q.Partition && p.Generation == q.Generation
+}
 
 // Request is a request to one partition.
 type Request struct {
@@ -117,7 +119,8 @@ type Sender interface {
 	// travel together. landed is called once for each, as they end, by the caller's goroutine. An
 	// error that it returns is what SendAll returns: it ends the other requests, whose landed is
 	// not called any more.
-	SendAll(ctx context.Context, limit int, all []*Request, landed func(i int, response *kvpb.Response, err error) error) error
+	SendAll(ctx context.Context, limit int, all []*Request,
+		landed func(i int, response *kvpb.Response, err error) error) error
 	// Now is the cluster's time as far as is known, at or above everything that this client has
 	// seen. age is an estimate that is closer, and may be below: by it transactions of several
 	// clients are compared.

@@ -13,7 +13,8 @@ func TestWhatIsPushedAgainYields(t *testing.T) {
 		s.longest, s.maxOffset, s.pushes = 2*time.Millisecond, 250*time.Millisecond, 3
 		x := begin(t, ctx, c)
 		reads := Reads{At: s.now(), Keys: []Key{k2("a7")}}
-		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads, false); err != nil {
+		if _, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a1"), "1")}, reads,
+			false); err != nil {
 			t.Fatal(err)
 		}
 		yielded := 0
@@ -21,7 +22,8 @@ func TestWhatIsPushedAgainYields(t *testing.T) {
 			if q.Yield {
 				yielded++
 			} else if yielded > 0 {
-				t.Errorf("refresh %d of %d gives way to no transaction, those before did", i+1, len(s.refreshed))
+				t.Errorf("refresh %d of %d gives way to no transaction, those before did", i+1,
+					len(s.refreshed))
 			}
 		}
 		if len(s.refreshed) != 4 || yielded != 2 {

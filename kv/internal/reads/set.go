@@ -188,7 +188,8 @@ func (s *Set) Span(ks *route.Keyspace, span keys.Span) {
 func (s *Set) grow(entries, size int) {
 	s.entries += entries
 	s.bytes += size
-	if s.entries > max(maxReadEntries, s.next) || (s.bytes > maxReadBytes && s.entries > max(condensedEntries, s.next)) {
+	if s.entries > max(maxReadEntries, s.next) ||
+		(s.bytes > maxReadBytes && s.entries > max(condensedEntries, s.next)) {
 		s.condense()
 	}
 }
@@ -280,7 +281,8 @@ func (s *Set) All() (out committer.Reads) {
 			out.Locked = append(out.Locked, committer.Key{Keyspace: id, Key: []byte(k)})
 		}
 		for _, span := range r.spans {
-			out.Spans = append(out.Spans, committer.Span{Keyspace: id, Hash: committer.AllPartitions, Span: span})
+			out.Spans = append(out.Spans,
+				committer.Span{Keyspace: id, Hash: committer.AllPartitions, Span: span})
 		}
 		for h, part := range r.parts {
 			for _, span := range part {
@@ -294,7 +296,8 @@ func (s *Set) All() (out committer.Reads) {
 	slices.SortFunc(out.Keys, byKey)
 	slices.SortFunc(out.Locked, byKey)
 	slices.SortFunc(out.Spans, func(a, b committer.Span) int {
-		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash), bytes.Compare(a.Start, b.Start))
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash),
+			bytes.Compare(a.Start, b.Start))
 	})
 	return out
 }

@@ -14,7 +14,8 @@ import (
 )
 
 func testKeyspace(id keys.KeyspaceID, hash uint32) *route.Keyspace {
-	info := &clusterpb.Keyspace{Id: uint32(id), Partitioning: clusterpb.Partitioning_RANGE, HashPartitions: hash}
+	info := &clusterpb.Keyspace{Id: uint32(id), Partitioning: clusterpb.Partitioning_RANGE,
+		HashPartitions: hash}
 	if hash > 0 {
 		info.Partitioning = clusterpb.Partitioning_HASH
 	}
@@ -28,7 +29,8 @@ func covers(r committer.Reads, ks *route.Keyspace, key []byte) bool {
 		}
 	}
 	for _, s := range r.Spans {
-		in := s.Hash == committer.AllPartitions || (ks.Hashed() && s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
+		in := s.Hash == committer.AllPartitions ||
+			(ks.Hashed() && s.Hash == int(keys.HashPartition(key, ks.Info.HashPartitions)))
 		if s.Keyspace == ks.ID && in && s.Contains(key) {
 			return true
 		}
@@ -99,7 +101,8 @@ func TestReadSetIsBounded(t *testing.T) {
 	if s.entries > 2*condensedEntries {
 		t.Errorf("%d entries", s.entries)
 	}
-	if got := s.All(); !covers(got, hash, []byte("key-123456")) || covers(got, ranges, []byte("other")) {
+	if got := s.All(); !covers(got, hash, []byte("key-123456")) ||
+		covers(got, ranges, []byte("other")) {
 		t.Error("it covers too little, or too much")
 	}
 }

@@ -153,7 +153,9 @@ func (b *Buffer) Save() uint64 {
 // RollBack makes everything as it was at a savepoint, which stays; later ones go. It reports
 // whether the savepoint was there.
 func (b *Buffer) RollBack(number uint64) bool {
-	i, there := slices.BinarySearchFunc(b.savepoints, number, func(s savepoint, n uint64) int { return cmp.Compare(s.number, n) })
+	i, there := slices.BinarySearchFunc(b.savepoints, number, func(s savepoint, n uint64) int {
+		return cmp.Compare(s.number, n)
+	})
 	if !there {
 		return false
 	}
@@ -167,7 +169,8 @@ func (b *Buffer) RollBack(number uint64) bool {
 func (b *Buffer) All() []committer.Write {
 	out := make([]committer.Write, 0, b.tree.Len())
 	for k, w := range b.tree.Ascend(btreemap.Min[Key](), btreemap.Max[Key]()) {
-		out = append(out, committer.Write{Key: committer.Key{Keyspace: k.Keyspace, Key: k.Key}, Value: w.Value, Delete: w.Deleted})
+		out = append(out, committer.Write{Key: committer.Key{Keyspace: k.Keyspace, Key: k.Key},
+			Value: w.Value, Delete: w.Deleted})
 	}
 	return out
 }

@@ -28,9 +28,15 @@ type ClientTLS struct {
 // Register adds the flags.
 func (c *ClientTLS) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&c.on, "tls", false, "connect with TLS; servers' certificates are checked by this machine's authorities, or --tls-ca (default "+TLSEnv+")")
-	flags.StringVar(&c.ca, "tls-ca", "", "PEM file of the authorities that sign the servers' certificates; turns TLS on (default "+TLSCAEnv+")")
-	flags.StringVar(&c.cert, "tls-cert", "", "PEM file of this client's certificate, if the servers ask for one; turns TLS on (default "+TLSCertEnv+")")
+	flags.BoolVar(&c.on, "tls", false,
+		"connect with TLS; servers' certificates are checked by this machine's authorities, or "+
+			"--tls-ca (default "+TLSEnv+")")
+	flags.StringVar(&c.ca, "tls-ca", "",
+		"PEM file of the authorities that sign the servers' certificates; turns TLS on (default "+
+			TLSCAEnv+")")
+	flags.StringVar(&c.cert, "tls-cert", "",
+		"PEM file of this client's certificate, if the servers ask for one; turns TLS on (default "+
+			TLSCertEnv+")")
 	flags.StringVar(&c.key, "tls-key", "", "PEM file of the key of --tls-cert (default "+TLSKeyEnv+")")
 	before := cmd.PreRun
 	cmd.PreRun = func(cmd *cobra.Command, args []string) {
@@ -46,7 +52,8 @@ func (c *ClientTLS) Config(getenv func(string) string) (*tls.Config, error) {
 	given := func(flag string) bool { return c.flags != nil && c.flags.Flags().Changed(flag) }
 	if given("tls") && !c.on {
 		if c.ca != "" || c.cert != "" || c.key != "" {
-			return nil, exit.Usagef("--tls=false with --tls-ca, --tls-cert or --tls-key: that is TLS or it is not")
+			return nil, exit.Usagef(
+				"--tls=false with --tls-ca, --tls-cert or --tls-key: that is TLS or it is not")
 		}
 		return nil, nil
 	}
@@ -74,7 +81,8 @@ func (c *ClientTLS) Config(getenv func(string) string) (*tls.Config, error) {
 		return nil, nil
 	}
 	if (cert == "") != (key == "") {
-		return nil, exit.Usagef("--tls-cert and --tls-key belong together: give both or neither (or %s and %s)", TLSCertEnv, TLSKeyEnv)
+		return nil, exit.Usagef("--tls-cert and --tls-key belong together: give both or neither "+
+			"(or %s and %s)", TLSCertEnv, TLSKeyEnv)
 	}
 	config, err := rpc.LoadClientTLS(cert, key, ca)
 	if err != nil {

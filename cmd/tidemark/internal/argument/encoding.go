@@ -23,7 +23,8 @@ func (e *Encoding) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&e.Hex, "hex", false, "keys and values on the command line are hexadecimal")
 	flags.BoolVar(&e.Base64, "base64", false, "keys and values on the command line are base64")
-	flags.BoolVar(&e.Escaped, "escaped", false, `keys and values on the command line hold \t \n \r \\ \xNN, as table and tsv print them`)
+	flags.BoolVar(&e.Escaped, "escaped", false,
+		`keys and values on the command line hold \t \n \r \\ \xNN, as table and tsv print them`)
 	cmd.MarkFlagsMutuallyExclusive("hex", "base64", "escaped")
 }
 

@@ -22,7 +22,8 @@ func ParseLocality(text string) (region, zone string, err error) {
 		case name == "zone":
 			field = &zone
 		default:
-			return "", "", exit.Usagef("--locality %q: %q is not known; the parts are region and zone", text, name)
+			return "", "", exit.Usagef(
+				"--locality %q: %q is not known; the parts are region and zone", text, name)
 		}
 		if *field != "" {
 			return "", "", exit.Usagef("--locality %q: %s is given twice", text, name)

@@ -9,14 +9,16 @@ import (
 )
 
 // MomentHelp says how a moment is written.
-const MomentHelp = `a timestamp as commands print it, RFC 3339 ("2026-11-20T09:30:00Z"), or a time ago ("-30s")`
+const MomentHelp = "a timestamp as commands print it, RFC 3339 (\"2026-11-20T09:30:00Z\"), " +
+	`or a time ago ("-30s")`
 
 // ParseMoment reads the value of --at. A time ago is measured from `now`, this machine's clock.
 func ParseMoment(text string, now time.Time) (hlc.Timestamp, error) {
 	if strings.HasPrefix(text, "-") {
 		ago, err := time.ParseDuration(text)
 		if err != nil {
-			return hlc.Timestamp{}, exit.Usagef("%q is not a time ago: use for instance -30s, -5m or -1h30m", text)
+			return hlc.Timestamp{},
+				exit.Usagef("%q is not a time ago: use for instance -30s, -5m or -1h30m", text)
 		}
 		if then := now.Add(ago); then.Year() > 1970 {
 			return hlc.FromTime(then), nil

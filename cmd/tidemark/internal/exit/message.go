@@ -19,27 +19,39 @@ var wrappings = []struct {
 }{
 	{regexp.MustCompile(`rpc error: code = \w+ desc = `), ""},
 	{regexp.MustCompile(`connection error: desc = "transport: Error while dialing: ([^"]*)"`), "$1"},
-	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "}, // the address stands before it already
+	// The address stands before it already.
+	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "},
 	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
 	// What to do stands there for programs; here it is flags.
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsTLS)), "the server wants TLS, and was called without: give --tls, and --tls-ca FILE if " +
-		"this machine does not know the authority that signed its certificate"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonNoTLS)), "the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and TIDEMARK_TLS_CA, or check the address"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonUnknownAuthority)), "the server's certificate is signed by an authority that is not known here: " +
-		"give its file with --tls-ca"},
-	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsCertificate)), "the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsTLS)),
+		"the server wants TLS, and was called without: give --tls, and --tls-ca FILE if " +
+			"this machine does not know the authority that signed its certificate"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonNoTLS)),
+		"the server speaks no TLS: leave out --tls and --tls-ca, unset TIDEMARK_TLS and " +
+			"TIDEMARK_TLS_CA, or check the address"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonUnknownAuthority)),
+		"the server's certificate is signed by an authority that is not known here: " +
+			"give its file with --tls-ca"},
+	{regexp.MustCompile(regexp.QuoteMeta(rpc.ReasonWantsCertificate)),
+		"the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},
 	// Cobra's words for flags that exclude each other.
-	{regexp.MustCompile(`if any flags in the group \[.*\] are set none of the others can be; \[(\S+) (\S+)\] were all set`),
+	{regexp.MustCompile(
+		`if any flags in the group \[.*\] are set none of the others can be; ` +
+			`\[(\S+) (\S+)\] were all set`),
 		"--$1 and --$2 exclude each other: give one of them"},
-	{regexp.MustCompile(`if any flags in the group \[.*\] are set none of the others can be; \[(\S+) (\S+) (\S+)\] were all set`),
+	{regexp.MustCompile(
+		`if any flags in the group \[.*\] are set none of the others can be; ` +
+			`\[(\S+) (\S+) (\S+)\] were all set`),
 		"--$1, --$2 and --$3 exclude each other: give one of them"},
-	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"}, // that is for programs
+	// That is for programs.
+	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"},
 }
 
 // Message is the error as it is read aloud. The SDK's errors begin with its name; run says it once,
 // in front.
 func Message(err error) string {
-	text := strings.ReplaceAll(strings.TrimPrefix(oneLine(err.Error()), "tidemark: "), ": tidemark: ", ": ")
+	text := strings.ReplaceAll(strings.TrimPrefix(oneLine(err.Error()), "tidemark: "),
+		": tidemark: ", ": ")
 	for _, w := range wrappings {
 		text = w.pattern.ReplaceAllString(text, w.rest)
 	}
@@ -52,7 +64,9 @@ func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		said := slices.ContainsFunc(lines, func(earlier string) bool { return strings.HasSuffix(earlier, line) })
+		said := slices.ContainsFunc(lines, func(earlier string) bool {
+			return strings.HasSuffix(earlier, line)
+		})
 		if line != "" && line != "<corruption detail carrier>" && !said {
 			lines = append(lines, line)
 		}
@@ -75,13 +89,16 @@ func OfClient(err error) int {
 		return Unknown
 	case is(kv.ErrConflict, kv.ErrTransactionAborted):
 		return Conflict
-	case is(kv.ErrTransactionTooOld): // before ErrTimestampTooOld, which a read of it is too: no argument was wrong
+	// Before ErrTimestampTooOld, which a read of it is too: no argument was wrong.
+	case is(kv.ErrTransactionTooOld):
 		return Failed
 	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound):
 		return NotFound
-	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld, kv.ErrTimestampInFuture):
+	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld,
+		kv.ErrTimestampInFuture):
 		return Usage
-	case is(kv.ErrUnavailable, kv.ErrNoQuorum, kv.ErrOverloaded, kv.ErrDiskFull, context.DeadlineExceeded):
+	case is(kv.ErrUnavailable, kv.ErrNoQuorum, kv.ErrOverloaded, kv.ErrDiskFull,
+		context.DeadlineExceeded):
 		return Unavailable
 	}
 	return Failed

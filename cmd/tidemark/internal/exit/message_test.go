@@ -10,17 +10,29 @@ import (
 )
 
 func TestMessagesAreReadAloud(t *testing.T) {
-	for text, want := range map[string]string{
-		`tidemark: get "a" in keyspace "f": the key has no value`:         `get "a" in keyspace "f": the key has no value`,
-		`load: 3 records were written: tidemark: batch: the disk is full`: `load: 3 records were written: batch: the disk is full`,
-		`open: no server could be reached: 127.0.0.1:7777: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:7777: connect: connection refused"`: `open: no server could be reached: 127.0.0.1:7777: connection refused`,
-		`no.such:7: connection error: desc = "transport: Error while dialing: dial tcp: lookup no.such on 10.0.0.53:53: no such host"`:                                      `no.such:7: no.such: no such host`,
-		`the last error was: rpc error: code = Unavailable desc = this server is starting`:                                                                                  `the last error was: this server is starting`,
-		`tidemark: commit: the transaction may be committed; ask kv.Outcome, or read what it has written, to find out`:                                                      `commit: the transaction may be committed; read what it has written to find out`,
-		"joining: file 000010: checksum mismatch\n<corruption detail carrier>\nfile 000010: checksum mismatch\nclosing: busy":                                               `joining: file 000010: checksum mismatch; closing: busy`,
+	for _, c := range []struct{ text, want string }{
+		{`tidemark: get "a" in keyspace "f": the key has no value`,
+			`get "a" in keyspace "f": the key has no value`},
+		{`load: 3 records were written: tidemark: batch: the disk is full`,
+			`load: 3 records were written: batch: the disk is full`},
+		{`open: no server could be reached: 127.0.0.1:7777: connection error: ` +
+			`desc = "transport: Error while dialing: ` +
+			`dial tcp 127.0.0.1:7777: connect: connection refused"`,
+			`open: no server could be reached: 127.0.0.1:7777: connection refused`},
+		{`no.such:7: connection error: desc = "transport: Error while dialing: ` +
+			`dial tcp: lookup no.such on 10.0.0.53:53: no such host"`,
+			`no.such:7: no.such: no such host`},
+		{`the last error was: rpc error: code = Unavailable desc = this server is starting`,
+			`the last error was: this server is starting`},
+		{`tidemark: commit: the transaction may be committed; ask kv.Outcome, ` +
+			`or read what it has written, to find out`,
+			`commit: the transaction may be committed; read what it has written to find out`},
+		{"joining: file 000010: checksum mismatch\n<corruption detail carrier>\n" +
+			"file 000010: checksum mismatch\nclosing: busy",
+			`joining: file 000010: checksum mismatch; closing: busy`},
 	} {
-		if got := Message(errors.New(text)); got != want {
-			t.Errorf("%s\nis read\n%s\nwant\n%s", text, got, want)
+		if got := Message(errors.New(c.text)); got != c.want {
+			t.Errorf("%s\nis read\n%s\nwant\n%s", c.text, got, c.want)
 		}
 	}
 }
@@ -47,7 +59,8 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrTransactionAborted), Conflict},
 		{t.Context(), kv.ErrTimestampTooOld, Usage},
 		{t.Context(), fmt.Errorf("commit: %w", kv.ErrTransactionTooOld), Failed},
-		{t.Context(), fmt.Errorf("get: %w", errors.Join(kv.ErrTimestampTooOld, kv.ErrTransactionTooOld)), Failed},
+		{t.Context(), fmt.Errorf("get: %w",
+			errors.Join(kv.ErrTimestampTooOld, kv.ErrTransactionTooOld)), Failed},
 		{t.Context(), errors.Join(kv.ErrTransactionTooOld, kv.ErrOutcomeUnknown), Unknown},
 		{ended, errors.New("interrupted"), Interrupted},
 	} {

@@ -88,7 +88,8 @@ type loader struct {
 // an error: the reader's, the destination's, or ctx's. When the reader fails, what came before the
 // bad record is written first. When ctx ends, no further batch is begun, and those under way are
 // waited for.
-func Load(ctx context.Context, next func() (records.Record, error), to Destination, options Options) (written uint64, err error) {
+func Load(ctx context.Context, next func() (records.Record, error), to Destination,
+	options Options) (written uint64, err error) {
 	l := &loader{to: to, options: options.withDefaults(), lanes: make(map[uint64]*lane)}
 	l.slots = make(chan struct{}, l.options.InFlight)
 	l.ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -229,7 +230,8 @@ func (l *loader) progress() {
 }
 
 // Check reads all records and returns their number, or the first error of the reader.
-func Check(ctx context.Context, next func() (records.Record, error), progress func(uint64)) (count uint64, err error) {
+func Check(ctx context.Context, next func() (records.Record, error),
+	progress func(uint64)) (count uint64, err error) {
 	for {
 		if count%1024 == 0 {
 			if ctx.Err() != nil {

@@ -113,8 +113,10 @@ func TestLoadIsLikeWritingInOrder(t *testing.T) {
 			want[string(key)] = string(value)
 		}
 		options := Options{
-			BatchRecords: rapid.IntRange(1, 20).Draw(rt, "batch records"), BatchBytes: rapid.IntRange(1, 100).Draw(rt, "batch bytes"),
-			InFlight: rapid.IntRange(1, 5).Draw(rt, "in flight"), Gathered: rapid.IntRange(1, 100).Draw(rt, "gathered"),
+			BatchRecords: rapid.IntRange(1, 20).Draw(rt, "batch records"),
+			BatchBytes:   rapid.IntRange(1, 100).Draw(rt, "batch bytes"),
+			InFlight:     rapid.IntRange(1, 5).Draw(rt, "in flight"),
+			Gathered:     rapid.IntRange(1, 100).Draw(rt, "gathered"),
 		}
 		s := newStore(rapid.IntRange(1, 10).Draw(rt, "partitions"))
 		synctest.Test(t, func(t *testing.T) {
@@ -178,8 +180,10 @@ func TestAnInterruptedLoadKnowsHowFarItCame(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		var last uint64
-		written, err := Load(ctx, reader(some(1_000_000), io.EOF), s, Options{BatchRecords: 10, Progress: func(n uint64) { last = n }})
-		if !errors.Is(err, context.DeadlineExceeded) || written == 0 || int(written) != len(s.mu.rows) || last != written {
+		written, err := Load(ctx, reader(some(1_000_000), io.EOF), s,
+			Options{BatchRecords: 10, Progress: func(n uint64) { last = n }})
+		if !errors.Is(err, context.DeadlineExceeded) || written == 0 ||
+			int(written) != len(s.mu.rows) || last != written {
 			t.Errorf("said %d, in %d, progress %d, %v", written, len(s.mu.rows), last, err)
 		}
 	})

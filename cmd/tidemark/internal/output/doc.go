@@ -1,8 +1,9 @@
 // Package output prints what commands find, in the form that --output asks for:
 //
-//	table  for people: aligned columns that fit the screen, bytes that do not print are escaped, sizes with a unit
-//	json   for programs: one object a line, so that any number of rows can be streamed; numbers are numbers, durations
-//	       seconds, and whatever does not print is escaped
+//	table  for people: aligned columns that fit the screen, bytes that do not print are escaped,
+//	       sizes with a unit
+//	json   for programs: one object a line, so that any number of rows can be streamed; numbers
+//	       are numbers, durations seconds, and whatever does not print is escaped
 //	tsv    for programs and spreadsheets: tab-separated, escaped so that it can be read back exactly
 //	raw    the bytes as they are; at a terminal, what it would act on is escaped
 //

@@ -96,7 +96,8 @@ func (f *fitted) drop(column int) {
 func (f *fitted) shorten(by int) bool {
 	widest := -1
 	for i, w := range f.widths {
-		if !f.columns[i].Number && !f.columns[i].Whole && w > max(shortest, text.StringWidth(f.columns[i].Name)) && (widest < 0 || w > f.widths[widest]) {
+		if !f.columns[i].Number && !f.columns[i].Whole &&
+			w > max(shortest, text.StringWidth(f.columns[i].Name)) && (widest < 0 || w > f.widths[widest]) {
 			widest = i
 		}
 	}

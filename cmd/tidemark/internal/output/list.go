@@ -65,7 +65,9 @@ func (l *List) Flush() error {
 		for i, c := range l.columns {
 			names[i] = c.fieldName()
 		}
-		return l.flushLines(strings.Join(names, "\t"), func(cell any) string { return records.Escape(plainBytes(programs(cell))) })
+		return l.flushLines(strings.Join(names, "\t"), func(cell any) string {
+			return records.Escape(plainBytes(programs(cell)))
+		})
 	case Raw:
 		return l.flushLines("", func(cell any) string { return string(plainBytes(programs(cell))) })
 	default:

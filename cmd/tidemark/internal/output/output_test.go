@@ -18,9 +18,12 @@ type version struct{}
 func (version) String() string { return "1763632000.123456789.3" }
 
 func sampleList(out io.Writer, format Format) *List {
-	l := NewList(out, format, Column{Name: "id", Number: true}, Column{Name: "start"}, Column{Name: "size", Number: true},
-		Column{Name: "live keys", Number: true}, Column{Name: "nodes"}, Column{Name: "alive"}, Column{Name: "version"})
-	l.Row(uint64(100), []byte("a\x00\xff\t"), Size(3<<20+300<<10), 12, []string{"1", "2"}, true, version{})
+	l := NewList(out, format, Column{Name: "id", Number: true}, Column{Name: "start"},
+		Column{Name: "size", Number: true},
+		Column{Name: "live keys", Number: true}, Column{Name: "nodes"}, Column{Name: "alive"},
+		Column{Name: "version"})
+	l.Row(uint64(100), []byte("a\x00\xff\t"), Size(3<<20+300<<10), 12, []string{"1", "2"},
+		true, version{})
 	l.Row(uint64(1001), []byte(nil), Size(999), 0, []string{"3"}, false, nil)
 	l.Row(7, []byte{}, Size(0), 0, []string{}, false, "x\ny")
 	return l
@@ -37,11 +40,13 @@ func TestList(t *testing.T) {
 			"100\ta\\x00\\xff\\t\t3452928\t12\t1,2\ttrue\t1763632000.123456789.3\n" +
 			"1001\t\t999\t0\t3\tfalse\t\n" +
 			"7\t\t0\t0\t\tfalse\tx\\ny\n",
-		JSON: `{"id":100,"start_base64":"YQD/CQ==","size":3452928,"live_keys":12,"nodes":["1","2"],"alive":true,"version":"1763632000.123456789.3"}
+		JSON: `{"id":100,"start_base64":"YQD/CQ==","size":3452928,"live_keys":12,` +
+			`"nodes":["1","2"],"alive":true,"version":"1763632000.123456789.3"}
 {"id":1001,"start":null,"size":999,"live_keys":0,"nodes":["3"],"alive":false,"version":null}
 {"id":7,"start":"","size":0,"live_keys":0,"nodes":[],"alive":false,"version":"x\ny"}
 `,
-		Raw: "100\ta\x00\xff\t\t3452928\t12\t1,2\ttrue\t1763632000.123456789.3\n1001\t\t999\t0\t3\tfalse\t\n7\t\t0\t0\t\tfalse\tx\ny\n",
+		Raw: "100\ta\x00\xff\t\t3452928\t12\t1,2\ttrue\t1763632000.123456789.3\n" +
+			"1001\t\t999\t0\t3\tfalse\t\n7\t\t0\t0\t\tfalse\tx\ny\n",
 	}
 	for format, text := range want {
 		var out bytes.Buffer
@@ -59,8 +64,9 @@ func TestRows(t *testing.T) {
 	want := map[Format]string{
 		Table: "KEY       VALUE\na         1\nlong key\nb\\x00     x\\ty\\xff\n",
 		TSV:   "a\t1\nlong key\t\nb\\x00\tx\\ty\\xff\n",
-		JSON:  "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"long key\",\"value\":\"\"}\n{\"key\":\"b\\u0000\",\"value_base64\":\"eAl5/w==\"}\n",
-		Raw:   "a\t1\nlong key\t\nb\x00\tx\ty\xff\n",
+		JSON: "{\"key\":\"a\",\"value\":\"1\"}\n" +
+			"{\"key\":\"long key\",\"value\":\"\"}\n{\"key\":\"b\\u0000\",\"value_base64\":\"eAl5/w==\"}\n",
+		Raw: "a\t1\nlong key\t\nb\x00\tx\ty\xff\n",
 	}
 	wantKeys := map[Format]string{
 		Table: "KEY\na\nlong key\nb\\x00\n",
@@ -161,7 +167,8 @@ func TestListJSONIsJSON(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for size, want := range map[Size]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1<<64 - 1: "16.0 EiB"} {
+	for size, want := range map[Size]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB",
+		1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1<<64 - 1: "16.0 EiB"} {
 		if got := size.String(); got != want {
 			t.Errorf("%d: %s, want %s", uint64(size), got, want)
 		}

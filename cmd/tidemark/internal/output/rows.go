@@ -41,7 +41,8 @@ const (
 // NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came
 // before it is printed.
 func NewRows(out io.Writer, format Format, keysOnly bool) *Rows {
-	return &Rows{out: bufio.NewWriterSize(out, 64<<10), format: format, keysOnly: keysOnly, page: make([]pageRow, 0, pageRows)}
+	return &Rows{out: bufio.NewWriterSize(out, 64<<10), format: format, keysOnly: keysOnly,
+		page: make([]pageRow, 0, pageRows)}
 }
 
 // Screen makes the rows of a table fit a terminal of so many columns.

@@ -14,13 +14,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestLinesWhereThereIsNoTerminal(t *testing.T) {
 	now := time.Unix(0, 0)
 	var out bytes.Buffer
-	p := Start(Options{Out: &out, What: "load fruit", Unit: "records", Total: 1000, Now: func() time.Time { return now }})
+	p := Start(Options{Out: &out, What: "load fruit", Unit: "records", Total: 1000,
+		Now: func() time.Time {
+			return now
+		}})
 	for done := uint64(0); done <= 1000; done += 100 {
 		p.Set(done)
 		now = now.Add(time.Second)
 	}
 	p.Stop()
-	want := "load fruit: 500 of 1000 (50 %) records, 100/s\nload fruit: 1000 of 1000 (100 %) records, 100/s\n"
+	want := "load fruit: 500 of 1000 (50 %) records, 100/s\n" +
+		"load fruit: 1000 of 1000 (100 %) records, 100/s\n"
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
 	}

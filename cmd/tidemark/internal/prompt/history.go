@@ -82,7 +82,8 @@ func (h *History) rewrite() {
 // Add implements term.History. What cannot be written is not kept; that is no reason to stop the
 // session.
 func (h *History) Add(line string) {
-	if strings.TrimSpace(line) == "" || line[0] == ' ' || (len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
+	if strings.TrimSpace(line) == "" || line[0] == ' ' ||
+		(len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
 		return
 	}
 	h.lines = append(h.lines, line)

@@ -19,7 +19,8 @@ func TestTxnHistory(t *testing.T) {
 	if h.Len() != historyLines || h.At(0) != fmt.Sprintf("get fruit %d", 2*historyLines) {
 		t.Errorf("%d lines, the newest is %q", h.Len(), h.At(0))
 	}
-	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "\n") != historyLines {
+	if text, err := os.ReadFile(path); err != nil ||
+		strings.Count(string(text), "\n") != historyLines {
 		t.Errorf("the file has %d lines: %v", strings.Count(string(text), "\n"), err)
 	}
 	for line, want := range map[string]string{
@@ -33,8 +34,11 @@ func TestTxnHistory(t *testing.T) {
 			t.Errorf("%s is kept as %s, want %s", line, got, want)
 		}
 	}
-	for env, want := range map[string]string{"": "/h/.local/state/tidemark/history", "off": "", "/x": "/x"} {
-		if got := HistoryFile("", func(name string) string { return map[string]string{"HOME": "/h", HistoryEnv: env}[name] }); got != want {
+	for env, want := range map[string]string{"": "/h/.local/state/tidemark/history", "off": "",
+		"/x": "/x"} {
+		if got := HistoryFile("", func(name string) string {
+			return map[string]string{"HOME": "/h", HistoryEnv: env}[name]
+		}); got != want {
 			t.Errorf("%q: %q, want %q", env, got, want)
 		}
 	}

@@ -103,7 +103,8 @@ func SplitWords(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, exit.Usagef("a quote (%c) is not closed; to use one in a word, put the word in quotes of the other kind", quote)
+		return nil, exit.Usagef("a quote (%c) is not closed; to use one in a word, put the word "+
+			"in quotes of the other kind", quote)
 	}
 	finish()
 	return words, nil

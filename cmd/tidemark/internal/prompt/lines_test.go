@@ -41,11 +41,13 @@ func TestReadingLines(t *testing.T) {
 		}
 		return texts, last
 	}
-	if texts, last := read(strings.NewReader("a\r\n\nb")); !slices.Equal(texts, []string{"a", "", "b"}) || last.Number != 3 {
+	if texts, last := read(strings.NewReader("a\r\n\nb")); !slices.Equal(texts,
+		[]string{"a", "", "b"}) || last.Number != 3 {
 		t.Errorf("%q, %+v", texts, last)
 	}
 	long := io.MultiReader(strings.NewReader("a\n"), strings.NewReader(strings.Repeat("x", MaxLine+1)))
-	if texts, last := read(long); len(texts) != 1 || last.Number != 2 || last.Err == nil || !strings.Contains(last.Err.Error(), "longer than") {
+	if texts, last := read(long); len(texts) != 1 || last.Number != 2 || last.Err == nil ||
+		!strings.Contains(last.Err.Error(), "longer than") {
 		t.Errorf("%q, %+v", texts, last)
 	}
 	broken := errors.New("broken")

@@ -92,7 +92,8 @@ func Unescape(dst, escaped []byte) ([]byte, error) {
 			dst = append(dst, byte(high<<4|low))
 			i += 2
 		default:
-			return dst, fmt.Errorf(`unknown escape \%s; the escapes are \t \n \r \\ \xNN`, Escape(escaped[i:i+1]))
+			return dst, fmt.Errorf(`unknown escape \%s; the escapes are \t \n \r \\ \xNN`,
+				Escape(escaped[i:i+1]))
 		}
 	}
 	return dst, nil

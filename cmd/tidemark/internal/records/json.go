@@ -80,11 +80,13 @@ func checkSurrogates(line []byte) error {
 		i += 4
 		switch {
 		case unit >= 0xdc00 && unit <= 0xdfff:
-			return fmt.Errorf(`\u%04x is half of a character; put binary data into key_base64 or value_base64`, unit)
+			return fmt.Errorf(
+				`\u%04x is half of a character; put binary data into key_base64 or value_base64`, unit)
 		case unit >= 0xd800 && unit <= 0xdbff:
 			low, ok := unitAt(line, i+2)
 			if !ok || line[i+1] != '\\' || low < 0xdc00 || low > 0xdfff {
-				return fmt.Errorf(`\u%04x is half of a character; put binary data into key_base64 or value_base64`, unit)
+				return fmt.Errorf(
+					`\u%04x is half of a character; put binary data into key_base64 or value_base64`, unit)
 			}
 			i += 6
 		}
@@ -176,5 +178,6 @@ func appendJSONString[T string | []byte](dst []byte, field T) []byte {
 
 // appendUnit appends a \u escape.
 func appendUnit(dst []byte, unit rune) []byte {
-	return append(dst, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
+	return append(dst, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15],
+		hexDigits[unit>>4&15], hexDigits[unit&15])
 }

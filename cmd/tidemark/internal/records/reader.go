@@ -100,7 +100,9 @@ func (r *Reader) parse(line []byte) error {
 
 func (r *Reader) parseTSV(line []byte) error {
 	if line[len(line)-1] == '\r' {
-		return errors.New(`the line ends with a carriage return; convert the file to Unix line ends, or write \r if the value ends so`)
+		return errors.New(
+			`the line ends with a carriage return; convert the file to Unix line ends, ` +
+				`or write \r if the value ends so`)
 	}
 	key, value, found := bytes.Cut(line, []byte{'\t'})
 	if !found {

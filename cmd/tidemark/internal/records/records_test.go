@@ -36,20 +36,24 @@ func TestRoundTrip(t *testing.T) {
 				field := rapid.OneOf(
 					rapid.SliceOfN(rapid.Byte(), 0, 40),
 					rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) }),
-					rapid.Map(rapid.SliceOf(rapid.SampledFrom([]string{"\\", "\t", "\n", "\r", "\"", "x", "u", "00", "\u2028", "\ufffd", "\x7f", "é", "\xff"})),
+					rapid.Map(rapid.SliceOf(
+						rapid.SampledFrom([]string{"\\", "\t", "\n", "\r", "\"", "x", "u", "00",
+							"\u2028", "\ufffd", "\x7f", "é", "\xff"})),
 						func(s []string) []byte { return []byte(strings.Join(s, "")) }),
 				)
 				var want []Record
 				var file bytes.Buffer
 				w := NewWriter(&file, format)
 				for range rapid.IntRange(0, 10).Draw(t, "records") {
-					record := Record{Key: append([]byte{rapid.Byte().Draw(t, "first")}, field.Draw(t, "key")...), Value: field.Draw(t, "value")}
+					record := Record{Key: append([]byte{rapid.Byte().Draw(t, "first")},
+						field.Draw(t, "key")...), Value: field.Draw(t, "value")}
 					want = append(want, record)
 					if err := w.Write(record); err != nil {
 						t.Fatal(err)
 					}
 				}
-				got := readAll(t, NewReader(iotest.OneByteReader(bytes.NewReader(file.Bytes())), format, limits))
+				got := readAll(t, NewReader(iotest.OneByteReader(bytes.NewReader(file.Bytes())),
+					format, limits))
 				if len(got) != len(want) {
 					t.Fatalf("%d records came back of %d", len(got), len(want))
 				}
@@ -57,7 +61,8 @@ func TestRoundTrip(t *testing.T) {
 				w = NewWriter(&again, format)
 				for i := range want {
 					if !bytes.Equal(got[i].Key, want[i].Key) || !bytes.Equal(got[i].Value, want[i].Value) {
-						t.Fatalf("record %d: %q=%q came back as %q=%q", i, want[i].Key, want[i].Value, got[i].Key, got[i].Value)
+						t.Fatalf("record %d: %q=%q came back as %q=%q", i, want[i].Key,
+							want[i].Value, got[i].Key, got[i].Value)
 					}
 					if err := w.Write(got[i]); err != nil {
 						t.Fatal(err)
@@ -87,7 +92,8 @@ func TestJSONIsJSON(t *testing.T) {
 }
 
 func TestLinesOfAllLengths(t *testing.T) {
-	for _, size := range []int{0, 1, 255 << 10, 256<<10 - 3, 256<<10 - 2, 256<<10 - 1, 256 << 10, 600 << 10} {
+	for _, size := range []int{0, 1, 255 << 10, 256<<10 - 3, 256<<10 - 2, 256<<10 - 1, 256 << 10,
+		600 << 10} {
 		for _, end := range []string{"\n", ""} {
 			file := "k\t" + strings.Repeat("v", size) + end + "k2\tv2"
 			if end == "" {
@@ -95,7 +101,8 @@ func TestLinesOfAllLengths(t *testing.T) {
 			}
 			got := readAll(t, NewReader(strings.NewReader(file), TSV, limits))
 			if len(got[0].Value) != size || (end != "" && (len(got) != 2 || string(got[1].Value) != "v2")) {
-				t.Errorf("value of %d bytes, end %q: read %d records, the first value has %d", size, end, len(got), len(got[0].Value))
+				t.Errorf("value of %d bytes, end %q: read %d records, the first value has %d", size,
+					end, len(got), len(got[0].Value))
 			}
 		}
 	}
@@ -112,7 +119,9 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{TSV, "key", "there is no tab between key and value"},
 		{TSV, "a\tb\tc", `there is more than one tab; write \t for a tab inside a key or value`},
 		{TSV, "\tv", "the key is empty; a key has at least one byte"},
-		{TSV, "k\tv\r", `the line ends with a carriage return; convert the file to Unix line ends, or write \r if the value ends so`},
+		{TSV, "k\tv\r",
+			`the line ends with a carriage return; convert the file to Unix line ends, ` +
+				`or write \r if the value ends so`},
 		{TSV, `k` + "\t" + `a\`, `in the value: a backslash at the end; write \\ for a backslash`},
 		{TSV, `k\q` + "\t", `in the key: unknown escape \q; the escapes are \t \n \r \\ \xNN`},
 		{TSV, `k` + "\t" + `\x1`, `in the value: \x needs two hexadecimal digits after it`},
@@ -122,15 +131,22 @@ func TestErrorsNameTheLine(t *testing.T) {
 		{TSV, "k\t" + strings.Repeat("v", 300<<10), "the line is longer than the longest record"},
 		{JSONL, `{"key":"a"}`, `neither "value" nor "value_base64" is given`},
 		{JSONL, `{"value":"a"}`, `neither "key" nor "key_base64" is given`},
-		{JSONL, `{"key":"a","key_base64":"YQ==","value":""}`, `both "key" and "key_base64" are given; use one`},
-		{JSONL, `{"key":"a","value_base64":"YR=="}`, `"value_base64": illegal base64 data at input byte 2`},
+		{JSONL, `{"key":"a","key_base64":"YQ==","value":""}`,
+			`both "key" and "key_base64" are given; use one`},
+		{JSONL, `{"key":"a","value_base64":"YR=="}`,
+			`"value_base64": illegal base64 data at input byte 2`},
 		{JSONL, `{"key":"a","value":"b"`, "the JSON object is cut off"},
 		{JSONL, `{"key":"a","value":"b"} x`, "there is more after the JSON object"},
 		{JSONL, `{"key":"a","value":"b","ttl":1}`, `not a JSON record: json: unknown field "ttl"`},
-		{JSONL, `{"key":1,"value":"b"}`, `not a JSON record: json: cannot unmarshal number into Go struct field jsonRecord.key of type string`},
-		{JSONL, `{"key":"a","value":"\ud800"}`, `\ud800 is half of a character; put binary data into key_base64 or value_base64`},
-		{JSONL, `{"key":"a","value":"\udc00"}`, `\udc00 is half of a character; put binary data into key_base64 or value_base64`},
-		{JSONL, "{\"key\":\"a\",\"value\":\"\xff\"}", "the line is not valid UTF-8; put binary data into key_base64 or value_base64"},
+		{JSONL, `{"key":1,"value":"b"}`,
+			`not a JSON record: json: cannot unmarshal number into ` +
+				`Go struct field jsonRecord.key of type string`},
+		{JSONL, `{"key":"a","value":"\ud800"}`,
+			`\ud800 is half of a character; put binary data into key_base64 or value_base64`},
+		{JSONL, `{"key":"a","value":"\udc00"}`,
+			`\udc00 is half of a character; put binary data into key_base64 or value_base64`},
+		{JSONL, "{\"key\":\"a\",\"value\":\"\xff\"}",
+			"the line is not valid UTF-8; put binary data into key_base64 or value_base64"},
 	}
 	good := map[Format]string{TSV: "k\tv\n", JSONL: `{"key":"k","value":"v"}` + "\n"}
 	for _, c := range cases {
@@ -144,12 +160,14 @@ func TestErrorsNameTheLine(t *testing.T) {
 			t.Errorf("%.60q:\n got %v\nwant line 2: %s", c.line, err, c.want)
 		}
 	}
-	for _, ok := range []string{`{"key":"a","value":"\ud83d\ude00"}`, `{"key":"a","value":"\\ud800"}`, `{"key":"a","value":"\ufffd"}`} {
+	for _, ok := range []string{`{"key":"a","value":"\ud83d\ude00"}`,
+		`{"key":"a","value":"\\ud800"}`, `{"key":"a","value":"\ufffd"}`} {
 		if _, err := NewReader(strings.NewReader(ok), JSONL, limits).Next(); err != nil {
 			t.Errorf("%s: %v", ok, err)
 		}
 	}
-	broken := NewReader(io.MultiReader(strings.NewReader("k\tv\nk2\t"), iotest.ErrReader(errors.New("pulled out"))), TSV, limits)
+	broken := NewReader(io.MultiReader(strings.NewReader("k\tv\nk2\t"),
+		iotest.ErrReader(errors.New("pulled out"))), TSV, limits)
 	if _, err := broken.Next(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +177,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 }
 
 func TestFormats(t *testing.T) {
-	for name, want := range map[string]Format{"a.tsv": TSV, "a.JSONL": JSONL, "a.ndjson": JSONL, "a": TSV, "-": TSV} {
+	for name, want := range map[string]Format{"a.tsv": TSV, "a.JSONL": JSONL, "a.ndjson": JSONL,
+		"a": TSV, "-": TSV} {
 		if got := FormatOfFile(name); got != want {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -205,7 +224,10 @@ func BenchmarkReader(b *testing.B) {
 			var file bytes.Buffer
 			w := NewWriter(&file, format)
 			for i := range 1000 {
-				if err := w.Write(Record{Key: fmt.Appendf(nil, "pkg net/http, method (*Client) Do%d(*Request) (*Response, error)", i), Value: []byte("go1.txt")}); err != nil {
+				if err := w.Write(
+					Record{Key: fmt.Appendf(nil,
+						"pkg net/http, method (*Client) Do%d(*Request) (*Response, error)", i),
+						Value: []byte("go1.txt")}); err != nil {
 					b.Fatal(err)
 				}
 			}

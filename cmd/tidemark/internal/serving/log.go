@@ -21,8 +21,11 @@ type Log struct {
 func (l *Log) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.level, "log-level", "warn", "debug, info, warn or error")
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "text or json")
-	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("log-level",
+		cobra.FixedCompletions([]string{"debug", "info", "warn", "error"},
+			cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("log-format",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Logger makes the log that the flags ask for.
