@@ -73,7 +73,7 @@ func ExampleKeyspace_CompareAndSwap() {
 		if swap.Swapped {
 			return
 		}
-		// Somebody was faster: swap.Current is what is there now.
+		// Another client was faster: swap.Current is what is there now.
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 )
 
 // Increment adds to the number that a key holds, and returns the sum and its version. A number is a
-// value like "42" or "-7": decimal, with at most 64 bits; a key without a value holds 0, and by may
-// be negative. It takes effect at most once, however often it is sent again on the way.
+// value like "42" or "-7": the decimal digits of an int64 as text, so that Put can write one, and
+// strconv.ParseInt reads what Get returns. A key without a value holds 0, and by may be negative.
+// It takes effect at most once, however often it is sent again on the way.
 //
-// A key that holds something else, and a sum beyond 64 bits, fail with ErrInvalidArgument and
-// change nothing.
+// A key that holds something else, and a sum that does not fit into an int64, fail with
+// ErrInvalidArgument and change nothing. A key that a transaction has locked is waited for, until
+// ctx ends: ErrConflict.
 func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64) (int64, Timestamp, error) {
 	const op = "increment"
 	if err := k.check(op, key, nil, ""); err != nil {
@@ -28,7 +30,8 @@ func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64) (int64, 
 }
 
 // Increment is Keyspace.Increment inside the transaction: it reads the key as GetForUpdate does, so
-// that transactions that count the same thing take turns, and writes the sum with the commit.
+// that transactions that count the same thing take turns, and writes the sum with the commit. When
+// it fails with ErrInvalidArgument the transaction can go on without it.
 func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64) (int64, error) {
 	const op = "increment"
 	p, err := t.lookUp(ctx, op, ks, key, true)

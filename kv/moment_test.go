@@ -128,7 +128,7 @@ func (m *moments) step(depth int) {
 			m.other(i, k)
 		}
 	case "move":
-		// Somebody writes two keys, and the transaction sees one of them: its moment moves there.
+		// Another client writes two keys, and the transaction sees one of them: its moment moves there.
 		j, other := m.draw("keyspace", 2), m.key()
 		if m.locked[i][k] || m.locked[j][other] {
 			return

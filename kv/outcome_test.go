@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Who has heard nothing of a commit until his time was up, and asks later, learns what became of
-// it: whether it had taken effect or takes effect now, or cannot any more; also when others have
-// written the key since. When no partition knows any more, the client hears that at once.
+// A caller whose commit was not answered in time, and that asks later, learns what became of it:
+// whether it had taken effect or takes effect now, or cannot any more; also when others have
+// written the key since. When no partition knows any more, the caller hears that at once.
 func TestOutcome(t *testing.T) {
 	for _, o := range []outcomeCase{
 		{phases: 1, ran: true}, {phases: 1, ran: true, overwritten: true}, {phases: 1},
@@ -95,7 +95,7 @@ func askOutcome(t *testing.T, c *fakeCluster, o outcomeCase) {
 		}
 		if o.forgotten && (strings.Contains(err.Error(), "kv.Outcome") ||
 			!strings.Contains(err.Error(), "read what it has written")) {
-			t.Errorf("nobody knows any more: %v", err)
+			t.Errorf("no partition knows any more: %v", err)
 		}
 	}
 	// The client asks once more by itself, in the background.

@@ -190,8 +190,8 @@ func TestPairsAreTheCallers(t *testing.T) {
 	})
 }
 
-// A scan misses nothing that was acknowledged before it began, whoever leads with whatever clock;
-// and sees nothing later.
+// A scan misses nothing that was acknowledged before it began, whichever node leads with whatever
+// clock; and sees nothing later.
 func TestScanIsASnapshot(t *testing.T) {
 	eachLayout(t, func(t *testing.T, c *fakeCluster, ks *Keyspace, id uint32) {
 		ctx := t.Context()
@@ -404,7 +404,7 @@ func TestScanFindsWhoLeadsNow(t *testing.T) {
 			c.Nodes[2].Timeless = 1 << 30
 			for _, p := range c.Partitions {
 				if p.Leader == 2 {
-					p.Leader, p.Term = 3, p.Term+1 // nobody is told
+					p.Leader, p.Term = 3, p.Term+1 // no client hears of it
 				}
 			}
 		})

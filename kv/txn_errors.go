@@ -178,7 +178,7 @@ func causesOf(err error) []error {
 	return causes(err)
 }
 
-// knownRoute is a request's failure without its doubt about the request's outcome.
+// knownRoute is a request's failure without its unknown outcome.
 func knownRoute(err error) error {
 	var r *route.Error
 	if !errors.As(err, &r) {

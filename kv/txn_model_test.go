@@ -65,7 +65,7 @@ func TestTxnBesideModel(t *testing.T) {
 					t.Fatalf("%s: %v, want %v", ks.Name(), got, want[i])
 				}
 			}
-			// So find all those who do not write.
+			// Snapshots and transactions that do not write find it so.
 			check := func(s *Snapshot) error {
 				snapshotIs(t, ctx, s, spaces, want)
 				return nil

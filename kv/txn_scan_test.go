@@ -160,7 +160,7 @@ func TestScanHasReadWhatOwnDeletesHide(t *testing.T) {
 	})
 }
 
-// Who is told that a scan has failed may read on: nothing was read yet.
+// A function that finds that a scan has failed may read on: nothing was read yet.
 func TestReadInTheLoopOfAScanThatFailed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

@@ -134,7 +134,7 @@ func TestTxnErrors(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// Somebody else's write after every read.
+		// Another client's write after every read.
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_, err := client.Update(short, func(tx *Txn) error {

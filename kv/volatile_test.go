@@ -123,7 +123,7 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 				continue
 			}
 			if round%4 == 1 {
-				// Who leads is alone with the clients: what is in flight there is lost.
+				// The leaders are alone with the clients: what they propose is lost.
 				cutLeaders(cluster)
 				time.Sleep(5 * time.Second)
 				cluster.HealAll()
@@ -133,7 +133,7 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 			// hand over to.
 			for begun := time.Now(); handOverAll(cluster) == 0; time.Sleep(100 * time.Millisecond) {
 				if time.Since(begun) > time.Minute {
-					t.Fatal("nobody leads")
+					t.Fatal("no replica leads")
 				}
 			}
 		}

@@ -133,7 +133,8 @@ func over(err error) string {
 	return string(e.Key) + " of " + e.Keyspace
 }
 
-// Whoever was aborted is told over which key, wherever that lies and whichever request hears of it.
+// A transaction that was aborted for an older one learns over which key, wherever that lies and
+// whichever of its requests is refused.
 func TestTheWoundedHearsOverWhichKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -152,7 +153,7 @@ func TestTheWoundedHearsOverWhichKey(t *testing.T) {
 			{"", "b", "b of ranged"}, // the only lock, which is the anchor
 		} {
 			clients, all := sessions(t, cluster, 2)
-			// Whoever is aborted has its anchor in one keyspace, and is in the way in another.
+			// The aborted transaction has its anchor in one keyspace, and is in the way in another.
 			if c.first != "" {
 				if err := lockFor(ctx, all[1], clients[1].Keyspace("hashed"), c.first); err != nil {
 					t.Fatal(err)
@@ -306,8 +307,8 @@ func TestErrorsCountAttempts(t *testing.T) {
 	})
 }
 
-// Who waits for a lock for long is not taken for lost: nothing is cut off, and of every write it is
-// known that it did not run, and which transaction was in the way.
+// A client that waits for a lock for long is not taken for lost: nothing is cut off, and of every
+// write it is known that it did not run, and which transaction was in the way.
 func TestALongWaitIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

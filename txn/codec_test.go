@@ -27,12 +27,12 @@ func sampleInfo() Info {
 func sampleLocks() []Lock {
 	base := Lock{
 		Transaction: sampleInfo(), Prepared: hlc.Timestamp{Wall: 1<<63 - 1, Logical: 1<<32 - 1},
-		Request: mvcc.RequestID{Client: 1<<64 - 1, Sequence: 300}, Laid: 1 << 61,
+		Request: mvcc.RequestID{Client: 1<<64 - 1, Sequence: 300}, Acquired: 1 << 61,
 	}
 	put, empty, deletion, lock := base, base, base, base
 	put.Value = []byte("value\x00")
 	deletion.Kind, lock.Kind = kvpb.Mutation_DELETE, kvpb.Mutation_LOCK
-	lock.Request, lock.Laid = mvcc.RequestID{}, 0
+	lock.Request, lock.Acquired = mvcc.RequestID{}, 0
 	return []Lock{put, empty, deletion, lock}
 }
 
@@ -186,7 +186,7 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(4, func(r *Record) { r.Idle = time.Second }), "decided, and yet idle"},
 		{record(0, func(r *Record) { r.Idle = MaxLimit + time.Second }), "malformed idle time"},
 		{record(0, func(r *Record) { r.Idle = time.Microsecond }), "idle for no time"},
-		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_ABANDONED }), "yet by somebody"},
+		{record(3, func(r *Record) { r.Reason = kvpb.AbortReason_ABANDONED }), "yet by a transaction"},
 		{record(5, func(r *Record) { r.Reason, r.Wounder = kvpb.AbortReason_ABANDONED, ID{} }),
 			"yet over a key"},
 		{record(5, func(r *Record) { r.Wanted.Key = make([]byte, MaxWantedKey+1) }),

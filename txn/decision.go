@@ -102,7 +102,7 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 		return Decision{Refused: &Refusal{
 			Code: kvpb.ErrorCode_TRANSACTION_PUSHED, Timestamp: record.Timestamp,
 			Message: fmt.Sprintf("transaction %s cannot commit at %s any more, only above %s: "+
-				"somebody has read below", i.ID, e.Timestamp, record.Timestamp),
+				"another transaction has read below", i.ID, e.Timestamp, record.Timestamp),
 		}}
 	}
 	return decided(finished(record, i, p).commit(e))
@@ -151,8 +151,8 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		//   - It never will. Thresholds only rise, and DecideEnd and a one-phase commit refuse what
 		//     began below.
 		//
-		// Nothing has to be written for that to stay so. (Who asks for the end is told less: his
-		// transaction may have been committed, and be resolved and forgotten.)
+		// Nothing has to be written for that to stay so. (The client that asks for the end
+		// is told less: its transaction may have been committed, and be resolved and forgotten.)
 		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
 			Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):

@@ -20,9 +20,9 @@ type Lock struct {
 	Prepared hlc.Timestamp
 	// Request is the Prepare that acquired it; the version gets it.
 	Request keys.RequestID
-	// Laid is when, in nanoseconds since the epoch, by the physical clock of the partition's
+	// Acquired is when, in nanoseconds since the epoch, by the physical clock of the partition's
 	// leader.
-	Laid int64
+	Acquired int64
 	// Value is what a PUT writes; else it is empty.
 	Value []byte
 }
@@ -37,7 +37,7 @@ type Lock struct {
 //	anchor             uvarint length, bytes
 //	prepared           wall and logical, uvarint each
 //	client, sequence   uvarint each
-//	laid               uvarint
+//	acquired           uvarint
 //	value              the rest
 const lockVersion = 1
 
@@ -52,7 +52,7 @@ func (l *Lock) Append(dst []byte) []byte {
 	dst = appendTimestamp(dst, l.Prepared)
 	dst = binary.AppendUvarint(dst, l.Request.Client)
 	dst = binary.AppendUvarint(dst, l.Request.Sequence)
-	dst = binary.AppendUvarint(dst, uint64(l.Laid))
+	dst = binary.AppendUvarint(dst, uint64(l.Acquired))
 	return append(dst, l.Value...)
 }
 
@@ -72,7 +72,7 @@ func DecodeLock(data []byte) (Lock, error) {
 	l.Prepared = d.timestamp("prepared timestamp")
 	l.Request = keys.RequestID{Client: d.number("client", 1<<64-1),
 		Sequence: d.number("sequence", 1<<64-1)}
-	l.Laid = int64(d.number("time", 1<<63-1))
+	l.Acquired = int64(d.number("time", 1<<63-1))
 	l.Value = d.rest()
 	if d.err == nil {
 		d.err = l.validate()

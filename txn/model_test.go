@@ -130,7 +130,7 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 	switch d.Status.Reason {
 	case kvpb.AbortReason_WOUNDED:
 		if !m.wounded {
-			c.t.Fatalf("wounded by nobody: %+v", d.Record)
+			c.t.Fatalf("wounded by no transaction: %+v", d.Record)
 		}
 	case kvpb.AbortReason_ABANDONED:
 		if silent := c.now - m.heard; silent <= int64(Abandoned-hlc.DefaultMaxOffset) {
@@ -150,7 +150,7 @@ func (c *coordinated) begin(*rapid.T) {
 	m := &modelled{info: Info{Started: c.at("started"), Anchor: []byte("a")}}
 	m.info.ID = testID(byte(len(c.transactions)))
 	m.info.Begun = hlc.Min(m.info.Started, c.at("begun"))
-	m.heard = c.now // its first lock is laid
+	m.heard = c.now // its first lock is acquired
 	c.transactions = append(c.transactions, m)
 }
 
@@ -198,7 +198,7 @@ func (c *coordinated) heartbeat(*rapid.T) {
 
 func (c *coordinated) push(t *rapid.T) {
 	m := c.any()
-	// By the clock of another leader, and not before it was laid by that clock.
+	// By the clock of another leader, and not before it was acquired by that clock.
 	seen := m.heard + rapid.Int64Range(0, int64(250*time.Millisecond)).Draw(t, "seen")
 	q := &kvpb.PushRequest{
 		Pushee: m.info.Proto(), Seen: &kvpb.Timestamp{Wall: uint64(seen)},

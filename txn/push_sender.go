@@ -36,8 +36,8 @@ type PushSenderConfig struct {
 	Open func() (Sender, error)
 	// InFlight is how many pushes may be on their way. Default 256.
 	InFlight int
-	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: who
-	// waits for a transaction asks again.
+	// Timeout is how long a push may take, the commit wait of the pushee included. Default 2 s: a
+	// request that waits for a transaction asks again.
 	Timeout time.Duration
 }
 

@@ -182,7 +182,7 @@ func (r *Record) Validate() error {
 		return errors.New("not committed, and yet with commit wait")
 	}
 	if !r.Wounder.IsZero() && r.Reason != kvpb.AbortReason_WOUNDED {
-		return errors.New("not wounded, and yet by somebody")
+		return errors.New("not wounded, and yet by a transaction")
 	}
 	if len(r.Wanted.Key) > 0 && r.Reason != kvpb.AbortReason_WOUNDED {
 		return errors.New("not wounded, and yet over a key")

@@ -17,10 +17,10 @@ const (
 	// HeartbeatInterval is how often a client says that it lives, once it has acquired a lock.
 	HeartbeatInterval = time.Second
 	// Orphaned is for how long a coordinator must be known to be gone with its keyspace before
-	// requests that meet the transaction's locks take it for aborted. Within Farewell, which is
+	// requests that meet the transaction's locks take it for aborted. Within RemovalGrace, which is
 	// shorter, the replicas that are destroyed with the keyspace tell what they know of commits.
-	Orphaned = time.Minute
-	Farewell = 45 * time.Second
+	Orphaned     = time.Minute
+	RemovalGrace = 45 * time.Second
 )
 
 // ErrCoordinatorGone is what becomes of a push when the keyspace of the pushee's anchor was

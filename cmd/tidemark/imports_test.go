@@ -31,8 +31,8 @@ var may = []struct {
 	{"range/clockhealth", []string{"hlc"}},
 	{"range/admission", nil},
 
-	// One tier: the wire, and the parts of a node that know one partition's bytes. Who may use whom
-	// inside it is below.
+	// One tier: the wire, and the parts of a node that know one partition's bytes. Which may use
+	// which inside it is below.
 	{"rpc/...", []string{"hlc", "metric", "rpc/...", "range/keys", "range/admission"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
 	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},

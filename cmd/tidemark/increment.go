@@ -17,11 +17,11 @@ func (a *app) incrementCommand() *cobra.Command {
 		Use:   "increment NAME KEY",
 		Short: "Add to the number that a key holds",
 		Long: `Add to the number that a key of the keyspace NAME holds, and print the sum; with --output
-raw only that. A number is a value like 42 or -7: decimal, with at most 64 bits. A key without a
-value holds 0.
+raw only that. A number is a value like 42 or -7: decimal digits as text, a whole number of 64 bits
+with a sign; put can write one. A key without a value holds 0.
 
-It takes effect once, also if it had to be sent again. If the key holds something else, nothing is
-changed, and the exit code is 2.`,
+It takes effect once, also if it had to be sent again. If the key holds something else, or the
+sum does not fit into 64 bits, nothing is changed, and the exit code is 2.`,
 		Example: `  tidemark increment fruit visits
   tidemark increment fruit stock --by -3
   next=$(tidemark increment fruit serial --output raw)`,

@@ -24,12 +24,12 @@ const (
 // problems are what is wrong with a cluster.
 type problems struct {
 	// unavailable are partitions without a leader. underReplicated are nodes that are down, full
-	// those without room, and inDoubt those whose clock or replicas are not in order.
-	unavailable, underReplicated, full, inDoubt named
+	// those without room, and unhealthy those whose clock or replicas are not in order.
+	unavailable, underReplicated, full, unhealthy named
 }
 
 func (p *problems) any() bool {
-	return p.unavailable.total+p.underReplicated.total+p.full.total+p.inDoubt.total > 0
+	return p.unavailable.total+p.underReplicated.total+p.full.total+p.unhealthy.total > 0
 }
 
 // named is a list of which the first are named.
@@ -80,7 +80,7 @@ func (p *problems) print(out io.Writer, core []string, waiting string) {
 	say("unavailable", p.unavailable.lines()...)
 	say("under replicated", p.underReplicated.lines()...)
 	say("full", p.full.lines()...)
-	say("in doubt", p.inDoubt.lines()...)
+	say("unhealthy", p.unhealthy.lines()...)
 }
 
 // problemsOf is what one server knows itself: for when the core does not answer.
@@ -169,10 +169,10 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 			p.full.add("node %d (%s): %d MiB are free", node.ID, node.Address, node.DiskFree>>20)
 		}
 		if node.ClockUnhealthy {
-			p.inDoubt.add("node %d (%s): its clock is wrong, or those of others are", node.ID, node.Address)
+			p.unhealthy.add("node %d (%s): its clock is wrong, or those of others are", node.ID, node.Address)
 		}
 		if n := node.FailedReplicas; n > 0 {
-			p.inDoubt.add("node %d (%s): %s damaged or failed", node.ID, node.Address,
+			p.unhealthy.add("node %d (%s): %s damaged or failed", node.ID, node.Address,
 				plural(int(n), "replica"))
 		}
 	}

@@ -25,8 +25,8 @@ func TestJudge(t *testing.T) {
 		!strings.Contains(p.unavailable.names[0], "partition 7 of things") || !again {
 		t.Errorf("a partition whose leader is down: %+v, again %v", p.unavailable, again)
 	}
-	if p.underReplicated.total != 1 || p.full.total != 1 || p.inDoubt.total != 2 {
-		t.Errorf("one node is down, one full, one in doubt for two reasons: %+v", p)
+	if p.underReplicated.total != 1 || p.full.total != 1 || p.unhealthy.total != 2 {
+		t.Errorf("one node is down, one full, one unhealthy for two reasons: %+v", p)
 	}
 	// The server at its address is another node now, which has begun with an empty directory.
 	wiped := append(slices.Clone(nodes), kv.NodeInfo{ID: 4, Address: nodes[2].Address, Alive: true})

@@ -29,8 +29,8 @@ func (a *app) statusCommand() *cobra.Command {
 		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members
 and leader; how many nodes, keyspaces and partitions there are; and what is wrong: the partitions
 that are unavailable, because they have no leader, the nodes that are down, so that partitions have
-fewer replicas than they should, those whose disk is full, and those in doubt about their clock or
-with failed replicas.
+fewer replicas than they should, those whose disk is full, and the unhealthy ones, whose clock is
+wrong or which have failed replicas.
 
 The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions
 are unavailable; and 4 if the server that answers is not ready, or the core does not answer. With
@@ -100,14 +100,14 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "partitions", Number: true},
 		output.Column{Name: "unavailable", Programs: true},
 		output.Column{Name: "under replicated", Programs: true},
-		output.Column{Name: "full", Programs: true}, output.Column{Name: "in doubt", Programs: true},
+		output.Column{Name: "full", Programs: true}, output.Column{Name: "unhealthy", Programs: true},
 		output.Column{Name: "core leader"}, output.Column{Name: "core", Programs: true},
 		output.Column{Name: "version", Detail: true})
 	known := err == nil
 	list.Row(fmt.Sprintf("%016x", status.Cluster), status.Ready && known, orNone(status.WaitingFor),
 		nodes, nodesAlive, keyspaces, partitions,
 		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known),
-		wrong.inDoubt.cell(known),
+		wrong.unhealthy.cell(known),
 		orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err

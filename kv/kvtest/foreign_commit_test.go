@@ -72,7 +72,7 @@ func TestScanSeesCommitOfAFasterClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rows++; rows == 1 {
-				handOver(t, c, second, there)
+				transferLeadership(t, c, second, there)
 				time.Sleep(4 * bound) // the transaction's locks have become versions
 			}
 			if string(pair.Key) == "z" {

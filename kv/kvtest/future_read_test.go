@@ -95,8 +95,8 @@ func TestNothingWaitsAmongEqualClocks(t *testing.T) {
 		put(t, things, "z", "0")
 		a, z := partitionOf(t, c, "a"), partitionOf(t, c, "z")
 		for round := range 12 {
-			handOver(t, c, a, round%3)
-			handOver(t, c, z, (round+1+round/3)%3)
+			transferLeadership(t, c, a, round%3)
+			transferLeadership(t, c, z, (round+1+round/3)%3)
 			before := time.Now()
 			value := fmt.Sprint(round)
 			put(t, things, "a", value)

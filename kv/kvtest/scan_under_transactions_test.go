@@ -197,7 +197,7 @@ func TestScanEndsThoughLeadersChange(t *testing.T) {
 							if n++; n%100 == 50 {
 								for server := range c.Servers() {
 									for _, partition := range ledBy(c, server) {
-										handOver(t, c, partition, (server+1+round%2)%3)
+										transferLeadership(t, c, partition, (server+1+round%2)%3)
 										changed++
 									}
 								}

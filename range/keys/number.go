@@ -15,11 +15,11 @@ const MaxNumberLength = 20
 // ParseNumber reads a number. The error says what the value is instead.
 func ParseNumber(value []byte) (int64, error) {
 	if len(value) > MaxNumberLength {
-		return 0, fmt.Errorf("its value of %d bytes is not a decimal number of 64 bits", len(value))
+		return 0, fmt.Errorf("the value of %d bytes is not a decimal number of 64 bits", len(value))
 	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("its value %q is not a decimal number of 64 bits", value)
+		return 0, fmt.Errorf("the value %q is not a decimal number of 64 bits", value)
 	}
 	return n, nil
 }
@@ -33,7 +33,7 @@ func AddNumber(value []byte, exists bool, by int64) (sum int64, err error) {
 		}
 	}
 	if by > 0 && sum > math.MaxInt64-by || by < 0 && sum < math.MinInt64-by {
-		return 0, fmt.Errorf("%d and %d added are beyond 64 bits", sum, by)
+		return 0, fmt.Errorf("the sum of %d and %d does not fit into 64 bits", sum, by)
 	}
 	return sum + by, nil
 }

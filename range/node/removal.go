@@ -96,7 +96,7 @@ func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted,
 		h.replica.Close()
 		n.leaders.forget(h)
 		n.collector.forget(h)
-		h.settleUntil = time.Now().Add(txn.Farewell)
+		h.settleUntil = time.Now().Add(txn.RemovalGrace)
 	}
 	gone, postponed = n.settle(ctx, gone)
 	return postponed, n.destroy(ctx, gone)

@@ -20,7 +20,7 @@ import (
 
 // lockState is what the table keeps of a stored lock.
 func lockState(l *txn.Lock) concurrency.State {
-	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Acquired: l.Laid,
+	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Acquired: l.Acquired,
 		Size: len(l.Value)}
 }
 

@@ -298,7 +298,7 @@ func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
 		}
 		return p.e.batch.Delete(key, nil)
 	}
-	l := txn.Lock{Transaction: p.of, Kind: m.Kind, Prepared: p.ts, Request: p.request(), Laid: laid, Value: m.Value}
+	l := txn.Lock{Transaction: p.of, Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid, Value: m.Value}
 	return p.e.batch.Set(key, l.Append(nil), nil)
 }
 

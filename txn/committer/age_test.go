@@ -23,9 +23,9 @@ func (a *ageing) Now(context.Context) (now, age hlc.Timestamp, err error) {
 	return a.now(), age, nil
 }
 
-// Who begins later is younger, whatever the nodes' clocks say, unless that would be for long; and
-// another attempt is as old as the first. Who had to wait for a node to tell the time is as old as
-// if that had been known at once.
+// A transaction that begins later is younger, whatever the nodes' clocks say, unless that would be
+// for long; and another attempt is as old as the first. One that had to wait for a node's clock
+// reading is as old as if that had been known at once.
 func TestAgesAscend(t *testing.T) { synctest.Test(t, agesAscend) }
 
 func agesAscend(t *testing.T) {

@@ -117,8 +117,8 @@ func one(ctx context.Context, c *Committer, s *fake, all []Key, random *rand.Ran
 		defer cancel()
 		a.at, a.err = x.Commit(limited, writes, reads, random.IntN(2) == 0)
 		for tries := random.IntN(3); tries > 0 && errors.Is(a.err, ErrOutcomeUnknown); tries-- {
-			patient, enough := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
-			a.at, a.err = x.Outcome(patient)
+			bounded, enough := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
+			a.at, a.err = x.Outcome(bounded)
 			enough()
 		}
 	}

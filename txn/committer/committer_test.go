@@ -180,8 +180,8 @@ func TestCommitTimestampIsTheHighest(t *testing.T) {
 	})
 }
 
-// Who has read what another has changed hears which key it was, and by whom as long as that one has
-// it locked; afterwards that is unknown.
+// A transaction that has read what another has changed hears which key it was, and of which
+// transaction as long as that one has it locked; afterwards that is unknown.
 func TestChangedReadsConflict(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		read := s.now()
@@ -319,8 +319,8 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 	})
 }
 
-// Whoever is told for whom and over which key a transaction was aborted, tells it to those who ask
-// about its locks. The key may be of another keyspace than the answer.
+// A client that hears for which transaction and over which key its own was aborted passes that on to
+// the partitions of its locks. The key may be of another keyspace than the answer.
 func TestAWoundIsPassedOn(t *testing.T) {
 	by := txn.ID{7}
 	conflict := &kvpb.Conflict{Reason: kvpb.AbortReason_WOUNDED, Transaction: by.Bytes(),
@@ -449,16 +449,16 @@ func TestUnknownOutcome(t *testing.T) {
 				t.Errorf("lost %v: asked again at once: %s, %v", lost, again, err)
 			}
 			if lost {
-				// Who asks in time learns what became of it.
-				patient, enough := context.WithTimeout(t.Context(), 10*time.Second)
+				// A caller that asks in time learns what became of it.
+				inTime, enough := context.WithTimeout(t.Context(), 10*time.Second)
 				defer enough()
 				for range 2 {
-					if at, err := x.Outcome(patient); err != nil || at.IsZero() {
+					if at, err := x.Outcome(inTime); err != nil || at.IsZero() {
 						t.Errorf("asked again: %s, %v", at, err)
 					}
 				}
 			}
-			// Nobody has to find what it left behind.
+			// It leaves nothing behind that others have to find.
 			if n := s.locksLeft(c); n != 0 {
 				t.Errorf("lost %v: %d locks", lost, n)
 			}

@@ -61,7 +61,7 @@ func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
 // toCompare are the written keys that are compared as they are locked. An attempt that is not the
 // first compares only what it has locked already. For the rest it waits: a comparison yields to
 // the holder of the lock, be it a younger transaction that has gone idle with it, and would do so
-// again and again. Who waits has younger ones aborted.
+// again and again. A transaction that waits has younger ones aborted.
 func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
 	known := reads.known(writes)
 	if t.again {

@@ -62,9 +62,9 @@ type fake struct {
 	pushAhead time.Duration
 	// earlier: it knows nothing of keys that are to be compared as they are locked.
 	earlier bool
-	// crowded: others use the nodes. wanted: a transaction waits for locks where they are acquired;
+	// loaded: others use the nodes. wanted: a transaction waits for locks where they are acquired;
 	// wantedLater: elsewhere.
-	crowded, wanted, wantedLater bool
+	loaded, wanted, wantedLater bool
 	// refreshed are all refreshes that were asked for.
 	refreshed []*kvpb.RefreshRequest
 	// participants are those of the latest commit.
@@ -347,8 +347,8 @@ func (f *fake) tryExecute(place Place, sequence uint64,
 			Timestamp: rpc.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
 	}
 	if a := response.GetPrepare(); a != nil {
-		patient := q.Command.GetPrepare().Patient
-		a.Crowded, a.Wanted = f.crowded && patient, f.wanted && patient
+		low := q.Command.GetPrepare().Patient
+		a.Crowded, a.Wanted = f.loaded && low, f.wanted && low
 	}
 	if a := response.GetHeartbeatTransaction(); a != nil {
 		a.Wanted = f.wantedLater

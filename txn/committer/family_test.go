@@ -68,7 +68,7 @@ func TestLaterAttemptWins(t *testing.T) {
 	}
 }
 
-// Whoever runs out of numbers goes on with other ids.
+// A family that runs out of numbers goes on with other ids.
 func TestIDsAreNotUsedTwice(t *testing.T) {
 	var f family
 	n := uint64(0)

@@ -66,16 +66,15 @@ func TestLargeTransactionsGoSlowly(t *testing.T) {
 	})
 }
 
-// A large transaction rests as long as the nodes say that others use them, unless it has no time
-// to.
+// A large transaction pauses while the nodes say that others use them, unless it has no time to.
 func TestLargeTransactionsMakeWay(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		var writes []Write
 		for i := range 40_000 {
 			writes = append(writes, put(k1(fmt.Sprintf("a%05d", i)), "v"))
 		}
-		commit := func(ctx context.Context, crowded bool, n int) time.Duration {
-			s.crowded = crowded
+		commit := func(ctx context.Context, loaded bool, n int) time.Duration {
+			s.loaded = loaded
 			began := time.Now()
 			if _, err := begin(t, ctx, c).Commit(ctx, writes[:n], Reads{}, false); err != nil {
 				t.Fatal(err)
@@ -83,8 +82,8 @@ func TestLargeTransactionsMakeWay(t *testing.T) {
 			return time.Since(began)
 		}
 		calm := commit(ctx, false, len(writes))
-		if crowded := commit(ctx, true, len(writes)); crowded < 4*calm {
-			t.Errorf("it took %s beside others, %s alone", crowded, calm)
+		if loaded := commit(ctx, true, len(writes)); loaded < 4*calm {
+			t.Errorf("it took %s beside others, %s alone", loaded, calm)
 		}
 		hurried, cancel := context.WithTimeout(ctx, calm+calm/4)
 		defer cancel()

@@ -59,8 +59,8 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 		})
 		return rpc.FromTimestamp(status.Timestamp), nil
 	}
-	// It is pending, and can only be committed above the bound. Nobody asks for that, so it is
-	// given up.
+	// It is pending, and can only be committed above the bound. No request asks for that, so
+	// it is given up.
 	d.t.abort(d.locks)
 	return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ABANDONED,
 		Cause: errors.New("it was pushed above " + bound.String() + " before it was committed")}

@@ -54,12 +54,12 @@ func TestOneRequestThatWaited(t *testing.T) {
 	}
 }
 
-// TestNotPatientIfWanted: a large transaction for whose locks others wait does not say of its
-// requests that they may wait.
-func TestNotPatientIfWanted(t *testing.T) {
+// TestNotLowPriorityIfWanted: a large transaction for whose locks others wait does not send its
+// requests with low priority.
+func TestNotLowPriorityIfWanted(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
 		s.wanted = true
-		seen := &patience{fake: s, of: begin(t, ctx, c)}
+		seen := &wantedRequests{fake: s, of: begin(t, ctx, c)}
 		c.sender = seen
 		var writes []Write
 		for i := range manyLocks + manyLocks/5 {
@@ -69,20 +69,20 @@ func TestNotPatientIfWanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen.wrong > 0 || seen.right == 0 {
-			t.Errorf("%d requests were patient though the transaction was known to be wanted, %d "+
+			t.Errorf("%d requests had low priority though the transaction was known to be wanted, %d "+
 				"were not", seen.wrong, seen.right)
 		}
 	})
 }
 
-// patience looks at the requests of a transaction that is wanted.
-type patience struct {
+// wantedRequests looks at the requests of a transaction that is wanted.
+type wantedRequests struct {
 	*fake
 	of           *Transaction
 	right, wrong int
 }
 
-func (s *patience) SendAll(ctx context.Context, limit int, all []*Request,
+func (s *wantedRequests) SendAll(ctx context.Context, limit int, all []*Request,
 	landed func(int, *kvpb.Response, error) error) error {
 	for _, q := range all {
 		switch p := q.Command.GetPrepare(); {

@@ -49,7 +49,7 @@ type Transaction struct {
 		// beaten is when the last heartbeat was sent, or the first lock asked for.
 		beaten  time.Time
 		beating bool
-		// wanted: a request waits, or has waited, for its locks for whom it is not to rest.
+		// wanted: a request waits, or has waited, for its locks, so that it is not to pause.
 		wanted bool
 		// long: at least one heartbeat was due.
 		long bool

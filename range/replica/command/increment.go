@@ -46,7 +46,7 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 	e.HoldSeen(&p) // the sum tells of it
 	sum, err := keys.AddNumber(p.Value, p.Live(), c.By)
 	if err != nil {
-		refusal := Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "key %s: %v", keys.Pretty(c.Key), err)
+		refusal := Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "%v", err)
 		e.NothingDone(refusal, p.Sequence)
 		return nil
 	}

@@ -56,8 +56,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// lane is one partition's batch that is being gathered, and whether another is under way.
-type lane struct {
+// batch is what is being gathered for one partition, and whether an earlier one of it is under way.
+type batch struct {
 	records []records.Record
 	places  map[string]int // of keys in records
 	lines   int            // records and those that a later one of the same key replaced
@@ -67,12 +67,12 @@ type lane struct {
 
 // loader is one load under way.
 type loader struct {
-	to       Destination
-	options  Options
-	lanes    map[uint64]*lane
-	gathered int
-	slots    chan struct{}
-	running  sync.WaitGroup
+	to        Destination
+	options   Options
+	gathering map[uint64]*batch
+	gathered  int
+	slots     chan struct{}
+	running   sync.WaitGroup
 	// stop ends commits under way after one has failed.
 	ctx  context.Context
 	stop context.CancelFunc
@@ -90,7 +90,7 @@ type loader struct {
 // waited for.
 func Load(ctx context.Context, next func() (records.Record, error), to Destination,
 	options Options) (written uint64, err error) {
-	l := &loader{to: to, options: options.withDefaults(), lanes: make(map[uint64]*lane)}
+	l := &loader{to: to, options: options.withDefaults(), gathering: make(map[uint64]*batch)}
 	l.slots = make(chan struct{}, l.options.InFlight)
 	l.ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer l.stop()
@@ -137,10 +137,10 @@ func (l *loader) read(ctx context.Context, next func() (records.Record, error)) 
 }
 
 func (l *loader) add(ctx context.Context, partition uint64, record records.Record) {
-	in := l.lanes[partition]
+	in := l.gathering[partition]
 	if in == nil {
-		in = &lane{}
-		l.lanes[partition] = in
+		in = &batch{}
+		l.gathering[partition] = in
 	}
 	size := len(record.Key) + len(record.Value)
 	if len(in.records) > 0 && in.size+size > l.options.BatchBytes {
@@ -170,16 +170,16 @@ func (l *loader) add(ctx context.Context, partition uint64, record records.Recor
 }
 
 func (l *loader) flushAll(ctx context.Context) {
-	for _, in := range l.lanes {
+	for _, in := range l.gathering {
 		if len(in.records) > 0 {
 			l.flush(ctx, in)
 		}
 	}
 }
 
-// flush sends a lane's batch off, after the one before it has been written.
-func (l *loader) flush(ctx context.Context, in *lane) {
-	batch, lines := in.records, in.lines
+// flush sends a partition's batch off, after the one before it has been written.
+func (l *loader) flush(ctx context.Context, in *batch) {
+	gathered, lines := in.records, in.lines
 	l.gathered -= in.size
 	in.records, in.places, in.lines, in.size = nil, nil, 0, 0
 	if in.busy != nil {
@@ -198,7 +198,7 @@ func (l *loader) flush(ctx context.Context, in *lane) {
 	in.busy = busy
 	l.running.Go(func() {
 		defer func() { close(busy); <-l.slots }()
-		err := l.to.Commit(l.ctx, batch)
+		err := l.to.Commit(l.ctx, gathered)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		switch {

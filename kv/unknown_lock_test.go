@@ -12,7 +12,7 @@ import (
 )
 
 // A transaction that was never told to commit is not committed, whatever is unknown of its locks.
-func TestDoubtAboutALockIsNoDoubtAboutTheCommit(t *testing.T) {
+func TestAnUnknownLockIsNoUnknownCommit(t *testing.T) {
 	for _, forUpdate := range []bool{false, true} {
 		t.Run(fmt.Sprintf("for update %v", forUpdate), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
@@ -22,7 +22,7 @@ func TestDoubtAboutALockIsNoDoubtAboutTheCommit(t *testing.T) {
 				ks := client.Keyspace("hash")
 				c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
 					if r.GetEndTransaction().GetCommit() {
-						t.Error("it was told to commit")
+						t.Error("it was asked to commit")
 					}
 					return fakeserver.Fault{Unknown: r.GetPrepare() != nil}
 				})

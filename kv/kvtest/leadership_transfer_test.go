@@ -31,15 +31,15 @@ func TestScanSeesWritesOfAFasterClock(t *testing.T) {
 		// The partition of "a" stays on a slow node, that of "z" goes to the fast one and back.
 		a, z := partitionOf(t, c, "a"), partitionOf(t, c, "z")
 		slow := 3
-		handOver(t, c, a, slow)
-		handOver(t, c, z, slow)
+		transferLeadership(t, c, a, slow)
+		transferLeadership(t, c, z, slow)
 		for round := range 5 {
 			// Long enough for all clocks to pass what was handed out in the last round.
 			time.Sleep(2 * time.Second)
 			value := string(rune('1' + round))
-			handOver(t, c, z, fast)
+			transferLeadership(t, c, z, fast)
 			put(t, ks, "z", value+" fast")
-			handOver(t, c, z, slow)
+			transferLeadership(t, c, z, slow)
 			put(t, ks, "z", value+" slow")
 			// A client that has seen none of that.
 			reader := c.Client(t)
@@ -73,8 +73,8 @@ func partitionOf(t *testing.T, c *kvtest.Cluster, key string) (id uint64) {
 	return id
 }
 
-// handOver has a server lead a partition.
-func handOver(t *testing.T, c *kvtest.Cluster, partition uint64, to int) {
+// transferLeadership has a server lead a partition.
+func transferLeadership(t *testing.T, c *kvtest.Cluster, partition uint64, to int) {
 	t.Helper()
 	find := func(server int) (r embedded.ReplicaState) {
 		for _, r = range c.Process(server).Replicas() {
