@@ -117,7 +117,7 @@ type Error struct {
 	counted bool
 	// sent is how often the request was, if that is worth to be said.
 	sent int
-	// wraps are the kinds (one of the variables above, rarely several) and the cause, such as the
+	// wraps are the kinds (one of the constants above, rarely several) and the cause, such as the
 	// context's error.
 	wraps []error
 	// outcome asks what became of the commit that ended with it; nil if that cannot be asked.

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// LockSuffix is the anchored suffix of a Lock. A key has at most one.
-	LockSuffix = "lock"
-	// RecordPrefix starts the anchored suffix of a Record; the id follows.
-	RecordPrefix = "transaction/"
+	// lockSuffix is the anchored suffix of a Lock. A key has at most one.
+	lockSuffix = "lock"
+	// recordPrefix starts the anchored suffix of a Record; the id follows.
+	recordPrefix = "transaction/"
 )
 
 // Anchored is what an anchored state key is of.
@@ -28,10 +28,10 @@ const (
 // Classify says what an anchored suffix (see keys.DecodeAnchorKey) is of; for a record it says
 // whose. A suffix that starts like a record's and is none is AnchoredOther.
 func Classify(suffix string) (Anchored, ID) {
-	if suffix == LockSuffix {
+	if suffix == lockSuffix {
 		return AnchoredLock, ID{}
 	}
-	if b, ok := strings.CutPrefix(suffix, RecordPrefix); ok && len(b) == IDSize {
+	if b, ok := strings.CutPrefix(suffix, recordPrefix); ok && len(b) == idSize {
 		if id := ID([]byte(b)); !id.IsZero() {
 			return AnchoredRecord, id
 		}
@@ -40,11 +40,11 @@ func Classify(suffix string) (Anchored, ID) {
 }
 
 // LockKey is the state key of the lock of an internal key.
-func LockKey(internalKey []byte) []byte { return keys.AnchorKey(internalKey, LockSuffix) }
+func LockKey(internalKey []byte) []byte { return keys.AnchorKey(internalKey, lockSuffix) }
 
 // RecordKey is the state key of a transaction's record; internalAnchor is the internal key of its
 // anchor.
 func RecordKey(internalAnchor []byte, id ID) []byte {
-	suffix := append(make([]byte, 0, len(RecordPrefix)+IDSize), RecordPrefix...)
+	suffix := append(make([]byte, 0, len(recordPrefix)+idSize), recordPrefix...)
 	return keys.AnchorKey(internalAnchor, string(append(suffix, id[:]...)))
 }

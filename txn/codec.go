@@ -53,16 +53,16 @@ func (d *decoder) byte(what string) byte {
 }
 
 func (d *decoder) id() ID {
-	if len(d.data) < IDSize {
+	if len(d.data) < idSize {
 		d.fail("it ends before its id")
 		return ID{}
 	}
-	id, err := ParseID(d.data[:IDSize])
+	id, err := ParseID(d.data[:idSize])
 	if err != nil {
 		d.fail("%w", err)
 		return ID{}
 	}
-	d.data = d.data[IDSize:]
+	d.data = d.data[idSize:]
 	return id
 }
 

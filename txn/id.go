@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// IDSize is the length of an ID in bytes.
-	IDSize = 16
+	// idSize is the length of an ID in bytes.
+	idSize = 16
 	// SharedSize is how many bytes of their ids the attempts of one transaction share, at the
 	// beginning.
-	SharedSize = IDSize - 4
+	SharedSize = idSize - 4
 )
 
 // ID names one attempt of a transaction. The client chooses it: random bytes, which all attempts of
 // the transaction share, and a number at the end, which is lower for later attempts. The zero ID is
 // no transaction.
-type ID [IDSize]byte
+type ID [idSize]byte
 
-// ParseID reads an id from a message. It fails on anything but IDSize bytes that are not all zero.
+// ParseID reads an id from a message. It fails on anything but idSize bytes that are not all zero.
 func ParseID(b []byte) (ID, error) {
-	if len(b) != IDSize {
-		return ID{}, fmt.Errorf("a transaction id has %d bytes, this one has %d", IDSize, len(b))
+	if len(b) != idSize {
+		return ID{}, fmt.Errorf("a transaction id has %d bytes, this one has %d", idSize, len(b))
 	}
 	id := ID(b)
 	if id.IsZero() {
-		return ID{}, fmt.Errorf("a transaction id of %d zero bytes is none", IDSize)
+		return ID{}, fmt.Errorf("a transaction id of %d zero bytes is none", idSize)
 	}
 	return id, nil
 }

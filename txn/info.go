@@ -72,6 +72,3 @@ func (i Info) Proto() *kvpb.Transaction {
 		Anchor: i.Anchor, Started: rpc.ToTimestamp(i.Started),
 	}
 }
-
-// OlderThan reports whether i goes before j in a conflict.
-func (i Info) OlderThan(j Info) bool { return Older(i.Begun, i.ID, j.Begun, j.ID) }

@@ -94,8 +94,8 @@ func TestAnchored(t *testing.T) {
 		{LockKey(key), AnchoredLock, ID{}},
 		{RecordKey(key, id), AnchoredRecord, id},
 		{RecordKey(key, ID{}), AnchoredOther, ID{}},
-		{keys.AnchorKey(key, RecordPrefix+"short"), AnchoredOther, ID{}},
-		{keys.AnchorKey(key, LockSuffix+"x"), AnchoredOther, ID{}},
+		{keys.AnchorKey(key, recordPrefix+"short"), AnchoredOther, ID{}},
+		{keys.AnchorKey(key, lockSuffix+"x"), AnchoredOther, ID{}},
 		{keys.AnchorKey(key, "deleted-range/"), AnchoredOther, ID{}},
 		{keys.AnchorKey(key, ""), AnchoredOther, ID{}},
 	} {

@@ -12,8 +12,8 @@ import (
 
 // The bounds of a keyspace's limits, and what one has that does not say.
 const (
-	DefaultMaxAge  = keys.DefaultTransactionAge
-	DefaultMaxIdle = keys.DefaultTransactionIdle
+	defaultMaxAge  = keys.DefaultTransactionAge
+	defaultMaxIdle = keys.DefaultTransactionIdle
 	MinLimit       = keys.MinTransactionLimit
 	MaxLimit       = keys.MaxTransactionLimit
 )
@@ -32,8 +32,8 @@ func LimitsOf(k *clusterpb.Keyspace) Limits {
 		return Limits{}
 	}
 	return Limits{
-		Age:  limit(k.TxnMaxAgeMillis, DefaultMaxAge),
-		Idle: limit(k.TxnMaxIdleMillis, DefaultMaxIdle),
+		Age:  limit(k.TxnMaxAgeMillis, defaultMaxAge),
+		Idle: limit(k.TxnMaxIdleMillis, defaultMaxIdle),
 	}
 }
 

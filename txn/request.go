@@ -141,7 +141,7 @@ func (p *Push) validate(q *kvpb.PushRequest) error {
 	switch p.Kind {
 	case kvpb.PushRequest_STATUS:
 	case kvpb.PushRequest_ABORT:
-		p.Wanted = ParseWanted(q.WantedKeyspace, q.WantedKey)
+		p.Wanted = parseWanted(q.WantedKeyspace, q.WantedKey)
 	case kvpb.PushRequest_TIMESTAMP:
 		if p.Above = rpc.FromTimestamp(q.Above); p.Above.IsZero() {
 			return errors.New("it does not say above which timestamp")

@@ -19,9 +19,9 @@ type Wanted struct {
 	Key []byte
 }
 
-// ParseWanted is the wanted key that a message names. It shares no memory with that. What cannot be
+// parseWanted is the wanted key that a message names. It shares no memory with that. What cannot be
 // one is left out, since nothing depends on it.
-func ParseWanted(keyspace uint32, key []byte) Wanted {
+func parseWanted(keyspace uint32, key []byte) Wanted {
 	if len(key) > MaxWantedKey || keys.ValidateUserKey(key) != nil {
 		return Wanted{}
 	}
@@ -34,5 +34,5 @@ func WoundOf(s *kvpb.TransactionStatus) (wounder ID, wanted Wanted) {
 		return ID{}, Wanted{}
 	}
 	wounder, _ = ParseOptionalID(s.GetWounder()) // for people
-	return wounder, ParseWanted(s.GetWantedKeyspace(), s.GetWantedKey())
+	return wounder, parseWanted(s.GetWantedKeyspace(), s.GetWantedKey())
 }

@@ -15,7 +15,7 @@ import (
 
 // maxLine is the longest line of a script in bytes: the longest key and value, with each byte
 // written as \xNN, and a command.
-const MaxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
+const maxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
 
 // Line is a line of input, without its end, or why there are no more.
 type Line struct {
@@ -32,7 +32,7 @@ func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 	go func() {
 		defer close(lines)
 		scanner := bufio.NewScanner(in)
-		scanner.Buffer(nil, MaxLine)
+		scanner.Buffer(nil, maxLine)
 		number := 1
 		give := func(line Line) bool {
 			select {
@@ -49,7 +49,7 @@ func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 		}
 		err := scanner.Err()
 		if errors.Is(err, bufio.ErrTooLong) {
-			err = exit.Usagef("the line is longer than %d bytes", MaxLine)
+			err = exit.Usagef("the line is longer than %d bytes", maxLine)
 		} else if err != nil {
 			err = fmt.Errorf("standard input cannot be read: %w", err)
 		}

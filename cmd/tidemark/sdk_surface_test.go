@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What an application sees of kv is kv's own, plus hlc.Timestamp under kv's name and the interface
+// that metrics are registered with: no message of the protocol, no type of a package below, and no
+// variable that it could change.
+func TestSDKSurface(t *testing.T) {
+	out, err := exec.Command("go", "doc", "-all", module+"/kv").Output()
+	if err != nil {
+		t.Fatalf("go doc: %v", err)
+	}
+	allowed := map[string]bool{"context": true, "hlc": true, "iter": true,
+		"metric": true, "net": true, "slog": true, "time": true, "tls": true}
+	qualified := regexp.MustCompile(`\b([a-z]\w*)\.[A-Z]`)
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "VARIABLES") || strings.HasPrefix(line, "var ") {
+			t.Errorf("kv exports variables: %s", line)
+		}
+		// Declarations begin at the margin, and their fields with a tab; prose is indented.
+		if !strings.HasPrefix(line, "func ") && !strings.HasPrefix(line, "type ") &&
+			!strings.HasPrefix(line, "\t") {
+			continue
+		}
+		code, _, _ := strings.Cut(line, "//")
+		for _, found := range qualified.FindAllStringSubmatch(code, -1) {
+			if !allowed[found[1]] {
+				t.Errorf("kv shows a type of package %s: %s", found[1], strings.TrimSpace(line))
+			}
+		}
+	}
+}
