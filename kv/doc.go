@@ -19,8 +19,8 @@
 //
 //   - A write that returned without an error is on the disks of a majority of the partition's
 //     replicas.
-//   - Get, Put, Delete and CompareAndSwap are linearisable. So are Batch, BatchGet, Count and Scan
-//     when all they touch is in one partition.
+//   - Get, Put, Delete, CompareAndSwap and Increment are linearisable. So are Batch, BatchGet,
+//     Count and Scan when all they touch is in one partition.
 //   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
 //   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see
 //     every write that was acknowledged before they began, and none that came after that moment, in
@@ -67,6 +67,6 @@
 // # Memory
 //
 // Keys and values handed to a call are only read, and only until it returns. Slices that a call
-// returns belong to the caller, who may keep and change them; they share memory with nothing. A
+// returns belong to the caller, which may keep and change them; they share memory with nothing. A
 // Scan holds a few pages, however long it runs.
 package kv

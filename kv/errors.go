@@ -268,8 +268,14 @@ func wrap(op, keyspace string, key []byte, err error) error {
 			e.wraps = append(e.wraps, ErrUnavailable)
 		}
 	}
+	if r.Damaged {
+		kind.advice = damageAdvice
+	}
+	if !r.OutcomeUnknown || kind.kind == ErrNoQuorum {
+		e.Advice = kind.advice
+	}
 	if r.Message != "" {
-		parts = append(parts, words(r))
+		parts = append(parts, words(r, e.Advice))
 	}
 	// That there is no quorum tells nothing about what became of the write, and is worth to know
 	// beside it.
@@ -279,11 +285,6 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	}
 	if r.Damaged && !errors.Is(e, ErrCorruption) {
 		e.wraps = append(e.wraps, ErrCorruption)
-		kind.advice = damageAdvice
-	}
-	if kind.advice != "" && !strings.Contains(r.Message, kind.advice) &&
-		(!r.OutcomeUnknown || kind.kind == ErrNoQuorum) {
-		e.Advice = kind.advice
 	}
 	if e.Message = strings.Join(parts, "; "); e.Message == "" {
 		e.Message, e.Advice = e.Advice, ""
@@ -302,10 +303,10 @@ func boundOf(r *route.Error) Timestamp {
 	return Timestamp{}
 }
 
-// words are the message of a route.Error for an Error, which says the partition and the node
-// itself.
-func words(r *route.Error) string {
-	text := r.Message
+// words are the message of a route.Error for an Error, which says the partition, the node and the
+// advice itself.
+func words(r *route.Error, advice string) string {
+	text := strings.TrimSuffix(r.Message, "; "+advice)
 	if r.Partition != 0 {
 		text = strings.TrimPrefix(text, "partition "+r.Partition.String()+": ")
 		if r.Node != 0 {

@@ -156,7 +156,7 @@ func because(cause error) string {
 		return route.Plain(cause.Error())
 	}
 	known := *r
-	known.Message, known.OutcomeUnknown, known.Partition, known.Node = words(r), false, 0, 0
+	known.Message, known.OutcomeUnknown, known.Partition, known.Node = words(r, ""), false, 0, 0
 	return known.Error()
 }
 

@@ -19,8 +19,8 @@
 // # The rules
 //
 // The functions that decide are pure: the present record, the request and the coordinator's clock
-// in, the new record and the answer out. The evaluator of the coordinator calls them in the order of
-// the partition's log.
+// in, the new record and the answer out. The evaluator of the coordinator calls them in the order
+// of the partition's log.
 //
 // INVARIANT: a record that says COMMITTED or ABORTED never changes. It is removed by garbage
 // collection only, and what would make it anew is refused, because the attempt began below the

@@ -52,8 +52,7 @@ errors by class. An operation that failed is in no latency; one that began in th
 counted even if it ended after it. The exit code is 1 if all operations failed.
 
 The keyspace is "` + defaultBenchKeyspace + `", made with --partitions if it does not exist;
-another one (--keyspace) must
-exist, and is written to.`,
+another one (--keyspace) must exist, and is written to.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

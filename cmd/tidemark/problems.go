@@ -169,7 +169,8 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 			p.full.add("node %d (%s): %d MiB are free", node.ID, node.Address, node.DiskFree>>20)
 		}
 		if node.ClockUnhealthy {
-			p.unhealthy.add("node %d (%s): its clock is wrong, or those of others are", node.ID, node.Address)
+			p.unhealthy.add("node %d (%s): its clock is wrong, or those of others are", node.ID,
+				node.Address)
 		}
 		if n := node.FailedReplicas; n > 0 {
 			p.unhealthy.add("node %d (%s): %s damaged or failed", node.ID, node.Address,

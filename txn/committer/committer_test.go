@@ -319,8 +319,8 @@ func TestAnAbortedTransactionNeverCommits(t *testing.T) {
 	})
 }
 
-// A client that hears for which transaction and over which key its own was aborted passes that on to
-// the partitions of its locks. The key may be of another keyspace than the answer.
+// A client that hears for which transaction and over which key its own was aborted passes that on
+// to the partitions of its locks. The key may be of another keyspace than the answer.
 func TestAWoundIsPassedOn(t *testing.T) {
 	by := txn.ID{7}
 	conflict := &kvpb.Conflict{Reason: kvpb.AbortReason_WOUNDED, Transaction: by.Bytes(),
