@@ -88,12 +88,12 @@ func TestIncrementsAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		total, err := strconv.ParseInt(string(p.Value), 10, 64)
-		told := int64(len(sums))
-		if err != nil || total < told || total > told+unknown.Load() {
-			t.Errorf("%d increments, and %d of unknown outcome, made %q", told, unknown.Load(), p.Value)
+		answered := int64(len(sums))
+		if err != nil || total < answered || total > answered+unknown.Load() {
+			t.Errorf("%d increments, and %d of unknown outcome, made %q", answered, unknown.Load(), p.Value)
 		}
 		slices.Sort(sums)
-		if len(slices.Compact(sums)) != int(told) {
+		if len(slices.Compact(sums)) != int(answered) {
 			t.Error("two increments have the same sum")
 		}
 	})

@@ -131,7 +131,7 @@ func TestVolatileLocksLoseNothing(t *testing.T) {
 			}
 			// After a restart or a cut it takes a while until a node leads, and has another one to
 			// hand over to.
-			for begun := time.Now(); handOverAll(cluster) == 0; time.Sleep(100 * time.Millisecond) {
+			for begun := time.Now(); transferAll(cluster) == 0; time.Sleep(100 * time.Millisecond) {
 				if time.Since(begun) > time.Minute {
 					t.Fatal("no replica leads")
 				}
@@ -173,8 +173,8 @@ func leaders(cluster *kvtest.Cluster) (all string) {
 	return all
 }
 
-// handOverAll has every leader hand over to another replica, and returns how many there were.
-func handOverAll(cluster *kvtest.Cluster) (handed int) {
+// transferAll has every leader hand over to another replica, and returns how many there were.
+func transferAll(cluster *kvtest.Cluster) (handed int) {
 	for i := range cluster.Servers() {
 		for _, r := range cluster.Process(i).Replicas() {
 			if !r.Leads {
@@ -213,7 +213,7 @@ func TestWhatARolledBackFunctionHasReadIsCommitted(t *testing.T) {
 			if attempts++; attempts == 1 {
 				// What was read is lost, for all that can be known: another one leads.
 				for before := leaders(cluster); leaders(cluster) == before; time.Sleep(100 * time.Millisecond) {
-					handOverAll(cluster)
+					transferAll(cluster)
 				}
 			}
 			tx.Rollback()
@@ -332,7 +332,7 @@ func cutLeaders(cluster *kvtest.Cluster) {
 // changeLeaders returns when every partition has been handed over.
 func changeLeaders(cluster *kvtest.Cluster) {
 	for before := leaders(cluster); leaders(cluster) == before; time.Sleep(100 * time.Millisecond) {
-		handOverAll(cluster)
+		transferAll(cluster)
 	}
 }
 

@@ -252,8 +252,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	waiting, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
 	go func() { ready <- server.WaitReady(waiting) }()
-	patience := time.NewTicker(startPatience)
-	defer patience.Stop()
+	sayAfter := time.NewTicker(startPatience)
+	defer sayAfter.Stop()
 	told := ""
 	var hangups <-chan os.Signal
 	if a.hangups != nil {
@@ -267,7 +267,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			if err := server.ReloadCertificates(); err != nil {
 				logger.Error("the TLS files cannot be used; those read before stay in use", "error", err)
 			}
-		case <-patience.C:
+		case <-sayAfter.C:
 			if ok, reason := server.Ready(); !ok && ready != nil && reason != told {
 				fmt.Fprintf(a.err, "tidemark: not ready yet: %s\n", exit.Message(errors.New(reason)))
 				told = reason
