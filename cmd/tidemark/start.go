@@ -56,7 +56,7 @@ way to form two clusters by mistake.
 
 The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
 --log-level asks for more.`,
-		Example: `  # three servers on one machine that make a complete cluster, each in a terminal where $core is set
+		Example: `  # three servers on one machine that make a complete cluster; in each of three terminals:
   core=127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
   tidemark start --dir /tmp/t1 --listen 127.0.0.1:7501 --core $core
   tidemark start --dir /tmp/t2 --listen 127.0.0.1:7502 --core $core
@@ -205,9 +205,9 @@ func (f *startFlags) check() error {
 	return nil
 }
 
-// startPatience is how often a server that is not ready yet says what it waits for, if that has
+// startNotice is how often a server that is not ready yet says what it waits for, if that has
 // changed.
-const startPatience = 3 * time.Second
+const startNotice = 3 * time.Second
 
 func (a *app) start(ctx context.Context, f startFlags) error {
 	if err := f.check(); err != nil {
@@ -252,9 +252,9 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	waiting, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
 	go func() { ready <- server.WaitReady(waiting) }()
-	sayAfter := time.NewTicker(startPatience)
-	defer sayAfter.Stop()
-	told := ""
+	notice := time.NewTicker(startNotice)
+	defer notice.Stop()
+	said := ""
 	var hangups <-chan os.Signal
 	if a.hangups != nil {
 		var stop func()
@@ -267,10 +267,10 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			if err := server.ReloadCertificates(); err != nil {
 				logger.Error("the TLS files cannot be used; those read before stay in use", "error", err)
 			}
-		case <-sayAfter.C:
-			if ok, reason := server.Ready(); !ok && ready != nil && reason != told {
+		case <-notice.C:
+			if ok, reason := server.Ready(); !ok && ready != nil && reason != said {
 				fmt.Fprintf(a.err, "tidemark: not ready yet: %s\n", exit.Message(errors.New(reason)))
-				told = reason
+				said = reason
 			}
 		case err := <-ready:
 			if err == nil {
