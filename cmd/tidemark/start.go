@@ -56,7 +56,7 @@ way to form two clusters by mistake.
 
 The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
 --log-level asks for more.`,
-		Example: `  # three servers on one machine that make a complete cluster; in each of three terminals:
+		Example: `  # three servers on one machine make a complete cluster; in each of three terminals:
   core=127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503
   tidemark start --dir /tmp/t1 --listen 127.0.0.1:7501 --core $core
   tidemark start --dir /tmp/t2 --listen 127.0.0.1:7502 --core $core
