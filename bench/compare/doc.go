@@ -17,7 +17,8 @@
 // Pebble commit, fdatasync) are measured in every repetition too: a ratio between two stores says more with them.
 //
 // The report gives medians over the repetitions, with the lowest and the highest, and sets the ratios against the goals
-// of the project (goals.go). It is Markdown, and JSON with -json.
+// of the project (goals.go). It is Markdown, and JSON with -json; with -out it is also added to a
+// page of results, such as docs/results/etcd.md.
 //
 // This is the only package of the project that imports etcd's client.
 package main

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/bench"
 )
 
 // options are the command line.
@@ -26,8 +28,10 @@ type options struct {
 	tls    bool
 	dir    string
 	json   string
-	only   string
-	loads  *regexp.Regexp
+	// out is the page to which the report is added; empty for none.
+	out   string
+	only  string
+	loads *regexp.Regexp
 	// keyspaces matches the names of Tidemark's subjects that are measured.
 	keyspaces *regexp.Regexp
 	check     bool
@@ -56,6 +60,8 @@ func main() {
 		"measure only the keyspaces whose name matches this regular `expression` (\" 8 partitions\")")
 	flag.StringVar(&o.dir, "dir", "", "where the stores keep their data, on the disk to be measured (default: the system's temporary directory)")
 	flag.StringVar(&o.json, "json", "", "also write everything as JSON to this `file`")
+	flag.StringVar(&o.out, "out", "",
+		"also add the report, with the date as heading, to this `page` (docs/results/etcd.md)")
 	flag.StringVar(&o.only, "only", "", "measure only the `store` etcd or tidemark")
 	flag.StringVar(&loads, "loads", "", "measure only the cases whose name matches this regular `expression` (put, or \"get|scan\", or \"put, 256\")")
 	flag.StringVar(&o.profiles, "profiles", "", "in the last repetition, run each case of Tidemark once more and leave processor profiles in this `directory`")
@@ -83,8 +89,14 @@ func main() {
 	if err != nil {
 		fail(1, err)
 	}
-	if err := r.writeMarkdown(os.Stdout); err != nil {
+	text := r.markdown()
+	if _, err := os.Stdout.WriteString(text); err != nil {
 		fail(1, err)
+	}
+	if o.out != "" {
+		if err := bench.AppendReport(o.out, r.heading(), text); err != nil {
+			fail(1, err)
+		}
 	}
 	if o.json != "" {
 		if err := writeJSON(o.json, r); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
@@ -20,12 +19,18 @@ type report struct {
 	Each     []*measurement `json:"measurements"`
 }
 
-// writeMarkdown prints the report for people.
-func (r *report) writeMarkdown(w io.Writer) error {
+// heading is that of the report on a page with several.
+func (r *report) heading() string { return r.Time.Format(time.DateOnly) }
+
+// markdown is the report for people.
+func (r *report) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Machine: %s\n\n", r.Machine)
-	fmt.Fprintf(&b, "Stores: %s. Both sync every write. %d records, values of %d bytes, %v measured after %v of warm-up, %d repetition(s) of %d turn(s): median [lowest to highest].\n",
-		strings.Join(r.Versions, "; "), r.Size.Records, r.Size.ValueSize, r.Size.Duration, r.Size.WarmUp, r.Size.Repetitions, r.Size.Rounds)
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| machine | %s |\n", r.Machine)
+	fmt.Fprintf(&b, "| stores, which sync every write | %s |\n", strings.Join(r.Versions, "; "))
+	fmt.Fprintf(&b, "| size | %d records, values of %d bytes; %v measured after %v of warm-up; "+
+		"%d repetition(s) of %d turn(s): median [lowest to highest] |\n",
+		r.Size.Records, r.Size.ValueSize, r.Size.Duration, r.Size.WarmUp,
+		r.Size.Repetitions, r.Size.Rounds)
 	if len(r.Goals) > 0 {
 		b.WriteString("\n| goal | partitions | etcd | Tidemark | ratio | wanted | met |\n|---|---:|---:|---:|---:|---:|---|\n")
 		for _, g := range r.Goals {
@@ -68,8 +73,7 @@ func (r *report) writeMarkdown(w io.Writer) error {
 		}
 		b.WriteString("\nThe CPU of the echo is its server's; that of the commits and syncs is the whole process's.\n")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // figure prints a goal's figure in its unit.

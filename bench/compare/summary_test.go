@@ -91,18 +91,21 @@ func TestMarkdownAndJSON(t *testing.T) {
 	r.Results = summarise(r.Each)
 	r.Goals = judge(r.Results)
 	r.Limits = summariseLimits([][]limit{{{Name: "echo", Callers: 1, Throughput: 5}}, {{Name: "echo", Callers: 1, Throughput: 7}}})
-	var b strings.Builder
-	if err := r.writeMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
+	text := r.markdown()
 	for _, want := range []string{
+		"| size | 100000 records, values of 0 bytes; 3s measured after 1s of warm-up; 1 repetition(s) ",
 		"| put, 256 clients: throughput | 8 | 10000 /s | 25000 /s | 2.50 | ≥ 2.0 | **no** |",
 		"| etcd | 10000 | 20.00 ms | 40.00 ms | 60.00 ms | 180 ms | 0.1200",
 		"Errors of Tidemark, 8 partitions under put, 256 clients, for example: it broke",
 		"| echo | 1 | 6 [5 to 7] |",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the report has no line with %q:\n%s", want, b.String())
+		if !strings.Contains(text, want) {
+			t.Errorf("the report has no line with %q:\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if len(line) > 100 && !strings.HasPrefix(line, "|") {
+			t.Errorf("a line that is no table's has more than 100 columns: %s", line)
 		}
 	}
 	if _, err := json.Marshal(r); err != nil {

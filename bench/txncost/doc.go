@@ -16,4 +16,6 @@
 //     commit, beside what they take on an idle cluster; and the memory of it. Each node is a
 //     process, and so are writer and reader. For comparison, what the reads take beside goroutines
 //     that just compute for as much processor time, in the servers and elsewhere.
+//
+// The report is Markdown; with -out it is also added to docs/results/transactions.md, say.
 package main

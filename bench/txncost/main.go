@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -40,6 +42,8 @@ func main() {
 		"cost: how much longer a message and its answer take between the far client and the "+
 			"nodes (0: no far client)")
 	flag.DurationVar(&c.bound, "bound", goalBound, "wait: how far clocks are apart at most")
+	page := flag.String("out", "",
+		"also add the report, with the date as heading, to this `page` (docs/results/transactions.md)")
 	only := flag.String("only", "",
 		"cost: measure only the operations whose names match this `pattern`")
 	flag.StringVar(&c.dir, "dir", "",
@@ -64,7 +68,9 @@ func main() {
 		} else if c.bound <= 0 {
 			err = fmt.Errorf("-bound %v: it has to be above 0", c.bound)
 		} else {
-			err = run(ctx, os.Stdout, &c, strings.Split(*what, ","))
+			err = keep(*page, *what, func(out io.Writer) error {
+				return run(ctx, out, &c, strings.Split(*what, ","))
+			})
 		}
 	}
 	stop()
@@ -72,6 +78,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "txncost:", err)
 		os.Exit(1)
 	}
+}
+
+// keep prints the report of a run, and adds it to a page if there is one.
+func keep(page, what string, run func(io.Writer) error) error {
+	var text strings.Builder
+	if err := run(io.MultiWriter(os.Stdout, &text)); err != nil || page == "" {
+		return err
+	}
+	heading := fmt.Sprintf("%s: %s; %d processors, %s",
+		time.Now().UTC().Format(time.DateOnly), what, runtime.NumCPU(), runtime.Version())
+	return bench.AppendReport(page, heading, text.String())
 }
 
 func run(ctx context.Context, out io.Writer, c *config, what []string) error {

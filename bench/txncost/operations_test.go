@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,5 +53,31 @@ func BenchmarkOperation(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func TestReportIsKept(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "transactions.md")
+	err := keep(page, "cost", func(out io.Writer) error {
+		_, err := io.WriteString(out, "| put | 735 |\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(kept); !strings.Contains(s, ": cost; ") || !strings.HasSuffix(s, "\n\n| put | 735 |\n") {
+		t.Errorf("the page is\n%s", s)
+	}
+	missing := filepath.Join(t.TempDir(), "none.md")
+	failed := errors.New("no cluster")
+	if err := keep(missing, "cost", func(io.Writer) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("a run that fails: %v", err)
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a run that failed left a page: %v", err)
 	}
 }
