@@ -20,7 +20,7 @@ const (
 	Room
 )
 
-// What the product says about itself; docs/limits.md and docs/architecture.md have these numbers.
+// What the product says about itself; docs/limits.md and docs/internals.md have these numbers.
 const (
 	// silence is after how long any server may give up the locks of a client that was not heard of,
 	// and office how long the leader that does it must have led.
