@@ -72,8 +72,8 @@ type BatchConn struct {
 	mu struct {
 		sync.Mutex
 		closed bool
-		// pause is after a stream that could not be opened; opening is why it could not.
-		pause   pause
+		// backoff is after a stream that could not be opened; opening is why it could not.
+		backoff backoff
 		opening error
 	}
 
@@ -165,7 +165,7 @@ func (b *BatchConn) stream() (*clientStream, error) {
 	if s := b.current.Load(); s != nil && !s.broken.Load() {
 		return s, nil
 	}
-	if b.mu.pause.lasts(time.Now()) {
+	if b.mu.backoff.lasts(time.Now()) {
 		return nil, &ErrStreamBroken{Cause: b.mu.opening}
 	}
 	s := newClientStream(b)
@@ -179,7 +179,7 @@ type call struct {
 	// done has room for number, the token that comes with the outcome.
 	done   chan int
 	number int
-	// stream is what a call of a Flight is on.
+	// stream is what a call of a Calls is on, nil for one of Do.
 	stream *clientStream
 	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the request.
 	id    uint64
@@ -299,7 +299,7 @@ func (s *clientStream) enterLocked(c *call) {
 	s.slots[index] = slot{id: c.id, call: c}
 }
 
-// leaveLocked frees the slot of a request. It gives its call, if anyone still waits.
+// leaveLocked frees the slot of a request. It gives its call, if its caller still waits.
 func (s *clientStream) leaveLocked(id uint64) *call {
 	index := id & (1<<slotBits - 1)
 	if id == 0 || index >= uint64(len(s.slots)) || s.slots[index].id != id {
@@ -341,7 +341,7 @@ func (s *clientStream) await(ctx context.Context, c *call) (*kvpb.Response, erro
 }
 
 // abandon gives up a submitted call. over is false if the outcome has come first: then it is there,
-// or on its way. sent is false if the request could be taken back from what is yet to be sent, and
+// or on its way. sent is false if the request could be cancelled in what is yet to be sent, and
 // so never reaches the node.
 func (s *clientStream) abandon(c *call) (over, sent bool) {
 	s.out.mu.Lock()
@@ -350,7 +350,7 @@ func (s *clientStream) abandon(c *call) (over, sent bool) {
 	if slot.id != c.id || slot.call != c {
 		return false, true
 	}
-	if s.out.takeBackLocked(c.chunk, c.id) {
+	if s.out.cancelLocked(c.chunk, c.id) {
 		s.leaveLocked(c.id)
 		return true, false
 	}
@@ -442,13 +442,13 @@ func (b *BatchConn) opened(err error) {
 	defer b.mu.Unlock()
 	b.mu.opening = err
 	if err == nil {
-		b.mu.pause = pause{}
+		b.mu.backoff = backoff{}
 		return
 	}
-	b.mu.pause.failed(time.Now(), connectPauseBase, connectPauseCap)
+	b.mu.backoff.failed(time.Now(), connectBackoffBase, connectBackoffCap)
 }
 
-// dispatch gives responses to those who wait. A response that nobody waits for, or that nobody asked for, is dropped.
+// dispatch gives responses to the calls that wait for them. A response that no call waits for, or that was not asked for, is dropped.
 func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*call {
 	s.out.mu.Lock()
 	for _, r := range responses {
@@ -464,7 +464,7 @@ func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*cal
 	return done
 }
 
-// fail ends the stream for all who wait.
+// fail ends the stream for all calls that wait.
 func (s *clientStream) fail(cause error) {
 	s.out.mu.Lock()
 	s.broken.Store(true)

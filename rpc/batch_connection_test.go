@@ -72,17 +72,17 @@ func TestBatchKeepsTheOrderOfRequests(t *testing.T) {
 		sequence := uint64(0)
 		for range 20 {
 			const many = 100
-			flight := NewFlight(many)
+			calls := NewCalls(many)
 			for i := range many {
 				sequence++
 				q := get("key")
 				q.Sequence = sequence
-				if taken, err := conn.Submit(flight, []int{i}, []*kvpb.Request{q}); taken != 1 || err != nil {
+				if taken, err := conn.Submit(calls, []int{i}, []*kvpb.Request{q}); taken != 1 || err != nil {
 					t.Fatal(taken, err)
 				}
 			}
 			for range many {
-				if _, err := flight.Outcome(<-flight.Landed()); err != nil {
+				if _, err := calls.Outcome(<-calls.Done()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -136,7 +136,7 @@ func TestBatchLosesItsConnection(t *testing.T) {
 }
 
 // After an attempt to connect that failed, requests fail at once for a moment, certainly not sent.
-func TestBatchPausesBetweenAttempts(t *testing.T) {
+func TestBatchBacksOffBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var dials atomic.Int64
@@ -158,7 +158,7 @@ func TestBatchPausesBetweenAttempts(t *testing.T) {
 			t.Fatalf("%d attempts in a second", n)
 		}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
-		time.Sleep(2 * connectPauseCap)
+		time.Sleep(2 * connectBackoffCap)
 		mustEcho(t, conn, "key")
 	})
 }

@@ -326,7 +326,7 @@ func TestBatchServerSlowReader(t *testing.T) {
 	})
 }
 
-// Replies that nobody asked for, second replies, and replies after the stream's end are dropped and counted, never sent.
+// Replies that were not asked for, second replies, and replies after the stream's end are dropped and counted, never sent.
 func TestBatchServerBadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

@@ -23,11 +23,11 @@ type BatchServerConfig struct {
 	// Take is like Handle, for a handler whose requests may take time: it takes over the requests of one message, in so far as their order
 	// matters, without waiting for anything, and returns what is left to do, or nil. See Work. It does not keep batch.
 	Take func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work
-	// Handle takes over the requests of one message. It owns batch. It, or whoever it passes a request to, calls reply exactly
+	// Handle takes over the requests of one message. It owns batch. It, or what it passes a request to, calls reply exactly
 	// once for each request, from any goroutine, with Response.Id = Request.Id: a request without reply holds its place on the stream for
 	// as long as the stream lives. reply never blocks, does not keep the response, and does nothing once the stream has ended.
 	//
-	// While Handle runs no further request of the same client is handed over, so it should hand on and return.
+	// While Handle runs no further request of the same client is delivered, so it should hand on and return.
 	Handle func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response))
 	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names another is refused.
 	// nil: not checked.
@@ -76,7 +76,7 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry)}
 }
 
-// Gone says that a client has no stream open here, so that nobody waits for answers to what it has sent: it has ended, it was cut off, or it
+// Gone says that a client has no stream open here, so that it waits for no answer to what it has sent: it has ended, it was cut off, or it
 // will open another stream, and send again what it still wants.
 func (s *BatchServer) Gone(client uint64) bool { return s.clients.gone(client) }
 
@@ -173,7 +173,7 @@ type serverStream struct {
 	// ctx ends with the server, and when the stream is over.
 	ctx context.Context
 	out *outbox
-	// readers are who reads it.
+	// readers are the goroutines that read it.
 	readers *handoff
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
@@ -183,10 +183,10 @@ type serverStream struct {
 	bytes    int
 	// waiting is set while the reader waits for room.
 	waiting bool
-	// working is the reader that works on a message of several requests: the answers to them gather meanwhile, as far as nobody
-	// takes them off to send them, and it sends them when it is done.
+	// working is the reader that works on a message of several requests: the answers to them gather meanwhile, as far as no other
+	// goroutine takes them off to send them, and it sends them when it is done.
 	working *reader
-	// few: it is a message of few requests, with ids from low to high. The answers to them wait for the last, without anybody being woken
+	// few: it is a message of few requests, with ids from low to high. The answers to them wait for the last, without a goroutine being woken
 	// to send them before.
 	few       bool
 	low, high uint64
@@ -263,7 +263,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request) (work Work, err error) {
 	if len(whole) == 0 {
 		return nil, nil
 	}
-	err = ss.turn.handOver(ss.ctx, ss.number, func() {
+	err = ss.turn.deliver(ss.ctx, ss.number, func() {
 		if take := ss.server.config.Take; take != nil {
 			work = take(ss.turn.client, whole, ss.reply)
 			return
@@ -357,10 +357,10 @@ func (ss *serverStream) failed(id uint64, err error) {
 	ss.server.config.Logger.Error("response dropped", "client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
 }
 
-// directReplies is up to how many requests in flight, after it, a response is sent at once by whoever replies.
+// directReplies is up to how many requests in flight, after it, a response is sent at once by the goroutine that replies.
 const directReplies = 1
 
-// fewRequests is up to how many requests of a message are answered together. They mostly are one caller's, who waits for all of them.
+// fewRequests is up to how many requests of a message are answered together. They mostly are one caller's, which waits for all of them.
 const fewRequests = 4
 
 // hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that one large request passes.

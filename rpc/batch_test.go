@@ -27,7 +27,7 @@ func serveBatch(t testing.TB, n network, addr string, c BatchServerConfig) (stri
 	return addr, server, stop
 }
 
-// Many callers at once, with replies in any order, from other goroutines, of all sizes: everyone gets his own.
+// Many callers at once, with replies in any order, from other goroutines, of all sizes: each gets its own.
 func TestBatchManyCallers(t *testing.T) {
 	for _, n := range []network{{}, {mem: memnet.New()}} {
 		handle := func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
@@ -74,7 +74,7 @@ func TestBatchLargeValues(t *testing.T) {
 	}
 }
 
-// A caller whose context ends goes at once. The response that comes later disturbs nobody, and its place is free again.
+// A caller whose context ends goes at once. The response that comes later disturbs no other, and its place is free again.
 func TestBatchCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

@@ -98,7 +98,7 @@ func unmarshalOwned(b []byte, m aliasing) error {
 	return m.UnmarshalVTUnsafe(b)
 }
 
-// ownedCopy gives the bytes in a buffer that belongs to whoever aliases it, and goes when they go.
+// ownedCopy gives the bytes in a buffer that belongs to what aliases it, and goes when that goes.
 func ownedCopy(data mem.BufferSlice) []byte {
 	if len(data) == 1 {
 		return append([]byte(nil), data[0].ReadOnlyData()...) // spares the clearing that make would do

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -32,15 +32,15 @@ const (
 	// breaks it, serverSilence the side that has accepted it.
 	clientSilence = 4 * transport.Tick
 	serverSilence = 6 * transport.Tick
-	// After an attempt to open a client's stream that failed, none is made for connectPauseBase,
-	// doubled with each failure in a row, at most connectPauseCap.
-	connectPauseBase = 25 * time.Millisecond
-	connectPauseCap  = 500 * time.Millisecond
+	// After an attempt to open a client's stream that failed, none is made for connectBackoffBase,
+	// doubled with each failure in a row, at most connectBackoffCap.
+	connectBackoffBase = 25 * time.Millisecond
+	connectBackoffCap  = 500 * time.Millisecond
 )
 
 // connectBackoff paces the attempts of one connection. Its cap is short, because a server that comes back is wanted at once and
 // an attempt costs little.
-var connectBackoff = backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
+var connectBackoff = grpcbackoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 
 // DialerConfig configures a Dialer. The zero value dials TCP in plain text.
 type DialerConfig struct {
@@ -97,7 +97,7 @@ func NewDialer(c DialerConfig) *Dialer {
 			grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes),
 			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first messages of each stream, to
 			// send them again by itself if the server did not take the stream; and while it waits for a connection to do so,
-			// everybody who sends waits with it. Who calls tries again, and knows better when.
+			// every sender waits with it. The caller tries again, and knows better when.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),

@@ -20,7 +20,7 @@
 // pays no goroutine switch, and many callers share messages.
 //
 // A [Server] answers at one address to gRPC and to the connections of clients and peers, with or without
-// TLS. A connection begins with a hello (hello.go) that says who opens it and what for. The other side of
+// TLS. A connection begins with a hello (hello.go) that identifies its opener and says what it is for. The other side of
 // a connection is taken for gone after two seconds of silence, or three on the accepting side (package
 // transport), and so is that of a gRPC connection, which a [Dialer] makes and watches (liveness.go).
 //
@@ -35,7 +35,7 @@
 //
 // # What strangers can do
 //
-// Every connection and stream must say who it is (kvpb.Hello; peer_identity.go) and is refused
+// Every connection and stream must identify its opener (kvpb.Hello; peer_identity.go) and is refused
 // otherwise, with a status that says why. Connections, messages, the parts of a message (element_limit.go),
 // requests in flight and responses not read have limits, and reaching one gives a status that says so.
 // There is no authentication here but TLS's.
@@ -46,7 +46,7 @@
 //     its outbox's lock; never two of a kind.
 //   - Everything queued is bounded in bytes: a client waits with its context, a peer's message is dropped (and reported), a
 //     server stops reading requests.
-//   - Once a request was handed over on a client's newer stream, none of its older streams hands over another (batch_server.go).
+//   - Once a request was delivered on a client's newer stream, none of its older streams delivers another (batch_server.go).
 //   - Requests are taken in the order of a stream; work that takes long is overtaken by what comes behind it (reader_handoff.go).
 //   - What a decoded message holds may alias the buffer it was decoded from. That buffer is never reused, so the slices stay
 //     valid; but one retained slice retains the whole message: what outlives the request must be copied.

@@ -12,7 +12,7 @@ import (
 )
 
 // A connection of package transport begins with a hello: one byte that says what it is for, and
-// then who speaks. For a client that is an encoded BatchRequest which holds its Hello, for a peer
+// then the identity of the opener. For a client that is an encoded BatchRequest which holds its Hello, for a peer
 // an identity.
 const (
 	helloClient = 'c'

@@ -69,7 +69,8 @@ type outbox struct {
 		last time.Time
 	}
 
-	// chunks and parts are what the goroutine that sends is sending. They are its own.
+	// chunks and parts are what is being sent. They belong to the goroutine that sends: takeLocked
+	// fills them, and send empties them without mu.
 	chunks []*[]byte
 	parts  [][]byte
 }
@@ -146,7 +147,11 @@ func (o *outbox) run() {
 		runtime.Gosched()
 		o.mu.Lock()
 		for o.readyLocked() {
-			o.sendLocked(false)
+			m := o.takeLocked()
+			o.mu.Unlock()
+			done, err := o.send(m, false)
+			o.mu.Lock()
+			o.sentLocked(done, err)
 		}
 		o.mu.Unlock()
 	}
@@ -261,7 +266,11 @@ func (o *outbox) unlock(direct bool) {
 		return
 	}
 	if direct && !o.mu.partial {
-		o.sendLocked(true)
+		m := o.takeLocked()
+		o.mu.Unlock()
+		done, err := o.send(m, true)
+		o.mu.Lock()
+		o.sentLocked(done, err)
 		direct = !o.readyLocked()
 	} else {
 		direct = false
@@ -290,30 +299,38 @@ func (o *outbox) readyLocked() bool {
 		(o.mu.bytes > 0 || o.mu.tail != nil || o.mu.partial || o.mu.keepalive)
 }
 
-// sendLocked sends one message of what is pending. It releases mu meanwhile. A connection that takes
-// no more messages is over, and so is the outbox: its owner hears of it from the receiving half. A
-// direct send does not block.
-func (o *outbox) sendLocked(direct bool) {
-	o.mu.sending = true
-	partial := o.mu.partial
-	o.takeLocked()
-	conn := o.mu.conn
-	o.mu.Unlock()
-	done, err := true, error(nil)
+// A goroutine that sends does so in three steps: takeLocked, send without mu, sentLocked.
+
+// outgoing is one message, or what is left of the last one: the parts are the outbox's.
+type outgoing struct {
+	conn messageSender
+	// partial: the connection has the rest of a message to write first.
+	partial bool
+}
+
+// send sends what takeLocked has taken, without mu. A direct send does not block; done says whether
+// all of it was written.
+func (o *outbox) send(m outgoing, direct bool) (done bool, err error) {
+	done = true
 	switch {
-	case len(o.parts) == 0 && !partial:
-		err = conn.SendKeepalive()
+	case len(o.parts) == 0 && !m.partial:
+		err = m.conn.SendKeepalive()
 	case direct:
-		done, err = conn.TrySend(o.parts...)
+		done, err = m.conn.TrySend(o.parts...)
 	default:
-		err = conn.Send(o.parts...)
+		err = m.conn.Send(o.parts...)
 	}
 	for _, chunk := range o.chunks {
 		buffers.Put(chunk)
 	}
 	clear(o.chunks)
 	clear(o.parts)
-	o.mu.Lock()
+	return done, err
+}
+
+// sentLocked ends the sending that takeLocked began. A connection that takes no more messages is
+// over, and so is the outbox: its owner hears of it from the receiving half.
+func (o *outbox) sentLocked(done bool, err error) {
 	o.mu.last = time.Now()
 	o.mu.sending = false
 	o.mu.partial = !done
@@ -330,8 +347,11 @@ func (o *outbox) sendLocked(direct bool) {
 	}
 }
 
-// takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue.
-func (o *outbox) takeLocked() {
+// takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue for a send, which it
+// begins: from now on no other goroutine sends.
+func (o *outbox) takeLocked() outgoing {
+	o.mu.sending = true
+	m := outgoing{conn: o.mu.conn, partial: o.mu.partial}
 	if o.mu.tail != nil {
 		last := o.lastWithRoomLocked(len(o.mu.tail))
 		*last = append(*last, o.mu.tail...)
@@ -355,4 +375,5 @@ func (o *outbox) takeLocked() {
 	if n > 0 {
 		o.mu.sent++
 	}
+	return m
 }

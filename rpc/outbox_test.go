@@ -284,7 +284,7 @@ func TestOutboxClose(t *testing.T) {
 			t.Fatalf("%d messages", n)
 		}
 		if progress == 0 {
-			t.Fatal("the owner was not told")
+			t.Fatal("the owner did not hear of it")
 		}
 		o.close()
 	})

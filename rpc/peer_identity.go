@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A peer's connection begins with a hello that says who speaks to whom, and its gRPC streams with
+// A peer's connection begins with a hello that names both hosts, and its gRPC streams with
 // metadata that says the same. A message that was meant for another cluster, or another host (an
 // address that was given to a new machine, an old configuration), is refused before its first byte
 // is read.
@@ -23,7 +23,7 @@ const (
 	toKey      = "tidemark-to"
 )
 
-// identity is who this host is to another, and where that one is.
+// identity is what this host calls itself and another one, and the address of that one.
 func (t *PeerTransport) identity(host uint64) (id identity, address string, err error) {
 	id = identity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
 	if id.cluster == 0 {

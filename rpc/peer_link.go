@@ -41,12 +41,12 @@ type link struct {
 		sync.Mutex
 		// stream is nil while there is none: until the first message, and after a failure.
 		stream *peerStream
-		// pause is after attempts that failed in a row.
-		pause pause
+		// backoff is after attempts that failed in a row.
+		backoff backoff
 		// since is when the first of those failures was; missing: the log has been told.
 		since   time.Time
 		missing bool
-		// reported: HandleUnreachable was told about this pause.
+		// reported: HandleUnreachable was told about this backoff.
 		reported bool
 	}
 }
@@ -66,7 +66,7 @@ func (l *link) open() *peerStream {
 	if l.mu.stream != nil {
 		return l.mu.stream
 	}
-	if l.mu.pause.lasts(time.Now()) {
+	if l.mu.backoff.lasts(time.Now()) {
 		if !l.mu.reported {
 			l.mu.reported = true
 			l.transport.unreachable.report(l.host)
@@ -193,8 +193,8 @@ func (s *peerStream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 // opened notes that the peer has accepted a stream.
 func (l *link) opened() {
 	l.mu.Lock()
-	failures, missing, since := l.mu.pause.failures, l.mu.missing, l.mu.since
-	l.mu.pause, l.mu.missing = pause{}, false
+	failures, missing, since := l.mu.backoff.failures, l.mu.missing, l.mu.since
+	l.mu.backoff, l.mu.missing = backoff{}, false
 	l.mu.Unlock()
 	l.counters.streams.Inc()
 	if missing {
@@ -203,18 +203,18 @@ func (l *link) opened() {
 	l.transport.config.Logger.Debug("stream to peer is open", "peer", l.host, "class", l.class.String(), "after_failures", failures)
 }
 
-// failed gives the stream up, and begins the pause.
+// failed gives the stream up, and begins the backoff.
 func (l *link) failed(err error) {
 	closing := l.transport.ctx.Err() != nil
 	l.mu.Lock()
 	l.mu.stream = nil
 	now := time.Now()
-	l.mu.pause.failed(now, reopenBase, reopenCap)
-	if l.mu.pause.failures == 1 {
+	l.mu.backoff.failed(now, reopenBase, reopenCap)
+	if l.mu.backoff.failures == 1 {
 		l.mu.since = now
 	}
 	l.mu.reported = true
-	failures, missing := l.mu.pause.failures, now.Sub(l.mu.since)
+	failures, missing := l.mu.backoff.failures, now.Sub(l.mu.since)
 	// One class speaks for all: pings go out all the time.
 	tell := l.class == ClassControl && !l.mu.missing && missing >= missingAfter
 	l.mu.missing = l.mu.missing || tell

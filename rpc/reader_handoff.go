@@ -20,7 +20,7 @@ import (
 
 // Work is what is left to do for the requests of a message when they have been taken.
 type Work interface {
-	// Run does what nobody has begun, piece by piece, and returns when there is no such piece. Several goroutines may call it at once.
+	// Run does what has not begun, piece by piece, and returns when there is no such piece. Several goroutines may call it at once.
 	Run()
 	// Done is called once, after all calls of Run have returned, and there will be none any more.
 	Done()
@@ -151,7 +151,7 @@ func (r *handoff) handOffLocked() {
 	})
 }
 
-// read reads the stream until it ends, whoever reads it at that time.
+// read reads the stream until it ends, with whichever goroutine reads it at that time.
 func (r *handoff) read(first *kvpb.BatchRequest) error {
 	self := &reader{}
 	r.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A newer stream waits for the hand-over in progress on the older one, and from then on the older one hands nothing over. It
+// A newer stream waits for the delivery in progress on the older one, and from then on the older one delivers nothing. It
 // may still bring responses.
 func TestNewerStreamFencesOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestNewerStreamFencesOlder(t *testing.T) {
 		send(newer.Send(&kvpb.BatchRequest{Hello: hello(1, 2), Requests: []*kvpb.Request{request(3)}}))
 		synctest.Wait()
 		if len(enter) != 0 {
-			t.Fatalf("%q was handed over while a request of the older stream was", <-enter)
+			t.Fatalf("%q was delivered while a request of the older stream was", <-enter)
 		}
 		// Another client does not wait.
 		send(other.Send(&kvpb.BatchRequest{Hello: hello(2, 1), Requests: []*kvpb.Request{request(4)}}))
@@ -80,7 +80,7 @@ func TestNewerStreamFencesOlder(t *testing.T) {
 	})
 }
 
-// Streams of one client race with one another. Whatever happens, hand-overs never overlap, and their stream numbers never fall.
+// Streams of one client race with one another. Whatever happens, deliveries never overlap, and their stream numbers never fall.
 func TestStreamFencingRace(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestStreamFencingRace(t *testing.T) {
 			var group sync.WaitGroup
 			inside := false
 			highest := uint64(0)
-			handed := 0
+			delivered := 0
 			for number := uint64(1); number <= 30; number++ {
 				open := time.Duration(r.IntN(50)) * time.Millisecond
 				group.Go(func() {
@@ -104,16 +104,16 @@ func TestStreamFencingRace(t *testing.T) {
 					defer s.close(turn)
 					for range 5 {
 						time.Sleep(time.Millisecond)
-						if err := turn.handOver(t.Context(), number, func() {
+						if err := turn.deliver(t.Context(), number, func() {
 							if inside {
-								t.Error("two hand-overs at a time")
+								t.Error("two deliveries at a time")
 							}
 							inside = true
 							if number < highest {
-								t.Errorf("stream %d hands over after stream %d", number, highest)
+								t.Errorf("stream %d delivers after stream %d", number, highest)
 							}
 							highest = number
-							handed++
+							delivered++
 							time.Sleep(3 * time.Millisecond)
 							inside = false
 						}); err != nil {
@@ -123,8 +123,8 @@ func TestStreamFencingRace(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if highest == 0 || handed < 5 || s.streams != 0 {
-				t.Fatalf("highest %d, %d handed over, %d streams open", highest, handed, s.streams)
+			if highest == 0 || delivered < 5 || s.streams != 0 {
+				t.Fatalf("highest %d, %d delivered, %d streams open", highest, delivered, s.streams)
 			}
 		})
 	}

@@ -47,11 +47,11 @@ func (n *nodes) close() {
 func (n *nodes) ask(count int) func(context.Context, int) error {
 	return func(ctx context.Context, turn int) error {
 		count := min(count, len(n.all))
-		flight := rpc.NewFlight(count)
-		defer flight.Abandon()
+		calls := rpc.NewCalls(count)
+		defer calls.Abandon()
 		for i := range count {
 			requests := []*kvpb.Request{{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}}
-			taken, err := n.all[(turn+i)%len(n.all)].Submit(flight, []int{i}, requests)
+			taken, err := n.all[(turn+i)%len(n.all)].Submit(calls, []int{i}, requests)
 			if err != nil {
 				return err
 			}
@@ -61,8 +61,8 @@ func (n *nodes) ask(count int) func(context.Context, int) error {
 		}
 		for range count {
 			select {
-			case i := <-flight.Landed():
-				if _, err := flight.Outcome(i); err != nil {
+			case i := <-calls.Done():
+				if _, err := calls.Outcome(i); err != nil {
 					return err
 				}
 			case <-ctx.Done():

@@ -65,5 +65,5 @@ func (s *Server) drain(ctx context.Context) {
 	}
 	answering, done := context.WithTimeout(ctx, answerTimeout)
 	defer done()
-	s.clients.Settle(answering)
+	s.clients.Drain(answering)
 }

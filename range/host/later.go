@@ -104,20 +104,26 @@ func (g *Group) hurry() {
 const lazyShare = 4
 
 // takeLocked takes the next group: of those that a request may wait for, mostly, if there are any.
-// It returns nil if it was one that has changed over to those.
+// It returns nil if it was one that has changed over to those. Called with p.mu held; a group's
+// queue has its own lock, below p.mu.
 func (p *applyPool) takeLocked() *Group {
 	p.taken++
 	if len(p.queue) > 0 && (len(p.lazy) == 0 || p.taken%lazyShare != 0) {
 		return first(&p.queue)
 	}
-	g := first(&p.lazy)
-	g.tasks.mu.Lock()
-	defer g.tasks.mu.Unlock()
-	if !g.tasks.lazy {
-		return nil
+	if g := first(&p.lazy); g.tasks.beginLazy() {
+		return g
 	}
-	g.tasks.lazy = false
-	return g
+	return nil
+}
+
+// beginLazy says whether the queue is still one that no request waits for; from now on it is not.
+func (q *taskQueue) beginLazy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lazy := q.lazy
+	q.lazy = false
+	return lazy
 }
 
 // first takes the first of some groups.

@@ -27,7 +27,7 @@ func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, landed fun
 		answer, err := s.Do(ctx, calls[0])
 		return landed(0, answer, err)
 	}
-	t := together{sender: s, ctx: ctx, calls: calls, landed: landed, flight: rpc.NewFlight(len(calls)), aloft: make([]aloft, len(calls))}
+	t := together{sender: s, ctx: ctx, calls: calls, landed: landed, flight: rpc.NewCalls(len(calls)), aloft: make([]aloft, len(calls))}
 	t.boarding, t.numbers, t.requests = t.few.boarding[:0], t.few.numbers[:0], t.few.requests[:0]
 	defer t.end()
 	return t.run(limit)
@@ -40,7 +40,7 @@ type together struct {
 	calls  []*Call
 	landed func(i int, answer Answer, err error) error
 
-	flight *rpc.Flight
+	flight *rpc.Calls
 	aloft  []aloft
 	// boarding are the calls that are about to be handed over, by lane; numbers and requests are those of one of them, meanwhile.
 	boarding []boarding
@@ -194,7 +194,7 @@ func (t *together) stay(i int) {
 // await waits until calls end, and counts them.
 func (t *together) await() (over int, err error) {
 	select {
-	case i := <-t.flight.Landed():
+	case i := <-t.flight.Done():
 		if !t.yielded {
 			// Mostly the others have come by then, and to be woken for each would cost more than to come later.
 			t.yielded = true
@@ -207,7 +207,7 @@ func (t *together) await() (over int, err error) {
 	}
 	// Those that go on by themselves see for themselves that it is over. What has landed has landed.
 	select {
-	case i := <-t.flight.Landed():
+	case i := <-t.flight.Done():
 		return t.touchDown(i)
 	default:
 	}

@@ -19,7 +19,7 @@ type pair struct {
 	ends  [2]*conn
 
 	mu sync.Mutex
-	// cond is signalled whenever anything below changes, or a time that someone waits for has come.
+	// cond is signalled whenever anything below changes, or a time that a goroutine waits for has come.
 	cond  *sync.Cond
 	flows [2]flow
 	// broken: the connection was reset.
@@ -30,8 +30,8 @@ type pair struct {
 type flow struct {
 	chunks []chunk
 	bytes  int
-	// held: the link is cut, and nothing arrives.
-	held    bool
+	// stalled: the link is cut, and nothing arrives.
+	stalled bool
 	latency time.Duration
 	// lastReady is when the newest chunk is readable; later ones are not readable before it.
 	lastReady time.Time
@@ -46,7 +46,7 @@ type chunk struct {
 	ready time.Time
 }
 
-// deadline wakes those who wait when its time comes.
+// deadline wakes the waiting goroutines when its time comes.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
@@ -58,7 +58,7 @@ func newPair(n *Network, from, to string) *pair {
 	for i, local := range []string{from, to} {
 		p.ends[i] = &conn{pair: p, side: i, local: address(local)}
 		p.flows[i].latency = n.latencyLocked(p.hosts[i], p.hosts[1-i])
-		p.flows[i].held = n.cutLocked(p.hosts[i], p.hosts[1-i]) != 0
+		p.flows[i].stalled = n.cutLocked(p.hosts[i], p.hosts[1-i]) != 0
 	}
 	p.ends[0].remote, p.ends[1].remote = p.ends[1].local, p.ends[0].local
 	return p
@@ -78,7 +78,7 @@ func (p *pair) reset() {
 	p.cond.Broadcast()
 }
 
-// wakeAt has those who wait look again at a time.
+// wakeAt has the waiting goroutines look again at a time.
 func (p *pair) wakeAt(at time.Time) *time.Timer {
 	return time.AfterFunc(time.Until(at), func() {
 		p.mu.Lock()
@@ -142,7 +142,7 @@ func (c *conn) read(b []byte) (int, error) {
 		case len(b) == 0:
 			return 0, nil
 		}
-		if len(f.chunks) > 0 && !f.held {
+		if len(f.chunks) > 0 && !f.stalled {
 			first := &f.chunks[0]
 			if !time.Now().Before(first.ready) {
 				if first.data == nil {
@@ -195,14 +195,14 @@ func (c *conn) write(b []byte) (written int, err error) {
 			return written, net.ErrClosed
 		case f.writeDeadline.passed():
 			return written, os.ErrDeadlineExceeded
-		case p.broken, f.readerClosed && !back.held && !f.held && !time.Now().Before(back.lastReady):
+		case p.broken, f.readerClosed && !back.stalled && !f.stalled && !time.Now().Before(back.lastReady):
 			// Of a reader that has closed, the writer learns only if its bytes get there and the answer gets back; and not
 			// before its own reader can see the end: users such as gRPC leave it to that to notice, and try in vain until then.
 			return written, ErrReset
 		case len(b) == 0:
 			return written, nil
 		case f.readerClosed:
-			return written + len(b), nil // nobody will read it
+			return written + len(b), nil // it will not be read
 		}
 		if room := bufferBytes - f.bytes; room > 0 {
 			n := min(room, len(b))

@@ -5,7 +5,7 @@
 // happen to a link:
 //
 //   - latency: bytes become readable that much later, in order;
-//   - a cut that stalls: nothing gets through, neither bytes nor the end of a connection, and nobody is told; when the link
+//   - a cut that stalls: nothing gets through, neither bytes nor the end of a connection, and neither end hears of it; when the link
 //     is healed, everything that was written arrives. This is what lost packets look like;
 //   - a cut that breaks: connections between the hosts are reset, and new ones are refused.
 //

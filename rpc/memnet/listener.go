@@ -44,7 +44,7 @@ func (l *listener) closedError() error {
 	return &net.OpError{Op: "accept", Net: networkName, Addr: address(l.addr), Err: net.ErrClosed}
 }
 
-// Close implements net.Listener. Connections that nobody accepted are reset.
+// Close implements net.Listener. Connections that were not accepted are reset.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		l.network.mu.Lock()

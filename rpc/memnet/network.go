@@ -14,7 +14,7 @@ import (
 
 // Errors of dialling and of connections, inside a *net.OpError.
 var (
-	// ErrRefused: nobody listens at the address.
+	// ErrRefused: no listener is at the address.
 	ErrRefused = errors.New("connection refused")
 	// ErrUnreachable: a link between the hosts is cut, and breaks connections.
 	ErrUnreachable = errors.New("host is unreachable")
@@ -268,35 +268,36 @@ func (n *Network) latencyLocked(from, to string) time.Duration {
 	return n.latency
 }
 
-// change changes links and makes the connections follow.
+// change changes links and gives the connections their new state.
 func (n *Network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f()
 	for _, p := range slices.Clone(n.pairs) {
-		n.followLocked(p)
+		var links [2]link
+		for i := range links {
+			from, to := p.hosts[i], p.hosts[1-i]
+			links[i].cut, links[i].latency = n.cutLocked(from, to), n.latencyLocked(from, to)
+		}
+		p.follow(links)
+		if links[0].cut == Break || links[1].cut == Break {
+			n.removeLocked(p)
+			p.reset()
+		}
 	}
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// followLocked gives a connection the state of its links.
-func (n *Network) followLocked(p *pair) {
-	broken := false
+// follow gives a connection the state of its two links.
+func (p *pair) follow(links [2]link) {
 	p.mu.Lock()
-	for i := range p.flows {
-		from, to := p.hosts[i], p.hosts[1-i]
-		cut := n.cutLocked(from, to)
-		broken = broken || cut == Break
-		p.flows[i].held = cut == Stall
-		p.flows[i].latency = n.latencyLocked(from, to)
+	defer p.mu.Unlock()
+	for i, l := range links {
+		p.flows[i].stalled = l.cut == Stall
+		p.flows[i].latency = l.latency
 	}
 	p.cond.Broadcast()
-	p.mu.Unlock()
-	if broken {
-		n.removeLocked(p)
-		p.reset()
-	}
 }
 
 // reset resets the connections that match.

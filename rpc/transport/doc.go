@@ -10,7 +10,7 @@
 // The highest bit of the length marks a control frame:
 //
 //	opener                               acceptor
-//	preface, hello: who it is, what for  →
+//	preface, hello: identity, purpose    →
 //	                                     ←  accepted; or refused, with a reason
 //	messages                             →
 //	                                     ←  messages
@@ -44,7 +44,7 @@
 //
 // The preface and the hello are bounded in bytes, and in time by the listener. The length of a
 // message is not believed before its bytes are there. TLS verifies both sides before the hello is
-// read; who the other side says it is, is for the owner of the connection to check.
+// read; the identity that the other side claims is for the owner of the connection to check.
 //
 // # Invariants
 //

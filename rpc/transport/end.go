@@ -17,8 +17,8 @@ const (
 // it, or does not listen. Nothing may have been sent or received.
 func (c *Conn) Refuse(err error) { c.end(controlRefused, err) }
 
-// End tells the other side why the connection ends, and closes it as Refuse does. Nobody else may
-// send or receive any more.
+// End tells the other side why the connection ends, and closes it as Refuse does. No other goroutine
+// may send or receive any more.
 func (c *Conn) End(err error) { c.end(controlEnded, err) }
 
 func (c *Conn) end(kind byte, err error) {

@@ -38,7 +38,7 @@ func (a *arrivals) take() (all []string) {
 }
 
 // submit submits gets of keys, numbered from first.
-func submit(t *testing.T, b *BatchConn, f *Flight, first int, keys ...string) {
+func submit(t *testing.T, b *BatchConn, f *Calls, first int, keys ...string) {
 	t.Helper()
 	var numbers []int
 	var requests []*kvpb.Request
@@ -51,7 +51,7 @@ func submit(t *testing.T, b *BatchConn, f *Flight, first int, keys ...string) {
 }
 
 // What is submitted to a node together is one message, and each request of it lands when its own answer comes.
-func TestFlightLandsOneByOne(t *testing.T) {
+func TestCallsEndOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var conns []*BatchConn
@@ -71,12 +71,12 @@ func TestFlightLandsOneByOne(t *testing.T) {
 			conns = append(conns, batchConn(t, n.dialer(t, "c"), fmt.Sprintf("s%d:1", i), nil))
 		}
 		for round := range 3 { // the first opens the streams
-			f := NewFlight(5)
+			f := NewCalls(5)
 			submit(t, conns[0], f, 0, "a", "held", "c")
 			submit(t, conns[1], f, 3, "d", "e")
 			seen := map[int]string{}
 			land := func() {
-				i := <-f.Landed()
+				i := <-f.Done()
 				response, err := f.Outcome(i)
 				if _, twice := seen[i]; err != nil || twice {
 					t.Fatal(i, err, twice)
@@ -103,7 +103,7 @@ func TestFlightLandsOneByOne(t *testing.T) {
 }
 
 // Submit takes what there is room for, and nothing large; the rest is the caller's to send.
-func TestFlightHasRoom(t *testing.T) {
+func TestCallsHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		held := make(chan func(), 10)
@@ -113,7 +113,7 @@ func TestFlightHasRoom(t *testing.T) {
 			}
 		}})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 3 })
-		f := NewFlight(8)
+		f := NewCalls(8)
 		requests := []*kvpb.Request{get("a"), get("b"), get("c"), get("d")}
 		if taken, err := conn.Submit(f, []int{0, 1, 2, 3}, requests); taken != 3 || err != nil {
 			t.Fatal(taken, err)
@@ -129,8 +129,8 @@ func TestFlightHasRoom(t *testing.T) {
 			(<-held)()
 		}
 		synctest.Wait()
-		if len(f.Landed()) != 0 {
-			t.Fatal("a request landed that was given up")
+		if len(f.Done()) != 0 {
+			t.Fatal("a request ended that was given up")
 		}
 		requests = []*kvpb.Request{get("e"), get(strings.Repeat("x", largeRecord)), get("g")}
 		if taken, err := conn.Submit(f, []int{4, 5, 6}, requests); taken != 1 || err != nil {
@@ -138,7 +138,7 @@ func TestFlightHasRoom(t *testing.T) {
 		}
 		synctest.Wait()
 		(<-held)()
-		if i := <-f.Landed(); i != 4 {
+		if i := <-f.Done(); i != 4 {
 			t.Fatal(i)
 		}
 		conn.Close()
@@ -149,20 +149,20 @@ func TestFlightHasRoom(t *testing.T) {
 }
 
 // A stream that breaks lands all that is on it, each as sent or not.
-func TestFlightBreaks(t *testing.T) {
+func TestCallsBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		outcomes := func(sent bool) {
 			t.Helper()
-			f := NewFlight(3)
+			f := NewCalls(3)
 			submit(t, conn, f, 0, "a", "b", "c")
 			if sent {
 				synctest.Wait()
 				n.mem.DropHost("s")
 			}
 			for range 3 {
-				i := <-f.Landed()
+				i := <-f.Done()
 				var broken *ErrStreamBroken
 				if _, err := f.Outcome(i); !errors.As(err, &broken) || broken.Sent != sent {
 					t.Fatalf("%d: %v", i, err)
@@ -180,7 +180,7 @@ func TestFlightBreaks(t *testing.T) {
 		}
 		outcomes(true)
 		stop()
-		outcomes(false) // nobody is there
+		outcomes(false) // no server is there
 	})
 }
 
@@ -227,15 +227,15 @@ func TestAnswersAreNotHeldBackByABusyReader(t *testing.T) {
 		if _, err := conn.Do(t.Context(), get("z")); err != nil {
 			t.Fatal(err)
 		}
-		f := NewFlight(3)
+		f := NewCalls(3)
 		submit(t, conn, f, 0, "a", "b", "slow")
 		for range 2 {
-			if i := <-f.Landed(); i == 2 {
+			if i := <-f.Done(); i == 2 {
 				t.Fatal("out of order")
 			}
 		}
 		close(busy)
-		if i := <-f.Landed(); i != 2 {
+		if i := <-f.Done(); i != 2 {
 			t.Fatal(i)
 		}
 		f.Abandon()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// settlePeriod is how often Settle looks.
-const settlePeriod = 2 * time.Millisecond
+// drainPeriod is how often Drain looks.
+const drainPeriod = 2 * time.Millisecond
 
 // openStreams are the streams that a BatchServer serves.
 type openStreams struct {
@@ -30,17 +30,17 @@ func (o *openStreams) remove(ss *serverStream) {
 	delete(o.all, ss)
 }
 
-// Settle waits until the requests that have been taken in at this moment are answered and the
+// Drain waits until the requests that have been taken in at this moment are answered and the
 // answers are on their way, or their streams or ctx have ended. It is for a server that is about to
 // end: what comes meanwhile is served, and not waited for.
-func (s *BatchServer) Settle(ctx context.Context) {
+func (s *BatchServer) Drain(ctx context.Context) {
 	waiting := make(map[*serverStream][]uint64)
 	s.open.mu.Lock()
 	for ss := range s.open.all {
 		waiting[ss] = ss.unanswered()
 	}
 	s.open.mu.Unlock()
-	timer := time.NewTimer(settlePeriod)
+	timer := time.NewTimer(drainPeriod)
 	defer timer.Stop()
 	for {
 		for ss, ids := range waiting {
@@ -51,7 +51,7 @@ func (s *BatchServer) Settle(ctx context.Context) {
 		if len(waiting) == 0 {
 			return
 		}
-		timer.Reset(settlePeriod)
+		timer.Reset(drainPeriod)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -6,13 +6,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// tagTakenBack is in the place of a record's tag when its sender has taken it back before it was
+// tagCancelled is in the place of a record's tag when its sender has cancelled it before it was
 // sent. No message has such a field, so a reader of the record passes over it.
-const tagTakenBack = 15<<3 | 2
+const tagCancelled = 15<<3 | 2
 
-// takeBackLocked takes back the request that lies in a chunk, and says whether it could: a chunk
-// that was given to gRPC is out of reach. Then the request has not been sent, and never will be.
-func (o *outbox) takeBackLocked(chunk, id uint64) bool {
+// cancelLocked cancels the request that lies in a chunk, and says whether it could: a chunk
+// that was given to the connection is out of reach. Then the request has not been sent, and never will be.
+func (o *outbox) cancelLocked(chunk, id uint64) bool {
 	if chunk < o.mu.first {
 		return false
 	}
@@ -29,7 +29,7 @@ func (o *outbox) takeBackLocked(chunk, id uint64) bool {
 		}
 		end := 1 + n + int(size)
 		if rest[0] == tagRequests && requestID(rest[1+n:end]) == id {
-			rest[0] = tagTakenBack
+			rest[0] = tagCancelled
 			return true
 		}
 		rest = rest[end:]

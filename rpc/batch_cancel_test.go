@@ -14,7 +14,7 @@ import (
 
 // A request whose context ends before the connection stands was not sent, says so, and is not sent
 // later either.
-func TestBatchTakesBackWhatIsNotSentYet(t *testing.T) {
+func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var seen []string
@@ -63,7 +63,7 @@ func TestBatchTakesBackWhatIsNotSentYet(t *testing.T) {
 		if len(seen) != 1 || seen[0] != "between" {
 			t.Errorf("the server was sent %q, want only what was still wanted", seen)
 		}
-		// The places of those that were taken back are free again.
+		// The places of those that were cancelled are free again.
 		conn.current.Load().out.mu.Lock()
 		if left := conn.current.Load().inFlight; left != 0 {
 			t.Errorf("%d requests are in flight", left)

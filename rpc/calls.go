@@ -1,0 +1,90 @@
+package rpc
+
+import (
+	"errors"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Calls are requests of one caller that are in flight at the same time, to any nodes. Those to one
+// node travel in one message, but that is all that they share: each is answered when its own answer
+// comes. One goroutine waits for all of them, where as many calls of Do would take as many
+// goroutines, and be sent one by one.
+//
+// The requests are numbered from 0. Calls are for one goroutine; end them with Abandon.
+type Calls struct {
+	all []call
+	// done has room for all calls, so that the goroutine that brings an outcome never waits.
+	done chan int
+}
+
+// NewCalls makes room for n requests.
+func NewCalls(n int) *Calls {
+	c := &Calls{all: make([]call, n), done: make(chan int, n)}
+	for i := range c.all {
+		c.all[i].done, c.all[i].number = c.done, i
+	}
+	return c
+}
+
+// Done gives the number of each request whose outcome has come, once.
+func (c *Calls) Done() <-chan int { return c.done }
+
+// Outcome is that of a request that has ended, as of Do. The response belongs to the caller.
+func (c *Calls) Outcome(number int) (*kvpb.Response, error) {
+	one := &c.all[number]
+	return one.response, one.err
+}
+
+// Abandon gives up the requests that have not ended. They may have been sent, and may yet take
+// effect. It may be called again.
+func (c *Calls) Abandon() {
+	for i := range c.all {
+		if one := &c.all[i]; one.stream != nil {
+			_, _ = one.stream.abandon(one)
+			one.stream = nil
+		}
+	}
+}
+
+// Submit sends requests to the node, all in one message if nothing else is on its way there. It does
+// not wait: what cannot be taken at once is left to Do, because there is no room for it, or because
+// it is large. It returns how many were taken, the first ones of numbers. requests[i] gets the
+// number numbers[i], each of which is submitted once; it must not be changed before it has ended,
+// and is not kept.
+//
+// An error other than ErrClosed, of the stream or of one request, comes as the outcome of a request
+// that was taken.
+func (b *BatchConn) Submit(c *Calls, numbers []int, requests []*kvpb.Request) (int, error) {
+	s, err := b.stream()
+	if errors.Is(err, ErrClosed) {
+		return 0, err
+	}
+	if err != nil {
+		return 0, nil // Do says why
+	}
+	taken := 0
+	s.out.mu.Lock()
+	for i, r := range requests {
+		r.Id = 0
+		size := r.SizeVT()
+		if size >= largeRecord || s.broken.Load() || !s.hasRoomLocked(size) {
+			break
+		}
+		one := &c.all[numbers[i]]
+		one.stream = s
+		s.enterLocked(one)
+		r.Id = one.id
+		chunk, err := s.out.addLocked(tagRequests, r, size+1+varintSize(one.id))
+		if err != nil {
+			// The stream has just ended, or the request cannot be marshalled: that is for Do to say.
+			s.leaveLocked(one.id)
+			one.stream = nil
+			break
+		}
+		one.chunk = chunk
+		taken++
+	}
+	s.out.unlock(taken > 0 && (s.inFlight-taken < directCallers || s.out.quietLocked()))
+	return taken, nil
+}
