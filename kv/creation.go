@@ -75,7 +75,7 @@ func (w *creation) ask(ctx context.Context) (made int, err error) {
 			}
 			made = int(info.Partitions)
 			if info.Keyspace.State == clusterpb.KeyspaceState_ACTIVE {
-				w.client.sender.Refresh()
+				w.client.sender.ReloadTable()
 			} else if info.WaitingFor != "" && info.WaitingFor != w.waiting {
 				w.waiting = info.WaitingFor
 				w.client.logger().Info("keyspace is not usable yet", "keyspace", w.name,

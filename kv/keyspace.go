@@ -148,7 +148,7 @@ func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, err
 		if !exists {
 			return nil, wrap(op, k.name, nil, &route.Error{Cause: route.ErrNoKeyspace})
 		}
-		s.Refresh()
+		s.ReloadTable()
 		if err := k.client.await(ctx, table, resolvePause); err != nil {
 			return nil, wrap(op, k.name, nil,
 				&route.Error{Cause: err, Message: "waiting for the partition table to show the keyspace"})

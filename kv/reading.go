@@ -188,7 +188,7 @@ func (r *reading) begin(ctx context.Context) error {
 	if !r.at.IsZero() {
 		return nil
 	}
-	at, latest, short, ok := r.client.sender.Present()
+	at, latest, short, ok := r.client.sender.ClockEstimate()
 	if !ok || short > maxShort {
 		var err error
 		if at, err = r.client.askNow(ctx); err != nil {
@@ -245,7 +245,7 @@ const (
 // askNow asks the cluster for its time.
 func (c *Client) askNow(ctx context.Context) (Timestamp, error) {
 	for {
-		if at, ok := c.sender.AskPresent(ctx, askWait); ok {
+		if at, ok := c.sender.AskClocks(ctx, askWait); ok {
 			return at, nil
 		}
 		if err := c.pause(ctx, askPause); err != nil {

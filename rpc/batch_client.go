@@ -25,7 +25,8 @@ var ErrMessageTooLarge = errors.New("rpc: request is too large")
 // ErrNotSent is in the chain of the error of a request that certainly never left this process.
 var ErrNotSent = errors.New("rpc: request was not sent")
 
-// ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as *ErrStreamBroken.
+// ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as
+// *ErrStreamBroken.
 type ErrStreamBroken struct {
 	// Sent is false if the request certainly never left this process. If true, it may or may not have
 	// been executed.
@@ -52,18 +53,21 @@ type BatchConfig struct {
 	Address string
 	// Client is the id of the client, random and not 0.
 	Client uint64
-	// Stream gives the next stream number, higher than all before; called once for each stream that is opened.
+	// Stream gives the next stream number, higher than all before; called once for each stream that
+	// is opened.
 	Stream func() uint64
 	// Cluster is the cluster the client believes in; 0 when it does not know yet.
 	Cluster uint64
-	// MaxInFlight bounds the requests without response (default 4096, at most 65536); further callers wait.
+	// MaxInFlight bounds the requests without response (default 4096, at most 65536); further
+	// callers wait.
 	MaxInFlight int
-	// MaxInFlightBytes bounds the bytes that wait to be sent (default 16 MiB); further callers wait. A single larger request passes.
+	// MaxInFlightBytes bounds the bytes that wait to be sent (default 16 MiB); further callers
+	// wait. A single larger request passes.
 	MaxInFlightBytes int
 }
 
-// BatchConn carries a client's requests to one node over one stream, many at a time. The stream opens with the first request, and
-// anew with the first after it broke. Safe for concurrent use.
+// BatchConn carries a client's requests to one node over one stream, many at a time. The stream
+// opens with the first request, and anew with the first after it broke. Safe for concurrent use.
 type BatchConn struct {
 	config BatchConfig
 	// current is nil before the first stream. A broken one stays until the next request replaces it.
@@ -81,7 +85,8 @@ type BatchConn struct {
 	cancel context.CancelFunc
 	// streams counts the goroutines of streams.
 	streams sync.WaitGroup
-	// calls holds *call. It is not shared by all BatchConns, because a channel belongs to the synctest bubble that made it.
+	// calls holds *call. It is not shared by all BatchConns, because a channel belongs to the
+	// synctest bubble that made it.
 	calls sync.Pool
 }
 
@@ -102,12 +107,15 @@ func NewBatchConn(c BatchConfig) *BatchConn {
 
 // Do sends a request and waits for its response. It assigns r.Id. The errors:
 //
-//   - *ErrStreamBroken: the stream ended first; its Sent says whether the node can have seen the request.
-//   - the context's error, returned at once. The request may have been sent, and may yet take effect; unless ErrNotSent is in the chain.
+//   - *ErrStreamBroken: the stream ended first; its Sent says whether the node can have seen the
+//     request.
+//   - the context's error, returned at once. The request may have been sent, and may yet take
+//     effect; unless ErrNotSent is in the chain.
 //   - ErrMessageTooLarge, ErrClosed, and others with ErrNotSent in the chain: it was not sent.
 //
-// An error of the request itself comes in the response. r must not be changed while Do runs; it is not kept. The response
-// belongs to the caller, and its byte slices alias the message that brought it: copy what is kept for long.
+// An error of the request itself comes in the response. r must not be changed while Do runs; it is
+// not kept. The response belongs to the caller, and its byte slices alias the message that brought
+// it: copy what is kept for long.
 func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSentBecause(err)
@@ -143,7 +151,8 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 // notSentBecause is the error of a request that was not sent.
 func notSentBecause(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
-// Close ends the stream. Outstanding requests fail with *ErrStreamBroken, later ones with ErrClosed. It waits for the goroutines.
+// Close ends the stream. Outstanding requests fail with *ErrStreamBroken, later ones with
+// ErrClosed. It waits for the goroutines.
 func (b *BatchConn) Close() {
 	b.mu.Lock()
 	b.mu.closed = true
@@ -181,7 +190,8 @@ type call struct {
 	number int
 	// stream is what a call of a Calls is on, nil for one of Do.
 	stream *clientStream
-	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the request.
+	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the
+	// request.
 	id    uint64
 	chunk uint64
 	// The outcome; the receiver of done may read them.
@@ -192,7 +202,8 @@ type call struct {
 // notSent is the chunk of a request that is not in the outbox yet.
 const notSent = ^uint64(0)
 
-// A request id is a number shifted by slotBits, and the index of its slot: the response finds its call without a map.
+// A request id is a number shifted by slotBits, and the index of its slot: the response finds its
+// call without a map.
 const slotBits = 16
 
 // slot is one place for a request in flight.
@@ -225,8 +236,8 @@ func newClientStream(b *BatchConn) *clientStream {
 	return s
 }
 
-// submit enters the request into a slot and the outbox. A non-nil room means that it did not: wait for room, and try again
-// on the then current stream.
+// submit enters the request into a slot and the outbox. A non-nil room means that it did not: wait
+// for room, and try again on the then current stream.
 func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan struct{}, err error) {
 	s.out.mu.Lock()
 	if s.broken.Load() {
@@ -246,7 +257,8 @@ func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan s
 	size += 1 + varintSize(c.id)
 
 	if size >= largeRecord {
-		// Copying takes a while, so it is done without the lock. If the stream breaks meanwhile, the call fails as not sent.
+		// Copying takes a while, so it is done without the lock. If the stream breaks meanwhile,
+		// the call fails as not sent.
 		s.out.mu.Unlock()
 		chunk, err := prepareChunk(tagRequests, r, size)
 		s.out.mu.Lock()
@@ -271,7 +283,8 @@ func (s *clientStream) hasRoomLocked(size int) bool {
 	return s.inFlight < config.MaxInFlight && (s.out.mu.bytes == 0 || s.out.mu.bytes+size <= config.MaxInFlightBytes)
 }
 
-// submitted releases the lock. If the request could not be added because the stream has just ended, the call's failure is on its way.
+// submitted releases the lock. If the request could not be added because the stream has just ended,
+// the call's failure is on its way.
 func (s *clientStream) submitted(c *call, err error) error {
 	if err == nil || errors.Is(err, errOutboxClosed) {
 		s.out.unlock(s.inFlight <= directCallers || s.out.quietLocked())
@@ -448,7 +461,8 @@ func (b *BatchConn) opened(err error) {
 	b.mu.backoff.failed(time.Now(), connectBackoffBase, connectBackoffCap)
 }
 
-// dispatch gives responses to the calls that wait for them. A response that no call waits for, or that was not asked for, is dropped.
+// dispatch gives responses to the calls that wait for them. A response that no call waits for, or
+// that was not asked for, is dropped.
 func (s *clientStream) dispatch(responses []*kvpb.Response, done []*call) []*call {
 	s.out.mu.Lock()
 	for _, r := range responses {
@@ -495,7 +509,8 @@ const (
 	tagMessages  = 1<<3 | 2 // MessageBatch.messages
 	tagPing      = 2<<3 | 2 // MessageBatch.ping
 
-	// directCallers is up to how many requests in flight a request is sent by its caller at once. With more, it is
-	// likelier that others are about to add theirs, and a message for each costs more than a goroutine switch for all.
+	// directCallers is up to how many requests in flight a request is sent by its caller at once.
+	// With more, it is likelier that others are about to add theirs, and a message for each costs
+	// more than a goroutine switch for all.
 	directCallers = 2
 )

@@ -190,8 +190,8 @@ func TestSlowWorkOnAConnection(t *testing.T) {
 	})
 }
 
-// A connection that was quiet is written to by the goroutine that has a message, and one that was not
-// is left to the outbox's.
+// A connection that was quiet is written to by the goroutine that has a message, and one that was
+// not is left to the outbox's.
 func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox() // its goroutine does not run

@@ -109,7 +109,8 @@ func lastError(stream byHand) error {
 	}
 }
 
-// What breaks the protocol ends the stream with a status that says why; the server serves others as before.
+// What breaks the protocol ends the stream with a status that says why; the server serves others as
+// before.
 func TestBatchServerRefuses(t *testing.T) {
 	n := network{mem: memnet.New()}
 	config := BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}, Cluster: func() uint64 { return 5 }}
@@ -217,8 +218,8 @@ func TestBatchServerGarbage(t *testing.T) {
 	}
 }
 
-// A request without a command is answered as invalid, and its neighbours as usual. A stream that the client half-closes still brings all
-// responses, and then ends well.
+// A request without a command is answered as invalid, and its neighbours as usual. A stream that
+// the client half-closes still brings all responses, and then ends well.
 func TestBatchServerAnswersAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -273,7 +274,8 @@ func TestBatchServerBoundsStreams(t *testing.T) {
 	if err := lastError(first); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	// Its place is free once the server's handler has returned, which is a moment after the client has seen the end.
+	// Its place is free once the server's handler has returned, which is a moment after the client
+	// has seen the end.
 	for client := uint64(4); ; client++ {
 		if _, _, err = roundTrip(client); err == nil {
 			break
@@ -283,7 +285,8 @@ func TestBatchServerBoundsStreams(t *testing.T) {
 	}
 }
 
-// A client that does not read its responses gets errors in place of large ones; what waits for it stays bounded.
+// A client that does not read its responses gets errors in place of large ones; what waits for it
+// stays bounded.
 func TestBatchServerSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -326,7 +329,8 @@ func TestBatchServerSlowReader(t *testing.T) {
 	})
 }
 
-// Replies that were not asked for, second replies, and replies after the stream's end are dropped and counted, never sent.
+// Replies that were not asked for, second replies, and replies after the stream's end are dropped
+// and counted, never sent.
 func TestBatchServerBadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

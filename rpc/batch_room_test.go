@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A caller that comes between the end of a stream's sending half and that of its receiving half, and waits for room, goes on when the stream has failed.
+// A caller that comes between the end of a stream's sending half and that of its receiving half,
+// and waits for room, goes on when the stream has failed.
 func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

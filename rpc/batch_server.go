@@ -20,22 +20,28 @@ import (
 
 // BatchServerConfig configures a BatchServer. Either Handle or Take is required.
 type BatchServerConfig struct {
-	// Take is like Handle, for a handler whose requests may take time: it takes over the requests of one message, in so far as their order
-	// matters, without waiting for anything, and returns what is left to do, or nil. See Work. It does not keep batch.
+	// Take is like Handle, for a handler whose requests may take time: it takes over the requests
+	// of one message, in so far as their order matters, without waiting for anything, and returns
+	// what is left to do, or nil. See Work. It does not keep batch.
 	Take func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work
-	// Handle takes over the requests of one message. It owns batch. It, or what it passes a request to, calls reply exactly
-	// once for each request, from any goroutine, with Response.Id = Request.Id: a request without reply holds its place on the stream for
-	// as long as the stream lives. reply never blocks, does not keep the response, and does nothing once the stream has ended.
+	// Handle takes over the requests of one message. It owns batch. It, or what it passes a request
+	// to, calls reply exactly once for each request, from any goroutine, with Response.Id =
+	// Request.Id: a request without reply holds its place on the stream for as long as the stream
+	// lives. reply never blocks, does not keep the response, and does nothing once the stream has
+	// ended.
 	//
-	// While Handle runs no further request of the same client is delivered, so it should hand on and return.
+	// While Handle runs no further request of the same client is delivered, so it should hand on
+	// and return.
 	Handle func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response))
-	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names another is refused.
-	// nil: not checked.
+	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names
+	// another is refused. nil: not checked.
 	Cluster func() uint64
-	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192); beyond it the stream is not read.
+	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192);
+	// beyond it the stream is not read.
 	MaxInFlight int
-	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream (default 32 MiB); beyond it
-	// the stream is not read. When responses alone reach it, further large ones are replaced by OVERLOADED.
+	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream
+	// (default 32 MiB); beyond it the stream is not read. When responses alone reach it, further
+	// large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
 	// MaxStreams bounds the open streams (default 1024); more are refused with RESOURCE_EXHAUSTED.
 	MaxStreams int
@@ -76,8 +82,9 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry)}
 }
 
-// Gone says that a client has no stream open here, so that it waits for no answer to what it has sent: it has ended, it was cut off, or it
-// will open another stream, and send again what it still wants.
+// Gone says that a client has no stream open here, so that it waits for no answer to what it has
+// sent: it has ended, it was cut off, or it will open another stream, and send again what it still
+// wants.
 func (s *BatchServer) Gone(client uint64) bool { return s.clients.gone(client) }
 
 // ClientAddress is where a client is connected from, for people; "" if it has no stream open here.
@@ -183,17 +190,18 @@ type serverStream struct {
 	bytes    int
 	// waiting is set while the reader waits for room.
 	waiting bool
-	// working is the reader that works on a message of several requests: the answers to them gather meanwhile, as far as no other
-	// goroutine takes them off to send them, and it sends them when it is done.
+	// working is the reader that works on a message of several requests: the answers to them gather
+	// meanwhile, as far as no other goroutine takes them off to send them, and it sends them when
+	// it is done.
 	working *reader
-	// few: it is a message of few requests, with ids from low to high. The answers to them wait for the last, without a goroutine being woken
-	// to send them before.
+	// few: it is a message of few requests, with ids from low to high. The answers to them wait for
+	// the last, without a goroutine being woken to send them before.
 	few       bool
 	low, high uint64
 }
 
-// serve reads until the client ends the stream, breaks the protocol, or is fenced off; or self is replaced. batch is what
-// has been read already; nil: nothing.
+// serve reads until the client ends the stream, breaks the protocol, or is fenced off; or self is
+// replaced. batch is what has been read already; nil: nothing.
 func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	for {
 		if len(batch.GetRequests()) > 0 {
@@ -319,8 +327,9 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	}
 }
 
-// gather has the answers that come while the reader works on a message wait for each other, unless the stream's goroutine is quicker. It is not
-// woken for those to a message of few requests, unless their work takes long (handoff.look).
+// gather has the answers that come while the reader works on a message wait for each other, unless
+// the stream's goroutine is quicker. It is not woken for those to a message of few requests, unless
+// their work takes long (handoff.look).
 func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
 	ss.out.mu.Lock()
 	defer ss.out.mu.Unlock()
@@ -357,13 +366,16 @@ func (ss *serverStream) failed(id uint64, err error) {
 	ss.server.config.Logger.Error("response dropped", "client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
 }
 
-// directReplies is up to how many requests in flight, after it, a response is sent at once by the goroutine that replies.
+// directReplies is up to how many requests in flight, after it, a response is sent at once by the
+// goroutine that replies.
 const directReplies = 1
 
-// fewRequests is up to how many requests of a message are answered together. They mostly are one caller's, which waits for all of them.
+// fewRequests is up to how many requests of a message are answered together. They mostly are one
+// caller's, which waits for all of them.
 const fewRequests = 4
 
-// hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that one large request passes.
+// hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that
+// one large request passes.
 func (ss *serverStream) hasRoomLocked() bool {
 	config := &ss.server.config
 	return len(ss.inFlight) < config.MaxInFlight && ss.bytes+ss.out.mu.bytes < config.MaxInFlightBytes

@@ -27,7 +27,8 @@ func serveBatch(t testing.TB, n network, addr string, c BatchServerConfig) (stri
 	return addr, server, stop
 }
 
-// Many callers at once, with replies in any order, from other goroutines, of all sizes: each gets its own.
+// Many callers at once, with replies in any order, from other goroutines, of all sizes: each gets
+// its own.
 func TestBatchManyCallers(t *testing.T) {
 	for _, n := range []network{{}, {mem: memnet.New()}} {
 		handle := func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
@@ -74,7 +75,8 @@ func TestBatchLargeValues(t *testing.T) {
 	}
 }
 
-// A caller whose context ends goes at once. The response that comes later disturbs no other, and its place is free again.
+// A caller whose context ends goes at once. The response that comes later disturbs no other, and
+// its place is free again.
 func TestBatchCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -91,7 +93,8 @@ func TestBatchCancel(t *testing.T) {
 		if _, err := conn.Do(ctx, get("a")); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Fatalf("%v after %v", err, time.Since(start))
 		}
-		// The node still has the request, so there is no place for a second one: a caller waits, with its context.
+		// The node still has the request, so there is no place for a second one: a caller waits,
+		// with its context.
 		ctx2, cancel2 := context.WithTimeout(t.Context(), time.Second)
 		defer cancel2()
 		if _, err := conn.Do(ctx2, get("b")); !errors.Is(err, context.DeadlineExceeded) {
@@ -115,8 +118,8 @@ func TestBatchCancel(t *testing.T) {
 	})
 }
 
-// While the node cannot be reached, requests fail as not sent; when it is back, they succeed. A server that dies in between leaves
-// those it had as sent.
+// While the node cannot be reached, requests fail as not sent; when it is back, they succeed. A
+// server that dies in between leaves those it had as sent.
 func TestBatchStreamBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -148,7 +151,8 @@ func TestBatchStreamBreaks(t *testing.T) {
 		if _, err := conn.Do(t.Context(), get("c")); err != nil {
 			t.Fatal(err)
 		}
-		// Requests that wait for the connection, and others for room: all get an answer when the connection fails.
+		// Requests that wait for the connection, and others for room: all get an answer when the
+		// connection fails.
 		n.mem.CutBoth("c", "s", memnet.Stall)
 		for range 2 {
 			go func() {

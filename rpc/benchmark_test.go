@@ -16,9 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// BenchmarkBatch measures puts of 256 bytes through a client's stream to an echo handler over TCP and back. "inline" replies within
-// Handle, as a read from memory would; "async" from another goroutine, as a replicated write does. cpu-us/op is the processor time of
-// both sides together.
+// BenchmarkBatch measures puts of 256 bytes through a client's stream to an echo handler over TCP
+// and back. "inline" replies within Handle, as a read from memory would; "async" from another
+// goroutine, as a replicated write does. cpu-us/op is the processor time of both sides together.
 func BenchmarkBatch(b *testing.B) {
 	for _, mode := range []string{"inline", "async"} {
 		for _, callers := range []int{1, 2, 8, 64, 256} {
@@ -52,7 +52,8 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkUnary is the same echo as one gRPC call for each request: what BatchConn is there to beat.
+// BenchmarkUnary is the same echo as one gRPC call for each request: what BatchConn is there to
+// beat.
 func BenchmarkUnary(b *testing.B) {
 	for _, callers := range []int{1, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -78,8 +79,8 @@ var unaryEcho = grpc.ServiceDesc{ServiceName: "test.Echo", Methods: []grpc.Metho
 		return echo(r), nil
 	}}}}
 
-// BenchmarkPeer measures one-way messages between two hosts: each operation is a Send of one append with one entry of 256 bytes,
-// answered by a Send of one message, as between leader and follower.
+// BenchmarkPeer measures one-way messages between two hosts: each operation is a Send of one append
+// with one entry of 256 bytes, answered by a Send of one message, as between leader and follower.
 func BenchmarkPeer(b *testing.B) {
 	for _, callers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -117,7 +118,8 @@ func BenchmarkPeer(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode measures what a server does with the bytes of a message: of a small get, and of a large transaction.
+// BenchmarkDecode measures what a server does with the bytes of a message: of a small get, and of a
+// large transaction.
 func BenchmarkDecode(b *testing.B) {
 	large := &kvpb.PrepareRequest{}
 	for range 20_000 {

@@ -12,9 +12,10 @@ const (
 	largestBuffer  = 20 // exponent: 1 MiB; what is larger is left to the garbage collector
 )
 
-// buffers is the pool for everything this package and its gRPC connections read and write. gRPC's own pool clears a buffer of
-// the next of five sizes at every Get, which for messages of a few hundred bytes costs more than filling it. This one has
-// all powers of two and clears nothing: users write what they take before they read it.
+// buffers is the pool for everything this package and its gRPC connections read and write. gRPC's
+// own pool clears a buffer of the next of five sizes at every Get, which for messages of a few
+// hundred bytes costs more than filling it. This one has all powers of two and clears nothing:
+// users write what they take before they read it.
 var buffers = &bufferPool{}
 
 type bufferPool struct {

@@ -47,11 +47,11 @@ func (c *Calls) Abandon() {
 	}
 }
 
-// Submit sends requests to the node, all in one message if nothing else is on its way there. It does
-// not wait: what cannot be taken at once is left to Do, because there is no room for it, or because
-// it is large. It returns how many were taken, the first ones of numbers. requests[i] gets the
-// number numbers[i], each of which is submitted once; it must not be changed before it has ended,
-// and is not kept.
+// Submit sends requests to the node, all in one message if nothing else is on its way there. It
+// does not wait: what cannot be taken at once is left to Do, because there is no room for it, or
+// because it is large. It returns how many were taken, the first ones of numbers. requests[i] gets
+// the number numbers[i], each of which is submitted once; it must not be changed before it has
+// ended, and is not kept.
 //
 // An error other than ErrClosed, of the stream or of one request, comes as the outcome of a request
 // that was taken.

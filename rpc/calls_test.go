@@ -50,7 +50,8 @@ func submit(t *testing.T, b *BatchConn, f *Calls, first int, keys ...string) {
 	}
 }
 
-// What is submitted to a node together is one message, and each request of it lands when its own answer comes.
+// What is submitted to a node together is one message, and each request of it lands when its own
+// answer comes.
 func TestCallsEndOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -206,7 +207,8 @@ func (p *pieces) Run() {
 
 func (p *pieces) Done() {}
 
-// What the reader of a message answers while it works on it is not held back by what it is busy with.
+// What the reader of a message answers while it works on it is not held back by what it is busy
+// with.
 func TestAnswersAreNotHeldBackByABusyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

@@ -14,26 +14,31 @@ import (
 // MaxMessageBytes bounds one message: the largest transaction (64 MiB) and what surrounds it.
 const MaxMessageBytes = transport.MaxMessageBytes
 
-// Codec is the gRPC codec of all Tidemark connections: generated marshalling for messages that have it, reflection for
-// others. It is passed to servers and connections by option (ServerOptions, Dialer) and never registered globally.
+// Codec is the gRPC codec of all Tidemark connections: generated marshalling for messages that have
+// it, reflection for others. It is passed to servers and connections by option (ServerOptions,
+// Dialer) and never registered globally.
 //
-// The messages of the data path are decoded without copying their byte fields: those alias
-// one buffer made for that message, which is never reused. See the package comment for what that means for retention.
+// The messages of the data path are decoded without copying their byte fields: those alias one
+// buffer made for that message, which is never reused. See the package comment for what that means
+// for retention.
 type Codec struct{}
 
 var _ encoding.CodecV2 = Codec{}
 
-// Name implements encoding.CodecV2. It is the standard name, because the bytes are standard protobuf.
+// Name implements encoding.CodecV2. It is the standard name, because the bytes are standard
+// protobuf.
 func (Codec) Name() string { return "proto" }
 
-// generatedMessage is a message that is marshalled without reflection. It is also an aliasing or a copying one.
+// generatedMessage is a message that is marshalled without reflection. It is also an aliasing or a
+// copying one.
 type generatedMessage interface {
 	proto.Message
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// aliasing is a message of the data path (kvpb, peerpb), whose byte fields are decoded without copying.
+// aliasing is a message of the data path (kvpb, peerpb), whose byte fields are decoded without
+// copying.
 type aliasing interface {
 	proto.Message
 	UnmarshalVTUnsafe([]byte) error

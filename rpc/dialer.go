@@ -24,7 +24,8 @@ import (
 // ErrDialerClosed is what a closed Dialer answers.
 var ErrDialerClosed = errors.New("rpc: dialer is closed")
 
-// connectTimeout bounds one attempt to connect, including what the server must say before the connection is usable.
+// connectTimeout bounds one attempt to connect, including what the server must say before the
+// connection is usable.
 const connectTimeout = 2 * time.Second
 
 const (
@@ -38,8 +39,8 @@ const (
 	connectBackoffCap  = 500 * time.Millisecond
 )
 
-// connectBackoff paces the attempts of one connection. Its cap is short, because a server that comes back is wanted at once and
-// an attempt costs little.
+// connectBackoff paces the attempts of one connection. Its cap is short, because a server that
+// comes back is wanted at once and an attempt costs little.
 var connectBackoff = grpcbackoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 
 // DialerConfig configures a Dialer. The zero value dials TCP in plain text.
@@ -54,9 +55,9 @@ type DialerConfig struct {
 	Logger *slog.Logger
 }
 
-// Dialer keeps one connection to each address, shared by everything in the process that was given the Dialer. A connection is made when
-// it is first used, made again when it broke, and broken by the Dialer when the other side is silent (see liveness.go). Safe
-// for concurrent use.
+// Dialer keeps one connection to each address, shared by everything in the process that was given
+// the Dialer. A connection is made when it is first used, made again when it broke, and broken by
+// the Dialer when the other side is silent (see liveness.go). Safe for concurrent use.
 type Dialer struct {
 	config  DialerConfig
 	options []grpc.DialOption
@@ -95,9 +96,10 @@ func NewDialer(c DialerConfig) *Dialer {
 		grpc.WithTransportCredentials(transport),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec{}),
 			grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes),
-			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first messages of each stream, to
-			// send them again by itself if the server did not take the stream; and while it waits for a connection to do so,
-			// every sender waits with it. The caller tries again, and knows better when.
+			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first
+			// messages of each stream, to send them again by itself if the server did not take the
+			// stream; and while it waits for a connection to do so, every sender waits with it. The
+			// caller tries again, and knows better when.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),

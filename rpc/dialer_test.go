@@ -19,7 +19,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// clusterServer answers Status at once, and streams one table update and then nothing until the client goes.
+// clusterServer answers Status at once, and streams one table update and then nothing until the
+// client goes.
 type clusterServer struct {
 	clusterpb.UnimplementedClusterServer
 	calls atomic.Int64
@@ -66,8 +67,8 @@ func TestDialerTCP(t *testing.T) {
 	}
 }
 
-// A unary call and a stream run over memnet in a bubble; a cut is noticed in about two seconds of virtual time, by both sides; and
-// after healing calls succeed again.
+// A unary call and a stream run over memnet in a bubble; a cut is noticed in about two seconds of
+// virtual time, by both sides; and after healing calls succeed again.
 func TestSilentPeerIsNoticed(t *testing.T) {
 	for _, direction := range []string{"both", "there", "back"} {
 		t.Run(direction, func(t *testing.T) {
@@ -165,7 +166,8 @@ func TestQuietConnectionLives(t *testing.T) {
 	})
 }
 
-// A server that accepts connections and says nothing does not keep a call for longer than its context, and is given up.
+// A server that accepts connections and says nothing does not keep a call for longer than its
+// context, and is given up.
 func TestMuteServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

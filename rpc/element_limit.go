@@ -12,17 +12,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// An empty sub-message takes two bytes on the wire and a hundred in memory, so a message that is within its limit of bytes may
-// decode to gigabytes. Large messages are therefore counted before they are decoded. Small ones cannot grow far, and
-// need not pay for it.
+// An empty sub-message takes two bytes on the wire and a hundred in memory, so a message that is
+// within its limit of bytes may decode to gigabytes. Large messages are therefore counted before
+// they are decoded. Small ones cannot grow far, and need not pay for it.
 //
-// What is counted follows the descriptors: all sub-messages and all elements of lists, at any depth, of everything that a server can be
-// sent. Bytes of the user's content are never looked into, whatever they look like.
+// What is counted follows the descriptors: all sub-messages and all elements of lists, at any
+// depth, of everything that a server can be sent. Bytes of the user's content are never looked
+// into, whatever they look like.
 const (
 	// countedFrom is the size from which a message is counted: 1 MiB grows to some 80 MiB at worst.
 	countedFrom = 1 << 20
-	// maxRequestParts is the limit for requests together with their operations, keys and spans. The largest transaction has 100,000 writes, and
-	// as many reads.
+	// maxRequestParts is the limit for requests together with their operations, keys and spans. The
+	// largest transaction has 100,000 writes, and as many reads.
 	maxRequestParts = 1 << 18
 	// maxMessageParts is the limit for Raft messages together with their entries, and for all others.
 	maxMessageParts = 1 << 20
@@ -30,8 +31,8 @@ const (
 
 // shape says what is counted of messages of one type.
 type shape struct {
-	// fields are the shapes of the sub-messages and of the elements of lists, by field number; nil for what is not counted. Empty if the
-	// message, or element, has no parts of its own.
+	// fields are the shapes of the sub-messages and of the elements of lists, by field number; nil
+	// for what is not counted. Empty if the message, or element, has no parts of its own.
 	fields []*shape
 }
 
@@ -80,7 +81,8 @@ func shapeOf(message protoreflect.MessageDescriptor, known map[protoreflect.Full
 	return s
 }
 
-// checkParts refuses the encoding of a message that has too many parts. What is small, or not for servers, passes.
+// checkParts refuses the encoding of a message that has too many parts. What is small, or not for
+// servers, passes.
 func checkParts(b []byte, m proto.Message) error {
 	if len(b) < countedFrom {
 		return nil
@@ -100,8 +102,9 @@ func checkParts(b []byte, m proto.Message) error {
 	return err
 }
 
-// count counts the parts of an encoded message, up to a little more than limit. What is no valid encoding is refused: decoding takes some of
-// it for valid (field numbers beyond 32 bits, for one), and would go on where counting could not.
+// count counts the parts of an encoded message, up to a little more than limit. What is no valid
+// encoding is refused: decoding takes some of it for valid (field numbers beyond 32 bits, for one),
+// and would go on where counting could not.
 func (s *shape) count(b []byte, limit int) (count int, err error) {
 	for len(b) > 0 && count <= limit {
 		number, kind, n := protowire.ConsumeTag(b)

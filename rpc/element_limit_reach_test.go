@@ -16,7 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// reach calls visit for every sub-message and list that a message of a type can hold, with the fields that lead there.
+// reach calls visit for every sub-message and list that a message of a type can hold, with the
+// fields that lead there.
 func reach(message protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func(path []protoreflect.FieldDescriptor)) {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)
@@ -34,7 +35,8 @@ func reach(message protoreflect.MessageDescriptor, path []protoreflect.FieldDesc
 	}
 }
 
-// Whatever of a server's messages can be repeated is counted, at any depth: a field that is added later cannot be forgotten.
+// Whatever of a server's messages can be repeated is counted, at any depth: a field that is added
+// later cannot be forgotten.
 func TestElementLimitReachesEverything(t *testing.T) {
 	seen := 0
 	// Peers send batches on connections that are no method's.
@@ -92,7 +94,8 @@ func TestElementLimitReachesEverything(t *testing.T) {
 	}
 }
 
-// What is refused is refused before it is decoded, also if what it begins with is taken for valid by the decoder alone.
+// What is refused is refused before it is decoded, also if what it begins with is taken for valid
+// by the decoder alone.
 func TestElementLimitCannotBeDodged(t *testing.T) {
 	inside := func(field protowire.Number, b []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), b)

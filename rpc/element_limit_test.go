@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// The largest legitimate messages pass, whatever their values look like; what is small on the wire and huge in memory is refused
-// before it is decoded.
+// The largest legitimate messages pass, whatever their values look like; what is small on the wire
+// and huge in memory is refused before it is decoded.
 func TestElementLimit(t *testing.T) {
 	decode := func(b []byte, m any) error { return Codec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, m) }
 	encode := func(m proto.Message) []byte {

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 )
 
-// ErrorWithDetail makes the gRPC error of a handler that tells the caller more than words: a CoreHint, for instance.
+// ErrorWithDetail makes the gRPC error of a handler that tells the caller more than words: a
+// CoreHint, for instance.
 func ErrorWithDetail(code codes.Code, detail proto.Message, format string, args ...any) error {
 	s := status.New(code, fmt.Sprintf(format, args...))
 	if detailed, err := s.WithDetails(protoadapt.MessageV1Of(detail)); err == nil {

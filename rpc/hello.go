@@ -12,8 +12,8 @@ import (
 )
 
 // A connection of package transport begins with a hello: one byte that says what it is for, and
-// then the identity of the opener. For a client that is an encoded BatchRequest which holds its Hello, for a peer
-// an identity.
+// then the identity of the opener. For a client that is an encoded BatchRequest which holds its
+// Hello, for a peer an identity.
 const (
 	helloClient = 'c'
 	helloPeer   = 'p'

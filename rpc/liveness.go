@@ -14,17 +14,20 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A connection whose other side is gone without a word (power, cable, a stopped process) must be noticed in about two seconds,
-// because a leader's successor is elected in that time. gRPC's client keepalive cannot do that: it pings every ten seconds at
-// the most. So the Dialer watches the bytes that arrive. A server of ours pings a silent client once a second, so on
-// an idle connection bytes do arrive; on one where only the client talks, the watch provokes an answer by calling a
-// method that does not exist. Silence in spite of that breaks the connection, and all streams on it end at once.
+// A connection whose other side is gone without a word (power, cable, a stopped process) must be
+// noticed in about two seconds, because a leader's successor is elected in that time. gRPC's client
+// keepalive cannot do that: it pings every ten seconds at the most. So the Dialer watches the bytes
+// that arrive. A server of ours pings a silent client once a second, so on an idle connection bytes
+// do arrive; on one where only the client talks, the watch provokes an answer by calling a method
+// that does not exist. Silence in spite of that breaks the connection, and all streams on it end at
+// once.
 //
-// The watch counts its own ticks instead of comparing times, so that after a pause of this process (SIGSTOP, a starved machine)
-// it first waits for what has arrived meanwhile.
+// The watch counts its own ticks instead of comparing times, so that after a pause of this process
+// (SIGSTOP, a starved machine) it first waits for what has arrived meanwhile.
 const (
 	watchTick = 500 * time.Millisecond
-	// After probeAfter silent ticks the watch provokes an answer, after breakAfter it breaks the connection.
+	// After probeAfter silent ticks the watch provokes an answer, after breakAfter it breaks the
+	// connection.
 	probeAfter = 2
 	breakAfter = 4
 	probePath  = "/tidemark.rpc.Liveness/Probe"

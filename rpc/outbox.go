@@ -11,24 +11,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// An outbox gathers records (requests, responses, Raft messages) and sends them over one connection,
-// several to a message.
+// An outbox gathers records (requests, responses, Raft messages) and sends them over one
+// connection, several to a message.
 //
-// Records are marshalled when they are added, into chunks that are exactly the bytes of the message's
-// repeated field: so the caller's object is not kept, the queue's size is known to the byte, and
-// sending is handing chunks over to the connection.
+// Records are marshalled when they are added, into chunks that are exactly the bytes of the
+// message's repeated field: so the caller's object is not kept, the queue's size is known to the
+// byte, and sending is handing chunks over to the connection.
 //
 // At most one goroutine at a time sends, the one that has set `sending`.
 //
-//   - Direct: an adder that says so sends its own record at once, if no other goroutine is sending and
-//     nothing is left unwritten of what was sent before. It writes what the socket has room for, leaves
-//     the rest to the outbox's goroutine, and does not block.
-//   - Otherwise the outbox's own goroutine (run) is woken. By the time it runs, other adders have added,
-//     and all of that leaves together. It may block in Send, and what gathers meanwhile makes the next
-//     message.
+//   - Direct: an adder that says so sends its own record at once, if no other goroutine is sending
+//     and nothing is left unwritten of what was sent before. It writes what the socket has room
+//     for, leaves the rest to the outbox's goroutine, and does not block.
+//   - Otherwise the outbox's own goroutine (run) is woken. By the time it runs, other adders have
+//     added, and all of that leaves together. It may block in Send, and what gathers meanwhile
+//     makes the next message.
 //
-// A direct sender sends once and then leaves what has gathered to the goroutine, so that no adder works
-// long for others.
+// A direct sender sends once and then leaves what has gathered to the goroutine, so that no adder
+// works long for others.
 //
 // Rejected: letting the direct sender go on until the queue is empty. Under load it would send for
 // others for as long as there is load, and it could block without looking at its own context.
@@ -40,7 +40,8 @@ type outbox struct {
 	wake chan struct{}
 	// stop ends the goroutine.
 	stop chan struct{}
-	// progress is called, with mu held, when a message has been sent or the outbox has closed: pending bytes went down. May be nil.
+	// progress is called, with mu held, when a message has been sent or the outbox has closed:
+	// pending bytes went down. May be nil.
 	progress func()
 
 	mu struct {
@@ -94,10 +95,11 @@ const (
 	// firstChunk is the capacity of a message's first chunk, nextChunk of further ones.
 	firstChunk = 4 << 10
 	nextChunk  = 32 << 10
-	// largeRecord is the size from which a record is marshalled outside the lock, into a chunk of its own.
+	// largeRecord is the size from which a record is marshalled outside the lock, into a chunk of
+	// its own.
 	largeRecord = 32 << 10
-	// maxFrame ends a message at the next chunk boundary. It bounds how long one message keeps the others waiting; a single
-	// record may be larger.
+	// maxFrame ends a message at the next chunk boundary. It bounds how long one message keeps the
+	// others waiting; a single record may be larger.
 	maxFrame = 1 << 20
 )
 
@@ -157,8 +159,8 @@ func (o *outbox) run() {
 	}
 }
 
-// close ends sending. What is pending is dropped. It waits for a send in progress, so the connection
-// must be ending, or flowing. The goroutine ends soon after.
+// close ends sending. What is pending is dropped. It waits for a send in progress, so the
+// connection must be ending, or flowing. The goroutine ends soon after.
 func (o *outbox) close() {
 	o.mu.Lock()
 	o.closeLocked()
@@ -242,7 +244,8 @@ func (o *outbox) lastWithRoomLocked(total int) *[]byte {
 	return chunk
 }
 
-// recordSize is the length of a record of the given size with its tag and length prefix. All tags are one byte.
+// recordSize is the length of a record of the given size with its tag and length prefix. All tags
+// are one byte.
 func recordSize(size int) int { return 1 + varintSize(uint64(size)) + size }
 
 func putRecord(b []byte, tag byte, r record, size int) error {
@@ -281,8 +284,8 @@ func (o *outbox) unlock(direct bool) {
 	}
 }
 
-// quietLocked says that a message is worth sending at once, however many others may come: it costs one
-// system call, and there was none just before.
+// quietLocked says that a message is worth sending at once, however many others may come: it costs
+// one system call, and there was none just before.
 func (o *outbox) quietLocked() bool {
 	return !o.mu.last.IsZero() && time.Since(o.mu.last) >= directPause
 }

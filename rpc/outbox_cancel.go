@@ -10,8 +10,9 @@ import (
 // sent. No message has such a field, so a reader of the record passes over it.
 const tagCancelled = 15<<3 | 2
 
-// cancelLocked cancels the request that lies in a chunk, and says whether it could: a chunk
-// that was given to the connection is out of reach. Then the request has not been sent, and never will be.
+// cancelLocked cancels the request that lies in a chunk, and says whether it could: a chunk that
+// was given to the connection is out of reach. Then the request has not been sent, and never will
+// be.
 func (o *outbox) cancelLocked(chunk, id uint64) bool {
 	if chunk < o.mu.first {
 		return false

@@ -96,8 +96,8 @@ func (w *wire) all() [][]byte {
 	return w.messages
 }
 
-// Whatever is added, in whatever sizes and pace, arrives once, whole, and in order; messages stay below their limit; and nothing is
-// pending at the end.
+// Whatever is added, in whatever sizes and pace, arrives once, whole, and in order; messages stay
+// below their limit; and nothing is pending at the end.
 func TestOutboxDeliversInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(3000, 5000), rapid.IntRange(30<<10, 40<<10), rapid.IntRange(1<<20, 2<<20)), 1, 40).Draw(rt, "sizes")

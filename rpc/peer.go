@@ -33,17 +33,20 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// PeerHandler receives what peers send. Its methods are called from the transport's goroutines, never from within a method of
-// the transport.
+// PeerHandler receives what peers send. Its methods are called from the transport's goroutines,
+// never from within a method of the transport.
 type PeerHandler interface {
-	// HandleMessages takes over a batch; its byte slices alias one buffer that is the batch's own. Batches of one host and class
-	// come one at a time and in order, except that around a reconnect one of the old stream may come beside one of the new. It may
-	// block for a moment, which slows the sender down.
+	// HandleMessages takes over a batch; its byte slices alias one buffer that is the batch's own.
+	// Batches of one host and class come one at a time and in order, except that around a reconnect
+	// one of the old stream may come beside one of the new. It may block for a moment, which slows
+	// the sender down.
 	HandleMessages(from uint64, b *peerpb.MessageBatch)
-	// HandleUnreachable says that messages to the host were, or may have been, lost. It may come often.
+	// HandleUnreachable says that messages to the host were, or may have been, lost. It may come
+	// often.
 	HandleUnreachable(host uint64)
-	// HandleSnapshot reads one snapshot. A nil error means accepted, for which it must have read r to io.EOF: only that proves
-	// it whole. Anything wrong with the stream comes as another error from r. r must not be used after return.
+	// HandleSnapshot reads one snapshot. A nil error means accepted, for which it must have read r
+	// to io.EOF: only that proves it whole. Anything wrong with the stream comes as another error
+	// from r. r must not be used after return.
 	HandleSnapshot(ctx context.Context, from uint64, h *peerpb.SnapshotHeader, r io.Reader) error
 }
 
@@ -67,12 +70,13 @@ type PeerConfig struct {
 	SnapshotBytesPerSecond int64
 	// MaxSnapshots bounds the snapshots sent at a time, and those received at a time (default 4).
 	MaxSnapshots int
-	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB). A single larger message passes.
+	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB). A single
+	// larger message passes.
 	MaxQueueBytes int
 }
 
-// PeerTransport carries Raft messages and snapshots between this host and the others of its realm. Both directions: it
-// sends over its Dialer, and receives what Server.ServePeers brings it.
+// PeerTransport carries Raft messages and snapshots between this host and the others of its realm.
+// Both directions: it sends over its Dialer, and receives what Server.ServePeers brings it.
 type PeerTransport struct {
 	config  PeerConfig
 	metrics *peerMetrics
@@ -130,8 +134,9 @@ func NewPeerTransport(c PeerConfig) *PeerTransport {
 	return t
 }
 
-// Send queues messages to a host. It never blocks. The messages are marshalled before it returns, and not kept. What does not fit
-// into the host's queue, or comes while the host cannot be reached, is dropped, and HandleUnreachable says so.
+// Send queues messages to a host. It never blocks. The messages are marshalled before it returns,
+// and not kept. What does not fit into the host's queue, or comes while the host cannot be reached,
+// is dropped, and HandleUnreachable says so.
 func (t *PeerTransport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {
 	if len(msgs) == 0 {
 		return
@@ -148,8 +153,8 @@ func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing) {
 	}
 }
 
-// Close stops everything and waits for it; no method of the handler runs after it. The order of closing the transport, the
-// Dialer and the gRPC server does not matter.
+// Close stops everything and waits for it; no method of the handler runs after it. The order of
+// closing the transport, the Dialer and the gRPC server does not matter.
 func (t *PeerTransport) Close() {
 	t.mu.Lock()
 	t.mu.closed = true
@@ -158,7 +163,8 @@ func (t *PeerTransport) Close() {
 	t.work.Wait()
 }
 
-// enter begins something that Close must wait for: t.work.Done ends it. false if the transport is closed.
+// enter begins something that Close must wait for: t.work.Done ends it. false if the transport is
+// closed.
 func (t *PeerTransport) enter() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -190,7 +196,8 @@ func (t *PeerTransport) link(host uint64, class Class) *link {
 	return l
 }
 
-// unreachable collects hosts to report, so that the handler is called from a goroutine of the transport and not from within Send.
+// unreachable collects hosts to report, so that the handler is called from a goroutine of the
+// transport and not from within Send.
 type unreachable struct {
 	wake chan struct{}
 	mu   struct {

@@ -16,13 +16,15 @@ import (
 const (
 	// openTimeout bounds one attempt to open a stream to a peer. Meanwhile messages are queued.
 	openTimeout = 2 * time.Second
-	// After a failed attempt a link drops what it is given for a while: reopenBase, doubled with each failure in a row, at
-	// most reopenCap; each with ±25 % of jitter.
+	// After a failed attempt a link drops what it is given for a while: reopenBase, doubled with
+	// each failure in a row, at most reopenCap; each with ±25 % of jitter.
 	reopenBase = 20 * time.Millisecond
 	reopenCap  = time.Second
-	// missingAfter is for how long a peer may be out of reach before the log says so: while servers start and restart it is normal.
+	// missingAfter is for how long a peer may be out of reach before the log says so: while servers
+	// start and restart it is normal.
 	missingAfter = 10 * time.Second
-	// unacknowledgedLimit is how long bytes that are written to a peer may go unacknowledged by its kernel.
+	// unacknowledgedLimit is how long bytes that are written to a peer may go unacknowledged by its
+	// kernel.
 	unacknowledgedLimit = 2 * time.Second
 	// directPause is how long a link, or a client's stream, must have been quiet for a message to be
 	// sent at once by the goroutine that has it. If there was one just before, others are about to

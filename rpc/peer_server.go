@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// maxIncoming bounds the message streams that one transport receives. Each peer has one for each class, and for a moment
-// two when it reconnects.
+// maxIncoming bounds the message streams that one transport receives. Each peer has one for each
+// class, and for a moment two when it reconnects.
 const maxIncoming = 1024
 
 // serve receives what a peer sends on its connection, until it ends.

@@ -15,21 +15,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// A snapshot travels as chunks, numbered from 0, each with its checksum; the first carries the header, the last says so. The
-// receiver takes nothing for whole that did not end with the last chunk in its turn: TCP would notice most of what
-// these notice, but a proxy, or a bug in buffering, is not covered by TCP's sums.
+// A snapshot travels as chunks, numbered from 0, each with its checksum; the first carries the
+// header, the last says so. The receiver takes nothing for whole that did not end with the last
+// chunk in its turn: TCP would notice most of what these notice, but a proxy, or a bug in
+// buffering, is not covered by TCP's sums.
 
 // snapshotChunk is the payload of one chunk.
 const snapshotChunk = 256 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrSnapshotRefused is in the chain of the error of a SendSnapshot that reached the host but was not accepted.
+// ErrSnapshotRefused is in the chain of the error of a SendSnapshot that reached the host but was
+// not accepted.
 var ErrSnapshotRefused = errors.New("snapshot refused")
 
-// SendSnapshot sends one snapshot and waits until the host has accepted or refused it. write produces the content; an error of
-// its writer means that the stream is over, and must be returned. The header's cluster and hosts are filled in. At most
-// MaxSnapshots are sent at a time; further calls wait.
+// SendSnapshot sends one snapshot and waits until the host has accepted or refused it. write
+// produces the content; an error of its writer means that the stream is over, and must be returned.
+// The header's cluster and hosts are filled in. At most MaxSnapshots are sent at a time; further
+// calls wait.
 func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader, write func(io.Writer) error) error {
 	if !t.enter() {
 		return fmt.Errorf("send snapshot to %s %d: %w", t.config.Realm, host, errTransportClosed)
@@ -160,8 +163,8 @@ func (t *PeerTransport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_
 	}
 	t.metrics.receivingSnapshots.Inc()
 	defer t.metrics.receivingSnapshots.Dec()
-	// A goroutine receives, so that a handler that reads can stop when the transport closes. It ends with the stream, that is, soon
-	// after this method has returned.
+	// A goroutine receives, so that a handler that reads can stop when the transport closes. It
+	// ends with the stream, that is, soon after this method has returned.
 	chunks := make(chan receivedChunk)
 	go receiveChunks(ctx, stream, chunks)
 	r := newSnapshotReader(ctx, chunks, first)

@@ -68,7 +68,8 @@ func TestSnapshotArrives(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong at either side, the sender hears of it, and the receiver never sees a snapshot as whole that is not.
+// Whatever goes wrong at either side, the sender hears of it, and the receiver never sees a
+// snapshot as whole that is not.
 func TestSnapshotFails(t *testing.T) {
 	hosts := newHosts(t, network{mem: memnet.New()}, 2)
 	sender := hosts[0].transport
@@ -217,7 +218,8 @@ func TestSnapshotDamaged(t *testing.T) {
 	}
 }
 
-// All snapshots of a transport together keep to its rate; a bounded number runs at a time, on both sides.
+// All snapshots of a transport together keep to its rate; a bounded number runs at a time, on both
+// sides.
 func TestSnapshotThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts := newHosts(t, network{mem: memnet.New()}, 3, func(c *PeerConfig) {

@@ -62,8 +62,8 @@ func TestPeerMessages(t *testing.T) {
 	}
 }
 
-// A host that is gone is reported, what is sent to it is dropped without blocking, and when it is back messages arrive again within
-// a second or so.
+// A host that is gone is reported, what is sent to it is dropped without blocking, and when it is
+// back messages arrive again within a second or so.
 func TestPeerReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -109,7 +109,8 @@ func TestPeerReconnects(t *testing.T) {
 	})
 }
 
-// While a link is stalled the queue is bounded; messages are dropped and reported, Send does not block; after healing all is well.
+// While a link is stalled the queue is bounded; messages are dropped and reported, Send does not
+// block; after healing all is well.
 func TestPeerQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -217,7 +218,8 @@ func TestPeerIdentity(t *testing.T) {
 	}
 }
 
-// Close ends streams in both directions, waits for the handler, and lets nothing through afterwards.
+// Close ends streams in both directions, waits for the handler, and lets nothing through
+// afterwards.
 func TestPeerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

@@ -8,29 +8,32 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Reader hand-off: one goroutine reads a client's stream and does the work of each message before it
-// reads the next, because that costs nothing: a read from memory takes a microsecond. But one read may
-// have to wait for a disk, and what lies behind it on the stream, pings included, must not wait as well.
-// So the reader is watched. If the work of one message takes longer than handoffAfter, another goroutine
-// takes the reader's place: it begins what no goroutine has begun of that work, and reads on. The one that
-// was replaced ends with the piece that it is busy with.
+// Reader hand-off: one goroutine reads a client's stream and does the work of each message before
+// it reads the next, because that costs nothing: a read from memory takes a microsecond. But one
+// read may have to wait for a disk, and what lies behind it on the stream, pings included, must not
+// wait as well. So the reader is watched. If the work of one message takes longer than
+// handoffAfter, another goroutine takes the reader's place: it begins what no goroutine has begun
+// of that work, and reads on. The one that was replaced ends with the piece that it is busy with.
 //
-// Requests are taken in the order in which they came all the same: Take is done with a message before the
-// next one is read, and is quick; what may be overtaken is work that has been taken.
+// Requests are taken in the order in which they came all the same: Take is done with a message
+// before the next one is read, and is quick; what may be overtaken is work that has been taken.
 
 // Work is what is left to do for the requests of a message when they have been taken.
 type Work interface {
-	// Run does what has not begun, piece by piece, and returns when there is no such piece. Several goroutines may call it at once.
+	// Run does what has not begun, piece by piece, and returns when there is no such piece. Several
+	// goroutines may call it at once.
 	Run()
 	// Done is called once, after all calls of Run have returned, and there will be none any more.
 	Done()
 }
 
 const (
-	// handoffAfter is how long the work of a message may take before the reader is replaced; it is noticed after up to twice that.
+	// handoffAfter is how long the work of a message may take before the reader is replaced; it is
+	// noticed after up to twice that.
 	handoffAfter = 20 * time.Millisecond
-	// maxBehind bounds the goroutines of one stream that were replaced and are not done, maxAllBehind those of a server. With so many
-	// of them the reader is not handedOff, and the stream waits.
+	// maxBehind bounds the goroutines of one stream that were replaced and are not done,
+	// maxAllBehind those of a server. With so many of them the reader is not handedOff, and the
+	// stream waits.
 	maxBehind    = 8
 	maxAllBehind = 256
 )

@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// slowWork answers gets, and does not get done with those of a key that begins with "slow" before the gate opens.
+// slowWork answers gets, and does not get done with those of a key that begins with "slow" before
+// the gate opens.
 type slowWork struct {
 	t     *testing.T
 	batch []*kvpb.Request
@@ -48,7 +49,8 @@ func (w *slowWork) Done() {
 	w.finished.Add(1)
 }
 
-// slowServer serves slowWork, and returns the keys in the order in which they are taken, and how many works are not done.
+// slowServer serves slowWork, and returns the keys in the order in which they are taken, and how
+// many works are not done.
 func slowServer(t *testing.T, n network, gate <-chan struct{}) (taken func() []string, open func() int) {
 	var mu sync.Mutex
 	var keys []string
@@ -106,7 +108,8 @@ func TestSlowWorkDoesNotKeepAnswers(t *testing.T) {
 	})
 }
 
-// A request whose work takes long holds up neither the others of its message nor the messages behind it.
+// A request whose work takes long holds up neither the others of its message nor the messages
+// behind it.
 func TestSlowWorkHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -196,7 +199,8 @@ func TestHandoffIsBounded(t *testing.T) {
 	})
 }
 
-// A stream that ends while there is slow work ends for its client at once, and for the server when that is done.
+// A stream that ends while there is slow work ends for its client at once, and for the server when
+// that is done.
 func TestStreamEndsWithSlowWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}

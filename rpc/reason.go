@@ -22,9 +22,9 @@ var wrappings = []struct {
 	{regexp.MustCompile(`(?:read|write) tcp \S+: (?:read|write): `), ""},
 }
 
-// Reason is why a call to another server failed, in words for people who know its address: what gRPC and the network put around
-// them is taken off. Of a connection that could not be made it says what to do about it (see
-// connectionFailures).
+// Reason is why a call to another server failed, in words for people who know its address: what
+// gRPC and the network put around them is taken off. Of a connection that could not be made it says
+// what to do about it (see connectionFailures).
 func Reason(err error) string {
 	if err == nil {
 		return "no reason known"

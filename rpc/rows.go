@@ -71,7 +71,8 @@ var (
 	errType = errors.New("malformed rows: a field has the wrong type")
 )
 
-// DecodeRows decodes a kvpb.Rows. Keys and values alias the argument. Fields that are not known are skipped.
+// DecodeRows decodes a kvpb.Rows. Keys and values alias the argument. Fields that are not known are
+// skipped.
 func DecodeRows(encoded []byte) ([]Row, error) {
 	count := 0
 	if err := eachField(encoded, func(number protowire.Number, kind protowire.Type, _ []byte, _ uint64) error {
@@ -136,7 +137,8 @@ func (r *Row) stamp(number protowire.Number, kind protowire.Type, _ []byte, x ui
 	return nil
 }
 
-// eachField walks over the fields of an encoded message, until f fails. b and x are the contents of those of a type that has such.
+// eachField walks over the fields of an encoded message, until f fails. b and x are the contents of
+// those of a type that has such.
 func eachField(encoded []byte, f func(number protowire.Number, kind protowire.Type, b []byte, x uint64) error) error {
 	for len(encoded) > 0 {
 		number, kind, n := protowire.ConsumeTag(encoded)

@@ -13,20 +13,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A client that gave a stream up retries what was outstanding on a newer one, to the same node perhaps. Requests of the
-// old stream may still lie unread in a socket's buffer, and must not run after their retries. So each stream has a number, and:
+// A client that gave a stream up retries what was outstanding on a newer one, to the same node
+// perhaps. Requests of the old stream may still lie unread in a socket's buffer, and must not run
+// after their retries. So each stream has a number, and:
 //
-// INVARIANT: when the first request of stream n has been delivered, no request of a stream of the same client below n is delivered
-// any more, and no delivery of one is still in progress.
+// INVARIANT: when the first request of stream n has been delivered, no request of a stream of the
+// same client below n is delivered any more, and no delivery of one is still in progress.
 //
-// The streams of a client share a turn. A stream takes it for each delivery, checks under it that no higher number has
-// opened, and gives it back when Handle has returned. Opening raises the number first. So a delivery that saw the old number
-// is finished before the newer stream, which needs the turn too, begins its own.
+// The streams of a client share a turn. A stream takes it for each delivery, checks under it that
+// no higher number has opened, and gives it back when Handle has returned. Opening raises the
+// number first. So a delivery that saw the old number is finished before the newer stream, which
+// needs the turn too, begins its own.
 //
-// The number is remembered when the last stream has ended, since an older stream may yet arrive that was on its way all the time.
+// The number is remembered when the last stream has ended, since an older stream may yet arrive
+// that was on its way all the time.
 
 const (
-	// clientMemory is how long a client without streams is remembered at least, unless there are more than maxIdleClients.
+	// clientMemory is how long a client without streams is remembered at least, unless there are
+	// more than maxIdleClients.
 	clientMemory   = 10 * time.Minute
 	maxIdleClients = 1 << 16
 )
@@ -43,7 +47,8 @@ type clients struct {
 // clientTurn is one client.
 type clientTurn struct {
 	client uint64
-	// turn has one token; its holder delivers. It is a channel and not a mutex because Handle may wait.
+	// turn has one token; its holder delivers. It is a channel and not a mutex because Handle may
+	// wait.
 	turn chan struct{}
 	// highest is the highest stream number. It only grows.
 	highest atomic.Uint64

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// A newer stream waits for the delivery in progress on the older one, and from then on the older one delivers nothing. It
-// may still bring responses.
+// A newer stream waits for the delivery in progress on the older one, and from then on the older
+// one delivers nothing. It may still bring responses.
 func TestNewerStreamFencesOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
@@ -80,7 +80,8 @@ func TestNewerStreamFencesOlder(t *testing.T) {
 	})
 }
 
-// Streams of one client race with one another. Whatever happens, deliveries never overlap, and their stream numbers never fall.
+// Streams of one client race with one another. Whatever happens, deliveries never overlap, and
+// their stream numbers never fall.
 func TestStreamFencingRace(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// ToTimestamp gives the wire form of t; nil for the zero timestamp, which the protocol calls "unset".
+// ToTimestamp gives the wire form of t; nil for the zero timestamp, which the protocol calls
+// "unset".
 func ToTimestamp(t hlc.Timestamp) *kvpb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -15,8 +16,9 @@ func ToTimestamp(t hlc.Timestamp) *kvpb.Timestamp {
 	return &kvpb.Timestamp{Wall: uint64(t.Wall), Logical: t.Logical}
 }
 
-// FromTimestamp is the reverse of ToTimestamp. It accepts nil. A wall time beyond the range of int64, which no clock
-// produces, becomes the highest timestamp: a forged one is refused as lying in the future, and never mistaken for an old one.
+// FromTimestamp is the reverse of ToTimestamp. It accepts nil. A wall time beyond the range of
+// int64, which no clock produces, becomes the highest timestamp: a forged one is refused as lying
+// in the future, and never mistaken for an old one.
 func FromTimestamp(t *kvpb.Timestamp) hlc.Timestamp {
 	switch {
 	case t == nil:

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// LoadServerTLS reads a server's certificate and key (PEM files). With ca set, it asks every client for a certificate signed
-// by that authority; without, it asks for none.
+// LoadServerTLS reads a server's certificate and key (PEM files). With ca set, it asks every client
+// for a certificate signed by that authority; without, it asks for none.
 func LoadServerTLS(cert, key, ca string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -28,8 +28,9 @@ func LoadServerTLS(cert, key, ca string) (*tls.Config, error) {
 	return config, nil
 }
 
-// LoadClientTLS reads what a client, or a server that dials other servers, needs: the authority that signs the servers'
-// certificates (empty: the system's), and its own certificate and key if servers ask for one (both empty if not).
+// LoadClientTLS reads what a client, or a server that dials other servers, needs: the authority
+// that signs the servers' certificates (empty: the system's), and its own certificate and key if
+// servers ask for one (both empty if not).
 func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if (cert == "") != (key == "") {

@@ -17,13 +17,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// adminTimeout is how long one server may take over a call of the Cluster service before another one is asked.
+// adminTimeout is how long one server may take over a call of the Cluster service before another
+// one is asked.
 const adminTimeout = 3 * time.Second
 
-// Admin makes a call of the Cluster service against one server after another until one has answered, whatever the answer, or
-// the context ends. f must be safe to repeat. Its gRPC errors are returned as they are; when no server could answer, the
-// error is an *Error with the context's as its cause. It says what keeps the core from answering, with code NO_QUORUM if that is a
-// quorum, or lists what each server said.
+// Admin makes a call of the Cluster service against one server after another until one has
+// answered, whatever the answer, or the context ends. f must be safe to repeat. Its gRPC errors are
+// returned as they are; when no server could answer, the error is an *Error with the context's as
+// its cause. It says what keeps the core from answering, with code NO_QUORUM if that is a quorum,
+// or lists what each server said.
 func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
 	said := make(map[string]error)
 	var order []string
@@ -71,7 +73,8 @@ type coreTrouble struct {
 	noQuorum bool
 }
 
-// note takes in what an error says about the core, if it does. That it has no quorum is not forgotten for another's lesser word.
+// note takes in what an error says about the core, if it does. That it has no quorum is not
+// forgotten for another's lesser word.
 func (t *coreTrouble) note(err error) {
 	detail, ok := rpc.ErrorDetail[*clusterpb.CoreTrouble](err)
 	if ok && (detail.NoQuorum || !t.noQuorum) {
@@ -110,7 +113,8 @@ func passing(err error) bool {
 	return false
 }
 
-// adminServers puts those first to which there are connections, and of these the one whose table stream is followed: it answers.
+// adminServers puts those first to which there are connections, and of these the one whose table
+// stream is followed: it answers.
 func (s *Sender) adminServers() []string {
 	servers, followed := s.servers(), s.server.Load()
 	rank := make(map[string]int, len(servers))
@@ -126,7 +130,8 @@ func (s *Sender) adminServers() []string {
 	return servers
 }
 
-// PartitionsOf returns the partitions of a keyspace that hold keys of the span, waiting for the table to show all of them.
+// PartitionsOf returns the partitions of a keyspace that hold keys of the span, waiting for the
+// table to show all of them.
 func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID, span keys.Span) ([]*Partition, error) {
 	for {
 		t := s.table.Load()
@@ -137,11 +142,11 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID, span keys
 		if k.Complete() {
 			return k.Overlapping(span), nil
 		}
-		timer := time.NewTimer(refreshAfter)
+		timer := time.NewTimer(reloadAfter)
 		select {
 		case <-t.Changed():
 		case <-timer.C:
-			s.Refresh()
+			s.ReloadTable()
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, &Error{Cause: ctx.Err(), Message: fmt.Sprintf("waiting for the partition table to show all partitions of "+

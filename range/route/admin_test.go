@@ -20,8 +20,8 @@ func (clusterServer) Status(context.Context, *clusterpb.StatusRequest) (*cluster
 	return &clusterpb.StatusResponse{}, nil
 }
 
-// A caller with little time is answered by the server that is there, though the client has begun to follow one that is silent. Once there is a
-// connection, that server is asked first.
+// A caller with little time is answered by the server that is there, though the client has begun to
+// follow one that is silent. Once there is a connection, that server is asked first.
 func TestShortCallsAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memnet.New()

@@ -12,47 +12,52 @@ import (
 
 // How several calls are made together.
 //
-// The requests of all calls whose partition has a known leader are handed to the connections by the caller's goroutine, node by node, so
-// that those for one node leave in one message, are taken by it in one go, and mostly are answered in one; small reads even in one request
-// (multi_get.go). What comes then is for each call by itself: it lands when its own answer does, whatever the others wait for. A call that needs more than its first attempt goes on
-// in a goroutine of its own, as Do would; so does one that cannot be handed over without a wait.
+// The requests of all calls whose partition has a known leader are submitted to the connections by
+// the caller's goroutine, node by node, so that those for one node leave in one message, are taken
+// by it in one go, and mostly are answered in one; small reads even in one request (multi_get.go).
+// What comes then is for each call by itself: it ends when its own answer comes, whatever the
+// others wait for. A call that needs more than its first attempt goes on in a goroutine of its own,
+// as Do would; so does one that cannot be submitted without a wait.
 
-// DoAll is Do for several calls, at most limit of them at a time. landed is called once for each call, as they end, by the caller's goroutine.
-// An error that it returns is what DoAll returns: it ends the other calls, whose landed is not called any more.
-func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, landed func(i int, answer Answer, err error) error) error {
+// DoAll is Do for several calls, at most limit of them at a time. done is called once for each
+// call, as they end, by the caller's goroutine. An error that it returns is what DoAll returns: it
+// ends the other calls, whose done is not called any more.
+func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, done func(i int, answer Answer, err error) error) error {
 	if len(calls) == 0 {
 		return nil
 	}
 	if len(calls) == 1 {
 		answer, err := s.Do(ctx, calls[0])
-		return landed(0, answer, err)
+		return done(0, answer, err)
 	}
-	t := together{sender: s, ctx: ctx, calls: calls, landed: landed, flight: rpc.NewCalls(len(calls)), aloft: make([]aloft, len(calls))}
-	t.boarding, t.numbers, t.requests = t.few.boarding[:0], t.few.numbers[:0], t.few.requests[:0]
+	t := multiCall{sender: s, ctx: ctx, calls: calls, done: done, outstanding: rpc.NewCalls(len(calls)), attempts: make([]firstAttempt, len(calls))}
+	t.gathered, t.numbers, t.requests = t.few.gathered[:0], t.few.numbers[:0], t.few.requests[:0]
 	defer t.end()
 	return t.run(limit)
 }
 
-// together is several calls that are made together. It is its caller's goroutine's, but for what the calls that are alone do.
-type together struct {
+// multiCall is several calls that are made together. It is its caller's goroutine's, but for what
+// the calls that are alone do.
+type multiCall struct {
 	sender *Sender
 	ctx    context.Context
 	calls  []*Call
-	landed func(i int, answer Answer, err error) error
+	done   func(i int, answer Answer, err error) error
 
-	flight *rpc.Calls
-	aloft  []aloft
-	// boarding are the calls that are about to be handed over, by lane; numbers and requests are those of one of them, meanwhile.
-	boarding []boarding
+	outstanding *rpc.Calls
+	attempts    []firstAttempt
+	// gathered are the calls that are about to be submitted, by lane; numbers and requests are
+	// those of one of them, meanwhile.
+	gathered []gathered
 	numbers  []int
 	requests []*kvpb.Request
 	// few is room for these if they are few.
 	few struct {
-		boarding [4]boarding
+		gathered [4]gathered
 		numbers  [8]int
 		requests [8]*kvpb.Request
 	}
-	// yielded: whoever brings other answers was let go first.
+	// yielded: the goroutines that bring other answers went first.
 	yielded bool
 	// alone gets the results of the calls that go on by themselves, in aloneCtx; made with the first.
 	alone      chan result
@@ -61,24 +66,24 @@ type together struct {
 	goroutines sync.WaitGroup
 }
 
-// aloft is the first attempt of one call.
-type aloft struct {
+// firstAttempt is the first attempt of one call.
+type firstAttempt struct {
 	attempt
 	partition *Partition
 	leader    *leader
-	// next is the call that boards its lane next; -1: none.
+	// next is the call that was gathered for its lane next; -1: none.
 	next int
-	// waits: it has been handed over, and has not landed.
-	waits bool
+	// pending: it has been submitted, and has not ended.
+	pending bool
 	awaited
-	// shared: its request is that of all that have boarded from it on, of which it alone waits.
+	// shared: its request is that of all that were gathered from it on, of which it alone waits.
 	shared bool
 	// rows are the call's in the answer to a shared request.
 	rows []rpc.Row
 }
 
-// boarding is what is about to be handed over to one lane: a list of calls.
-type boarding struct {
+// gathered is what is about to be submitted to one lane: a list of calls.
+type gathered struct {
 	lane        *lane
 	first, last int
 }
@@ -90,12 +95,12 @@ type result struct {
 }
 
 // run makes all calls.
-func (t *together) run(limit int) error {
+func (t *multiCall) run(limit int) error {
 	next, under := 0, 0
 	for ended := 0; ended < len(t.calls); {
 		for ; next < len(t.calls) && under < limit; next++ {
 			under++
-			over, err := t.board(next)
+			over, err := t.gather(next)
 			if err != nil {
 				return err
 			}
@@ -103,7 +108,7 @@ func (t *together) run(limit int) error {
 				ended, under = ended+1, under-1
 			}
 		}
-		t.depart()
+		t.sendGathered()
 		if under == 0 {
 			continue
 		}
@@ -116,74 +121,74 @@ func (t *together) run(limit int) error {
 	return nil
 }
 
-// board prepares the first attempt of a call. over says that the call has ended.
-func (t *together) board(i int) (over bool, err error) {
-	x := &t.aloft[i]
+// gather prepares the first attempt of a call. over says that the call has ended.
+func (t *multiCall) gather(i int) (over bool, err error) {
+	x := &t.attempts[i]
 	x.attempt = t.sender.attempt(t.ctx, t.calls[i])
 	if err := t.ctx.Err(); err != nil {
-		return true, t.landed(i, Answer{}, &Error{Cause: err, Message: "the request was not sent"})
+		return true, t.done(i, Answer{}, &Error{Cause: err, Message: "the request was not sent"})
 	}
 	p, err := x.lookUp()
 	if err != nil {
 		t.goOn(i, nil)
 		return false, nil
 	}
-	l := p.cell.leader.Load()
+	l := p.hint.leader.Load()
 	if !l.usable() || (l.term == 0 && !x.call.Write) {
 		t.goOn(i, nil)
 		return false, nil
 	}
 	x.at, x.partition, x.leader = p, p, l
 	if _, err := x.request(p, l); err != nil {
-		return true, t.landed(i, Answer{}, err)
+		return true, t.done(i, Answer{}, err)
 	}
 	to := l.node.lanes[x.lane]
-	at := slices.IndexFunc(t.boarding, func(b boarding) bool { return b.lane.node == to.node })
+	at := slices.IndexFunc(t.gathered, func(b gathered) bool { return b.lane.node == to.node })
 	x.next = -1
 	if at < 0 {
-		t.boarding = append(t.boarding, boarding{lane: to, first: i, last: i})
+		t.gathered = append(t.gathered, gathered{lane: to, first: i, last: i})
 		return false, nil
 	}
-	b := &t.boarding[at]
+	b := &t.gathered[at]
 	x.lane = b.lane.index // all that go to one node go in one lane, and stay in it
-	t.aloft[b.last].next = i
+	t.attempts[b.last].next = i
 	b.last = i
 	return false, nil
 }
 
-// depart hands over what has boarded.
-func (t *together) depart() {
-	for i := range t.boarding {
-		b := &t.boarding[i]
+// sendGathered submits what was gathered.
+func (t *multiCall) sendGathered() {
+	for i := range t.gathered {
+		b := &t.gathered[i]
 		t.numbers, t.requests = t.numbers[:0], t.requests[:0]
 		if r := t.share(b.first); r != nil {
-			t.aloft[b.first].shared = true
+			t.attempts[b.first].shared = true
 			t.numbers, t.requests = append(t.numbers, b.first), append(t.requests, r)
 		} else {
-			for i := b.first; i >= 0; i = t.aloft[i].next {
+			for i := b.first; i >= 0; i = t.attempts[i].next {
 				t.numbers, t.requests = append(t.numbers, i), append(t.requests, t.calls[i].Request)
 			}
 		}
 		for _, i := range t.numbers {
-			t.aloft[i].awaited, t.aloft[i].waits = b.lane.await(), true
+			t.attempts[i].awaited, t.attempts[i].pending = b.lane.await(), true
 		}
 		taken := 0
 		if c, err := b.lane.stream(); err == nil {
-			taken, _ = c.Submit(t.flight, t.numbers, t.requests) // what was not taken was not sent
+			taken, _ = c.Submit(t.outstanding, t.numbers, t.requests) // what was not taken was not sent
 		}
 		for _, i := range t.numbers[taken:] {
-			t.aloft[i].tick.Add(-1)
-			t.aloft[i].waits = false
-			t.stay(i)
+			t.attempts[i].tick.Add(-1)
+			t.attempts[i].pending = false
+			t.notTaken(i)
 		}
 	}
-	t.boarding = t.boarding[:0]
+	t.gathered = t.gathered[:0]
 }
 
-// stay has the calls of a request that was not taken go on by themselves.
-func (t *together) stay(i int) {
-	for shared := t.aloft[i].shared; i >= 0; i = t.aloft[i].next {
-		t.aloft[i].sent-- // it was no attempt
+// notTaken has the calls of a request that was not taken go on by themselves.
+func (t *multiCall) notTaken(i int) {
+	for shared := t.attempts[i].shared; i >= 0; i = t.attempts[i].next {
+		t.attempts[i].sent-- // it was no attempt
 		t.goOn(i, nil)
 		if !shared {
 			return
@@ -192,34 +197,35 @@ func (t *together) stay(i int) {
 }
 
 // await waits until calls end, and counts them.
-func (t *together) await() (over int, err error) {
+func (t *multiCall) await() (over int, err error) {
 	select {
-	case i := <-t.flight.Done():
+	case i := <-t.outstanding.Done():
 		if !t.yielded {
-			// Mostly the others have come by then, and to be woken for each would cost more than to come later.
+			// Mostly the others have come by then, and to be woken for each would cost more than to
+			// come later.
 			t.yielded = true
 			runtime.Gosched()
 		}
-		return t.touchDown(i)
+		return t.ended(i)
 	case r := <-t.alone:
-		return 1, t.landed(r.number, r.answer, r.err)
+		return 1, t.done(r.number, r.answer, r.err)
 	case <-t.ctx.Done():
 	}
-	// Those that go on by themselves see for themselves that it is over. What has landed has landed.
+	// Those that go on by themselves see for themselves that it is over. What has done has done.
 	select {
-	case i := <-t.flight.Done():
-		return t.touchDown(i)
+	case i := <-t.outstanding.Done():
+		return t.ended(i)
 	default:
 	}
-	t.flight.Abandon()
-	for i := range t.aloft {
-		x := &t.aloft[i]
-		if !x.waits {
+	t.outstanding.Abandon()
+	for i := range t.attempts {
+		x := &t.attempts[i]
+		if !x.pending {
 			continue
 		}
-		x.waits = false
-		_, err := x.leader.node.lanes[x.lane].came(x.awaited, nil, t.ctx.Err())
-		ended, err := t.land(i, nil, err)
+		x.pending = false
+		_, err := x.leader.node.lanes[x.lane].received(x.awaited, nil, t.ctx.Err())
+		ended, err := t.take(i, nil, err)
 		if over += ended; err != nil {
 			return over, err
 		}
@@ -228,47 +234,47 @@ func (t *together) await() (over int, err error) {
 		return over, nil
 	}
 	r := <-t.alone
-	return 1, t.landed(r.number, r.answer, r.err)
+	return 1, t.done(r.number, r.answer, r.err)
 }
 
-// touchDown takes in what came of a request.
-func (t *together) touchDown(i int) (over int, err error) {
-	x := &t.aloft[i]
-	if !x.waits {
+// ended takes in what came of a request.
+func (t *multiCall) ended(i int) (over int, err error) {
+	x := &t.attempts[i]
+	if !x.pending {
 		return 0, nil // it was given up just before
 	}
-	x.waits = false
-	response, err := t.flight.Outcome(i)
-	response, err = x.leader.node.lanes[x.lane].came(x.awaited, response, err)
-	return t.land(i, response, err)
+	x.pending = false
+	response, err := t.outstanding.Outcome(i)
+	response, err = x.leader.node.lanes[x.lane].received(x.awaited, response, err)
+	return t.take(i, response, err)
 }
 
-// land takes in what came of a request.
-func (t *together) land(i int, response *kvpb.Response, err error) (over int, _ error) {
-	if t.aloft[i].shared {
-		return t.landShared(i, response, err)
+// take takes in what came of a request.
+func (t *multiCall) take(i int, response *kvpb.Response, err error) (over int, _ error) {
+	if t.attempts[i].shared {
+		return t.takeShared(i, response, err)
 	}
 	return t.conclude(i, response, err)
 }
 
 // conclude takes in what came of a call's first attempt.
-func (t *together) conclude(i int, response *kvpb.Response, err error) (over int, _ error) {
-	x := &t.aloft[i]
+func (t *multiCall) conclude(i int, response *kvpb.Response, err error) (over int, _ error) {
+	x := &t.attempts[i]
 	answer, err, again := x.arrived(t.ctx, x.partition, x.leader, false, response, err)
 	if again != nil {
 		t.goOn(i, again)
 		return 0, nil
 	}
-	return 1, t.landed(i, answer, err)
+	return 1, t.done(i, answer, err)
 }
 
 // goOn has a call go on by itself, with its next attempt after a wait; nil: at once.
-func (t *together) goOn(i int, after *Backoff) {
+func (t *multiCall) goOn(i int, after *Backoff) {
 	if t.alone == nil {
 		t.alone = make(chan result, len(t.calls))
 		t.aloneCtx, t.cancel = context.WithCancel(t.ctx)
 	}
-	a := &t.aloft[i].attempt
+	a := &t.attempts[i].attempt
 	t.goroutines.Go(func() {
 		r := result{number: i}
 		if after != nil {
@@ -282,11 +288,11 @@ func (t *together) goOn(i int, after *Backoff) {
 }
 
 // end gives up what is under way.
-func (t *together) end() {
-	t.flight.Abandon()
-	for i := range t.aloft {
-		if x := &t.aloft[i]; x.waits {
-			x.waits = false
+func (t *multiCall) end() {
+	t.outstanding.Abandon()
+	for i := range t.attempts {
+		if x := &t.attempts[i]; x.pending {
+			x.pending = false
 			x.tick.Add(-1)
 		}
 	}

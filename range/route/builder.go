@@ -14,7 +14,7 @@ type contents struct {
 	keyspaces  map[keys.KeyspaceID]*clusterpb.Keyspace
 	partitions map[keys.PartitionID]*clusterpb.Partition
 	revision   uint64
-	// leaders are kept only while a table is being gathered: cells for them exist once it is in use.
+	// leaders are kept only while a table is being gathered: hints for them exist once it is in use.
 	leaders map[uint64]*clusterpb.Leader
 }
 
@@ -40,7 +40,8 @@ func (c *changes) keyspace(id keys.KeyspaceID) {
 	c.keyspaces[id] = true
 }
 
-// apply merges an update; leaders are not part of the contents. Descriptors that make no sense are left out and counted.
+// apply merges an update; leaders are not part of the contents. Descriptors that make no sense are
+// left out and counted.
 func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error) {
 	for _, n := range u.Nodes {
 		c.nodes[keys.NodeID(n.Id)] = n
@@ -86,8 +87,9 @@ func (c *contents) describe(p *clusterpb.Partition, touched *changes) error {
 	return nil
 }
 
-// publishLocked makes a new table from the contents and wakes those who wait for one. Keyspaces that were not touched are
-// taken over from the table before; all of them are made anew if touched is nil.
+// publishLocked makes a new table from the contents and wakes the callers that wait for one.
+// Keyspaces that were not touched are taken over from the table before; all of them are made anew
+// if touched is nil.
 func (s *Sender) publishLocked(touched *changes) {
 	old := s.table.Load()
 	t := &Table{
@@ -101,7 +103,7 @@ func (s *Sender) publishLocked(touched *changes) {
 	}
 	if touched == nil || touched.nodes {
 		t.nodes = maps.Clone(s.mu.contents.nodes)
-		s.settleNodesLocked()
+		s.updateAddressesLocked()
 	}
 	byKeyspace := make(map[keys.KeyspaceID][]*Partition)
 	for id, p := range s.mu.contents.partitions {
@@ -125,17 +127,17 @@ func (s *Sender) publishLocked(touched *changes) {
 			t.names[info.Name] = k
 		}
 	}
-	s.forgetCellsLocked()
+	s.forgetHintsLocked()
 	s.table.Store(t)
 	close(old.changed)
 }
 
 // partitionLocked makes the sender's view of a descriptor, or takes over the one there is.
 func (s *Sender) partitionLocked(id keys.PartitionID, d *clusterpb.Partition) *Partition {
-	c := s.mu.cells[id]
+	c := s.mu.hints[id]
 	if c == nil {
-		c = newCell()
-		s.mu.cells[id] = c
+		c = newLeaderHint()
+		s.mu.hints[id] = c
 	}
 	p := &Partition{
 		ID:         id,
@@ -144,7 +146,7 @@ func (s *Sender) partitionLocked(id keys.PartitionID, d *clusterpb.Partition) *P
 		Hash:       d.Hash,
 		Span:       keys.PartitionUserSpan(d),
 		Descriptor: d,
-		cell:       c,
+		hint:       c,
 	}
 	for _, r := range d.Replicas {
 		if r.Role == clusterpb.ReplicaRole_VOTER {
@@ -154,14 +156,14 @@ func (s *Sender) partitionLocked(id keys.PartitionID, d *clusterpb.Partition) *P
 	return p
 }
 
-// forgetCellsLocked lets go of hints of partitions that are gone.
-func (s *Sender) forgetCellsLocked() {
-	if len(s.mu.cells) == len(s.mu.contents.partitions) {
+// forgetHintsLocked drops the hints of partitions that are gone.
+func (s *Sender) forgetHintsLocked() {
+	if len(s.mu.hints) == len(s.mu.contents.partitions) {
 		return
 	}
-	for id := range s.mu.cells {
+	for id := range s.mu.hints {
 		if s.mu.contents.partitions[id] == nil {
-			delete(s.mu.cells, id)
+			delete(s.mu.hints, id)
 		}
 	}
 }
@@ -175,13 +177,14 @@ func (s *Sender) learnLeaders(leaders []*clusterpb.Leader) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, l := range leaders {
-		if c := s.mu.cells[keys.PartitionID(l.Partition)]; c != nil && l.Node != 0 && l.Term != 0 {
+		if c := s.mu.hints[keys.PartitionID(l.Partition)]; c != nil && l.Node != 0 && l.Term != 0 {
 			c.learn(s.nodeLocked(keys.NodeID(l.Node)), l.Term, nil, now)
 		}
 	}
 }
 
-// learnPartitions takes in descriptors that came with an answer, and reports whether they changed anything.
+// learnPartitions takes in descriptors that came with an answer, and reports whether they changed
+// anything.
 func (s *Sender) learnPartitions(partitions []*clusterpb.Partition) bool {
 	if len(partitions) == 0 {
 		return false

@@ -19,16 +19,17 @@ import (
 // MaxBundle is how many partitions one request may name.
 const MaxBundle = 256
 
-// ErrScattered means that partitions have to be asked one by one: the node that led them does not answer for them any more, or
-// does not answer such requests.
+// ErrScattered means that partitions have to be asked one by one: the node that led them does not
+// answer for them any more, or does not answer such requests.
 var ErrScattered = errors.New("the partitions have to be asked one by one")
 
-// Bundle is several partitions of one keyspace that one node leads, to be asked together. Immutable. It names the leaders that
-// were known when it was made: what has changed since, the node refuses.
+// Bundle is several partitions of one keyspace that one node leads, to be asked together.
+// Immutable. It names the leaders that were known when it was made: what has changed since, the
+// node refuses.
 type Bundle struct {
 	// Partitions are sorted by id.
 	Partitions []*Partition
-	// Node is who leads them.
+	// Node leads them.
 	Node keys.NodeID
 
 	leaders []*leader
@@ -40,7 +41,7 @@ type Bundle struct {
 func (s *Sender) Bundles(partitions []*Partition, least int) (bundles []*Bundle, rest []*Partition) {
 	var open []*Bundle
 	for _, p := range partitions {
-		l := p.cell.leader.Load()
+		l := p.hint.leader.Load()
 		if !l.usable() || l.term == 0 {
 			rest = append(rest, p)
 			continue
@@ -114,14 +115,15 @@ func (b *Bundle) Routes() []*kvpb.PartitionRoute {
 // Bundled is an answer for a bundle.
 type Bundled struct {
 	*kvpb.MergeScanResponse
-	// Refused are the partitions of the bundle that were not read. What their refusals say has been taken in.
+	// Refused are the partitions of the bundle that were not read. What their refusals say has been
+	// taken in.
 	Refused []*Partition
 	// Now is what the node's clock showed; nil if that is not to be relied on.
 	Now *kvpb.Timestamp
 }
 
-// DoBundle brings a MergeScan, whose Partitions are the bundle's Routes, to the bundle's node. It repeats it while the node is
-// overloaded. Its errors are ErrScattered and *Error.
+// DoBundle brings a MergeScan, whose Partitions are the bundle's Routes, to the bundle's node. It
+// repeats it while the node is overloaded. Its errors are ErrScattered and *Error.
 func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeScanRequest) (Bundled, error) {
 	if err := ctx.Err(); err != nil {
 		return Bundled{}, &Error{Cause: err, Message: "the request was not sent"}
@@ -212,10 +214,10 @@ func (s *Sender) learnRefusal(p *Partition, l *leader, e *kvpb.Error) {
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_PARTITION_NOT_FOUND,
 		kvpb.ErrorCode_REPLICA_DAMAGED:
-		s.learnLeader(p.cell, l.node, e)
-		p.cell.drop(l, time.Now())
+		s.learnLeader(p.hint, l.node, e)
+		p.hint.drop(l, time.Now())
 	default:
-		s.learnLeader(p.cell, l.node, e)
+		s.learnLeader(p.hint, l.node, e)
 	}
 	s.learnPartitions(e.Partitions)
 }

@@ -31,24 +31,26 @@ type Call struct {
 	Hash     uint32
 	// Write says that the command changes something, so that its outcome can be unknown.
 	Write bool
-	// Request carries the command; the sender fills in the rest. It, and what it refers to, is the sender's until Do returns,
-	// and the caller's again after that.
+	// Request carries the command; the sender fills in the rest. It, and what it refers to, is the
+	// sender's until Do returns, and the caller's again after that.
 	Request *kvpb.Request
-	// Prepare is called before each attempt if set, to make the command fit this partition and leader. An error ends the call
-	// with it as the cause.
+	// Prepare is called before each attempt if set, to make the command fit this partition and
+	// leader. An error ends the call with it as the cause.
 	Prepare Preparer
 
-	// Slack is how long before the caller's deadline the node is to give up waiting, so that its answer, which says what it has waited
-	// for, still arrives. It is at most a tenth of the time there is.
+	// Slack is how long before the caller's deadline the node is to give up waiting, so that its
+	// answer, which says what it has waited for, still arrives. It is at most a tenth of the time
+	// there is.
 	Slack time.Duration
 
-	// Identity, if set, makes a write one that can be sent again by another call, with the same Identity and the same command. One after the
-	// other, not at the same time.
+	// Identity, if set, makes a write one that can be sent again by another call, with the same
+	// Identity and the same command. One after the other, not at the same time.
 	Identity *Identity
 }
 
-// Identity is by which nodes know the attempts of a write. The first call that has it fills it in. A later one learns what became of
-// the write, which takes effect now if it has not; failing that its outcome is unknown. The zero Identity is new.
+// Identity is by which nodes know the attempts of a write. The first call that has it fills it in.
+// A later one learns what became of the write, which takes effect now if it has not; failing that
+// its outcome is unknown. The zero Identity is new.
 type Identity struct {
 	sequence uint64
 	session  *kvpb.Timestamp
@@ -69,11 +71,12 @@ func (f PreparerFunc) Prepare(p *Partition, l Leader) error { return f(p, l) }
 type Answer struct {
 	*kvpb.Response
 	Partition *Partition
-	// Node and Term are by which the request was routed; Term is 0 when it went out looking for the leader.
+	// Node and Term are by which the request was routed; Term is 0 when it went out looking for the
+	// leader.
 	Node keys.NodeID
 	Term uint64
-	// Shared: it is the answer to several BatchGets together, of which Rows are those of this one: of its keys that have a value, in their order.
-	// They alias the message that brought them.
+	// Shared: it is the answer to several BatchGets together, of which Rows are those of this one:
+	// of its keys that have a value, in their order. They alias the message that brought them.
 	Shared bool
 	Rows   []rpc.Row
 }
@@ -81,7 +84,8 @@ type Answer struct {
 // errNoPartition means that the table has a hole.
 var errNoPartition = errors.New("no partition in the table holds it")
 
-// Do brings the request to its partition's leader and returns the response, which has no error in it, or an *Error.
+// Do brings the request to its partition's leader and returns the response, which has no error in
+// it, or an *Error.
 func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
@@ -171,7 +175,7 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 		return a.noPartition(ctx, err)
 	}
 	a.at = p
-	l := p.cell.leader.Load()
+	l := p.hint.leader.Load()
 	looking := false
 	if !l.usable() {
 		if l, looking, err = a.search(ctx, p); err != nil {
@@ -181,7 +185,7 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Ba
 			return Answer{}, a.ended(err), nil
 		}
 		if looking {
-			defer func() { <-p.cell.token }()
+			defer func() { <-p.hint.token }()
 		}
 	}
 	r, err := a.request(p, l)
@@ -217,7 +221,8 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 	return r, nil
 }
 
-// arrived takes in what came of an attempt. If another one is to follow, again is how long to wait before it.
+// arrived takes in what came of an attempt. If another one is to follow, again is how long to wait
+// before it.
 //
 //lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool, response *kvpb.Response, err error) (Answer, error, *Backoff) {
@@ -226,7 +231,7 @@ func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking 
 	}
 	if response.Error == nil {
 		if looking {
-			p.cell.infer(l.node, time.Now())
+			p.hint.infer(l.node, time.Now())
 		}
 		a.sender.session.observeResult(response)
 		return Answer{Response: response, Partition: p, Node: l.node.id, Term: l.term}, nil, nil
@@ -254,7 +259,8 @@ func (a *attempt) lookUp() (*Partition, error) {
 	return p, nil
 }
 
-// noPartition waits for the table to change when it has a hole, and gives up when the keyspace is gone.
+// noPartition waits for the table to change when it has a hole, and gives up when the keyspace is
+// gone.
 //
 //lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
 func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *Backoff) {
@@ -268,12 +274,12 @@ func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *B
 		return Answer{}, nil, &atOnce
 	}
 	s.metrics.retries[routingBackoff.Name].Inc()
-	timer := time.NewTimer(refreshAfter)
+	timer := time.NewTimer(reloadAfter)
 	defer timer.Stop()
 	select {
 	case <-changed:
 	case <-timer.C:
-		s.Refresh()
+		s.ReloadTable()
 	case <-ctx.Done():
 		return Answer{}, a.ended(ctx.Err()), nil
 	case <-s.done:

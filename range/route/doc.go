@@ -1,47 +1,54 @@
-// Package route is the sender's side of the data protocol: it knows which partition holds a key, which node leads that
-// partition, and how to bring a request to it through every failure that passes.
+// Package route is the sender's side of the data protocol: it knows which partition holds a key,
+// which node leads that partition, and how to bring a request to it through every failure that
+// passes.
 //
 // # How a request travels
 //
-// Sender.Do looks the key up in the current Table (an immutable snapshot behind an atomic pointer), takes the leader hint
-// of the partition, and hands the request to the batch stream of that node. That is all there is to it when nothing is
-// wrong: no lock, no goroutine and no timer belong to a single request. What comes back decides the rest:
+// Sender.Do looks the key up in the current Table (an immutable snapshot behind an atomic pointer),
+// takes the leader hint of the partition, and hands the request to the batch stream of that node.
+// That is all there is to it when nothing is wrong: no lock, no goroutine and no timer belong to a
+// single request. What comes back decides the rest:
 //
-//   - Not the leader, another epoch, no such partition: the answer carries what the node knows better. The cache is
-//     corrected, and the request goes again at once the first time, then with a short backoff.
+//   - Not the leader, another epoch, no such partition: the answer carries what the node knows
+//     better. The cache is corrected, and the request goes again at once the first time, then with
+//     a short backoff.
 //   - Overloaded, no quorum, node unhealthy: again after a longer backoff.
-//   - The stream broke: the node is suspected, all hints that name it are dropped, and the request goes elsewhere. A write
-//     that may have been executed is repeated with the same sequence and session; the servers apply it at most once.
+//   - The stream broke: the node is suspected, all hints that name it are dropped, and the request
+//     goes elsewhere. A write that may have been executed is repeated with the same sequence and
+//     session; the servers apply it at most once.
 //   - Anything else is returned as an *Error.
 //
 // Every class of failure has its own Backoff, and all of them go on until the context ends.
 //
 // # Leaders
 //
-// Each partition has one hint: node and term. A hint never gives way to one of a lower term. Where no usable hint exists,
-// one request at a time walks over the replicas with term 0 (which no replica executes as a write) while the others wait
-// for what it finds; so the search for a leader costs one request per partition and backoff step, no matter how many
-// callers wait.
+// Each partition has one hint: node and term. A hint never gives way to one of a lower term. Where
+// no usable hint exists, one request at a time walks over the replicas with term 0 (which no
+// replica executes as a write) while the others wait for what it finds; so the search for a leader
+// costs one request per partition and backoff step, no matter how many callers wait.
 //
 // # Suspected nodes
 //
-// A node is suspected when its connection breaks, or when requests wait for it and nothing at all has come from it for a
-// second (a stopped process, a host that vanished). It then gets no requests, only pings, and is trusted again
-// with the first answer. Silence is noticed by one watchdog per Sender, which counts answers, not by a timer per request.
+// A node is suspected when its connection breaks, or when requests wait for it and nothing at all
+// has come from it for a second (a stopped process, a host that vanished). It then gets no
+// requests, only pings, and is trusted again with the first answer. Silence is noticed by one
+// watchdog per Sender, which counts answers, not by a timer per request.
 //
 // # The table
 //
-// One goroutine follows Cluster.WatchTable of any server that answers, and moves to another one when the stream ends. The
-// first part of a stream is gathered aside and replaces the table at once; a server that lags behind what is known already
-// is read on until it has caught up.
+// One goroutine follows Cluster.WatchTable of any server that answers, and moves to another one
+// when the stream ends. The first part of a stream is gathered aside and replaces the table at
+// once; a server that lags behind what is known already is read on until it has caught up.
 //
-// INVARIANT: a published Table, its Keyspaces and Partitions never change; leader hints hang off them and are atomic.
+// INVARIANT: a published Table, its Keyspaces and Partitions never change; leader hints hang off
+// them and are atomic.
 //
-// INVARIANT: all attempts of one request carry the same sequence and session, go through the same lane (and so under
-// the same client id), and a write carries a term other than 0 unless it is only meant to ask for the leader.
+// INVARIANT: all attempts of one request carry the same sequence and session, go through the same
+// lane (and so under the same client id), and a write carries a term other than 0 unless it is only
+// meant to ask for the leader.
 //
-// INVARIANT: once an attempt of a write may have been executed, the request ends with a definite answer to that same
-// sequence or with Error.OutcomeUnknown, never with an error that denies it.
+// INVARIANT: once an attempt of a write may have been executed, the request ends with a definite
+// answer to that same sequence or with Error.OutcomeUnknown, never with an error that denies it.
 //
 // The package imports keys, hlc and rpc; never placement, txn or kv.
 package route

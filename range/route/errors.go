@@ -16,7 +16,8 @@ var (
 	ErrClosed = errors.New("the client is closed")
 	// ErrNoKeyspace means that the keyspace is not in the partition table any more.
 	ErrNoKeyspace = errors.New("the keyspace does not exist")
-	// ErrWrongCluster means that a server belongs to another cluster than the one this Sender first met.
+	// ErrWrongCluster means that a server belongs to another cluster than the one this Sender first
+	// met.
 	ErrWrongCluster = errors.New("the server belongs to another cluster")
 )
 
@@ -28,24 +29,29 @@ type Error struct {
 	Why kvpb.ErrorCause
 	// Message is what the node said, or what the sender was waiting for: a sentence for people.
 	Message string
-	// Keyspace is which one the request was for; 0 when it was for none, or for several partitions at once.
+	// Keyspace is which one the request was for; 0 when it was for none, or for several partitions
+	// at once.
 	Keyspace keys.KeyspaceID
 	// Partition and Node are where it happened; 0 when it did not get that far.
 	Partition keys.PartitionID
 	Node      keys.NodeID
 	// Attempts is how often the request was sent.
 	Attempts int
-	// OutcomeUnknown says that an attempt of the write may have been executed, and that there is no definite answer.
+	// OutcomeUnknown says that an attempt of the write may have been executed, and that there is no
+	// definite answer.
 	OutcomeUnknown bool
-	// Damaged says that nodes answered that their replica is damaged, and that the partition is not served because of it, too.
+	// Damaged says that nodes answered that their replica is damaged, and that the partition is not
+	// served because of it, too.
 	Damaged bool
 	// Timestamp and Refused are as in kvpb.Error: with UNCERTAIN the version that was met and the
 	// moment of the read, with TRANSACTION_PUSHED the timestamp to be above, with what is too old
 	// or in the future the bound and what lies beyond it.
 	Timestamp, Refused hlc.Timestamp
-	// Conflict is what was in a transaction's way, or in the way of a write that waited for a lock; nil if nothing was.
+	// Conflict is what was in a transaction's way, or in the way of a write that waited for a lock;
+	// nil if nothing was.
 	Conflict *kvpb.Conflict
-	// Cause is why the sender stopped, such as the context's error, ErrClosed, ErrNoKeyspace; nil when an answer ended it.
+	// Cause is why the sender stopped, such as the context's error, ErrClosed, ErrNoKeyspace; nil
+	// when an answer ended it.
 	Cause error
 }
 

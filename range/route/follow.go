@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	// refreshAfter is how long a request waits for the table stream to fill a hole before it asks for a fresh table.
-	refreshAfter = 100 * time.Millisecond
-	// refreshInterval is the shortest time between two fresh tables on demand.
-	refreshInterval = 500 * time.Millisecond
-	// statusTimeout is how long a server may take to say who it is.
+	// reloadAfter is how long a request waits for the table stream to fill a hole before it asks
+	// for a fresh table.
+	reloadAfter = 100 * time.Millisecond
+	// reloadInterval is the shortest time between two fresh tables on demand.
+	reloadInterval = 500 * time.Millisecond
+	// statusTimeout is how long a server may take to identify itself.
 	statusTimeout = 2 * time.Second
-	// tableTimeout is how long a server may take for the next part of a table that it has begun to send.
+	// tableTimeout is how long a server may take for the next part of a table that it has begun to
+	// send.
 	tableTimeout = 5 * time.Second
 	// candidates is how many servers are asked at once.
 	candidates = 8
@@ -43,16 +45,17 @@ func (s *Sender) leaveServer(address string) {
 	}
 }
 
-// Refresh asks for a fresh table, unless the current stream was opened a moment ago. It does not wait.
-func (s *Sender) Refresh() {
-	if f := s.server.Load(); f != nil && time.Since(f.since) > refreshInterval {
+// ReloadTable asks for a fresh table, unless the current stream was opened a moment ago. It does
+// not wait.
+func (s *Sender) ReloadTable() {
+	if f := s.server.Load(); f != nil && time.Since(f.since) > reloadInterval {
 		f.cancel()
 	}
 }
 
-// AwaitTable waits for the first table. While no server can be reached at all it gives up after each has been tried, with
-// an error that lists them. When ctx ends, the error is an *Error with what the servers said, and code NO_QUORUM if they wait for a
-// core that has none.
+// AwaitTable waits for the first table. While no server can be reached at all it gives up after
+// each has been tried, with an error that lists them. When ctx ends, the error is an *Error with
+// what the servers said, and code NO_QUORUM if they wait for a core that has none.
 func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
 	for {
 		t := s.table.Load()
@@ -146,8 +149,8 @@ func (r *reach) note(answers map[string]string, trouble coreTrouble, failed erro
 	r.changed = make(chan struct{})
 }
 
-// followTable keeps the table up to date until Close: find a server that answers, follow its stream, move to another one
-// when the stream ends.
+// followTable keeps the table up to date until Close: find a server that answers, follow its
+// stream, move to another one when the stream ends.
 func (s *Sender) followTable() {
 	for failures := 0; ; {
 		address, err := s.chooseServer()
@@ -162,7 +165,7 @@ func (s *Sender) followTable() {
 			if complete {
 				failures = 0
 			}
-			if complete && time.Since(began) > refreshInterval {
+			if complete && time.Since(began) > reloadInterval {
 				continue
 			}
 		}
@@ -173,7 +176,8 @@ func (s *Sender) followTable() {
 	}
 }
 
-// servers are the addresses to ask: the endpoints as given, and some of the nodes that the table knows, in random order.
+// servers are the addresses to ask: the endpoints as given, and some of the nodes that the table
+// knows, in random order.
 func (s *Sender) servers() []string {
 	seen := make(map[string]bool)
 	var all []string
@@ -200,8 +204,8 @@ func (s *Sender) servers() []string {
 	return all
 }
 
-// chooseServer asks several servers at once for their status, and returns the first that belongs to the cluster and is ready.
-// If none is, it returns one that at least answers.
+// chooseServer asks several servers at once for their status, and returns the first that belongs to
+// the cluster and is ready. If none is, it returns one that at least answers.
 func (s *Sender) chooseServer() (string, error) {
 	servers := s.servers()
 	if s.table.Load().Cluster != 0 {
@@ -337,7 +341,8 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	}
 }
 
-// learnMaxClockOffset takes in what a server says of the cluster's clocks. If servers disagree, the widest holds.
+// learnMaxClockOffset takes in what a server says of the cluster's clocks. If servers disagree, the
+// widest holds.
 func (s *Sender) learnMaxClockOffset(micros uint64) {
 	said := int64(time.Duration(min(micros, maxClockOffsetMicros)) * time.Microsecond)
 	for {
@@ -351,7 +356,8 @@ func (s *Sender) learnMaxClockOffset(micros uint64) {
 // maxClockOffsetMicros bounds what is believed of a server.
 const maxClockOffsetMicros = uint64(24 * time.Hour / time.Microsecond)
 
-// MaxClockOffset is how far the clocks of the cluster may be apart, as its servers have said; zero if none has. It does not shrink.
+// MaxClockOffset is how far the clocks of the cluster may be apart, as its servers have said; zero
+// if none has. It does not shrink.
 func (s *Sender) MaxClockOffset() time.Duration { return time.Duration(s.maxClockOffset.Load()) }
 
 // belongs checks, or takes, the cluster's id.
@@ -384,7 +390,8 @@ func (s *Sender) merge(u *clusterpb.TableUpdate) {
 	s.learnLeaders(u.Leaders)
 }
 
-// replace makes a whole table the one in use. It refuses one that is behind what is known, or that names no cluster.
+// replace makes a whole table the one in use. It refuses one that is behind what is known, or that
+// names no cluster.
 func (s *Sender) replace(staged *contents) bool {
 	s.mu.Lock()
 	if staged.revision < s.mu.contents.revision || s.mu.cluster == 0 {

@@ -8,16 +8,17 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// leader is a hint: who leads a partition. Immutable.
+// leader is a hint: which node leads a partition. Immutable.
 type leader struct {
-	// node is nil when the last known leader turned out not to lead any more and nobody said who does.
+	// node is nil when the last known leader turned out not to lead any more and no other is known to.
 	node *node
 	// term is the highest term heard of; 0 when none.
 	term uint64
-	// incarnation is the node's at the time of the hint: when the node's connection broke since, the hint is void.
+	// incarnation is the node's at the time of the hint: when the node's connection broke since,
+	// the hint is void.
 	incarnation uint64
-	// denied is the node of a hint that proved wrong, when node is nil. Until deniedUntil, others who say that it leads
-	// in this term are not believed: they have not heard yet.
+	// denied is the node of a hint that proved wrong, when node is nil. Until deniedUntil, other
+	// nodes that say that it leads in this term are not believed: they have not heard yet.
 	denied      *node
 	deniedUntil time.Time
 }
@@ -30,28 +31,30 @@ func (l *leader) usable() bool {
 	return l != nil && l.node != nil && l.incarnation == l.node.incarnation.Load() && !l.node.suspected.Load()
 }
 
-// cell holds the leader hint of one partition, and those who wait for a better one. It outlives the table snapshots.
-type cell struct {
+// leaderHint holds the leader hint of one partition, and the requests that wait for a better one.
+// It outlives the table snapshots.
+type leaderHint struct {
 	leader atomic.Pointer[leader]
 	// token is held by the one request that looks for the leader.
 	token chan struct{}
-	// misses counts the answers since a leader was last known, position is where the walk over the replicas is. Both
-	// belong to the holder of the token; misses is also reset by whoever finds the leader.
+	// misses counts the answers since a leader was last known, position is where the walk over the
+	// replicas is. Both belong to the holder of the token; misses is also reset by the request that
+	// finds the leader.
 	misses   atomic.Int32
 	position int
 
 	mu struct {
 		sync.Mutex
-		// changed is closed when the hint changes; nil while nobody waits.
+		// changed is closed when the hint changes; nil while no request waits.
 		changed chan struct{}
 	}
 }
 
-func newCell() *cell { return &cell{token: make(chan struct{}, 1)} }
+func newLeaderHint() *leaderHint { return &leaderHint{token: make(chan struct{}, 1)} }
 
-// learn takes a hint that came with the table or an answer. A hint of a lower term than the one held is ignored, as is
-// news that is no news. from is the node that said so; nil for the table.
-func (c *cell) learn(n *node, term uint64, from *node, now time.Time) {
+// learn takes a hint that came with the table or an answer. A hint of a lower term than the one
+// held is ignored, as is news that is no news. from is the node that said so; nil for the table.
+func (c *leaderHint) learn(n *node, term uint64, from *node, now time.Time) {
 	incarnation := n.incarnation.Load()
 	for {
 		old := c.leader.Load()
@@ -76,7 +79,7 @@ func (c *cell) learn(n *node, term uint64, from *node, now time.Time) {
 }
 
 // infer notes that a node answered a read that only a leader answers; in which term is not known.
-func (c *cell) infer(n *node, now time.Time) {
+func (c *leaderHint) infer(n *node, now time.Time) {
 	var term uint64
 	if old := c.leader.Load(); old != nil {
 		if old.usable() {
@@ -88,12 +91,12 @@ func (c *cell) infer(n *node, now time.Time) {
 }
 
 // drop voids a hint that proved wrong, unless a newer one is there already.
-func (c *cell) drop(wrong *leader, now time.Time) {
+func (c *leaderHint) drop(wrong *leader, now time.Time) {
 	c.leader.CompareAndSwap(wrong, &leader{term: wrong.term, denied: wrong.node, deniedUntil: now.Add(denial)})
 }
 
 // changed is closed at the next change of the hint. Look at the hint again after calling it.
-func (c *cell) changed() <-chan struct{} {
+func (c *leaderHint) changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.changed == nil {
@@ -102,7 +105,7 @@ func (c *cell) changed() <-chan struct{} {
 	return c.mu.changed
 }
 
-func (c *cell) wake() {
+func (c *leaderHint) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.changed != nil {
@@ -111,9 +114,9 @@ func (c *cell) wake() {
 	}
 }
 
-// nextReplica is the next voter to ask in the walk, leaving out suspected nodes; nil when there is none. Only the holder
-// of the token calls it.
-func (c *cell) nextReplica(p *Partition) *node {
+// nextReplica is the next voter to ask in the walk, leaving out suspected nodes; nil when there is
+// none. Only the holder of the token calls it.
+func (c *leaderHint) nextReplica(p *Partition) *node {
 	for range p.voters {
 		n := p.voters[c.position%len(p.voters)]
 		c.position++
@@ -132,7 +135,7 @@ type Leader struct {
 
 // Leader returns the partition's leader hint; ok is false when there is no usable one.
 func (p *Partition) Leader() (Leader, bool) {
-	l := p.cell.leader.Load()
+	l := p.hint.leader.Load()
 	if !l.usable() {
 		return Leader{}, false
 	}

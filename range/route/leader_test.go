@@ -11,7 +11,7 @@ import (
 func TestHintsNeverGoBack(t *testing.T) {
 	now := time.Now()
 	a, b := &node{id: 1}, &node{id: 2}
-	c := newCell()
+	c := newLeaderHint()
 	expect := func(step string, n *node, term uint64) {
 		t.Helper()
 		l := c.leader.Load()
@@ -31,7 +31,8 @@ func TestHintsNeverGoBack(t *testing.T) {
 	c.learn(b, 6, nil, now)
 	expect("higher term", b, 6)
 
-	// A dropped hint is not brought back by hearsay at once, but by the node itself, and by others a while later.
+	// A dropped hint is not brought back by hearsay at once, but by the node itself, and by others
+	// a while later.
 	c.drop(c.leader.Load(), now)
 	expect("dropped", nil, 6)
 	c.learn(b, 6, a, now.Add(denial/2))
@@ -66,7 +67,7 @@ func TestHintsNeverGoBack(t *testing.T) {
 func TestWalkVisitsAllButSuspected(t *testing.T) {
 	a, b, d := &node{id: 1}, &node{id: 2}, &node{id: 3}
 	p := &Partition{voters: []*node{a, b, d}}
-	c := newCell()
+	c := newLeaderHint()
 	b.suspected.Store(true)
 	var seen []keys.NodeID
 	for range 4 {

@@ -6,7 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/metric"
 )
 
-// metrics of one Sender. Only what is off the straight path is counted: a request that goes well costs no metric.
+// metrics of one Sender. Only what is off the straight path is counted: a request that goes well
+// costs no metric.
 type metrics struct {
 	retries   map[string]*metric.Counter // by Backoff.Name
 	suspected *metric.Gauge

@@ -10,19 +10,23 @@ import (
 
 // How calls that read keys of one node's partitions share a request.
 //
-// Most of what a small read costs is that it is a request: on both sides it is made, encoded, counted, decoded, answered. So the BatchGets of
-// one keyspace that go to one node at one timestamp become a MultiGet, if they are of few keys together. Its answer is each call's answer or
-// refusal, from which the call goes on as if it had been sent by itself. The partitions that would have to wait are not in it: their calls are sent by
-// themselves, so that they hold nobody up. So are all if the node does not take the request.
+// Most of what a small read costs is that it is a request: on both sides it is made, encoded,
+// counted, decoded, answered. So the BatchGets of one keyspace that go to one node at one timestamp
+// become a MultiGet, if they are of few keys together. Its answer is each call's answer or refusal,
+// from which the call goes on as if it had been sent by itself. The partitions that would have to
+// wait are not in it: their calls are sent by themselves, so that they hold no other up. So are all
+// if the node does not take the request.
 
-// maxShared is of how many keys a shared request is at most: the node reads them before it reads on.
+// maxShared is of how many keys a shared request is at most: the node reads them before it reads
+// on.
 const maxShared = 64
 
-// share makes one request of those of the calls that have boarded a lane, from the first on; nil if they cannot be one. One alone is shared as well, as
-// long as there are others for other nodes: they all get the same treatment.
-func (t *together) share(begin int) *kvpb.Request {
+// share makes one request of those of the calls that were gathered for a lane, from the first on;
+// nil if they cannot be one. One alone is shared as well, as long as there are others for other
+// nodes: they all get the same treatment.
+func (t *multiCall) share(begin int) *kvpb.Request {
 	first, all := t.calls[begin].Request.GetBatchGet(), 0
-	for i := begin; i >= 0; i = t.aloft[i].next {
+	for i := begin; i >= 0; i = t.attempts[i].next {
 		get := t.calls[i].Request.GetBatchGet()
 		if get == nil || get.At == nil || get.Context.GetLeadership() != nil || t.calls[i].Keyspace != t.calls[begin].Keyspace ||
 			!sameTime(get.At, first.At) || !sameContext(get.Context, first.Context) {
@@ -40,7 +44,7 @@ func (t *together) share(begin int) *kvpb.Request {
 		pointers [4]*kvpb.PartitionKeys
 	}{}
 	m.get.Partitions = m.pointers[:0]
-	for i := begin; i >= 0; i = t.aloft[i].next {
+	for i := begin; i >= 0; i = t.attempts[i].next {
 		var p *kvpb.PartitionKeys
 		if n := len(m.get.Partitions); n < len(m.parts) {
 			p = &m.parts[n]
@@ -68,22 +72,22 @@ func sameContext(a, b *kvpb.ReadContext) bool {
 		a.Movable == b.Movable && bytes.Equal(a.Transaction, b.Transaction) && sameTime(a.Begun, b.Begun))
 }
 
-// landShared takes in what came of a shared request, for each of its calls.
-func (t *together) landShared(begin int, response *kvpb.Response, err error) (over int, _ error) {
+// takeShared takes in what came of a shared request, for each of its calls.
+func (t *multiCall) takeShared(begin int, response *kvpb.Response, err error) (over int, _ error) {
 	answered := err != nil || (response.Error != nil && response.Error.Code != kvpb.ErrorCode_INVALID_ARGUMENT)
 	if !answered && !t.deal(begin, response.GetMultiGet()) {
-		for i := begin; i >= 0; i = t.aloft[i].next {
+		for i := begin; i >= 0; i = t.attempts[i].next {
 			t.goOn(i, nil)
 		}
 		return 0, nil
 	}
-	for i := begin; i >= 0; i = t.aloft[i].next {
+	for i := begin; i >= 0; i = t.attempts[i].next {
 		var ended int
 		var failure error
 		if answered {
 			ended, failure = t.conclude(i, response, err)
 		} else {
-			ended, failure = t.landPart(i, response)
+			ended, failure = t.takePart(i, response)
 		}
 		if over += ended; failure != nil {
 			return over, failure
@@ -93,7 +97,7 @@ func (t *together) landShared(begin int, response *kvpb.Response, err error) (ov
 }
 
 // deal gives the rows of an answer to their calls; false if that is not possible.
-func (t *together) deal(begin int, got *kvpb.MultiGetResponse) bool {
+func (t *multiCall) deal(begin int, got *kvpb.MultiGetResponse) bool {
 	if got == nil {
 		return false
 	}
@@ -101,21 +105,21 @@ func (t *together) deal(begin int, got *kvpb.MultiGetResponse) bool {
 	if err != nil {
 		return false
 	}
-	for i := begin; i >= 0; i = t.aloft[i].next {
+	for i := begin; i >= 0; i = t.attempts[i].next {
 		n := 0
 		for _, key := range t.calls[i].Request.GetBatchGet().Keys {
 			if n < len(rows) && bytes.Equal(rows[n].Key, key) {
 				n++
 			}
 		}
-		t.aloft[i].rows, rows = rows[:n:n], rows[n:]
+		t.attempts[i].rows, rows = rows[:n:n], rows[n:]
 	}
 	return len(rows) == 0
 }
 
-// landPart takes in what an answer to a shared request says about one of its calls.
-func (t *together) landPart(i int, response *kvpb.Response) (over int, _ error) {
-	x, got := &t.aloft[i], response.GetMultiGet()
+// takePart takes in what an answer to a shared request says about one of its calls.
+func (t *multiCall) takePart(i int, response *kvpb.Response) (over int, _ error) {
+	x, got := &t.attempts[i], response.GetMultiGet()
 	id := uint64(x.partition.ID)
 	if slices.Contains(got.Alone, id) {
 		t.goOn(i, nil)
@@ -129,5 +133,5 @@ func (t *together) landPart(i int, response *kvpb.Response) (over int, _ error) 
 		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUnsure: response.ClockUnsure, Error: refusal}, nil)
 	}
 	t.sender.session.observe(x.call.Request.GetBatchGet().At)
-	return 1, t.landed(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id, Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
+	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id, Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
 }

@@ -22,8 +22,8 @@ type node struct {
 	id     keys.NodeID
 	lanes  []*lane
 
-	// incarnation grows whenever the node becomes suspected. Hints of an earlier incarnation are void, which drops
-	// all hints to a node at once, however many partitions it leads.
+	// incarnation grows whenever the node becomes suspected. Hints of an earlier incarnation are
+	// void, which drops all hints to a node at once, however many partitions it leads.
 	incarnation atomic.Uint64
 	// suspected: its connection broke, or it is silent. It gets pings only.
 	suspected atomic.Bool
@@ -38,14 +38,15 @@ type node struct {
 	}
 }
 
-// lane is one stream to a node. Lane i of every node goes by the same client id and has its own connections; a request
-// stays in its lane for all attempts.
+// lane is one stream to a node. Lane i of every node goes by the same client id and has its own
+// connections; a request stays in its lane for all attempts.
 type lane struct {
 	node  *node
 	index int
 	conn  atomic.Pointer[rpc.BatchConn]
 
-	// For the watchdog: requests without an answer, by the tick in which they were sent; and answers so far.
+	// For the watchdog: requests without an answer, by the tick in which they were sent; and
+	// answers so far.
 	waiting  [tickRing]atomic.Int32
 	answered atomic.Uint64
 	// Only the watchdog's.
@@ -80,8 +81,8 @@ func (s *Sender) nodeLocked(id keys.NodeID) *node {
 	return n
 }
 
-// settleNodesLocked brings addresses up to date.
-func (s *Sender) settleNodesLocked() {
+// updateAddressesLocked brings addresses up to date.
+func (s *Sender) updateAddressesLocked() {
 	for id, info := range s.mu.contents.nodes {
 		s.nodeLocked(id).move(info.Address)
 	}
@@ -136,8 +137,8 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 	return c, nil
 }
 
-// hangUp ends the node's streams; what waits for an answer on them is answered with a broken stream. The next request
-// opens them anew.
+// hangUp ends the node's streams; what waits for an answer on them is answered with a broken
+// stream. The next request opens them anew.
 func (n *node) hangUp() {
 	for _, l := range n.lanes {
 		if c := l.conn.Swap(nil); c != nil {
@@ -154,7 +155,7 @@ func (l *lane) do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	}
 	waiting := l.await()
 	response, err := c.Do(ctx, r)
-	return l.came(waiting, response, err)
+	return l.received(waiting, response, err)
 }
 
 // awaited is a request that waits for its answer.
@@ -173,8 +174,8 @@ func (l *lane) await() awaited {
 	return w
 }
 
-// came takes in the answer to a request, or that there is none.
-func (l *lane) came(w awaited, response *kvpb.Response, err error) (*kvpb.Response, error) {
+// received takes in the answer to a request, or that there is none.
+func (l *lane) received(w awaited, response *kvpb.Response, err error) (*kvpb.Response, error) {
 	w.tick.Add(-1)
 	if errors.Is(err, rpc.ErrClosed) {
 		// It was given up between stream and Do.
@@ -185,13 +186,14 @@ func (l *lane) came(w awaited, response *kvpb.Response, err error) (*kvpb.Respon
 		l.answered.Add(1)
 		s.session.observe(response.Now)
 		if w.sampled && !response.ClockUnsure {
-			s.present.observe(rpc.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
+			s.clock.observe(rpc.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
 		}
 	}
 	return response, err
 }
 
-// suspect marks the node, if it is still in the incarnation that failed, and starts to ping it until it answers.
+// suspect marks the node, if it is still in the incarnation that failed, and starts to ping it
+// until it answers.
 func (n *node) suspect(incarnation uint64, reason error) {
 	s := n.sender
 	n.mu.Lock()
@@ -214,7 +216,8 @@ func (n *node) startProbeLocked() {
 	}
 }
 
-// probe pings the node until it answers, leaves the cluster, or the Sender closes. One runs per suspected node.
+// probe pings the node until it answers, leaves the cluster, or the Sender closes. One runs per
+// suspected node.
 func (n *node) probe() {
 	s := n.sender
 	for attempt := 0; ; attempt++ {
@@ -236,7 +239,8 @@ func (n *node) probe() {
 		}
 		n.mu.Lock()
 		if s.table.Load().nodes[n.id] == nil {
-			// It left the cluster, and stays suspected; settleNodesLocked probes it again should it come back.
+			// It left the cluster, and stays suspected; updateAddressesLocked probes it again
+			// should it come back.
 			n.mu.probing = false
 			n.mu.Unlock()
 			return
@@ -245,7 +249,8 @@ func (n *node) probe() {
 	}
 }
 
-// ping asks the node for its time. A ping that is not answered in time ends the streams: they are of no use.
+// ping asks the node for its time. A ping that is not answered in time ends the streams: they are
+// of no use.
 func (n *node) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()

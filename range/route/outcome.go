@@ -29,7 +29,8 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 		return Answer{}, a.ended(nil), nil
 	}
 	if !errors.As(err, &broken) {
-		// The context ended while the request was on its way, or waited for that, or the request itself is impossible.
+		// The context ended while the request was on its way, or waited for that, or the request
+		// itself is impossible.
 		doing := "waiting for the answer of node %s"
 		if errors.Is(err, rpc.ErrNotSent) {
 			doing = "waiting to send to node %s"
@@ -56,7 +57,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	}
 	l.node.suspect(l.incarnation, broken.Cause)
-	p.cell.drop(l, time.Now())
+	p.hint.drop(l, time.Now())
 	return Answer{}, nil, &connectionBackoff
 }
 
@@ -68,50 +69,50 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 	a.noteAnswer(e, p.ID, l.node.id)
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER:
-		s.learnLeader(p.cell, l.node, e)
-		p.cell.drop(l, time.Now())
+		s.learnLeader(p.hint, l.node, e)
+		p.hint.drop(l, time.Now())
 		if looking {
 			return Answer{}, nil, &atOnce // the walk sets the pace
 		}
 		return Answer{}, nil, &routingBackoff
 	case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN, kvpb.ErrorCode_PARTITION_NOT_FOUND:
-		s.learnLeader(p.cell, l.node, e)
+		s.learnLeader(p.hint, l.node, e)
 		if e.Code == kvpb.ErrorCode_PARTITION_NOT_FOUND {
-			p.cell.drop(l, time.Now())
+			p.hint.drop(l, time.Now())
 		}
 		if !s.learnPartitions(e.Partitions) && a.countOf(routingBackoff) > 2 {
-			s.Refresh()
+			s.ReloadTable()
 		}
 		return Answer{}, nil, &routingBackoff
 	case kvpb.ErrorCode_OVERLOADED:
 		return Answer{}, nil, &overloadedBackoff
 	case kvpb.ErrorCode_NO_QUORUM:
-		s.learnLeader(p.cell, l.node, e)
-		p.cell.drop(l, time.Now())
+		s.learnLeader(p.hint, l.node, e)
+		p.hint.drop(l, time.Now())
 		return Answer{}, nil, &quorumBackoff
 	case kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_CLOCK_SKEW:
-		s.learnLeader(p.cell, l.node, e)
-		p.cell.drop(l, time.Now())
+		s.learnLeader(p.hint, l.node, e)
+		p.hint.drop(l, time.Now())
 		return Answer{}, nil, &unhealthyBackoff
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
 		if a.damaged == nil {
 			a.damaged = make(map[*node]string)
 		}
 		a.damaged[l.node] = e.Message
-		p.cell.drop(l, time.Now())
+		p.hint.drop(l, time.Now())
 		if !p.survives(len(a.lost().damaged)) {
 			return Answer{}, a.ended(nil), nil // it takes a person to mend that
 		}
 		return Answer{}, nil, &unhealthyBackoff
 	case kvpb.ErrorCode_OUTCOME_UNKNOWN:
 		a.maybe = a.maybe || a.call.Write
-		s.learnLeader(p.cell, l.node, e)
+		s.learnLeader(p.hint, l.node, e)
 		return Answer{}, nil, &unknownBackoff
 	case kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
 		return Answer{}, nil, &waitedBackoff // it did not run, and has waited for long, or our own context is about to end
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
-		// A session that was idle for longer than versions are kept. No attempt was taken, so the request may begin anew, in the
-		// session that this answer has brought up to date.
+		// A session that was idle for longer than versions are kept. No attempt was taken, so the
+		// request may begin anew, in the session that this answer has brought up to date.
 		if a.call.Write && !a.maybe && !a.renewed {
 			a.renewed = true
 			a.session = s.session.highest.Load()
@@ -132,15 +133,15 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		// It is as invalid in every attempt: none was executed.
 		final.OutcomeUnknown = false
 	case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_TRANSACTION_ABORTED, kvpb.ErrorCode_TRANSACTION_PUSHED:
-		// None of this passes: what was read stays changed, an aborted transaction aborted, a bound a bound. An attempt that had been
-		// executed would have been answered with what came of it.
+		// None of this passes: what was read stays changed, an aborted transaction aborted, a bound
+		// a bound. An attempt that had been executed would have been answered with what came of it.
 		final.OutcomeUnknown = false
 	}
 	return Answer{}, final, nil
 }
 
 // learnLeader takes in the leader that an answer of node from names, if it does.
-func (s *Sender) learnLeader(c *cell, from *node, e *kvpb.Error) {
+func (s *Sender) learnLeader(c *leaderHint, from *node, e *kvpb.Error) {
 	if e.Leader == nil || e.Leader.Node == 0 || e.Leader.Term == 0 {
 		return
 	}
@@ -173,7 +174,8 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 	delay := b.delay(f.count, s.random())
 	f.count++
 	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && a.hasDeadline && left-delay < a.call.Slack {
-		// It is known now that it did not run. The answer to another attempt would come too late, and nobody would know any more.
+		// It is known now that it did not run. The answer to another attempt would come too late,
+		// and it would not be known any more.
 		if err := s.pause(ctx, left); err != nil {
 			return a.ended(err)
 		}
@@ -209,7 +211,7 @@ func (a *attempt) noteAnswer(e *kvpb.Error, partition keys.PartitionID, node key
 
 func (a *attempt) explained() bool { return a.last.message != "" }
 
-// noteLeaderless says that nobody leads, unless a node has said something about it already.
+// noteLeaderless says that no replica leads, unless a node has said something about it already.
 func (a *attempt) noteLeaderless(p *Partition) {
 	if !a.explained() {
 		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for a leader of partition %s", p.ID), p.ID, 0)
@@ -258,8 +260,8 @@ func howMany(gone, all int) string {
 	return fmt.Sprintf("%d of its %d replicas do not serve", gone, all)
 }
 
-// saidByLeader says that a code comes from the leader of a partition that has its quorum: nodes that
-// cannot be reached have no part in it.
+// saidByLeader says that a code comes from the leader of a partition that has its quorum: nodes
+// that cannot be reached have no part in it.
 func saidByLeader(code kvpb.ErrorCode) bool {
 	switch code {
 	case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_LOCKED, kvpb.ErrorCode_TRANSACTION_CONFLICT,

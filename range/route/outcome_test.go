@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A write whose time ends while it waits to be sent did not happen, unless an attempt before it may have.
+// A write whose time ends while it waits to be sent did not happen, unless an attempt before it may
+// have.
 func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

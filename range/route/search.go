@@ -9,10 +9,11 @@ import (
 // errMoved ends a search because another partition holds the key by now.
 var errMoved = errors.New("the partition was replaced")
 
-// search is called when no usable hint exists. It returns a usable one as soon as there is one; or makes this request the
-// one that looks for the leader, holding the cell's token, and returns the next replica to ask, with term 0.
+// search is called when no usable hint exists. It returns a usable one as soon as there is one; or
+// makes this request the one that looks for the leader, holding the hint's token, and returns the
+// next replica to ask, with term 0.
 func (a *attempt) search(ctx context.Context, p *Partition) (l *leader, looking bool, err error) {
-	s, c := a.sender, p.cell
+	s, c := a.sender, p.hint
 	for {
 		changed := c.changed()
 		if l := c.leader.Load(); l.usable() {
@@ -35,11 +36,11 @@ func (a *attempt) search(ctx context.Context, p *Partition) (l *leader, looking 
 	}
 }
 
-// walk returns the next replica to ask, or a usable hint if one turned up. The caller holds the token. Since a hint was last
-// learned, each replica is asked once without a wait; after that the backoff sets the pace, for all requests of the partition
-// together.
+// walk returns the next replica to ask, or a usable hint if one turned up. The caller holds the
+// token. Since a hint was last learned, each replica is asked once without a wait; after that the
+// backoff sets the pace, for all requests of the partition together.
 func (a *attempt) walk(ctx context.Context, p *Partition) (l *leader, looking bool, err error) {
-	s, c := a.sender, p.cell
+	s, c := a.sender, p.hint
 	for waited := false; ; waited = true {
 		if l := c.leader.Load(); l.usable() {
 			return l, false, nil
@@ -58,15 +59,15 @@ func (a *attempt) walk(ctx context.Context, p *Partition) (l *leader, looking bo
 		}
 		// The table may show other replicas by now.
 		fresh, err := a.lookUp()
-		if err != nil || fresh.cell != c {
+		if err != nil || fresh.hint != c {
 			return nil, false, errMoved
 		}
 		p = fresh
 	}
 }
 
-// awaitChange waits, but no longer than until the cell's hint changes.
-func (a *attempt) awaitChange(ctx context.Context, c *cell, wait time.Duration) error {
+// awaitChange waits, but no longer than until the hint's hint changes.
+func (a *attempt) awaitChange(ctx context.Context, c *leaderHint, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -20,7 +20,8 @@ import (
 
 // Config configures a Sender. Only Endpoints is required.
 type Config struct {
-	// Endpoints are addresses of any servers of the cluster. The nodes in the table are used as well once they are known.
+	// Endpoints are addresses of any servers of the cluster. The nodes in the table are used as
+	// well once they are known.
 	Endpoints []string
 	// Dial connects to an address; nil dials TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -55,7 +56,7 @@ type Sender struct {
 	table   atomic.Pointer[Table]
 	nodes   atomic.Pointer[[]*node] // for the watchdog
 	session session
-	present present
+	clock   clockEstimate
 	// maxClockOffset is in nanoseconds.
 	maxClockOffset atomic.Int64
 	sequence       atomic.Uint64
@@ -75,7 +76,7 @@ type Sender struct {
 		cluster  uint64
 		contents *contents
 		nodes    map[keys.NodeID]*node
-		cells    map[keys.PartitionID]*cell
+		hints    map[keys.PartitionID]*leaderHint
 	}
 
 	goroutines struct {
@@ -114,7 +115,7 @@ func New(cfg Config) (*Sender, error) {
 	s.reach.changed = make(chan struct{})
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
-	s.mu.cells = make(map[keys.PartitionID]*cell)
+	s.mu.hints = make(map[keys.PartitionID]*leaderHint)
 	s.nodes.Store(&[]*node{})
 	s.table.Store(&Table{changed: make(chan struct{})})
 	s.spawn(s.followTable)
@@ -122,8 +123,8 @@ func New(cfg Config) (*Sender, error) {
 	return s, nil
 }
 
-// Close ends everything that is in flight and waits for the Sender's goroutines. Calls that wait get ErrClosed, or an
-// unknown outcome. It may be called more than once.
+// Close ends everything that is in flight and waits for the Sender's goroutines. Calls that wait
+// get ErrClosed, or an unknown outcome. It may be called more than once.
 func (s *Sender) Close() {
 	s.goroutines.Lock()
 	first := s.closed.CompareAndSwap(false, true)
@@ -193,8 +194,9 @@ func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
 // RaiseSession makes the session at least ts.
 func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(rpc.ToTimestamp(ts)) }
 
-// probe is a request that asks a replica who leads. A write of term 0 is refused by every replica, by the leader with its term.
-// Should that ever fail to hold, it is a write of no effect: it expects a version that no key has.
+// probe is a request that asks a replica which one leads. A write of term 0 is refused by every
+// replica, by the leader with its term. Should that ever fail to hold, it is a write of no effect:
+// it expects a version that no key has.
 func probe(p *Partition) *kvpb.Request {
 	key := p.Span.Start
 	if len(key) == 0 {
@@ -205,14 +207,15 @@ func probe(p *Partition) *kvpb.Request {
 	}}}
 }
 
-// Greet asks some nodes for their clocks, so that the session begins at the cluster's present. It makes do without an answer.
+// Greet asks some nodes for their clocks, so that the session begins at the cluster's time. It
+// makes do without an answer.
 func (s *Sender) Greet(ctx context.Context) {
-	s.AskPresent(ctx, greetWait)
+	s.AskClocks(ctx, greetWait)
 }
 
-// AskPresent asks some nodes for their clocks, and returns what the first one says, or the session
+// AskClocks asks some nodes for their clocks, and returns what the first one says, or the session
 // if that is later. ok is false if none answers within the limit.
-func (s *Sender) AskPresent(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
+func (s *Sender) AskClocks(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
 	now, ok = s.AskClock(ctx, limit)
 	return hlc.Max(now, s.Session()), ok
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// session is the highest timestamp seen in any answer. What it points to is never changed, so requests share it, and an
-// answer's own timestamp becomes it without a copy.
+// session is the highest timestamp seen in any answer. What it points to is never changed, so
+// requests share it, and an answer's own timestamp becomes it without a copy.
 type session struct {
 	highest atomic.Pointer[kvpb.Timestamp]
 }
 
-// observe raises the session to ts, which is not changed any more by anyone.
+// observe raises the session to ts, which must not change any more.
 func (s *session) observe(ts *kvpb.Timestamp) {
 	if ts == nil {
 		return
@@ -36,8 +36,8 @@ func lessTimestamp(a, b *kvpb.Timestamp) bool {
 	return a.Wall < b.Wall || (a.Wall == b.Wall && a.Logical < b.Logical)
 }
 
-// observeResult raises the session to what a result names. That lies at or below the node's clock in all but the first
-// moments of a leader whose predecessors' clocks were ahead of it.
+// observeResult raises the session to what a result names. That lies at or below the node's clock
+// in all but the first moments of a leader whose predecessors' clocks were ahead of it.
 func (s *session) observeResult(r *kvpb.Response) {
 	switch result := r.Result.(type) {
 	case *kvpb.Response_Get:

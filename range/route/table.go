@@ -18,7 +18,8 @@ type Table struct {
 	names map[string]*Keyspace
 	ids   map[keys.KeyspaceID]*Keyspace
 	nodes map[keys.NodeID]*clusterpb.Node
-	// youngest is the highest id of a keyspace that any table of this sender has had. Ids are given in ascending order, and once.
+	// youngest is the highest id of a keyspace that any table of this sender has had. Ids are given
+	// in ascending order, and once.
 	youngest keys.KeyspaceID
 	// changed is closed when a newer table is published.
 	changed chan struct{}
@@ -46,7 +47,7 @@ type Partition struct {
 	Descriptor *clusterpb.Partition
 
 	voters []*node
-	cell   *cell
+	hint   *leaderHint
 }
 
 // Changed is closed when a newer table is published.
@@ -58,8 +59,8 @@ func (t *Table) KeyspaceByName(name string) *Keyspace { return t.names[name] }
 // KeyspaceByID finds a keyspace; nil if there is none.
 func (t *Table) KeyspaceByID(id keys.KeyspaceID) *Keyspace { return t.ids[id] }
 
-// Dropped reports whether a keyspace existed and does not any more. It is false for one of which nothing is known, which may be too
-// young for this table.
+// Dropped reports whether a keyspace existed and does not any more. It is false for one of which
+// nothing is known, which may be too young for this table.
 func (t *Table) Dropped(id keys.KeyspaceID) bool { return t.ids[id] == nil && id <= t.youngest }
 
 // Hashed reports whether the keyspace is partitioned by hash.
@@ -110,8 +111,8 @@ func (k *Keyspace) ByHash(number uint32) *Partition {
 	return k.partitions[i]
 }
 
-// Before finds the partition of a range keyspace that holds the keys just below end; an empty end is the end of the
-// keyspace. nil if the table has a hole there.
+// Before finds the partition of a range keyspace that holds the keys just below end; an empty end
+// is the end of the keyspace. nil if the table has a hole there.
 func (k *Keyspace) Before(end []byte) *Partition {
 	i := len(k.partitions)
 	if len(end) > 0 {
@@ -127,7 +128,8 @@ func (k *Keyspace) Before(end []byte) *Partition {
 	return p
 }
 
-// Overlapping returns the partitions that hold keys of a span of user keys: all of them in a hash keyspace.
+// Overlapping returns the partitions that hold keys of a span of user keys: all of them in a hash
+// keyspace.
 func (k *Keyspace) Overlapping(span keys.Span) []*Partition {
 	if k.Hashed() {
 		return k.partitions
@@ -146,7 +148,8 @@ func (k *Keyspace) Overlapping(span keys.Span) []*Partition {
 	return k.partitions[low:high]
 }
 
-// newerEpoch reports whether descriptor a is of a later epoch than b: span generation first, then membership.
+// newerEpoch reports whether descriptor a is of a later epoch than b: span generation first, then
+// membership.
 func newerEpoch(a, b *clusterpb.Partition) bool {
 	if a.Generation != b.Generation {
 		return a.Generation > b.Generation
@@ -154,7 +157,8 @@ func newerEpoch(a, b *clusterpb.Partition) bool {
 	return a.Membership > b.Membership
 }
 
-// arrange sorts a keyspace's partitions and takes out those that a descriptor of a later generation has overtaken.
+// arrange sorts a keyspace's partitions and takes out those that a descriptor of a later generation
+// has overtaken.
 func arrange(partitions []*Partition) []*Partition {
 	sort.Slice(partitions, func(i, j int) bool {
 		a, b := partitions[i].Descriptor, partitions[j].Descriptor

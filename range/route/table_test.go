@@ -11,7 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// rangeKeyspace makes a keyspace that is split at the given keys; holes names partitions, by number, that are missing.
+// rangeKeyspace makes a keyspace that is split at the given keys; holes names partitions, by
+// number, that are missing.
 func rangeKeyspace(splits []string, holes map[int]bool) *Keyspace {
 	prefix := keys.KeyspacePrefix(7)
 	start := prefix
@@ -122,7 +123,8 @@ func TestArrange(t *testing.T) {
 	})
 }
 
-// A keyspace that is not in the table was dropped if a younger one was ever there, and may be too young itself otherwise.
+// A keyspace that is not in the table was dropped if a younger one was ever there, and may be too
+// young itself otherwise.
 func TestDropped(t *testing.T) {
 	s := &Sender{}
 	s.table.Store(&Table{changed: make(chan struct{})})

@@ -9,14 +9,16 @@ import (
 const (
 	// watchdogTick is how often the watchdog looks.
 	watchdogTick = 200 * time.Millisecond
-	// pingAfter ticks of silence a ping shows whether the node is alive and merely slow with what it was asked.
+	// pingAfter ticks of silence a ping shows whether the node is alive and merely slow with what
+	// it was asked.
 	pingAfter = 2
 	// silentAfter ticks of silence, ping included, the node is given up.
 	silentAfter = 5
-	// stuckAfter ticks a request is sent again, although its node answers others: it must have been lost.
+	// stuckAfter ticks a request is sent again, although its node answers others: it must have been
+	// lost.
 	stuckAfter = 100
-	// patience is how long a request waits at its node, for a lock or in a queue, before the node says so and it is sent again: not so long that
-	// it is taken for lost.
+	// patience is how long a request waits at its node, for a lock or in a queue, before the node
+	// says so and it is sent again: not so long that it is taken for lost.
 	patience = stuckAfter * watchdogTick / 2
 	// tickRing is above stuckAfter, so that a slot of the ring is empty when its turn comes again.
 	tickRing = 128
@@ -24,8 +26,9 @@ const (
 
 var errStuck = errors.New("a request was not answered")
 
-// watchdog notices nodes from which nothing comes while requests wait for them: a stopped process keeps its connections, and
-// nobody else would tell. It counts by ticks, so that a request costs a few atomic additions and no timer.
+// watchdog notices nodes from which nothing comes while requests wait for them: a stopped process
+// keeps its connections, and nothing else would tell. It counts by ticks, so that a request costs a
+// few atomic additions and no timer.
 func (s *Sender) watchdog() {
 	ticker := time.NewTicker(watchdogTick)
 	defer ticker.Stop()

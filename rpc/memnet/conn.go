@@ -11,7 +11,8 @@ import (
 // bufferBytes bounds what one direction of a connection holds.
 const bufferBytes = 256 << 10
 
-// pair is a connection: two ends, and a flow from each to the other. flows[i] is written by ends[i] and read by ends[1-i].
+// pair is a connection: two ends, and a flow from each to the other. flows[i] is written by ends[i]
+// and read by ends[1-i].
 type pair struct {
 	network *Network
 	// hosts and ends: 0 dialled, 1 accepted.
@@ -19,7 +20,8 @@ type pair struct {
 	ends  [2]*conn
 
 	mu sync.Mutex
-	// cond is signalled whenever anything below changes, or a time that a goroutine waits for has come.
+	// cond is signalled whenever anything below changes, or a time that a goroutine waits for has
+	// come.
 	cond  *sync.Cond
 	flows [2]flow
 	// broken: the connection was reset.
@@ -196,8 +198,9 @@ func (c *conn) write(b []byte) (written int, err error) {
 		case f.writeDeadline.passed():
 			return written, os.ErrDeadlineExceeded
 		case p.broken, f.readerClosed && !back.stalled && !f.stalled && !time.Now().Before(back.lastReady):
-			// Of a reader that has closed, the writer learns only if its bytes get there and the answer gets back; and not
-			// before its own reader can see the end: users such as gRPC leave it to that to notice, and try in vain until then.
+			// Of a reader that has closed, the writer learns only if its bytes get there and the
+			// answer gets back; and not before its own reader can see the end: users such as gRPC
+			// leave it to that to notice, and try in vain until then.
 			return written, ErrReset
 		case len(b) == 0:
 			return written, nil

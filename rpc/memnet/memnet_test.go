@@ -128,7 +128,8 @@ func TestLatency(t *testing.T) {
 	})
 }
 
-// A stalled direction holds bytes and the end of the connection, and delivers both when healed; the other direction goes on.
+// A stalled direction holds bytes and the end of the connection, and delivers both when healed; the
+// other direction goes on.
 func TestStallOneWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New()
@@ -244,7 +245,8 @@ func TestIsolateAndDial(t *testing.T) {
 	})
 }
 
-// A writer does not learn that the other end has closed before its own reader can: both take the way back.
+// A writer does not learn that the other end has closed before its own reader can: both take the
+// way back.
 func TestCloseOverSlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := memnet.New()

@@ -26,7 +26,8 @@ var (
 type Mode int
 
 const (
-	// Stall keeps connections: bytes wait until the link is healed, like packets that are lost and sent again.
+	// Stall keeps connections: bytes wait until the link is healed, like packets that are lost and
+	// sent again.
 	Stall Mode = iota + 1
 	// Break resets connections, and refuses new ones.
 	Break
@@ -177,7 +178,8 @@ func (n *Network) CutBoth(a, b string, mode Mode) {
 	n.change(func() { n.linkLocked(a, b).cut, n.linkLocked(b, a).cut = mode, mode })
 }
 
-// Isolate cuts a host off from all others, both ways; also from those that come later. Its connections to itself stay.
+// Isolate cuts a host off from all others, both ways; also from those that come later. Its
+// connections to itself stay.
 func (n *Network) Isolate(name string, mode Mode) {
 	n.change(func() { n.isolated[host(name)] = mode })
 }
@@ -208,8 +210,8 @@ func (n *Network) Drop(a, b string) {
 	n.reset(func(p *pair) bool { return p.joins(a, b) })
 }
 
-// DropHost resets all connections of a host, and closes its listeners: what its crash does to the network. The others hear of it even
-// over links that are cut.
+// DropHost resets all connections of a host, and closes its listeners: what its crash does to the
+// network. The others hear of it even over links that are cut.
 func (n *Network) DropHost(name string) {
 	name = host(name)
 	n.mu.Lock()
@@ -231,7 +233,8 @@ func (n *Network) SetLatency(from, to string, d time.Duration) {
 	n.change(func() { l := n.linkLocked(from, to); l.latency, l.hasLatency = d, true })
 }
 
-// SetDefaultLatency sets the latency, in one direction, of all links that have none of their own. A host's link to itself has none.
+// SetDefaultLatency sets the latency, in one direction, of all links that have none of their own. A
+// host's link to itself has none.
 func (n *Network) SetDefaultLatency(d time.Duration) {
 	n.change(func() { n.latency = d })
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // lingering bounds how long a connection is kept after it was ended for a reason, lingeringBytes
-// what is read from it meanwhile. If it was closed at once, with bytes of the other side unread, the
-// kernel would reset it, and the other side could see the reset before it has read the reason.
+// what is read from it meanwhile. If it was closed at once, with bytes of the other side unread,
+// the kernel would reset it, and the other side could see the reset before it has read the reason.
 const (
 	lingering      = 500 * time.Millisecond
 	lingeringBytes = 1 << 20
@@ -17,8 +17,8 @@ const (
 // it, or does not listen. Nothing may have been sent or received.
 func (c *Conn) Refuse(err error) { c.end(controlRefused, err) }
 
-// End tells the other side why the connection ends, and closes it as Refuse does. No other goroutine
-// may send or receive any more.
+// End tells the other side why the connection ends, and closes it as Refuse does. No other
+// goroutine may send or receive any more.
 func (c *Conn) End(err error) { c.end(controlEnded, err) }
 
 func (c *Conn) end(kind byte, err error) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzFrames: whatever bytes come on a connection, they are read as frames or end it, and take no more
-// memory than has come.
+// FuzzFrames: whatever bytes come on a connection, they are read as frames or end it, and take no
+// more memory than has come.
 func FuzzFrames(f *testing.F) {
 	message := append(binary.LittleEndian.AppendUint32(nil, 3), "abc"...)
 	f.Add(append(message, appendControl(message, controlKeepalive, nil)...))

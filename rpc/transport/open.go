@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// Open makes a connection to addr with dial, and says hello. config is nil without TLS. AwaitAccepted
-// comes next. An error has the words that gRPC would use.
+// Open makes a connection to addr with dial, and says hello. config is nil without TLS.
+// AwaitAccepted comes next. An error has the words that gRPC would use.
 func Open(
 	ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error),
 	addr string, config *tls.Config, hello []byte,

@@ -115,13 +115,13 @@ func (r *routed) MaxAge(keyspace keys.KeyspaceID) time.Duration {
 // Now implements Sender.
 func (r *routed) Now(ctx context.Context) (now, age hlc.Timestamp, err error) {
 	for {
-		if _, at, _, ok := r.Present(); ok {
+		if _, at, _, ok := r.ClockEstimate(); ok {
 			if age, ok = r.Earliest(); !ok {
 				age = at
 			}
 			return at, age, nil
 		}
-		if at, ok := r.AskPresent(ctx, askWait); ok {
+		if at, ok := r.AskClocks(ctx, askWait); ok {
 			return at, at, nil
 		}
 		timer := time.NewTimer(askPause)

@@ -7,9 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// What a sample says about a later moment is never below the clock that was sampled, and says by how much that may be wrong.
-func TestPresentFollowsTheSampledClock(t *testing.T) {
-	var p present
+// What a sample says about a later moment is never below the clock that was sampled, and says by
+// how much that may be wrong.
+func TestClockEstimateFollowsTheSampledClock(t *testing.T) {
+	var p clockEstimate
 	start := time.Now()
 	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
 	const ms = time.Millisecond
@@ -25,13 +26,13 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 	}
 	// As time goes on, the sender's estimate has both as its ends, and none of them below the session.
 	s := &Sender{}
-	s.present.newest.Store(&clockSample{now: clock(2 * ms), since: time.Now().Add(-1000 * ms), received: time.Now().Add(-995 * ms)})
-	earliest, latest, short, ok := s.Present()
+	s.clock.newest.Store(&clockSample{now: clock(2 * ms), since: time.Now().Add(-1000 * ms), received: time.Now().Add(-995 * ms)})
+	earliest, latest, short, ok := s.ClockEstimate()
 	if width := latest.Wall - earliest.Wall; !ok || short < ms || earliest.Less(clock(997*ms)) || width < int64(5*ms)-int64(ms/10) || width > int64(5*ms)+int64(ms/10) {
 		t.Error(earliest, latest, short, ok)
 	}
 	s.RaiseSession(clock(time.Hour))
-	if earliest, latest, _, _ := s.Present(); earliest != clock(time.Hour) || latest != earliest {
+	if earliest, latest, _, _ := s.ClockEstimate(); earliest != clock(time.Hour) || latest != earliest {
 		t.Error(earliest, latest)
 	}
 	// A slower one says no better, and one that took too long says nothing.
@@ -51,8 +52,9 @@ func TestPresentFollowsTheSampledClock(t *testing.T) {
 	}
 }
 
-// What one node has said is not believed for long if others say what cannot be at the same time: its clock was wrong.
-func TestPresentOfAWrongClock(t *testing.T) {
+// What one node has said is not believed for long if others say what cannot be at the same time:
+// its clock was wrong.
+func TestClockEstimateOfAWrongClock(t *testing.T) {
 	start := time.Now()
 	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
 	const ms = time.Millisecond
@@ -62,7 +64,7 @@ func TestPresentOfAWrongClock(t *testing.T) {
 		"": {250 * ms, 3000 * ms}, "no bound is known": {0, 1000 * ms}, "they may be far apart": {time.Second, 1000 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p present
+			var p clockEstimate
 			p.observe(clock(0), start, start.Add(ms), x.bound)
 			p.observe(clock(-1000*ms), start.Add(1000*ms), start.Add(1001*ms), x.bound) // two seconds slow
 			p.observe(clock(3000*ms), start.Add(3000*ms), start.Add(3001*ms), x.bound)
