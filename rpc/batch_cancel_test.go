@@ -18,7 +18,8 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var seen []string
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request,
+			reply func(*kvpb.Response)) {
 			for _, r := range batch {
 				seen = append(seen, string(r.GetPut().GetKey()))
 				reply(echo(r))
@@ -40,7 +41,8 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 			key     string
 			value   []byte
 			timeout time.Duration
-		}{{"first", nil, time.Second}, {"large", make([]byte, 2*largeRecord), time.Second}, {"between", nil, time.Minute}, {"last", nil, time.Second}} {
+		}{{"first", nil, time.Second}, {"large", make([]byte, 2*largeRecord), time.Second},
+			{"between", nil, time.Minute}, {"last", nil, time.Second}} {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
 				defer cancel()
@@ -48,7 +50,8 @@ func TestBatchCancelsWhatIsNotSentYet(t *testing.T) {
 				if c.key == "between" && err != nil {
 					t.Errorf("%s: %v", c.key, err)
 				}
-				if c.key != "between" && (!errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent)) {
+				if c.key != "between" &&
+					(!errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent)) {
 					t.Errorf("%s: %v; want that it was not sent", c.key, err)
 				}
 				answers <- err
@@ -79,7 +82,8 @@ func TestBatchRefusedStreamHasRunNothing(t *testing.T) {
 		server BatchServerConfig
 		client func(*BatchConfig)
 	}{
-		"another cluster":  {BatchServerConfig{Handle: echoAll, Cluster: func() uint64 { return 5 }}, func(c *BatchConfig) { c.Cluster = 6 }},
+		"another cluster": {BatchServerConfig{Handle: echoAll,
+			Cluster: func() uint64 { return 5 }}, func(c *BatchConfig) { c.Cluster = 6 }},
 		"too many streams": {BatchServerConfig{Handle: echoAll, MaxStreams: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

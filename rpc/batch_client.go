@@ -134,7 +134,8 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 		}
 		room, err := s.submit(c, r, size)
 		if err != nil {
-			return nil, notSentBecause(err) // c is not reused: the stream may have failed meanwhile, and told it so.
+			// c is not reused: the stream may have failed meanwhile, and told it so.
+			return nil, notSentBecause(err)
 		}
 		if room == nil {
 			return s.await(ctx, c)
@@ -238,7 +239,8 @@ func newClientStream(b *BatchConn) *clientStream {
 
 // submit enters the request into a slot and the outbox. A non-nil room means that it did not: wait
 // for room, and try again on the then current stream.
-func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan struct{}, err error) {
+func (s *clientStream) submit(c *call, r *kvpb.Request,
+	size int) (room <-chan struct{}, err error) {
 	s.out.mu.Lock()
 	if s.broken.Load() {
 		s.out.mu.Unlock()
@@ -280,7 +282,8 @@ func (s *clientStream) submit(c *call, r *kvpb.Request, size int) (room <-chan s
 // hasRoomLocked says whether another request of that size is taken now.
 func (s *clientStream) hasRoomLocked(size int) bool {
 	config := &s.conn.config
-	return s.inFlight < config.MaxInFlight && (s.out.mu.bytes == 0 || s.out.mu.bytes+size <= config.MaxInFlightBytes)
+	return s.inFlight < config.MaxInFlight &&
+		(s.out.mu.bytes == 0 || s.out.mu.bytes+size <= config.MaxInFlightBytes)
 }
 
 // submitted releases the lock. If the request could not be added because the stream has just ended,

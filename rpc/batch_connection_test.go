@@ -210,7 +210,8 @@ func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
 			after  time.Duration
 			direct bool
 			want   uint64
-		}{{0, false, 0}, {time.Second, false, 0}, {0, true, 1}, {0, false, 0}, {directPause - 1, false, 0}, {1, false, 1}, {0, false, 0}} {
+		}{{0, false, 0}, {time.Second, false, 0}, {0, true, 1}, {0, false, 0},
+			{directPause - 1, false, 0}, {1, false, 1}, {0, false, 0}} {
 			time.Sleep(step.after)
 			if got := send(step.direct); got != step.want {
 				t.Fatalf("%+v: %d messages", step, got)

@@ -113,7 +113,8 @@ func lastError(stream byHand) error {
 // before.
 func TestBatchServerRefuses(t *testing.T) {
 	n := network{mem: memnet.New()}
-	config := BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}, Cluster: func() uint64 { return 5 }}
+	config := BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {},
+		Cluster: func() uint64 { return 5 }}
 	serveBatch(t, n, "s:1", config)
 	conn := mustConn(t, n.dialer(t, "c"), "s:1")
 	for _, test := range []struct {
@@ -122,21 +123,29 @@ func TestBatchServerRefuses(t *testing.T) {
 		code     codes.Code
 		text     string
 	}{
-		{"no hello", []*kvpb.BatchRequest{{Requests: []*kvpb.Request{request(1)}}}, codes.InvalidArgument, "must carry Hello"},
+		{"no hello", []*kvpb.BatchRequest{{Requests: []*kvpb.Request{request(1)}}},
+			codes.InvalidArgument, "must carry Hello"},
 		{"empty", []*kvpb.BatchRequest{{}}, codes.InvalidArgument, "must carry Hello"},
 		{"no client", []*kvpb.BatchRequest{{Hello: hello(0, 1)}}, codes.InvalidArgument, "client id"},
 		{"no stream", []*kvpb.BatchRequest{{Hello: hello(1, 0)}}, codes.InvalidArgument, "stream number"},
-		{"other cluster", []*kvpb.BatchRequest{{Hello: &kvpb.Hello{Client: 1, Stream: 1, Cluster: 6}}}, codes.FailedPrecondition, "belongs to cluster 0000000000000005"},
-		{"hello again", []*kvpb.BatchRequest{{Hello: hello(2, 1)}, {Hello: hello(2, 1)}}, codes.InvalidArgument, "Hello again"},
-		{"same id in one message", []*kvpb.BatchRequest{{Hello: hello(3, 1), Requests: []*kvpb.Request{request(1), request(1)}}}, codes.InvalidArgument, "id 1 is used twice"},
-		{"same id in two messages", []*kvpb.BatchRequest{{Hello: hello(4, 1), Requests: []*kvpb.Request{request(1)}}, {Requests: []*kvpb.Request{request(1)}}}, codes.InvalidArgument, "id 1 is used twice"},
+		{"other cluster", []*kvpb.BatchRequest{{Hello: &kvpb.Hello{Client: 1, Stream: 1,
+			Cluster: 6}}}, codes.FailedPrecondition, "belongs to cluster 0000000000000005"},
+		{"hello again", []*kvpb.BatchRequest{{Hello: hello(2, 1)}, {Hello: hello(2, 1)}},
+			codes.InvalidArgument, "Hello again"},
+		{"same id in one message", []*kvpb.BatchRequest{
+			{Hello: hello(3, 1), Requests: []*kvpb.Request{request(1), request(1)}}},
+			codes.InvalidArgument, "id 1 is used twice"},
+		{"same id in two messages", []*kvpb.BatchRequest{
+			{Hello: hello(4, 1), Requests: []*kvpb.Request{request(1)}},
+			{Requests: []*kvpb.Request{request(1)}}}, codes.InvalidArgument, "id 1 is used twice"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			overGRPC, _ := openStream(t, conn)
 			direct, _ := openConn(t, n.dialer(t, "c"), "s:1")
 			for _, stream := range []byHand{overGRPC, direct} {
 				for _, m := range test.messages {
-					if m = proto.Clone(m).(*kvpb.BatchRequest); m.Hello != nil && m.Hello.Client != 0 && stream == direct {
+					if m = proto.Clone(m).(*kvpb.BatchRequest); m.Hello != nil &&
+						m.Hello.Client != 0 && stream == direct {
 						m.Hello.Client += 100
 					}
 					if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
@@ -183,7 +192,8 @@ func TestBatchServerGarbage(t *testing.T) {
 		{[]byte{2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}, codes.Internal},
 		{make([]byte, MaxMessageBytes+1), codes.ResourceExhausted},
 	} {
-		stream, err := conn.NewStream(t.Context(), &kvpb.KV_ServiceDesc.Streams[0], kvpb.KV_Batch_FullMethodName,
+		stream, err := conn.NewStream(t.Context(), &kvpb.KV_ServiceDesc.Streams[0],
+			kvpb.KV_Batch_FullMethodName,
 			grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallSendMsgSize(1<<30))
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +209,8 @@ func TestBatchServerGarbage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, garbage := range [][]byte{{0xff, 0xff, 0xff, 0xff, 0xff}, {2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}} {
+	for _, garbage := range [][]byte{{0xff, 0xff, 0xff, 0xff, 0xff},
+		{2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}} {
 		conn, err := network{}.dialer(t, "").open(t.Context(), addr, h)
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +224,8 @@ func TestBatchServerGarbage(t *testing.T) {
 		_ = conn.Close()
 		h, _ = clientHello(hello(9, 2))
 	}
-	if _, err := batchConn(t, network{}.dialer(t, ""), addr, nil).Do(t.Context(), get("still there")); err != nil {
+	if _, err := batchConn(t, network{}.dialer(t, ""), addr, nil).Do(t.Context(),
+		get("still there")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -223,11 +235,13 @@ func TestBatchServerGarbage(t *testing.T) {
 func TestBatchServerAnswersAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(client uint64, batch []*kvpb.Request,
+			reply func(*kvpb.Response)) {
 			time.AfterFunc(time.Second, func() { echoAll(client, batch, reply) })
 		}})
 		stream, _ := openConn(t, n.dialer(t, "c"), "s:1")
-		batch := &kvpb.BatchRequest{Hello: hello(1, 1), Requests: []*kvpb.Request{request(1), {Id: 2}, request(3)}}
+		batch := &kvpb.BatchRequest{Hello: hello(1, 1),
+			Requests: []*kvpb.Request{request(1), {Id: 2}, request(3)}}
 		if err := errors.Join(stream.Send(batch), stream.CloseSend()); err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +258,8 @@ func TestBatchServerAnswersAll(t *testing.T) {
 				got[r.Id] = r
 			}
 		}
-		if len(got) != 3 || got[1].Error != nil || got[3].Error != nil || got[2].Error.GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT {
+		if len(got) != 3 || got[1].Error != nil || got[3].Error != nil ||
+			got[2].Error.GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT {
 			t.Fatal(got)
 		}
 	})
@@ -256,7 +271,8 @@ func TestBatchServerBoundsStreams(t *testing.T) {
 	dialer := n.dialer(t, "c")
 	roundTrip := func(client uint64) (context.CancelFunc, byHand, error) {
 		stream, cancel := openConn(t, dialer, "s:1")
-		_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1), Requests: []*kvpb.Request{request(1)}})
+		_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1),
+			Requests: []*kvpb.Request{request(1)}})
 		_, err := stream.Recv()
 		return cancel, stream, err
 	}
@@ -291,11 +307,13 @@ func TestBatchServerSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		const limit = 1 << 20
-		serveBatch(t, n, "s:1", BatchServerConfig{MaxInFlightBytes: limit, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
-			for _, r := range batch {
-				reply(&kvpb.Response{Id: r.Id, Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Value: make([]byte, 300<<10)}}})
-			}
-		}})
+		serveBatch(t, n, "s:1", BatchServerConfig{MaxInFlightBytes: limit,
+			Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				for _, r := range batch {
+					reply(&kvpb.Response{Id: r.Id, Result: &kvpb.Response_Get{
+						Get: &kvpb.GetResponse{Value: make([]byte, 300<<10)}}})
+				}
+			}})
 		stream, _ := openConn(t, n.dialer(t, "c"), "s:1")
 		batch := &kvpb.BatchRequest{Hello: hello(1, 1)}
 		for id := range uint64(200) {
@@ -336,14 +354,16 @@ func TestBatchServerBadReplies(t *testing.T) {
 		n := network{mem: memnet.New()}
 		replies := make(chan func(*kvpb.Response), 1)
 		registry := prom.Registry(prometheus.NewRegistry())
-		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Registry: registry, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
-			reply(echo(batch[0]))
-			reply(echo(batch[0]))
-			reply(&kvpb.Response{Id: 99})
-			replies <- reply
-		}})
+		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Registry: registry,
+			Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				reply(echo(batch[0]))
+				reply(echo(batch[0]))
+				reply(&kvpb.Response{Id: 99})
+				replies <- reply
+			}})
 		stream, cancel := openConn(t, n.dialer(t, "c"), "s:1")
-		if err := stream.Send(&kvpb.BatchRequest{Hello: hello(1, 1), Requests: []*kvpb.Request{request(1)}}); err != nil {
+		if err := stream.Send(&kvpb.BatchRequest{Hello: hello(1, 1),
+			Requests: []*kvpb.Request{request(1)}}); err != nil {
 			t.Fatal(err)
 		}
 		if r, err := stream.Recv(); err != nil || len(r.Responses) != 1 || r.Responses[0].Id != 1 {
@@ -357,7 +377,8 @@ func TestBatchServerBadReplies(t *testing.T) {
 			t.Fatalf("%v bad replies counted", n)
 		}
 		// A second server with the same registry shares the metrics.
-		if NewBatchServer(BatchServerConfig{Handle: echoAll, Registry: registry}).metrics.badReplies != server.metrics.badReplies {
+		if NewBatchServer(BatchServerConfig{Handle: echoAll,
+			Registry: registry}).metrics.badReplies != server.metrics.badReplies {
 			t.Fatal("not shared")
 		}
 	})

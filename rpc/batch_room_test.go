@@ -57,19 +57,23 @@ func TestBatchRoomWhenSendingFailsFirst(t *testing.T) {
 func TestBatchSaysWhatWasNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
+		serveBatch(t, n, "s:1",
+			BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlight = 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := conn.Do(ctx, put("sent", nil)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotSent) {
+		if _, err := conn.Do(ctx, put("sent", nil)); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, ErrNotSent) {
 			t.Fatal(err)
 		}
-		if _, err := conn.Do(ctx, put("over", nil)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+		if _, err := conn.Do(ctx, put("over", nil)); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, ErrNotSent) {
 			t.Fatal(err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := conn.Do(ctx, put("without room", nil)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+		if _, err := conn.Do(ctx, put("without room", nil)); !errors.Is(err,
+			context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
 			t.Fatal(err)
 		}
 	})

@@ -165,7 +165,9 @@ func (s *BatchServer) checkHello(hello *kvpb.Hello) error {
 	}
 	if s.config.Cluster != nil && hello.Cluster != 0 {
 		if mine := s.config.Cluster(); mine != 0 && mine != hello.Cluster {
-			return status.Errorf(codes.FailedPrecondition, "this node belongs to cluster %016x, not to %016x: check the endpoints", mine, hello.Cluster)
+			return status.Errorf(codes.FailedPrecondition,
+				"this node belongs to cluster %016x, not to %016x: check the endpoints", mine,
+				hello.Cluster)
 		}
 	}
 	return nil
@@ -239,7 +241,8 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
 		if batch.Hello != nil {
-			return status.Error(codes.InvalidArgument, "Hello again: only the first message of a stream may carry it")
+			return status.Error(codes.InvalidArgument,
+				"Hello again: only the first message of a stream may carry it")
 		}
 	}
 }
@@ -263,7 +266,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request) (work Work, err error) {
 	whole := requests[:0]
 	for _, r := range requests {
 		if r.Command == nil {
-			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command, or one this node does not know"))
+			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_INVALID_ARGUMENT,
+				"the request has no command, or one this node does not know"))
 			continue
 		}
 		whole = append(whole, r)
@@ -288,7 +292,8 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	var err error
 	if size >= largeRecord {
 		if size > MaxMessageBytes-1024 {
-			r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("the response has %d bytes, which no message can hold: ask for less", size))
+			r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf(
+				"the response has %d bytes, which no message can hold: ask for less", size))
 			size = r.SizeVT()
 		} else if chunk, err = prepareChunk(tagResponses, r, size); err != nil {
 			ss.failed(r.Id, err)
@@ -304,11 +309,13 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	}
 	delete(ss.inFlight, r.Id)
 	ss.bytes -= requestSize
-	if size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes && ss.out.mu.bytes > 0 {
+	if size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&
+		ss.out.mu.bytes > 0 {
 		// Only reads have large responses, so it is as if this one had not run.
 		buffers.Put(chunk)
 		chunk = nil
-		r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf("%d bytes of responses wait for this client to read them", ss.out.mu.bytes))
+		r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED,
+			fmt.Sprintf("%d bytes of responses wait for this client to read them", ss.out.mu.bytes))
 		size = r.SizeVT()
 	}
 	if chunk != nil {
@@ -317,11 +324,13 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 		_, err = ss.out.addLocked(tagResponses, r, size)
 	}
 	ss.signalRoomLocked()
-	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high && err == nil {
+	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high &&
+		err == nil {
 		ss.out.mu.Unlock()
 		return
 	}
-	ss.out.unlock(len(ss.inFlight) == 0 || (ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.quietLocked())))
+	ss.out.unlock(len(ss.inFlight) == 0 ||
+		(ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.quietLocked())))
 	if err != nil && !errors.Is(err, errOutboxClosed) {
 		ss.failed(r.Id, err)
 	}
@@ -363,7 +372,8 @@ func (ss *serverStream) sendGathered(self *reader) {
 // failed reports a reply that could not be sent: a mistake of the caller.
 func (ss *serverStream) failed(id uint64, err error) {
 	ss.server.metrics.badReplies.Inc()
-	ss.server.config.Logger.Error("response dropped", "client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
+	ss.server.config.Logger.Error("response dropped",
+		"client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
 }
 
 // directReplies is up to how many requests in flight, after it, a response is sent at once by the

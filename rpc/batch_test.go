@@ -20,7 +20,8 @@ import (
 )
 
 // serveBatch runs a BatchServer at addr.
-func serveBatch(t testing.TB, n network, addr string, c BatchServerConfig) (string, *BatchServer, func()) {
+func serveBatch(t testing.TB, n network, addr string,
+	c BatchServerConfig) (string, *BatchServer, func()) {
 	t.Helper()
 	server := NewBatchServer(c)
 	addr, stop := n.serve(t, addr, func(s *Server) { s.ServeClients(server) })
@@ -46,7 +47,8 @@ func TestBatchManyCallers(t *testing.T) {
 			callers.Go(func() {
 				for i := range 50 {
 					key := fmt.Sprintf("%d.%d.", caller, i)
-					key += string(bytes.Repeat([]byte("x"), rand.IntN(10)*rand.IntN(10)*rand.IntN(10)*rand.IntN(100)))
+					key += string(bytes.Repeat([]byte("x"),
+						rand.IntN(10)*rand.IntN(10)*rand.IntN(10)*rand.IntN(100)))
 					response, err := conn.Do(t.Context(), get(key))
 					if err != nil || string(response.GetGet().Value) != key {
 						t.Errorf("%.20q: %.20q, %v", key, response.GetGet().GetValue(), err)
@@ -67,7 +69,8 @@ func TestBatchLargeValues(t *testing.T) {
 	if err != nil || string(response.GetGet().Value) != key {
 		t.Fatalf("%d bytes, %v", len(response.GetGet().GetValue()), err)
 	}
-	if _, err := conn.Do(t.Context(), put("k", make([]byte, MaxMessageBytes))); !errors.Is(err, ErrMessageTooLarge) {
+	_, err = conn.Do(t.Context(), put("k", make([]byte, MaxMessageBytes)))
+	if !errors.Is(err, ErrMessageTooLarge) {
 		t.Fatal(err)
 	}
 	if _, err := conn.Do(t.Context(), get("small")); err != nil {
@@ -81,7 +84,8 @@ func TestBatchCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		held := make(chan func(), 10)
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request,
+			reply func(*kvpb.Response)) {
 			for _, r := range batch {
 				held <- func() { reply(echo(r)) }
 			}
@@ -90,7 +94,8 @@ func TestBatchCancel(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		if _, err := conn.Do(ctx, get("a")); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+		if _, err := conn.Do(ctx, get("a")); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(start) != time.Second {
 			t.Fatalf("%v after %v", err, time.Since(start))
 		}
 		// The node still has the request, so there is no place for a second one: a caller waits,
@@ -125,11 +130,13 @@ func TestBatchStreamBreaks(t *testing.T) {
 		n := network{mem: memnet.New()}
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		var broken *ErrStreamBroken
-		if _, err := conn.Do(t.Context(), get("a")); !errors.As(err, &broken) || broken.Sent || status.Code(broken) != codes.Unavailable {
+		if _, err := conn.Do(t.Context(), get("a")); !errors.As(err, &broken) || broken.Sent ||
+			status.Code(broken) != codes.Unavailable {
 			t.Fatalf("%v", err)
 		}
 		got := make(chan struct{}, 10)
-		_, _, stop := serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) { got <- struct{}{} }})
+		_, _, stop := serveBatch(t, n, "s:1", BatchServerConfig{
+			Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) { got <- struct{}{} }})
 		failed := make(chan error, 2)
 		time.Sleep(time.Second)
 		for range 2 {
@@ -176,7 +183,8 @@ func TestBatchStreamBreaks(t *testing.T) {
 func TestBatchClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
+		serveBatch(t, n, "s:1",
+			BatchServerConfig{Handle: func(uint64, []*kvpb.Request, func(*kvpb.Response)) {}})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		failed := make(chan error, 1)
 		go func() {
@@ -197,7 +205,9 @@ func TestBatchBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll})
-		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) { c.MaxInFlightBytes = 1 << 20 })
+		conn := batchConn(t, n.dialer(t, "c"), "s:1", func(c *BatchConfig) {
+			c.MaxInFlightBytes = 1 << 20
+		})
 		if _, err := conn.Do(t.Context(), put("large", make([]byte, 3<<20))); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +218,8 @@ func TestBatchBackpressure(t *testing.T) {
 		defer cancel()
 		for range 100 {
 			callers.Go(func() {
-				if _, err := conn.Do(ctx, put("k", make([]byte, 100<<10))); errors.Is(err, context.DeadlineExceeded) {
+				if _, err := conn.Do(ctx, put("k", make([]byte, 100<<10))); errors.Is(err,
+					context.DeadlineExceeded) {
 					failures.Add(1)
 				}
 			})
@@ -238,13 +249,14 @@ func TestBatchServerBoundsInFlight(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var mu sync.Mutex
 		var held []func()
-		serveBatch(t, n, "s:1", BatchServerConfig{MaxInFlight: 10, Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, r := range batch {
-				held = append(held, func() { reply(echo(r)) })
-			}
-		}})
+		serveBatch(t, n, "s:1", BatchServerConfig{MaxInFlight: 10,
+			Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, r := range batch {
+					held = append(held, func() { reply(echo(r)) })
+				}
+			}})
 		conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
 		var callers sync.WaitGroup
 		most := 0

@@ -62,7 +62,8 @@ func BenchmarkUnary(b *testing.B) {
 			conn := mustConn(b, network{}.dialer(b, ""), addr)
 			value := make([]byte, 256)
 			measure(b, callers, func() {
-				if err := conn.Invoke(background(), "/test.Echo/Echo", put("0123456789", value), new(kvpb.Response)); err != nil {
+				if err := conn.Invoke(background(), "/test.Echo/Echo", put("0123456789", value),
+					new(kvpb.Response)); err != nil {
 					b.Error(err)
 				}
 			})
@@ -70,14 +71,16 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-var unaryEcho = grpc.ServiceDesc{ServiceName: "test.Echo", Methods: []grpc.MethodDesc{{MethodName: "Echo",
-	Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		r := new(kvpb.Request)
-		if err := decode(r); err != nil {
-			return nil, err
-		}
-		return echo(r), nil
-	}}}}
+var unaryEcho = grpc.ServiceDesc{ServiceName: "test.Echo",
+	Methods: []grpc.MethodDesc{{MethodName: "Echo",
+		Handler: func(_ any, _ context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
+			r := new(kvpb.Request)
+			if err := decode(r); err != nil {
+				return nil, err
+			}
+			return echo(r), nil
+		}}}}
 
 // BenchmarkPeer measures one-way messages between two hosts: each operation is a Send of one append
 // with one entry of 256 bytes, answered by a Send of one message, as between leader and follower.
@@ -107,7 +110,9 @@ func BenchmarkPeer(b *testing.B) {
 			for i := range callers {
 				group.Go(func() {
 					for range b.N/callers + 1 {
-						h[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{{Group: uint64(i), Type: 3, Term: 5, Index: 76, Entries: []*peerpb.Entry{entry}}})
+						h[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{{
+							Group: uint64(i), Type: 3, Term: 5, Index: 76,
+							Entries: []*peerpb.Entry{entry}}})
 						<-answers[i]
 					}
 				})
@@ -123,9 +128,11 @@ func BenchmarkPeer(b *testing.B) {
 func BenchmarkDecode(b *testing.B) {
 	large := &kvpb.PrepareRequest{}
 	for range 20_000 {
-		large.Mutations = append(large.Mutations, &kvpb.Mutation{Key: []byte("0123456789"), Value: make([]byte, 100)})
+		large.Mutations = append(large.Mutations,
+			&kvpb.Mutation{Key: []byte("0123456789"), Value: make([]byte, 100)})
 	}
-	for name, r := range map[string]*kvpb.Request{"get": get("0123456789"), "transaction": {Command: &kvpb.Request_Prepare{Prepare: large}}} {
+	for name, r := range map[string]*kvpb.Request{"get": get("0123456789"),
+		"transaction": {Command: &kvpb.Request_Prepare{Prepare: large}}} {
 		b.Run(name, func(b *testing.B) {
 			message, err := proto.Marshal(&kvpb.BatchRequest{Requests: []*kvpb.Request{r}})
 			if err != nil {

@@ -59,7 +59,8 @@ func TestCallsEndOneByOne(t *testing.T) {
 		var got [2]arrivals
 		held := make(chan func(), 1)
 		for i := range 2 {
-			serveBatch(t, n, fmt.Sprintf("s%d:1", i), BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+			serveBatch(t, n, fmt.Sprintf("s%d:1", i), BatchServerConfig{Handle: func(_ uint64,
+				batch []*kvpb.Request, reply func(*kvpb.Response)) {
 				got[i].add(batch)
 				for _, r := range slices.Backward(batch) {
 					if string(r.GetGet().Key) == "held" {
@@ -108,7 +109,8 @@ func TestCallsHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		held := make(chan func(), 10)
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request,
+			reply func(*kvpb.Response)) {
 			for _, r := range batch {
 				held <- func() { reply(echo(r)) }
 			}
@@ -171,7 +173,8 @@ func TestCallsBreak(t *testing.T) {
 			}
 			f.Abandon()
 		}
-		_, _, stop := serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		_, _, stop := serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(_ uint64,
+			batch []*kvpb.Request, reply func(*kvpb.Response)) {
 			if len(batch) == 1 {
 				reply(echo(batch[0]))
 			}
@@ -213,7 +216,8 @@ func TestAnswersAreNotHeldBackByABusyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		busy := make(chan struct{})
-		serveBatch(t, n, "s:1", BatchServerConfig{Take: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work {
+		serveBatch(t, n, "s:1", BatchServerConfig{Take: func(_ uint64, batch []*kvpb.Request,
+			reply func(*kvpb.Response)) Work {
 			p := &pieces{}
 			for _, r := range batch {
 				p.left = append(p.left, func() {

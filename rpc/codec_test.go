@@ -15,9 +15,12 @@ import (
 
 func samples() []proto.Message {
 	return []proto.Message{
-		&kvpb.BatchRequest{Hello: &kvpb.Hello{Client: 1, Stream: 2, Cluster: 3}, Requests: []*kvpb.Request{put("k", bytes.Repeat([]byte("v"), 300)), get("g")}},
-		&kvpb.BatchResponse{Responses: []*kvpb.Response{echo(put("k", nil)), echo(get("g")), errorResponse(3, kvpb.ErrorCode_OVERLOADED, "busy")}},
-		&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Group: 7, Type: 3, Entries: []*peerpb.Entry{{Term: 1, Index: 2, Data: []byte("entry")}}}}, Ping: ping(5)},
+		&kvpb.BatchRequest{Hello: &kvpb.Hello{Client: 1, Stream: 2, Cluster: 3},
+			Requests: []*kvpb.Request{put("k", bytes.Repeat([]byte("v"), 300)), get("g")}},
+		&kvpb.BatchResponse{Responses: []*kvpb.Response{echo(put("k", nil)), echo(get("g")),
+			errorResponse(3, kvpb.ErrorCode_OVERLOADED, "busy")}},
+		&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Group: 7, Type: 3,
+			Entries: []*peerpb.Entry{{Term: 1, Index: 2, Data: []byte("entry")}}}}, Ping: ping(5)},
 		&peerpb.SnapshotChunk{Sequence: 3, Data: []byte("data"), Checksum: 9, Last: true},
 		&clusterpb.StatusResponse{Cluster: 5, Members: []*clusterpb.CoreMember{{Address: "a:1"}}},
 		durationpb.New(5), // without generated marshalling
@@ -95,7 +98,8 @@ func fuzzDecode(f *testing.F, fresh func() proto.Message) {
 	f.Fuzz(func(t *testing.T, b []byte, cut uint8) {
 		at := min(int(cut), len(b))
 		m := fresh()
-		if err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b[:at]), mem.SliceBuffer(b[at:])}, m); err != nil {
+		if err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b[:at]),
+			mem.SliceBuffer(b[at:])}, m); err != nil {
 			return
 		}
 		// What was understood can be said again, and means the same.

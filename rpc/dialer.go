@@ -41,7 +41,8 @@ const (
 
 // connectBackoff paces the attempts of one connection. Its cap is short, because a server that
 // comes back is wanted at once and an attempt costs little.
-var connectBackoff = grpcbackoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
+var connectBackoff = grpcbackoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6,
+	Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 
 // DialerConfig configures a Dialer. The zero value dials TCP in plain text.
 type DialerConfig struct {
@@ -106,7 +107,8 @@ func NewDialer(c DialerConfig) *Dialer {
 		grpc.WithReadBufferSize(ioBuffer),
 		grpc.WithWriteBufferSize(ioBuffer),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: connectTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff,
+			MinConnectTimeout: connectTimeout}),
 		grpc.WithIdleTimeout(0),
 		// Nothing may come from outside the config, and nothing is retried behind our back.
 		grpc.WithNoProxy(),

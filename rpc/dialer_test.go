@@ -26,12 +26,14 @@ type clusterServer struct {
 	calls atomic.Int64
 }
 
-func (s *clusterServer) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
+func (s *clusterServer) Status(context.Context,
+	*clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
 	s.calls.Add(1)
 	return &clusterpb.StatusResponse{Cluster: testCluster, Version: "test"}, nil
 }
 
-func (s *clusterServer) WatchTable(_ *clusterpb.WatchTableRequest, stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
+func (s *clusterServer) WatchTable(_ *clusterpb.WatchTableRequest,
+	stream grpc.ServerStreamingServer[clusterpb.TableUpdate]) error {
 	if err := stream.Send(&clusterpb.TableUpdate{Revision: 1}); err != nil {
 		return err
 	}
@@ -110,7 +112,8 @@ func TestSilentPeerIsNoticed(t *testing.T) {
 				start = time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if _, err := client.Status(ctx, &clusterpb.StatusRequest{}, grpc.WaitForReady(true)); err != nil {
+				if _, err := client.Status(ctx, &clusterpb.StatusRequest{},
+					grpc.WaitForReady(true)); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(start); took > 3*time.Second {
@@ -189,7 +192,8 @@ func TestMuteServer(t *testing.T) {
 		}()
 		d := n.dialer(t, "c")
 		start := time.Now()
-		_, err = clusterpb.NewClusterClient(mustConn(t, d, "s:1")).Status(t.Context(), &clusterpb.StatusRequest{})
+		_, err = clusterpb.NewClusterClient(mustConn(t, d, "s:1")).Status(t.Context(),
+			&clusterpb.StatusRequest{})
 		if status.Code(err) != codes.Unavailable {
 			t.Fatal(err)
 		}
@@ -211,13 +215,15 @@ func TestReconnectIsFast(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop()
-		if _, err := client.Status(t.Context(), &clusterpb.StatusRequest{}); status.Code(err) != codes.Unavailable {
+		if _, err := client.Status(t.Context(),
+			&clusterpb.StatusRequest{}); status.Code(err) != codes.Unavailable {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		serveCluster(t, n, "s:1")
 		start := time.Now()
-		if _, err := client.Status(t.Context(), &clusterpb.StatusRequest{}, grpc.WaitForReady(true)); err != nil {
+		if _, err := client.Status(t.Context(), &clusterpb.StatusRequest{},
+			grpc.WaitForReady(true)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took > time.Second {
@@ -228,9 +234,12 @@ func TestReconnectIsFast(t *testing.T) {
 
 // A dial error is in the error of the call.
 func TestDialError(t *testing.T) {
-	d := NewDialer(DialerConfig{Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("no route to nowhere") }})
+	d := NewDialer(DialerConfig{Dial: func(context.Context, string) (net.Conn, error) {
+		return nil, errors.New("no route to nowhere")
+	}})
 	defer d.Close()
-	_, err := clusterpb.NewClusterClient(mustConn(t, d, "x:1")).Status(t.Context(), &clusterpb.StatusRequest{})
+	_, err := clusterpb.NewClusterClient(mustConn(t, d, "x:1")).Status(t.Context(),
+		&clusterpb.StatusRequest{})
 	if status.Code(err) != codes.Unavailable || !contains(err, "no route to nowhere") {
 		t.Fatal(err)
 	}
@@ -239,7 +248,8 @@ func TestDialError(t *testing.T) {
 func TestBadAddress(t *testing.T) {
 	d := NewDialer(DialerConfig{})
 	defer d.Close()
-	for _, addr := range []string{"", "host", "a b:1", "a:1:2", "%41:1", "http://a:1", "a:1/x", "ä:1"} {
+	for _, addr := range []string{"", "host", "a b:1", "a:1:2", "%41:1", "http://a:1", "a:1/x",
+		"ä:1"} {
 		if _, err := d.Conn(addr); !contains(err, "host:port") {
 			t.Errorf("%q: %v", addr, err)
 		}
@@ -251,7 +261,8 @@ func TestBadAddress(t *testing.T) {
 	}})
 	defer d.Close()
 	for _, addr := range []string{"[::1]:7400", "127.0.0.1:7400", "node-1.example:7400", "n1:1"} {
-		_, _ = clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(t.Context(), &clusterpb.StatusRequest{})
+		_, _ = clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(t.Context(),
+			&clusterpb.StatusRequest{})
 		if got := <-dialled; got != addr {
 			t.Errorf("%q was dialled as %q", addr, got)
 		}

@@ -11,9 +11,9 @@
 // the Raft messages of all groups in the same manner, one connection per pair of hosts and [Class],
 // and each snapshot on a gRPC stream of its own.
 //
-//	caller ─┐                           ┌─ Take ─ reply ─┐
-//	caller ─┼─ outbox ── connection ─── │ BatchServer    ├─ outbox ── connection ── receiver ── callers
-//	caller ─┘                           └─ Take ─ reply ─┘
+//	caller ─┐                         ┌─ Take ─ reply ─┐
+//	caller ─┼─ outbox ── connection ──│ BatchServer    ├─ outbox ── connection ── receiver ── callers
+//	caller ─┘                         └─ Take ─ reply ─┘
 //
 // All senders share one mechanism, the outbox (outbox.go): the goroutine that has something to say
 // marshals it under the outbox's lock, and if nothing is on its way sends it there and then,

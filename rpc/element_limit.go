@@ -40,7 +40,8 @@ type shape struct {
 var shapes = func() map[protoreflect.FullName]*shape {
 	known := make(map[protoreflect.FullName]*shape)
 	inputs := make(map[protoreflect.FullName]*shape)
-	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto, peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
+	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto,
+		peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
@@ -56,7 +57,8 @@ var shapes = func() map[protoreflect.FullName]*shape {
 }()
 
 // shapeOf makes the shape of a type; known are those that were made before.
-func shapeOf(message protoreflect.MessageDescriptor, known map[protoreflect.FullName]*shape) *shape {
+func shapeOf(message protoreflect.MessageDescriptor,
+	known map[protoreflect.FullName]*shape) *shape {
 	if s := known[message.FullName()]; s != nil {
 		return s
 	}

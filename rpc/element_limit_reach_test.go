@@ -18,7 +18,8 @@ import (
 
 // reach calls visit for every sub-message and list that a message of a type can hold, with the
 // fields that lead there.
-func reach(message protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func(path []protoreflect.FieldDescriptor)) {
+func reach(message protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor,
+	visit func(path []protoreflect.FieldDescriptor)) {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i)
 		if field.Message() == nil && !field.IsList() {
@@ -43,7 +44,8 @@ func TestElementLimitReachesEverything(t *testing.T) {
 	inputs := map[protoreflect.FullName]protoreflect.MessageDescriptor{}
 	batch := new(peerpb.MessageBatch).ProtoReflect().Descriptor()
 	inputs[batch.FullName()] = batch
-	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto, peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
+	for _, file := range []protoreflect.FileDescriptor{kvpb.File_kvpb_kv_proto,
+		peerpb.File_peerpb_peer_proto, clusterpb.File_clusterpb_cluster_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
@@ -65,25 +67,29 @@ func TestElementLimitReachesEverything(t *testing.T) {
 			seen++
 			last := path[len(path)-1]
 			if last.IsPacked() {
-				t.Errorf("%s is a list of numbers in one field, which counting does not look into", last.FullName())
+				t.Errorf("%s is a list of numbers in one field, which counting does not look into",
+					last.FullName())
 				return
 			}
 			repeated := func(n int) []byte {
-				b := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, last.Number(), protowire.BytesType), nil), n)
+				b := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, last.Number(),
+					protowire.BytesType), nil), n)
 				for _, outer := range slices.Backward(path[:len(path)-1]) {
 					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
 				}
 				return b
 			}
 			const some = 5
-			if count, err := shapes[input.FullName()].count(repeated(some), 100); err != nil || count != len(path)-1+some {
+			if count, err := shapes[input.FullName()].count(repeated(some), 100); err != nil ||
+				count != len(path)-1+some {
 				t.Errorf("%s in %s: %d parts counted, %v", last.FullName(), input.Name(), count, err)
 			}
 			if refused {
 				return
 			}
 			refused = true
-			err := (Codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(repeated(maxMessageParts + 1))}, kind.New().Interface())
+			tooMany := mem.SliceBuffer(repeated(maxMessageParts + 1))
+			err := (Codec{}).Unmarshal(mem.BufferSlice{tooMany}, kind.New().Interface())
 			if !contains(err, "parts") {
 				t.Errorf("%d of %s in %s: %v", maxMessageParts+1, last.FullName(), input.Name(), err)
 			}
@@ -102,17 +108,20 @@ func TestElementLimitCannotBeDodged(t *testing.T) {
 	}
 	spans := inside(2, inside(28, inside(2, bytes.Repeat([]byte{3<<3 | 2, 0x00}, 4<<20))))
 	group := func(begin, end protowire.Number) []byte {
-		return protowire.AppendTag(protowire.AppendTag(nil, begin, protowire.StartGroupType), end, protowire.EndGroupType)
+		return protowire.AppendTag(protowire.AppendTag(nil, begin, protowire.StartGroupType), end,
+			protowire.EndGroupType)
 	}
 	for name, before := range map[string][]byte{
-		"nothing":                nil,
-		"a known field":          inside(1, nil),
-		"an unknown field":       inside(99, []byte("x")),
-		"a number":               protowire.AppendVarint(protowire.AppendTag(nil, 98, protowire.VarintType), 7),
+		"nothing":          nil,
+		"a known field":    inside(1, nil),
+		"an unknown field": inside(99, []byte("x")),
+		"a number": protowire.AppendVarint(protowire.AppendTag(nil, 98,
+			protowire.VarintType), 7),
 		"a group":                group(97, 97),
 		"a group of two numbers": group(97, 96),
 		"a field beyond 32 bits": protowire.AppendVarint(protowire.AppendVarint(nil, (1<<32+99)<<3), 7),
-		"a number of 70 bits":    append(protowire.AppendTag(nil, 95, protowire.VarintType), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"a number of 70 bits": append(protowire.AppendTag(nil, 95, protowire.VarintType), 0xff,
+			0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
 	} {
 		b := append(bytes.Clone(before), spans...)
 		if err := unmarshalOwned(b, new(kvpb.BatchRequest)); err == nil {
@@ -127,21 +136,32 @@ func TestElementLimitLetsTransactionsPass(t *testing.T) {
 	keys, spans := make([][]byte, most), make([]*kvpb.KeySpan, most)
 	mutations, participants := make([]*kvpb.Mutation, most), make([]*kvpb.Participant, most)
 	for i := range most {
-		keys[i], spans[i] = []byte("0123456789"), &kvpb.KeySpan{Start: []byte("begin"), End: []byte("end")}
-		mutations[i], participants[i] = &kvpb.Mutation{Key: keys[i], Value: []byte("value")}, &kvpb.Participant{Key: keys[i]}
+		keys[i], spans[i] = []byte("0123456789"),
+			&kvpb.KeySpan{Start: []byte("begin"), End: []byte("end")}
+		mutations[i], participants[i] = &kvpb.Mutation{Key: keys[i], Value: []byte("value")},
+			&kvpb.Participant{Key: keys[i]}
 	}
 	resolutions := make([]*kvpb.Resolution, 10_000)
 	for i := range resolutions {
-		resolutions[i] = &kvpb.Resolution{Transaction: make([]byte, 100), Status: &kvpb.TransactionStatus{State: 1, Timestamp: &kvpb.Timestamp{Wall: 1}}}
+		resolutions[i] = &kvpb.Resolution{Transaction: make([]byte, 100),
+			Status: &kvpb.TransactionStatus{State: 1, Timestamp: &kvpb.Timestamp{Wall: 1}}}
 	}
-	identity := &kvpb.Transaction{Id: make([]byte, 16), Begun: &kvpb.Timestamp{Wall: 1}, Anchor: keys[0], Started: &kvpb.Timestamp{Wall: 1}}
+	identity := &kvpb.Transaction{Id: make([]byte, 16), Begun: &kvpb.Timestamp{Wall: 1},
+		Anchor: keys[0], Started: &kvpb.Timestamp{Wall: 1}}
 	for name, r := range map[string]*kvpb.Request{
-		"prepare": {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: identity, Mutations: mutations,
-			OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: &kvpb.Timestamp{Wall: 1}, Keys: keys[:most/2], Spans: spans[:most/2]}}}}},
-		"refresh of keys":  {Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Reads: &kvpb.ReadSet{Keys: keys}}}},
-		"refresh of spans": {Command: &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Reads: &kvpb.ReadSet{Spans: spans}}}},
-		"end":              {Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{Transaction: identity, Participants: participants}}},
-		"resolve":          {Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: resolutions}}},
+		"prepare": {Command: &kvpb.Request_Prepare{
+			Prepare: &kvpb.PrepareRequest{Transaction: identity, Mutations: mutations,
+				OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: &kvpb.Timestamp{Wall: 1},
+					Keys: keys[:most/2], Spans: spans[:most/2]}}}}},
+		"refresh of keys": {Command: &kvpb.Request_Refresh{
+			Refresh: &kvpb.RefreshRequest{Reads: &kvpb.ReadSet{Keys: keys}}}},
+		"refresh of spans": {Command: &kvpb.Request_Refresh{
+			Refresh: &kvpb.RefreshRequest{Reads: &kvpb.ReadSet{Spans: spans}}}},
+		"end": {Command: &kvpb.Request_EndTransaction{
+			EndTransaction: &kvpb.EndTransactionRequest{Transaction: identity,
+				Participants: participants}}},
+		"resolve": {Command: &kvpb.Request_Resolve{
+			Resolve: &kvpb.ResolveRequest{Resolutions: resolutions}}},
 	} {
 		b, err := proto.Marshal(&kvpb.BatchRequest{Requests: []*kvpb.Request{r}})
 		if err != nil {

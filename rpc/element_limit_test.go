@@ -15,7 +15,9 @@ import (
 // The largest legitimate messages pass, whatever their values look like; what is small on the wire
 // and huge in memory is refused before it is decoded.
 func TestElementLimit(t *testing.T) {
-	decode := func(b []byte, m any) error { return Codec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, m) }
+	decode := func(b []byte, m any) error {
+		return Codec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, m)
+	}
 	encode := func(m proto.Message) []byte {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -25,19 +27,24 @@ func TestElementLimit(t *testing.T) {
 	}
 	transaction := &kvpb.WriteBatchRequest{}
 	for range 100_000 {
-		transaction.Operations = append(transaction.Operations, &kvpb.WriteOperation{Key: []byte("0123456789"), Value: []byte("v")})
+		transaction.Operations = append(transaction.Operations,
+			&kvpb.WriteOperation{Key: []byte("0123456789"), Value: []byte("v")})
 	}
 	treacherous := bytes.Repeat([]byte{0x0a, 0x00}, 4<<20) // looks like four million empty fields
 	for name, m := range map[string]*kvpb.Request{
 		"transaction": {Command: &kvpb.Request_WriteBatch{WriteBatch: transaction}},
 		"value":       put("k", treacherous),
-		"operation":   {Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: []*kvpb.WriteOperation{{Key: []byte("k"), Value: treacherous}}}}},
+		"operation": {Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
+			Operations: []*kvpb.WriteOperation{{Key: []byte("k"), Value: treacherous}}}}},
 	} {
-		if err := decode(encode(&kvpb.BatchRequest{Requests: []*kvpb.Request{m}}), new(kvpb.BatchRequest)); err != nil {
+		if err := decode(encode(&kvpb.BatchRequest{Requests: []*kvpb.Request{m}}),
+			new(kvpb.BatchRequest)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := decode(encode(&peerpb.MessageBatch{Messages: []*peerpb.RaftMessage{{Context: treacherous, Entries: []*peerpb.Entry{{Data: treacherous}}}}}), new(peerpb.MessageBatch)); err != nil {
+	if err := decode(encode(&peerpb.MessageBatch{
+		Messages: []*peerpb.RaftMessage{{Context: treacherous,
+			Entries: []*peerpb.Entry{{Data: treacherous}}}}}), new(peerpb.MessageBatch)); err != nil {
 		t.Error(err)
 	}
 
@@ -62,7 +69,9 @@ func TestElementLimit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, b := range [][]byte{append(make([]byte, 0, 2<<20), bytes.Repeat([]byte{0xff}, 2<<20)...), bytes.Repeat([]byte{0x0a}, 2<<20), append(bytes.Repeat([]byte{0x10, 0x01}, 1<<20), 0x12, 0x7f)} {
+	for _, b := range [][]byte{append(make([]byte, 0, 2<<20), bytes.Repeat([]byte{0xff}, 2<<20)...),
+		bytes.Repeat([]byte{0x0a}, 2<<20),
+		append(bytes.Repeat([]byte{0x10, 0x01}, 1<<20), 0x12, 0x7f)} {
 		if err := decode(b, new(kvpb.BatchRequest)); err == nil {
 			t.Error("garbage was understood")
 		}

@@ -12,8 +12,10 @@ import (
 )
 
 func TestErrorDetail(t *testing.T) {
-	err := fmt.Errorf("heartbeat: %w", ErrorWithDetail(codes.FailedPrecondition, &clusterpb.CoreHint{Leader: "a:1"}, "core leader is %s", "a:1"))
-	if hint, ok := ErrorDetail[*clusterpb.CoreHint](err); !ok || hint.Leader != "a:1" || status.Code(err) != codes.FailedPrecondition {
+	err := fmt.Errorf("heartbeat: %w", ErrorWithDetail(codes.FailedPrecondition,
+		&clusterpb.CoreHint{Leader: "a:1"}, "core leader is %s", "a:1"))
+	if hint, ok := ErrorDetail[*clusterpb.CoreHint](err); !ok || hint.Leader != "a:1" ||
+		status.Code(err) != codes.FailedPrecondition {
 		t.Fatal(err)
 	}
 	if _, ok := ErrorDetail[*clusterpb.Founding](err); ok {

@@ -99,7 +99,8 @@ func mustConn(t testing.TB, d *Dialer, addr string) *grpc.ClientConn {
 func batchConn(t testing.TB, d *Dialer, addr string, change func(*BatchConfig)) *BatchConn {
 	t.Helper()
 	var streams atomic.Uint64
-	c := BatchConfig{Dialer: d, Address: addr, Client: 7, Stream: func() uint64 { return streams.Add(1) }}
+	c := BatchConfig{Dialer: d, Address: addr, Client: 7,
+		Stream: func() uint64 { return streams.Add(1) }}
 	if change != nil {
 		change(&c)
 	}
@@ -109,12 +110,14 @@ func batchConn(t testing.TB, d *Dialer, addr string, change func(*BatchConfig)) 
 }
 
 func put(key string, value []byte) *kvpb.Request {
-	return &kvpb.Request{Partition: 100, Generation: 1, Term: 3, Sequence: 9, Session: &kvpb.Timestamp{Wall: 1 << 60, Logical: 2},
+	return &kvpb.Request{Partition: 100, Generation: 1, Term: 3, Sequence: 9,
+		Session: &kvpb.Timestamp{Wall: 1 << 60, Logical: 2},
 		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key), Value: value}}}
 }
 
 func get(key string) *kvpb.Request {
-	return &kvpb.Request{Partition: 100, Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
+	return &kvpb.Request{Partition: 100,
+		Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key)}}}
 }
 
 // echo answers a get with its key, everything else with a version.
@@ -123,7 +126,8 @@ func echo(r *kvpb.Request) *kvpb.Response {
 	if g := r.GetGet(); g != nil {
 		response.Result = &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: g.Key}}
 	} else {
-		response.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: &kvpb.Timestamp{Wall: 1 << 60, Logical: 1}}}
+		response.Result = &kvpb.Response_Put{
+			Put: &kvpb.PutResponse{Version: &kvpb.Timestamp{Wall: 1 << 60, Logical: 1}}}
 	}
 	return response
 }
@@ -136,7 +140,9 @@ func echoAll(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 
 func background() context.Context { return context.Background() }
 
-func contains(err error, part string) bool { return err != nil && strings.Contains(err.Error(), part) }
+func contains(err error, part string) bool {
+	return err != nil && strings.Contains(err.Error(), part)
+}
 
 func ping(wall uint64) *peerpb.HostPing { return &peerpb.HostPing{Incarnation: 1, Wall: wall} }
 

@@ -13,9 +13,12 @@ import (
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := map[string][]string{
-		".":         {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb", module + "rpc/peerpb", module + "rpc/transport", module + "range/admission", module + "metric"},
-		"memnet":    nil,
-		"transport": {"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials", "google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status", "golang.org/x/net/http2", "golang.org/x/sys/unix"},
+		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
+			module + "rpc/peerpb", module + "rpc/transport", module + "range/admission", module + "metric"},
+		"memnet": nil,
+		"transport": {"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
+			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status",
+			"golang.org/x/net/http2", "golang.org/x/sys/unix"},
 	}
 	for dir, list := range allowed {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -75,7 +75,8 @@ func (w *watch) run(conn *grpc.ClientConn, stop <-chan struct{}) {
 		silent++
 		switch {
 		case silent >= breakAfter:
-			w.logger.Info("connection is silent, breaking it", "address", w.addr, "silent", silent*int(watchTick/time.Millisecond))
+			w.logger.Info("connection is silent, breaking it", "address", w.addr,
+				"silent", silent*int(watchTick/time.Millisecond))
 			c.breakSilent()
 		case silent >= probeAfter && w.probing.CompareAndSwap(false, true):
 			probes.Go(func() {

@@ -17,11 +17,17 @@ type batchMetrics struct {
 
 func newBatchMetrics(r metric.Registry) *batchMetrics {
 	return &batchMetrics{
-		streams:    register(r, metric.NewGauge("tidemark_rpc_client_streams", "Open streams of clients.", nil)),
-		requests:   register(r, metric.NewCounter("tidemark_rpc_requests_total", "Requests received from clients.", nil)),
-		batches:    register(r, metric.NewCounter("tidemark_rpc_request_batches_total", "Messages in which requests were received.", nil)),
-		handoffs:   register(r, metric.NewCounter("tidemark_rpc_slow_messages_total", "Messages of clients whose work took so long that another goroutine read on.", nil)),
-		badReplies: register(r, metric.NewCounter("tidemark_rpc_bad_replies_total", "Responses dropped because they could not be encoded or belonged to no request. Not 0: a bug.", nil)),
+		streams: register(r,
+			metric.NewGauge("tidemark_rpc_client_streams", "Open streams of clients.", nil)),
+		requests: register(r, metric.NewCounter("tidemark_rpc_requests_total",
+			"Requests received from clients.", nil)),
+		batches: register(r, metric.NewCounter("tidemark_rpc_request_batches_total",
+			"Messages in which requests were received.", nil)),
+		handoffs: register(r, metric.NewCounter("tidemark_rpc_slow_messages_total",
+			"Messages of clients whose work took so long that another goroutine read on.", nil)),
+		badReplies: register(r, metric.NewCounter("tidemark_rpc_bad_replies_total",
+			"Responses dropped because they could not be encoded or belonged to no request. "+
+				"Not 0: a bug.", nil)),
 	}
 }
 
@@ -62,21 +68,31 @@ func newPeerMetrics(r metric.Registry, realm string) *peerMetrics {
 		return register(r, metric.NewGauge(name, help, map[string]string{"realm": realm}))
 	}
 	m := &peerMetrics{
-		received:           counter("tidemark_rpc_peer_received_messages_total", "Raft messages received from peers.", map[string]string{}),
+		received: counter("tidemark_rpc_peer_received_messages_total",
+			"Raft messages received from peers.", map[string]string{}),
 		sendingSnapshots:   gauge("tidemark_rpc_sending_snapshots", "Snapshots being sent."),
 		receivingSnapshots: gauge("tidemark_rpc_receiving_snapshots", "Snapshots being received."),
-		sentSnapshots:      counter("tidemark_rpc_sent_snapshots_total", "Snapshots sent and accepted.", map[string]string{}),
-		failedSnapshots:    counter("tidemark_rpc_failed_snapshots_total", "Snapshots that could not be sent, or were refused.", map[string]string{}),
-		receivedSnapshots:  counter("tidemark_rpc_received_snapshots_total", "Snapshots received and accepted.", map[string]string{}),
-		snapshotBytes:      counter("tidemark_rpc_sent_snapshot_bytes_total", "Bytes of snapshots sent.", map[string]string{}),
+		sentSnapshots: counter("tidemark_rpc_sent_snapshots_total",
+			"Snapshots sent and accepted.", map[string]string{}),
+		failedSnapshots: counter("tidemark_rpc_failed_snapshots_total",
+			"Snapshots that could not be sent, or were refused.", map[string]string{}),
+		receivedSnapshots: counter("tidemark_rpc_received_snapshots_total",
+			"Snapshots received and accepted.", map[string]string{}),
+		snapshotBytes: counter("tidemark_rpc_sent_snapshot_bytes_total",
+			"Bytes of snapshots sent.", map[string]string{}),
 	}
 	for c := range classes {
 		labels := func() map[string]string { return map[string]string{"class": c.String()} }
 		m.classes[c] = &linkCounters{
-			messages: counter("tidemark_rpc_peer_sent_messages_total", "Raft messages queued to be sent to peers.", labels()),
-			bytes:    counter("tidemark_rpc_peer_sent_bytes_total", "Bytes of Raft messages queued to be sent to peers.", labels()),
-			dropped:  counter("tidemark_rpc_peer_dropped_messages_total", "Raft messages to peers that were dropped: queue full, or peer unreachable.", labels()),
-			streams:  counter("tidemark_rpc_peer_streams_total", "Streams to peers that were opened.", labels()),
+			messages: counter("tidemark_rpc_peer_sent_messages_total",
+				"Raft messages queued to be sent to peers.", labels()),
+			bytes: counter("tidemark_rpc_peer_sent_bytes_total",
+				"Bytes of Raft messages queued to be sent to peers.", labels()),
+			dropped: counter("tidemark_rpc_peer_dropped_messages_total",
+				"Raft messages to peers that were dropped: queue full, or peer unreachable.",
+				labels()),
+			streams: counter("tidemark_rpc_peer_streams_total",
+				"Streams to peers that were opened.", labels()),
 		}
 	}
 	return m

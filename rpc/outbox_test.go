@@ -100,7 +100,8 @@ func (w *wire) all() [][]byte {
 // below their limit; and nothing is pending at the end.
 func TestOutboxDeliversInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(3000, 5000), rapid.IntRange(30<<10, 40<<10), rapid.IntRange(1<<20, 2<<20)), 1, 40).Draw(rt, "sizes")
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(3000, 5000),
+			rapid.IntRange(30<<10, 40<<10), rapid.IntRange(1<<20, 2<<20)), 1, 40).Draw(rt, "sizes")
 		direct := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "direct")
 		full := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "full")
 		paused := rapid.SliceOfN(rapid.Bool(), len(sizes), len(sizes)).Draw(rt, "paused")
@@ -127,7 +128,8 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 				if err := batch.UnmarshalVTUnsafe(message); err != nil {
 					rt.Fatal(err)
 				}
-				if len(message) > maxFrame && len(batch.Responses) > 1 && len(message)-len(batch.Responses[0].GetGet().Value) > maxFrame {
+				if len(message) > maxFrame && len(batch.Responses) > 1 &&
+					len(message)-len(batch.Responses[0].GetGet().Value) > maxFrame {
 					rt.Fatalf("a message of %d bytes with %d records", len(message), len(batch.Responses))
 				}
 				for _, r := range batch.Responses {
@@ -143,7 +145,8 @@ func TestOutboxDeliversInOrder(t *testing.T) {
 			}
 			o.mu.Lock()
 			if o.mu.bytes != 0 || len(o.mu.pending) != 0 || o.mu.partial {
-				rt.Fatalf("%d bytes in %d chunks pending, partial %t", o.mu.bytes, len(o.mu.pending), o.mu.partial)
+				rt.Fatalf("%d bytes in %d chunks pending, partial %t", o.mu.bytes,
+					len(o.mu.pending), o.mu.partial)
 			}
 			o.mu.Unlock()
 			o.close()
@@ -162,7 +165,8 @@ func content(i uint64, size int) []byte {
 }
 
 func addPair(t testing.TB, o *outbox, id uint64, size int, direct bool) {
-	r := &kvpb.Response{Id: id, Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Value: content(id, size)}}}
+	r := &kvpb.Response{Id: id,
+		Result: &kvpb.Response_Get{Get: &kvpb.GetResponse{Value: content(id, size)}}}
 	n := r.SizeVT()
 	var chunk *[]byte
 	var err error

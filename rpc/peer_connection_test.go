@@ -47,7 +47,8 @@ func TestPeerMessagesKeepTheirOrder(t *testing.T) {
 			}
 		}
 		for sent := range uint64(2000) {
-			hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(sent, int(sent%300)*50)})
+			hosts[0].transport.Send(2, ClassConsensus,
+				[]*peerpb.RaftMessage{message(sent, int(sent%300)*50)})
 			await(t, "room in the queue", func() bool { return sent+1-got.Load() < 500 })
 		}
 		await(t, "all have come", func() bool { return got.Load() == 2000 })
@@ -98,7 +99,9 @@ func TestPeerConnectionBreaks(t *testing.T) {
 		var got, unreachable atomic.Int64
 		hosts[1].handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
-		send := func() { hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10)}) }
+		send := func() {
+			hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10)})
+		}
 		send()
 		time.Sleep(time.Minute) // keepalives go on
 		if unreachable.Load() != 0 || got.Load() != 1 {
@@ -127,7 +130,9 @@ func TestPeerConnectionFallsSilent(t *testing.T) {
 		var got, unreachable atomic.Int64
 		hosts[1].handle = func(_ uint64, b *peerpb.MessageBatch) { got.Add(int64(len(b.Messages))) }
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
-		send := func() { hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10)}) }
+		send := func() {
+			hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10)})
+		}
 		send()
 		time.Sleep(time.Second)
 		n.mem.CutBoth("h1", "h2", memnet.Stall)
@@ -148,7 +153,8 @@ func TestPeerConnectionFallsSilent(t *testing.T) {
 func TestServerRefusesStrangers(t *testing.T) {
 	hosts := newHosts(t, network{}, 1)
 	addr := hosts[0].addr
-	for _, text := range []string{"\x01something else", "\x01tidemark 1\n\xff\xff\xff\xff", "\x01tidemark 1\n\x01\x00\x00\x80k", "GET / HTTP/1.1\r\n\r\n"} {
+	for _, text := range []string{"\x01something else", "\x01tidemark 1\n\xff\xff\xff\xff",
+		"\x01tidemark 1\n\x01\x00\x00\x80k", "GET / HTTP/1.1\r\n\r\n"} {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,8 @@ func (h *peerHost) HandleUnreachable(host uint64) {
 	}
 }
 
-func (h *peerHost) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.SnapshotHeader, r io.Reader) error {
+func (h *peerHost) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.SnapshotHeader,
+	r io.Reader) error {
 	return h.snapshot(ctx, from, header, r)
 }
 

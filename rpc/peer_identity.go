@@ -37,7 +37,8 @@ func (t *PeerTransport) identity(host uint64) (id identity, address string, err 
 }
 
 // connect gives the gRPC connection to a host, and ctx with the identity for a stream to it.
-func (t *PeerTransport) connect(ctx context.Context, host uint64) (context.Context, *grpc.ClientConn, error) {
+func (t *PeerTransport) connect(ctx context.Context,
+	host uint64) (context.Context, *grpc.ClientConn, error) {
 	id, address, err := t.identity(host)
 	if err != nil {
 		return ctx, nil, err

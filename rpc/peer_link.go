@@ -112,7 +112,8 @@ func (l *link) send(msgs []*peerpb.RaftMessage) {
 	l.counters.messages.Add(float64(sent))
 	l.counters.bytes.Add(float64(bytes))
 	if oversized > 0 {
-		l.transport.config.Logger.Error("message to peer is too large for any stream and was dropped", "peer", l.host, "bytes", oversized, "limit", MaxMessageBytes)
+		l.transport.config.Logger.Error("message to peer is too large for any stream and was "+
+			"dropped", "peer", l.host, "bytes", oversized, "limit", MaxMessageBytes)
 	}
 	if sent < len(msgs) {
 		l.counters.dropped.Add(float64(len(msgs) - sent))
@@ -200,9 +201,11 @@ func (l *link) opened() {
 	l.mu.Unlock()
 	l.counters.streams.Inc()
 	if missing {
-		l.transport.config.Logger.Info("peer is reachable again", "peer", l.host, "after", time.Since(since).Round(time.Second))
+		l.transport.config.Logger.Info("peer is reachable again", "peer", l.host,
+			"after", time.Since(since).Round(time.Second))
 	}
-	l.transport.config.Logger.Debug("stream to peer is open", "peer", l.host, "class", l.class.String(), "after_failures", failures)
+	l.transport.config.Logger.Debug("stream to peer is open", "peer", l.host,
+		"class", l.class.String(), "after_failures", failures)
 }
 
 // failed gives the stream up, and begins the backoff.
@@ -227,11 +230,15 @@ func (l *link) failed(err error) {
 	l.transport.unreachable.report(l.host)
 	switch code := status.Code(err); {
 	case failures == 1 && (code == codes.FailedPrecondition || code == codes.InvalidArgument):
-		l.transport.config.Logger.Warn("peer refuses this host", "peer", l.host, "class", l.class.String(), "error", Reason(err))
+		l.transport.config.Logger.Warn("peer refuses this host", "peer", l.host,
+			"class", l.class.String(), "error", Reason(err))
 	case tell:
 		address, _ := l.transport.config.Resolve(l.host)
-		l.transport.config.Logger.Warn("peer is out of reach; it is tried again and again", "peer", l.host, "address", address, "for", missing.Round(time.Second), "error", Reason(err))
+		l.transport.config.Logger.Warn("peer is out of reach; it is tried again and again",
+			"peer", l.host, "address", address, "for", missing.Round(time.Second),
+			"error", Reason(err))
 	default:
-		l.transport.config.Logger.Debug("peer is not reachable", "peer", l.host, "class", l.class.String(), "failures", failures, "error", err)
+		l.transport.config.Logger.Debug("peer is not reachable", "peer", l.host,
+			"class", l.class.String(), "failures", failures, "error", err)
 	}
 }

@@ -50,7 +50,8 @@ func (t *PeerTransport) admit() error {
 		return errTransportClosed
 	}
 	if t.mu.incoming >= maxIncoming {
-		return status.Errorf(codes.ResourceExhausted, "this server receives from %d peers' streams already, its limit", maxIncoming)
+		return status.Errorf(codes.ResourceExhausted,
+			"this server receives from %d peers' streams already, its limit", maxIncoming)
 	}
 	t.mu.incoming++
 	return nil
@@ -111,7 +112,9 @@ func (p *snapshotServer) Snapshot(stream peerpb.Peer_SnapshotServer) error {
 	case t.receiveSlots <- struct{}{}:
 		defer func() { <-t.receiveSlots }()
 	default:
-		return status.Errorf(codes.ResourceExhausted, "this server receives %d snapshots already, its limit; try again later", cap(t.receiveSlots))
+		return status.Errorf(codes.ResourceExhausted,
+			"this server receives %d snapshots already, its limit; try again later",
+			cap(t.receiveSlots))
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()

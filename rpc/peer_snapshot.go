@@ -33,7 +33,8 @@ var ErrSnapshotRefused = errors.New("snapshot refused")
 // produces the content; an error of its writer means that the stream is over, and must be returned.
 // The header's cluster and hosts are filled in. At most MaxSnapshots are sent at a time; further
 // calls wait.
-func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader, write func(io.Writer) error) error {
+func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
+	write func(io.Writer) error) error {
 	if !t.enter() {
 		return fmt.Errorf("send snapshot to %s %d: %w", t.config.Realm, host, errTransportClosed)
 	}
@@ -45,7 +46,8 @@ func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb
 	case t.sendSlots <- struct{}{}:
 		defer func() { <-t.sendSlots }()
 	case <-ctx.Done():
-		return fmt.Errorf("send snapshot to %s %d: waiting for its turn: %w", t.config.Realm, host, ctx.Err())
+		return fmt.Errorf("send snapshot to %s %d: waiting for its turn: %w", t.config.Realm, host,
+			ctx.Err())
 	}
 	t.metrics.sendingSnapshots.Inc()
 	defer t.metrics.sendingSnapshots.Dec()
@@ -57,7 +59,8 @@ func (t *PeerTransport) SendSnapshot(ctx context.Context, host uint64, h *peerpb
 	return nil
 }
 
-func (t *PeerTransport) sendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader, write func(io.Writer) error) error {
+func (t *PeerTransport) sendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
+	write func(io.Writer) error) error {
 	streamContext, conn, err := t.connect(ctx, host)
 	if err != nil {
 		return err
@@ -67,9 +70,11 @@ func (t *PeerTransport) sendSnapshot(ctx context.Context, host uint64, h *peerpb
 		return err
 	}
 	h.Cluster, h.FromHost, h.ToHost = t.config.Cluster(), t.config.Self, host
-	w := &snapshotWriter{transport: t, stream: stream, ctx: ctx, header: h, buffer: make([]byte, 0, snapshotChunk)}
+	w := &snapshotWriter{transport: t, stream: stream, ctx: ctx, header: h,
+		buffer: make([]byte, 0, snapshotChunk)}
 	if err := write(w); err != nil && w.err == nil {
-		return fmt.Errorf("produce it: %w", err) // The stream is cancelled on return, and the receiver sees it cut short.
+		// The stream is cancelled on return, and the receiver sees it cut short.
+		return fmt.Errorf("produce it: %w", err)
 	}
 	w.finish()
 	if w.err != nil && !errors.Is(w.err, io.EOF) {
@@ -136,7 +141,8 @@ func (w *snapshotWriter) send(last bool) {
 		return
 	}
 	w.err = w.stream.Send(&peerpb.SnapshotChunk{
-		Header: w.header, Sequence: w.sequence, Data: w.buffer, Checksum: crc32.Checksum(w.buffer, castagnoli), Last: last,
+		Header: w.header, Sequence: w.sequence, Data: w.buffer,
+		Checksum: crc32.Checksum(w.buffer, castagnoli), Last: last,
 	})
 	w.transport.metrics.snapshotBytes.Add(float64(len(w.buffer)))
 	w.header = nil
@@ -145,7 +151,8 @@ func (w *snapshotWriter) send(last bool) {
 }
 
 // receiveSnapshot is the other side.
-func (t *PeerTransport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_SnapshotServer, from uint64) error {
+func (t *PeerTransport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_SnapshotServer,
+	from uint64) error {
 	first, err := stream.Recv()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
@@ -155,10 +162,13 @@ func (t *PeerTransport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_
 	}
 	h := first.Header
 	if h == nil || h.Message == nil {
-		return status.Error(codes.InvalidArgument, "the first chunk of a snapshot must carry its header, and that the message")
+		return status.Error(codes.InvalidArgument,
+			"the first chunk of a snapshot must carry its header, and that the message")
 	}
 	if h.Cluster != t.config.Cluster() || h.FromHost != from || h.ToHost != t.config.Self {
-		return status.Errorf(codes.FailedPrecondition, "snapshot header (cluster %016x, from %d, to %d) contradicts its stream (cluster %016x, from %d, to %d)",
+		return status.Errorf(codes.FailedPrecondition,
+			"snapshot header (cluster %016x, from %d, to %d) contradicts its stream "+
+				"(cluster %016x, from %d, to %d)",
 			h.Cluster, h.FromHost, h.ToHost, t.config.Cluster(), from, t.config.Self)
 	}
 	t.metrics.receivingSnapshots.Inc()
@@ -219,7 +229,8 @@ func receiveChunks(ctx context.Context, stream chunkReceiver, chunks chan<- rece
 	}
 }
 
-func newSnapshotReader(ctx context.Context, chunks <-chan receivedChunk, first *peerpb.SnapshotChunk) *snapshotReader {
+func newSnapshotReader(ctx context.Context, chunks <-chan receivedChunk,
+	first *peerpb.SnapshotChunk) *snapshotReader {
 	r := &snapshotReader{ctx: ctx, chunks: chunks}
 	r.take(first)
 	return r
@@ -260,7 +271,8 @@ func (r *snapshotReader) take(chunk *peerpb.SnapshotChunk) {
 	case chunk.Sequence != r.next:
 		r.err = fmt.Errorf("chunk %d of snapshot came in place of chunk %d", chunk.Sequence, r.next)
 	case sum != chunk.Checksum:
-		r.err = fmt.Errorf("chunk %d of snapshot is corrupt: its checksum is %08x, not %08x", chunk.Sequence, sum, chunk.Checksum)
+		r.err = fmt.Errorf("chunk %d of snapshot is corrupt: its checksum is %08x, not %08x",
+			chunk.Sequence, sum, chunk.Checksum)
 	default:
 		r.data, r.last = chunk.Data, chunk.Last
 		r.next++

@@ -20,13 +20,15 @@ import (
 )
 
 func snapshotHeader() *peerpb.SnapshotHeader {
-	return &peerpb.SnapshotHeader{Message: &peerpb.RaftMessage{Group: 5, Snapshot: &peerpb.SnapshotMeta{Index: 9, Term: 2}}}
+	return &peerpb.SnapshotHeader{Message: &peerpb.RaftMessage{Group: 5,
+		Snapshot: &peerpb.SnapshotMeta{Index: 9, Term: 2}}}
 }
 
 // readSnapshots has the host keep what it is sent.
 func readSnapshots(h *peerHost) <-chan []byte {
 	got := make(chan []byte, 10)
-	h.snapshot = func(_ context.Context, from uint64, header *peerpb.SnapshotHeader, r io.Reader) error {
+	h.snapshot = func(_ context.Context, from uint64, header *peerpb.SnapshotHeader,
+		r io.Reader) error {
 		if from != header.FromHost || header.Message.Snapshot.Index != 9 {
 			return fmt.Errorf("from %d: header %v", from, header)
 		}
@@ -43,18 +45,20 @@ func TestSnapshotArrives(t *testing.T) {
 	for _, n := range []network{{}, {mem: memnet.New()}} {
 		hosts := newHosts(t, n, 2)
 		got := readSnapshots(hosts[1])
-		for _, size := range []int{0, 1, snapshotChunk - 1, snapshotChunk, snapshotChunk + 1, 5*snapshotChunk + 7} {
+		for _, size := range []int{0, 1, snapshotChunk - 1, snapshotChunk, snapshotChunk + 1,
+			5*snapshotChunk + 7} {
 			data := content(uint64(size), size)
-			err := hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(), func(w io.Writer) error {
-				for rest := data; len(rest) > 0; { // in uneven pieces
-					piece := rest[:min(len(rest), 100_000)]
-					if _, err := w.Write(piece); err != nil {
-						return err
+			err := hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(),
+				func(w io.Writer) error {
+					for rest := data; len(rest) > 0; { // in uneven pieces
+						piece := rest[:min(len(rest), 100_000)]
+						if _, err := w.Write(piece); err != nil {
+							return err
+						}
+						rest = rest[len(piece):]
 					}
-					rest = rest[len(piece):]
-				}
-				return nil
-			})
+					return nil
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +84,8 @@ func TestSnapshotFails(t *testing.T) {
 	}
 	t.Run("produced in part", func(t *testing.T) {
 		began, seen := make(chan struct{}), make(chan error, 1)
-		hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader, r io.Reader) error {
+		hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader,
+			r io.Reader) error {
 			close(began)
 			_, err := io.Copy(io.Discard, r)
 			seen <- err
@@ -118,17 +123,20 @@ func TestSnapshotFails(t *testing.T) {
 		}
 	})
 	t.Run("not read to its end", func(t *testing.T) {
-		hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader, r io.Reader) error {
+		hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader,
+			r io.Reader) error {
 			_, err := io.ReadFull(r, make([]byte, len(data)))
 			return err
 		}
-		if err := sender.SendSnapshot(t.Context(), 2, snapshotHeader(), writeAll); !errors.Is(err, ErrSnapshotRefused) {
+		if err := sender.SendSnapshot(t.Context(), 2, snapshotHeader(), writeAll); !errors.Is(err,
+			ErrSnapshotRefused) {
 			t.Fatal(err)
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		hosts[1].snapshot = func(ctx context.Context, _ uint64, _ *peerpb.SnapshotHeader, r io.Reader) error {
+		hosts[1].snapshot = func(ctx context.Context, _ uint64, _ *peerpb.SnapshotHeader,
+			r io.Reader) error {
 			cancel()
 			<-ctx.Done()
 			_, err := io.Copy(io.Discard, r)
@@ -146,17 +154,20 @@ func TestSnapshotFails(t *testing.T) {
 		}
 	})
 	t.Run("unknown host", func(t *testing.T) {
-		if err := sender.SendSnapshot(t.Context(), 9, snapshotHeader(), writeAll); !contains(err, "address of node 9 is not known") {
+		if err := sender.SendSnapshot(t.Context(), 9, snapshotHeader(), writeAll); !contains(err,
+			"address of node 9 is not known") {
 			t.Fatal(err)
 		}
 	})
 }
 
 func chunk(sequence uint64, data string, last bool) *peerpb.SnapshotChunk {
-	return &peerpb.SnapshotChunk{Sequence: sequence, Data: []byte(data), Checksum: crc32.Checksum([]byte(data), castagnoli), Last: last}
+	return &peerpb.SnapshotChunk{Sequence: sequence, Data: []byte(data),
+		Checksum: crc32.Checksum([]byte(data), castagnoli), Last: last}
 }
 
-func withHeader(c *peerpb.SnapshotChunk, change func(*peerpb.SnapshotHeader)) *peerpb.SnapshotChunk {
+func withHeader(c *peerpb.SnapshotChunk,
+	change func(*peerpb.SnapshotHeader)) *peerpb.SnapshotChunk {
 	c.Header = snapshotHeader()
 	c.Header.Cluster, c.Header.FromHost, c.Header.ToHost = testCluster, 2, 1
 	if change != nil {
@@ -178,20 +189,30 @@ func TestSnapshotDamaged(t *testing.T) {
 		chunks []*peerpb.SnapshotChunk
 		reason string
 	}{
-		{"whole", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), chunk(1, "b", true)}, ""},
+		{"whole", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil),
+			chunk(1, "b", true)}, ""},
 		{"nothing", nil, "without a chunk"},
 		{"no header", []*peerpb.SnapshotChunk{chunk(0, "a", true)}, "must carry its header"},
-		{"no message", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", true), func(h *peerpb.SnapshotHeader) { h.Message = nil })}, "must carry its header"},
-		{"other cluster", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", true), func(h *peerpb.SnapshotHeader) { h.Cluster++ })}, "contradicts its stream"},
-		{"other sender", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", true), func(h *peerpb.SnapshotHeader) { h.FromHost++ })}, "contradicts its stream"},
-		{"cut short", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), chunk(1, "b", false)}, "cut short before chunk 2"},
-		{"gap", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), chunk(2, "c", true)}, "chunk 2 of snapshot came in place of chunk 1"},
-		{"repeated", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), chunk(0, "a", true)}, "chunk 0 of snapshot came in place of chunk 1"},
-		{"does not begin at 0", []*peerpb.SnapshotChunk{withHeader(chunk(1, "a", true), nil)}, "chunk 1 of snapshot came in place of chunk 0"},
-		{"flipped bit", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), flipped, chunk(2, "c", true)}, "chunk 1 of snapshot is corrupt"},
+		{"no message", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", true),
+			func(h *peerpb.SnapshotHeader) { h.Message = nil })}, "must carry its header"},
+		{"other cluster", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", true),
+			func(h *peerpb.SnapshotHeader) { h.Cluster++ })}, "contradicts its stream"},
+		{"other sender", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", true),
+			func(h *peerpb.SnapshotHeader) { h.FromHost++ })}, "contradicts its stream"},
+		{"cut short", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil),
+			chunk(1, "b", false)}, "cut short before chunk 2"},
+		{"gap", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), chunk(2, "c", true)},
+			"chunk 2 of snapshot came in place of chunk 1"},
+		{"repeated", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil),
+			chunk(0, "a", true)}, "chunk 0 of snapshot came in place of chunk 1"},
+		{"does not begin at 0", []*peerpb.SnapshotChunk{withHeader(chunk(1, "a", true), nil)},
+			"chunk 1 of snapshot came in place of chunk 0"},
+		{"flipped bit", []*peerpb.SnapshotChunk{withHeader(chunk(0, "a", false), nil), flipped,
+			chunk(2, "c", true)}, "chunk 1 of snapshot is corrupt"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			stream, err := client.Snapshot(metadata.AppendToOutgoingContext(t.Context(), realmKey, "node", clusterKey, fmt.Sprintf("%x", testCluster), fromKey, "2", toKey, "1"))
+			stream, err := client.Snapshot(metadata.AppendToOutgoingContext(t.Context(), realmKey,
+				"node", clusterKey, fmt.Sprintf("%x", testCluster), fromKey, "2", toKey, "1"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,21 +252,25 @@ func TestSnapshotThrottle(t *testing.T) {
 		done := make(chan error, 4)
 		for range 4 {
 			go func() {
-				done <- hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(), func(w io.Writer) error {
-					_, err := w.Write(make([]byte, 10*snapshotChunk))
-					return err
-				})
+				done <- hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(),
+					func(w io.Writer) error {
+						_, err := w.Write(make([]byte, 10*snapshotChunk))
+						return err
+					})
 			}()
 		}
 		time.Sleep(time.Second)
 		// Two are under way, so a third from elsewhere is refused.
-		if err := hosts[2].transport.SendSnapshot(t.Context(), 2, snapshotHeader(), func(io.Writer) error { return nil }); status.Code(errors.Unwrap(err)) != codes.ResourceExhausted {
+		if err := hosts[2].transport.SendSnapshot(t.Context(), 2, snapshotHeader(),
+			func(io.Writer) error { return nil }); status.Code(
+			errors.Unwrap(err)) != codes.ResourceExhausted {
 			t.Fatal(err)
 		}
 		// And a fifth from here waits for its turn only as long as its context.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := hosts[0].transport.SendSnapshot(ctx, 2, snapshotHeader(), nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := hosts[0].transport.SendSnapshot(ctx, 2, snapshotHeader(), nil); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		for range 4 {
@@ -266,7 +291,8 @@ func TestSnapshotClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			hosts := newHosts(t, network{mem: memnet.New()}, 2)
 			seen := make(chan error, 1)
-			hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader, r io.Reader) error {
+			hosts[1].snapshot = func(_ context.Context, _ uint64, _ *peerpb.SnapshotHeader,
+				r io.Reader) error {
 				_, err := io.Copy(io.Discard, r)
 				seen <- err
 				return err
@@ -274,14 +300,15 @@ func TestSnapshotClose(t *testing.T) {
 			done := make(chan error, 1)
 			wait := make(chan struct{})
 			go func() {
-				done <- hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(), func(w io.Writer) error {
-					if _, err := w.Write(make([]byte, snapshotChunk)); err != nil {
+				done <- hosts[0].transport.SendSnapshot(t.Context(), 2, snapshotHeader(),
+					func(w io.Writer) error {
+						if _, err := w.Write(make([]byte, snapshotChunk)); err != nil {
+							return err
+						}
+						<-wait
+						_, err := w.Write(make([]byte, 100*snapshotChunk))
 						return err
-					}
-					<-wait
-					_, err := w.Write(make([]byte, 100*snapshotChunk))
-					return err
-				})
+					})
 			}()
 			synctest.Wait()
 			go func() { time.Sleep(time.Second); close(wait) }()

@@ -17,7 +17,8 @@ import (
 )
 
 func message(index uint64, bytes int) *peerpb.RaftMessage {
-	return &peerpb.RaftMessage{Group: 1, Type: 3, Index: index, Entries: []*peerpb.Entry{{Index: index, Data: make([]byte, bytes)}}}
+	return &peerpb.RaftMessage{Group: 1, Type: 3, Index: index,
+		Entries: []*peerpb.Entry{{Index: index, Data: make([]byte, bytes)}}}
 }
 
 // Messages of a class arrive in order, with pings among them, over TCP and over memnet.
@@ -35,7 +36,8 @@ func TestPeerMessages(t *testing.T) {
 		for _, from := range []int{0, 2} {
 			senders.Go(func() {
 				for i := uint64(0); i < count; i += 2 {
-					hosts[from].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(i, int(i)), message(i+1, 5)})
+					hosts[from].transport.Send(2, ClassConsensus,
+						[]*peerpb.RaftMessage{message(i, int(i)), message(i+1, 5)})
 				}
 				hosts[from].transport.Send(2, ClassConsensus, nil)
 				hosts[from].transport.Ping(2, ping(77))
@@ -76,7 +78,9 @@ func TestPeerReconnects(t *testing.T) {
 			}
 			unreachable.Add(1)
 		}
-		send := func() { hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10)}) }
+		send := func() {
+			hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10)})
+		}
 		send()
 		synctest.Wait()
 		if got.Load() != 1 {
@@ -120,7 +124,8 @@ func TestPeerQueueIsBounded(t *testing.T) {
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
 		n.mem.Cut("h1", "h2", memnet.Stall)
 		for i := range uint64(100) {
-			hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(i, 100<<10), message(i, 1)})
+			hosts[0].transport.Send(2, ClassConsensus,
+				[]*peerpb.RaftMessage{message(i, 100<<10), message(i, 1)})
 		}
 		l := hosts[0].transport.link(2, ClassConsensus)
 		l.mu.Lock()
@@ -133,17 +138,20 @@ func TestPeerQueueIsBounded(t *testing.T) {
 		o.mu.Unlock()
 		synctest.Wait()
 		if unreachable.Load() == 0 || counterValue(t, l.counters.dropped) < 80 {
-			t.Fatalf("reported %d times, %v dropped", unreachable.Load(), counterValue(t, l.counters.dropped))
+			t.Fatalf("reported %d times, %v dropped", unreachable.Load(),
+				counterValue(t, l.counters.dropped))
 		}
 		n.mem.HealAll()
 		time.Sleep(10 * time.Second)
 		got.Store(0)
-		hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10<<20)}) // larger than the queue, and alone
+		// larger than the queue, and alone
+		hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 10<<20)})
 		time.Sleep(time.Second)
 		if got.Load() != 1 {
 			t.Fatalf("%d arrived", got.Load())
 		}
-		hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, MaxMessageBytes), message(2, 1)})
+		hosts[0].transport.Send(2, ClassConsensus,
+			[]*peerpb.RaftMessage{message(1, MaxMessageBytes), message(2, 1)})
 		time.Sleep(time.Second)
 		if got.Load() != 2 {
 			t.Fatalf("%d arrived: the oversized, or not its neighbour", got.Load())
@@ -180,9 +188,12 @@ func TestPeerUnknown(t *testing.T) {
 func TestPeerIdentity(t *testing.T) {
 	n := network{mem: memnet.New()}
 	hosts := newHosts(t, n, 1)
-	hosts[0].handle = func(from uint64, _ *peerpb.MessageBatch) { t.Errorf("a message from %d got in", from) }
+	hosts[0].handle = func(from uint64, _ *peerpb.MessageBatch) {
+		t.Errorf("a message from %d got in", from)
+	}
 	client := peerpb.NewPeerClient(mustConn(t, n.dialer(t, "x"), hosts[0].addr))
-	good := map[string]string{realmKey: "node", clusterKey: fmt.Sprintf("%x", testCluster), fromKey: "2", toKey: "1"}
+	good := map[string]string{realmKey: "node", clusterKey: fmt.Sprintf("%x", testCluster),
+		fromKey: "2", toKey: "1"}
 	for _, test := range []struct {
 		key, value string
 		code       codes.Code
@@ -236,7 +247,9 @@ func TestPeerClose(t *testing.T) {
 		}
 		var unreachable atomic.Int64
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
-		send := func() { hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 1)}) }
+		send := func() {
+			hosts[0].transport.Send(2, ClassConsensus, []*peerpb.RaftMessage{message(1, 1)})
+		}
 		send()
 		<-entered
 		send()
@@ -265,7 +278,8 @@ func TestPeerClose(t *testing.T) {
 		hosts[0].transport.Close()
 		send()
 		hosts[0].transport.Ping(2, ping(1))
-		if err := hosts[0].transport.SendSnapshot(t.Context(), 2, &peerpb.SnapshotHeader{}, nil); status.Code(err) != codes.Unavailable {
+		if err := hosts[0].transport.SendSnapshot(t.Context(), 2, &peerpb.SnapshotHeader{},
+			nil); status.Code(err) != codes.Unavailable {
 			t.Fatal(err)
 		}
 		hosts[0].transport.Close()
@@ -277,7 +291,8 @@ func TestPeerBoundsStreams(t *testing.T) {
 	n := network{mem: memnet.New()}
 	hosts := newHosts(t, n, 1)
 	hosts[0].transport.mu.incoming = maxIncoming // as if so many were open
-	conn, err := n.dialer(t, "x").open(t.Context(), hosts[0].addr, identity{"node", testCluster, 2, 1}.hello())
+	conn, err := n.dialer(t, "x").open(t.Context(), hosts[0].addr,
+		identity{"node", testCluster, 2, 1}.hello())
 	if err != nil {
 		t.Fatal(err)
 	}

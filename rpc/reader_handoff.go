@@ -126,7 +126,8 @@ func (r *handoff) look() {
 	case r.mu.begun == r.mu.seen && !busy:
 		r.mu.watching = false
 		return
-	case r.mu.begun == r.mu.seen && r.mu.behind < maxBehind && r.stream.server.behind.Load() < maxAllBehind:
+	case r.mu.begun == r.mu.seen && r.mu.behind < maxBehind &&
+		r.stream.server.behind.Load() < maxAllBehind:
 		r.handOffLocked()
 	}
 	r.mu.seen = r.mu.begun

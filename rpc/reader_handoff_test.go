@@ -51,19 +51,22 @@ func (w *slowWork) Done() {
 
 // slowServer serves slowWork, and returns the keys in the order in which they are taken, and how
 // many works are not done.
-func slowServer(t *testing.T, n network, gate <-chan struct{}) (taken func() []string, open func() int) {
+func slowServer(t *testing.T, n network,
+	gate <-chan struct{}) (taken func() []string, open func() int) {
 	var mu sync.Mutex
 	var keys []string
 	var works int
 	var finished atomic.Int32
-	serveBatch(t, n, "s:1", BatchServerConfig{Take: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work {
+	serveBatch(t, n, "s:1", BatchServerConfig{Take: func(_ uint64, batch []*kvpb.Request,
+		reply func(*kvpb.Response)) Work {
 		mu.Lock()
 		defer mu.Unlock()
 		works++
 		for _, q := range batch {
 			keys = append(keys, string(q.GetGet().Key))
 		}
-		return &slowWork{t: t, batch: append([]*kvpb.Request(nil), batch...), reply: reply, gate: gate, finished: &finished}
+		return &slowWork{t: t, batch: append([]*kvpb.Request(nil), batch...), reply: reply,
+			gate: gate, finished: &finished}
 	}})
 	return func() []string { mu.Lock(); defer mu.Unlock(); return append([]string(nil), keys...) },
 		func() int { mu.Lock(); defer mu.Unlock(); return works - int(finished.Load()) }

@@ -15,7 +15,8 @@ var wrappings = []struct {
 	rest    string
 }{
 	{regexp.MustCompile(`rpc error: code = \w+ desc = `), ""},
-	{regexp.MustCompile(`connection error: desc = "(?:transport: )?(?:[Ee]rror while dialing: )?(.*?)"$`), "$1"},
+	{regexp.MustCompile(`connection error: desc = ` +
+		`"(?:transport: )?(?:[Ee]rror while dialing: )?(.*?)"$`), "$1"},
 	{regexp.MustCompile(`dial (?:tcp|unix)(?: \S+)?: (?:connect: )?`), ""},
 	{regexp.MustCompile(`listen tcp \S+: (?:bind: )?`), ""},
 	{regexp.MustCompile(`lookup (\S+) on \S+: `), "$1: "},
@@ -43,9 +44,11 @@ func Reason(err error) string {
 		return failure
 	}
 	switch text {
-	case context.DeadlineExceeded.Error(), context.Canceled.Error(), "stream terminated by RST_STREAM with error code: CANCEL":
+	case context.DeadlineExceeded.Error(), context.Canceled.Error(),
+		"stream terminated by RST_STREAM with error code: CANCEL":
 		return "no answer in time"
-	case "error reading from server: EOF", "error reading from server: connection reset by peer", "connection reset by peer", "broken pipe":
+	case "error reading from server: EOF", "error reading from server: connection reset by peer",
+		"connection reset by peer", "broken pipe":
 		return "the connection was closed: the server stopped, or something between closed it"
 	}
 	return text
@@ -74,17 +77,22 @@ var connectionFailures = []struct{ part, says string }{
 	{"doesn't contain any IP SANs", reasonOtherName},
 	{"certificate is not valid for any names", reasonOtherName},
 	{"certificate relies on legacy Common Name field", reasonOtherName},
-	{"failed to verify certificate", "the server's certificate is refused here: see that it is one for servers"},
+	{"failed to verify certificate",
+		"the server's certificate is refused here: see that it is one for servers"},
 
 	// What the server said of the client's certificate.
 	{"remote error: tls: certificate required", ReasonWantsCertificate},
-	{"remote error: tls: unknown certificate authority", "the server refused the client certificate, since it knows no authority that signed it: " +
-		"use one of an authority that the servers know"},
-	{"remote error: tls: expired certificate", "the server refused the client certificate, since it has expired or is not valid yet: renew it"},
-	{"remote error: tls: bad certificate", "the server refused the client certificate: see that it is one for clients"},
+	{"remote error: tls: unknown certificate authority",
+		"the server refused the client certificate, since it knows no authority that signed it: " +
+			"use one of an authority that the servers know"},
+	{"remote error: tls: expired certificate",
+		"the server refused the client certificate, since it has expired or is not valid yet: renew it"},
+	{"remote error: tls: bad certificate",
+		"the server refused the client certificate: see that it is one for clients"},
 	{"remote error: tls: no application protocol", reasonNotTidemarkTLS},
 	{"missing selected ALPN property", reasonNotTidemarkTLS},
-	{"remote error: tls: protocol version not supported", "the server speaks only another version of TLS: check the address"},
+	{"remote error: tls: protocol version not supported",
+		"the server speaks only another version of TLS: check the address"},
 	{"authentication handshake failed: EOF", reasonClosed},
 	{"authentication handshake failed: read tcp", reasonClosed},
 
@@ -97,16 +105,22 @@ var connectionFailures = []struct{ part, says string }{
 const (
 	ReasonWantsTLS         = "the server wants TLS, and was called without: connect with TLS"
 	ReasonNoTLS            = "the server speaks no TLS: connect without TLS, or check the address"
-	ReasonUnknownAuthority = "the server's certificate is signed by an authority that is not known here: give the authority that signed it"
-	ReasonWantsCertificate = "the server wants a client certificate, and was given none: connect with a certificate and its key"
+	ReasonUnknownAuthority = "the server's certificate is signed by an authority that is not " +
+		"known here: give the authority that signed it"
+	ReasonWantsCertificate = "the server wants a client certificate, and was given none: " +
+		"connect with a certificate and its key"
 )
 
 const (
 	reasonNotTidemark    = "what answers there is not a server of Tidemark: check the address"
-	reasonNotTidemarkTLS = "what answers there speaks TLS and is not a server of Tidemark, or of an earlier version: check the address"
-	reasonServerExpired  = "the server's certificate has expired or is not valid yet: renew it, or set this machine's clock"
-	reasonOtherName      = "the server's certificate is for another name or address: connect to one that is in it, or put this one in it"
-	reasonClosed         = "it closed the connection before it answered: it stopped, or is not a server of Tidemark, or of another version"
+	reasonNotTidemarkTLS = "what answers there speaks TLS and is not a server of Tidemark, " +
+		"or of an earlier version: check the address"
+	reasonServerExpired = "the server's certificate has expired or is not valid yet: renew it, " +
+		"or set this machine's clock"
+	reasonOtherName = "the server's certificate is for another name or address: " +
+		"connect to one that is in it, or put this one in it"
+	reasonClosed = "it closed the connection before it answered: it stopped, " +
+		"or is not a server of Tidemark, or of another version"
 )
 
 // connectionFailure finds the failure that a text tells of; it is empty if there is none.

@@ -22,14 +22,17 @@ import (
 func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	local := []net.IP{net.IPv4(127, 0, 0, 1)}
-	asServer, asClient := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	asServer, asClient := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		[]x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	before, after := time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 	for _, signer := range []*authority{a, other} {
 		signer.sign(t, "server", &x509.Certificate{IPAddresses: local, ExtKeyUsage: asServer})
 		signer.sign(t, "client", &x509.Certificate{ExtKeyUsage: asClient})
 	}
-	a.sign(t, "old-server", &x509.Certificate{IPAddresses: local, ExtKeyUsage: asServer, NotBefore: before, NotAfter: after})
-	a.sign(t, "old-client", &x509.Certificate{ExtKeyUsage: asClient, NotBefore: before, NotAfter: after})
+	a.sign(t, "old-server", &x509.Certificate{IPAddresses: local, ExtKeyUsage: asServer,
+		NotBefore: before, NotAfter: after})
+	a.sign(t, "old-client",
+		&x509.Certificate{ExtKeyUsage: asClient, NotBefore: before, NotAfter: after})
 	a.sign(t, "elsewhere", &x509.Certificate{DNSNames: []string{"db.example"}, ExtKeyUsage: asServer})
 
 	server := func(name string, mutual bool) *tls.Config {
@@ -54,15 +57,23 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 	}{
 		{"nothing listens", nothing, nil, "connection refused"},
 		{"a server that wants TLS", tidemark(server("server", false)), nil, "the server wants TLS"},
-		{"a server that wants TLS and certificates", tidemark(server("server", true)), nil, "the server wants TLS"},
+		{"a server that wants TLS and certificates", tidemark(server("server", true)), nil,
+			"the server wants TLS"},
 		{"a server without TLS", tidemark(nil), client(a, ""), "the server speaks no TLS"},
-		{"a server of another authority", tidemark(server("server", false)), client(other, ""), "the server's certificate is signed by an authority that is not known here"},
-		{"a server with an expired certificate", tidemark(server("old-server", false)), client(a, ""), "the server's certificate has expired or is not valid yet"},
-		{"a server with a certificate for another name", tidemark(server("elsewhere", false)), client(a, ""), "the server's certificate is for another name or address"},
-		{"no client certificate", tidemark(server("server", true)), client(a, ""), "the server wants a client certificate, and was given none"},
-		{"a foreign client certificate", tidemark(server("server", true)), client(other, "client"), "the server refused the client certificate, since it knows no authority that signed it"},
-		{"an expired client certificate", tidemark(server("server", true)), client(a, "old-client"), "the server refused the client certificate, since it has expired"},
-		{"a server's certificate as a client's", tidemark(server("server", true)), client(a, "server"), "the server refused the client certificate"},
+		{"a server of another authority", tidemark(server("server", false)), client(other, ""),
+			"the server's certificate is signed by an authority that is not known here"},
+		{"a server with an expired certificate", tidemark(server("old-server", false)),
+			client(a, ""), "the server's certificate has expired or is not valid yet"},
+		{"a server with a certificate for another name", tidemark(server("elsewhere", false)),
+			client(a, ""), "the server's certificate is for another name or address"},
+		{"no client certificate", tidemark(server("server", true)), client(a, ""),
+			"the server wants a client certificate, and was given none"},
+		{"a foreign client certificate", tidemark(server("server", true)), client(other, "client"),
+			"the server refused the client certificate, since it knows no authority that signed it"},
+		{"an expired client certificate", tidemark(server("server", true)), client(a, "old-client"),
+			"the server refused the client certificate, since it has expired"},
+		{"a server's certificate as a client's", tidemark(server("server", true)),
+			client(a, "server"), "the server refused the client certificate"},
 		{"HTTP", web(false), nil, "what answers there is not a server of Tidemark"},
 		{"HTTPS", web(true), client(a, ""), "speaks TLS and is not a server of Tidemark"},
 		{"HTTPS without TLS", web(true), nil, "not a server of Tidemark"},
@@ -77,7 +88,8 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			addr := c.listen(t)
-			_, err := clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(ctx, &clusterpb.StatusRequest{})
+			_, err := clusterpb.NewClusterClient(mustConn(t, d, addr)).Status(ctx,
+				&clusterpb.StatusRequest{})
 			if got := Reason(err); err == nil || !strings.Contains(got, c.want) {
 				t.Errorf("Reason(%v)\n = %q\nwant in it %q", err, got, c.want)
 			}

@@ -75,23 +75,25 @@ var (
 // skipped.
 func DecodeRows(encoded []byte) ([]Row, error) {
 	count := 0
-	if err := eachField(encoded, func(number protowire.Number, kind protowire.Type, _ []byte, _ uint64) error {
-		if number == 1 {
-			count++
-			return expect(kind, protowire.BytesType)
-		}
-		return nil
-	}); err != nil {
+	if err := eachField(encoded,
+		func(number protowire.Number, kind protowire.Type, _ []byte, _ uint64) error {
+			if number == 1 {
+				count++
+				return expect(kind, protowire.BytesType)
+			}
+			return nil
+		}); err != nil {
 		return nil, err
 	}
 	rows := make([]Row, 0, count)
-	err := eachField(encoded, func(number protowire.Number, _ protowire.Type, pair []byte, _ uint64) error {
-		if number != 1 {
-			return nil
-		}
-		rows = append(rows, Row{})
-		return rows[len(rows)-1].decode(pair)
-	})
+	err := eachField(encoded,
+		func(number protowire.Number, _ protowire.Type, pair []byte, _ uint64) error {
+			if number != 1 {
+				return nil
+			}
+			rows = append(rows, Row{})
+			return rows[len(rows)-1].decode(pair)
+		})
 	return rows, err
 }
 
@@ -103,21 +105,22 @@ func expect(kind, want protowire.Type) error {
 }
 
 func (r *Row) decode(pair []byte) error {
-	err := eachField(pair, func(number protowire.Number, kind protowire.Type, b []byte, _ uint64) error {
-		switch number {
-		case 1:
-			r.Key = b
-		case 2:
-			r.Value = b
-		case 3:
-			if kind == protowire.BytesType {
-				return eachField(b, r.stamp)
+	err := eachField(pair,
+		func(number protowire.Number, kind protowire.Type, b []byte, _ uint64) error {
+			switch number {
+			case 1:
+				r.Key = b
+			case 2:
+				r.Value = b
+			case 3:
+				if kind == protowire.BytesType {
+					return eachField(b, r.stamp)
+				}
+			default:
+				return nil
 			}
-		default:
-			return nil
-		}
-		return expect(kind, protowire.BytesType)
-	})
+			return expect(kind, protowire.BytesType)
+		})
 	if err == nil && len(r.Key) == 0 {
 		err = errRow
 	}
@@ -139,7 +142,8 @@ func (r *Row) stamp(number protowire.Number, kind protowire.Type, _ []byte, x ui
 
 // eachField walks over the fields of an encoded message, until f fails. b and x are the contents of
 // those of a type that has such.
-func eachField(encoded []byte, f func(number protowire.Number, kind protowire.Type, b []byte, x uint64) error) error {
+func eachField(encoded []byte,
+	f func(number protowire.Number, kind protowire.Type, b []byte, x uint64) error) error {
 	for len(encoded) > 0 {
 		number, kind, n := protowire.ConsumeTag(encoded)
 		if n < 0 {

@@ -18,13 +18,15 @@ func TestRowsAreProtobuf(t *testing.T) {
 		var rows []Row
 		for range rapid.IntRange(0, 5).Draw(t, "rows") {
 			r := Row{
-				Key:     rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key"),
-				Value:   rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value"),
-				Version: hlc.Timestamp{Wall: rapid.Int64Min(0).Draw(t, "wall"), Logical: rapid.Uint32().Draw(t, "logical")},
+				Key:   rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key"),
+				Value: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value"),
+				Version: hlc.Timestamp{Wall: rapid.Int64Min(0).Draw(t, "wall"),
+					Logical: rapid.Uint32().Draw(t, "logical")},
 			}
 			rows = append(rows, r)
 			encoded = AppendRow(encoded, r.Key, r.Value, r.Version)
-			want.Pairs = append(want.Pairs, &kvpb.Pair{Key: r.Key, Value: r.Value, Version: ToTimestamp(r.Version)})
+			want.Pairs = append(want.Pairs,
+				&kvpb.Pair{Key: r.Key, Value: r.Value, Version: ToTimestamp(r.Version)})
 		}
 		generated, err := want.MarshalVT()
 		if err != nil || !bytes.Equal(generated, encoded) {
@@ -35,7 +37,8 @@ func TestRowsAreProtobuf(t *testing.T) {
 			t.Fatalf("%d rows, %v", len(got), err)
 		}
 		for i, r := range got {
-			if !bytes.Equal(r.Key, rows[i].Key) || !bytes.Equal(r.Value, rows[i].Value) || r.Version != rows[i].Version {
+			if !bytes.Equal(r.Key, rows[i].Key) || !bytes.Equal(r.Value, rows[i].Value) ||
+				r.Version != rows[i].Version {
 				t.Fatalf("row %d is %+v, want %+v", i, r, rows[i])
 			}
 		}
@@ -44,7 +47,8 @@ func TestRowsAreProtobuf(t *testing.T) {
 
 // What does not decode by the generated code is refused, and what does gives the same rows.
 func FuzzDecodeRows(f *testing.F) {
-	f.Add(AppendRow(AppendRow(nil, []byte("k"), []byte("v"), hlc.Timestamp{Wall: 5, Logical: 300}), []byte("l"), nil, hlc.Timestamp{Wall: 1}))
+	f.Add(AppendRow(AppendRow(nil, []byte("k"), []byte("v"), hlc.Timestamp{Wall: 5, Logical: 300}),
+		[]byte("l"), nil, hlc.Timestamp{Wall: 1}))
 	f.Add([]byte{tagPair, 2, tagKey, 0})
 	f.Add([]byte{tagPair, 200, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {

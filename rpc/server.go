@@ -197,7 +197,8 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		// Other clients' pings (a load balancer's, another language's) are welcome once a second.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2,
+			PermitWithoutStream: true}),
 		experimental.BufferPool(buffers),
 		grpc.WaitForHandlers(true),
 	}

@@ -69,14 +69,17 @@ func (s *clients) open(hello *kvpb.Hello, limit int) (*clientTurn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams >= limit {
-		return nil, status.Errorf(codes.ResourceExhausted, "this node serves %d streams already, its limit; try another", limit)
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"this node serves %d streams already, its limit; try another", limit)
 	}
 	t := s.known[hello.Client]
 	if t == nil {
 		t = &clientTurn{client: hello.Client, turn: make(chan struct{}, 1)}
 		s.known[hello.Client] = t
 	} else if highest := t.highest.Load(); hello.Stream <= highest {
-		return nil, status.Errorf(codes.Aborted, "stream %d of client %016x is fenced off by stream %d", hello.Stream, hello.Client, highest)
+		return nil, status.Errorf(codes.Aborted,
+			"stream %d of client %016x is fenced off by stream %d", hello.Stream, hello.Client,
+			highest)
 	}
 	t.highest.Store(hello.Stream)
 	t.streams++
@@ -147,7 +150,8 @@ func (t *clientTurn) deliver(ctx context.Context, number uint64, f func()) error
 	}
 	defer func() { <-t.turn }()
 	if highest := t.highest.Load(); highest > number {
-		return status.Errorf(codes.Aborted, "stream %d of client %016x is fenced off by stream %d", number, t.client, highest)
+		return status.Errorf(codes.Aborted, "stream %d of client %016x is fenced off by stream %d",
+			number, t.client, highest)
 	}
 	f()
 	return nil

@@ -23,7 +23,8 @@ func TestNewerStreamFencesOlder(t *testing.T) {
 		n := network{mem: memnet.New()}
 		enter := make(chan string, 10)
 		leave := make(chan struct{})
-		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+		serveBatch(t, n, "s:1", BatchServerConfig{Handle: func(client uint64, batch []*kvpb.Request,
+			reply func(*kvpb.Response)) {
 			enter <- string(batch[0].GetGet().Key)
 			<-leave
 			echoAll(client, batch, reply)
@@ -57,7 +58,8 @@ func TestNewerStreamFencesOlder(t *testing.T) {
 		if r, err := older.Recv(); err != nil || r.Responses[0].Id != 1 {
 			t.Fatal(r, err)
 		}
-		if _, err := older.Recv(); status.Code(err) != codes.Aborted || !contains(err, "fenced off by stream 2") {
+		if _, err := older.Recv(); status.Code(err) != codes.Aborted ||
+			!contains(err, "fenced off by stream 2") {
 			t.Fatal(err)
 		}
 		if r, err := newer.Recv(); err != nil || r.Responses[0].Id != 3 {
@@ -72,7 +74,8 @@ func TestNewerStreamFencesOlder(t *testing.T) {
 		synctest.Wait()
 		for _, number := range []uint64{1, 2} {
 			late, _ := openConn(t, dialer, "s:1")
-			send(late.Send(&kvpb.BatchRequest{Hello: hello(1, number), Requests: []*kvpb.Request{request(5)}}))
+			send(late.Send(&kvpb.BatchRequest{Hello: hello(1, number),
+				Requests: []*kvpb.Request{request(5)}}))
 			if err := lastError(late); status.Code(err) != codes.Aborted {
 				t.Fatal(err)
 			}

@@ -9,7 +9,8 @@ import (
 )
 
 func TestTimestamps(t *testing.T) {
-	for _, ts := range []hlc.Timestamp{{Wall: 1}, {Wall: 5, Logical: 7}, {Logical: 3}, hlc.MaxTimestamp} {
+	for _, ts := range []hlc.Timestamp{{Wall: 1}, {Wall: 5, Logical: 7}, {Logical: 3},
+		hlc.MaxTimestamp} {
 		if got := FromTimestamp(ToTimestamp(ts)); got != ts {
 			t.Errorf("%v became %v", ts, got)
 		}

@@ -34,7 +34,8 @@ func LoadServerTLS(cert, key, ca string) (*tls.Config, error) {
 func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if (cert == "") != (key == "") {
-		return nil, fmt.Errorf("load client certificate: certificate %q and key %q must be given together", cert, key)
+		return nil, fmt.Errorf(
+			"load client certificate: certificate %q and key %q must be given together", cert, key)
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
@@ -82,7 +83,8 @@ func (c clientCredentials) Clone() credentials.TransportCredentials {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (c clientCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c clientCredentials) ClientHandshake(ctx context.Context, authority string,
+	conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(showing(c.current())).ClientHandshake(ctx, authority, conn)
 }
 

@@ -99,7 +99,8 @@ func (f *TLSFiles) latest() *tlsPair {
 	}
 	f.mu.seen = states
 	if err := f.readLocked(); err != nil {
-		f.logger.Error("the TLS files have changed and cannot be used; those read before stay in use", "error", err)
+		f.logger.Error("the TLS files have changed and cannot be used; "+
+			"those read before stay in use", "error", err)
 	} else {
 		f.logger.Info("the TLS files have changed and were read again", "certificate", f.cert)
 	}

@@ -20,7 +20,8 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	renewed := func() *authority {
 		a := newAuthority(t)
-		a.sign(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: both})
+		a.sign(t, "server",
+			&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: both})
 		return a
 	}
 	here := newAuthority(t)
@@ -39,7 +40,8 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	all := []string{"server.crt", "server.key", "ca.crt"}
 	copyFrom(renewed(), all...)
 	var log bytes.Buffer
-	files, err := LoadTLSFiles(here.path("server.crt"), here.path("server.key"), here.path("ca.crt"), slog.New(slog.NewTextHandler(&log, nil)))
+	files, err := LoadTLSFiles(here.path("server.crt"), here.path("server.key"),
+		here.path("ca.crt"), slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,8 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 		defer d.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err := clusterpb.NewClusterClient(mustConn(t, d, l.Addr().String())).Status(ctx, &clusterpb.StatusRequest{})
+		_, err := clusterpb.NewClusterClient(mustConn(t, d, l.Addr().String())).Status(ctx,
+			&clusterpb.StatusRequest{})
 		return err
 	}
 	look := func() { files.looked.Store(0) } // as if a second had passed

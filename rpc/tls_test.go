@@ -30,12 +30,14 @@ type authority struct {
 
 func newAuthority(t testing.TB) *authority {
 	a := &authority{dir: t.TempDir()}
-	a.cert, a.key = a.sign(t, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.cert, a.key = a.sign(t, "ca",
+		&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
 // sign writes NAME.crt and NAME.key.
-func (a *authority) sign(t testing.TB, name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) sign(t testing.TB, name string,
+	template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -62,7 +64,8 @@ func (a *authority) sign(t testing.TB, name string, template *x509.Certificate) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for suffix, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
+	for suffix, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der},
+		".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
 		if err := os.WriteFile(a.path(name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -78,9 +81,11 @@ func (a *authority) path(file string) string { return filepath.Join(a.dir, file)
 
 func TestTLS(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
-	a.sign(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	a.sign(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	for _, who := range []*authority{a, other} {
-		who.sign(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		who.sign(t, "client",
+			&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	load := func(config *tls.Config, err error) *tls.Config {
 		t.Helper()
@@ -102,14 +107,16 @@ func TestTLS(t *testing.T) {
 		defer func() { s.Stop(); <-done }()
 		d := NewDialer(DialerConfig{TLS: client})
 		defer d.Close()
-		_, err = clusterpb.NewClusterClient(mustConn(t, d, l.Addr().String())).Status(t.Context(), &clusterpb.StatusRequest{})
+		_, err = clusterpb.NewClusterClient(mustConn(t, d, l.Addr().String())).Status(t.Context(),
+			&clusterpb.StatusRequest{})
 		return err
 	}
 	plain := load(LoadServerTLS(a.path("server.crt"), a.path("server.key"), ""))
 	mutual := load(LoadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("ca.crt")))
 	anonymous := load(LoadClientTLS("", "", a.path("ca.crt")))
 	known := load(LoadClientTLS(a.path("client.crt"), a.path("client.key"), a.path("ca.crt")))
-	foreign := load(LoadClientTLS(other.path("client.crt"), other.path("client.key"), a.path("ca.crt")))
+	foreign := load(LoadClientTLS(other.path("client.crt"), other.path("client.key"),
+		a.path("ca.crt")))
 	distrusting := load(LoadClientTLS("", "", other.path("ca.crt")))
 	for _, test := range []struct {
 		name           string
@@ -124,7 +131,8 @@ func TestTLS(t *testing.T) {
 		{"plain client", plain, nil, false},
 		{"plain server", nil, anonymous, false},
 	} {
-		if err := call(test.server, test.client); (err == nil) != test.ok || (err != nil && status.Code(err) != codes.Unavailable) {
+		if err := call(test.server, test.client); (err == nil) != test.ok ||
+			(err != nil && status.Code(err) != codes.Unavailable) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}

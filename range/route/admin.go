@@ -26,7 +26,8 @@ const adminTimeout = 3 * time.Second
 // returned as they are; when no server could answer, the error is an *Error with the context's as
 // its cause. It says what keeps the core from answering, with code NO_QUORUM if that is a quorum,
 // or lists what each server said.
-func (s *Sender) Admin(ctx context.Context, f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
+func (s *Sender) Admin(ctx context.Context,
+	f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
 	said := make(map[string]error)
 	var order []string
 	var trouble coreTrouble
@@ -89,7 +90,8 @@ func (t *coreTrouble) code() kvpb.ErrorCode {
 	return kvpb.ErrorCode_UNKNOWN_ERROR
 }
 
-func (s *Sender) adminOnce(ctx context.Context, address string, f func(context.Context, clusterpb.ClusterClient) error) error {
+func (s *Sender) adminOnce(ctx context.Context, address string,
+	f func(context.Context, clusterpb.ClusterClient) error) error {
 	client, err := s.clusterClient(address)
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
@@ -132,7 +134,8 @@ func (s *Sender) adminServers() []string {
 
 // PartitionsOf returns the partitions of a keyspace that hold keys of the span, waiting for the
 // table to show all of them.
-func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID, span keys.Span) ([]*Partition, error) {
+func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
+	span keys.Span) ([]*Partition, error) {
 	for {
 		t := s.table.Load()
 		k := t.KeyspaceByID(id)
@@ -149,8 +152,9 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID, span keys
 			s.ReloadTable()
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &Error{Cause: ctx.Err(), Message: fmt.Sprintf("waiting for the partition table to show all partitions of "+
-				"keyspace %q (%d so far)", k.Info.Name, len(k.partitions))}
+			return nil, &Error{Cause: ctx.Err(),
+				Message: fmt.Sprintf("waiting for the partition table to show all partitions of "+
+					"keyspace %q (%d so far)", k.Info.Name, len(k.partitions))}
 		case <-s.done:
 			timer.Stop()
 			return nil, &Error{Cause: ErrClosed}

@@ -16,7 +16,8 @@ type clusterServer struct {
 	clusterpb.UnimplementedClusterServer
 }
 
-func (clusterServer) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
+func (clusterServer) Status(context.Context,
+	*clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
 	return &clusterpb.StatusResponse{}, nil
 }
 

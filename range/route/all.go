@@ -22,7 +22,8 @@ import (
 // DoAll is Do for several calls, at most limit of them at a time. done is called once for each
 // call, as they end, by the caller's goroutine. An error that it returns is what DoAll returns: it
 // ends the other calls, whose done is not called any more.
-func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, done func(i int, answer Answer, err error) error) error {
+func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call,
+	done func(i int, answer Answer, err error) error) error {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -30,7 +31,8 @@ func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call, done func(
 		answer, err := s.Do(ctx, calls[0])
 		return done(0, answer, err)
 	}
-	t := multiCall{sender: s, ctx: ctx, calls: calls, done: done, outstanding: rpc.NewCalls(len(calls)), attempts: make([]firstAttempt, len(calls))}
+	t := multiCall{sender: s, ctx: ctx, calls: calls, done: done,
+		outstanding: rpc.NewCalls(len(calls)), attempts: make([]firstAttempt, len(calls))}
 	t.gathered, t.numbers, t.requests = t.few.gathered[:0], t.few.numbers[:0], t.few.requests[:0]
 	defer t.end()
 	return t.run(limit)

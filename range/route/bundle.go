@@ -38,7 +38,8 @@ type Bundle struct {
 
 // Bundles puts the partitions that one node leads together. Those that no node is known to lead are
 // left over, and a bundle has at least so many partitions.
-func (s *Sender) Bundles(partitions []*Partition, least int) (bundles []*Bundle, rest []*Partition) {
+func (s *Sender) Bundles(partitions []*Partition,
+	least int) (bundles []*Bundle, rest []*Partition) {
 	var open []*Bundle
 	for _, p := range partitions {
 		l := p.hint.leader.Load()
@@ -124,14 +125,16 @@ type Bundled struct {
 
 // DoBundle brings a MergeScan, whose Partitions are the bundle's Routes, to the bundle's node. It
 // repeats it while the node is overloaded. Its errors are ErrScattered and *Error.
-func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeScanRequest) (Bundled, error) {
+func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
+	command *kvpb.MergeScanRequest) (Bundled, error) {
 	if err := ctx.Err(); err != nil {
 		return Bundled{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
 	sequence := s.sequence.Add(1)
 	a := attempt{sender: s, call: &Call{}, sequence: sequence, session: s.session.highest.Load()}
 	lane := b.node.lanes[sequence%uint64(len(b.node.lanes))]
-	r := &kvpb.Request{Sequence: sequence, Session: a.session, Command: &kvpb.Request_MergeScan{MergeScan: command}}
+	r := &kvpb.Request{Sequence: sequence, Session: a.session,
+		Command: &kvpb.Request_MergeScan{MergeScan: command}}
 	deadline, hasDeadline := ctx.Deadline()
 	for {
 		if !b.leaders[0].usable() {
@@ -158,7 +161,8 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle, command *kvpb.MergeSca
 				return Bundled{}, err
 			}
 			continue
-		case kvpb.ErrorCode_UNCERTAIN, kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
+		case kvpb.ErrorCode_UNCERTAIN, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+			kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
 			return Bundled{}, a.ended(nil)
 		}
 		return Bundled{}, ErrScattered
@@ -172,7 +176,8 @@ func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) er
 	case a.sender.closed.Load():
 		return a.ended(ErrClosed)
 	case !errors.As(err, &broken):
-		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for the answer of node %s", b.Node), 0, b.Node)
+		a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
+			fmt.Sprintf("waiting for the answer of node %s", b.Node), 0, b.Node)
 		if cause := ctx.Err(); cause != nil {
 			err = cause
 		}
@@ -196,7 +201,10 @@ func (s *Sender) bundled(b *Bundle, response *kvpb.Response) (Bundled, error) {
 		out.Now = response.Now
 	}
 	for _, refusal := range out.MergeScanResponse.Refused {
-		i, ok := slices.BinarySearchFunc(b.Partitions, keys.PartitionID(refusal.Partition), func(p *Partition, id keys.PartitionID) int { return cmp.Compare(p.ID, id) })
+		i, ok := slices.BinarySearchFunc(b.Partitions, keys.PartitionID(refusal.Partition),
+			func(p *Partition, id keys.PartitionID) int {
+				return cmp.Compare(p.ID, id)
+			})
 		if !ok {
 			return Bundled{}, ErrScattered
 		}
@@ -212,7 +220,8 @@ func (s *Sender) learnRefusal(p *Partition, l *leader, e *kvpb.Error) {
 		return
 	}
 	switch e.Code {
-	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_PARTITION_NOT_FOUND,
+	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY,
+		kvpb.ErrorCode_PARTITION_NOT_FOUND,
 		kvpb.ErrorCode_REPLICA_DAMAGED:
 		s.learnLeader(p.hint, l.node, e)
 		p.hint.drop(l, time.Now())

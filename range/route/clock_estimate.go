@@ -86,7 +86,8 @@ func (c *clockSample) estimate(moment time.Time) (at hlc.Timestamp, short time.D
 		return hlc.Timestamp{}, 0, false
 	}
 	passed = max(0, passed, passed+apart)
-	return hlc.Timestamp{Wall: c.now.Wall, Logical: c.now.Logical}.Add(passed), time.Duration(float64(passed) * clockDrift), true
+	return hlc.Timestamp{Wall: c.now.Wall, Logical: c.now.Logical}.Add(passed),
+		time.Duration(float64(passed) * clockDrift), true
 }
 
 // ClockEstimate estimates the cluster's time without asking for it: some node's clock stands

@@ -12,7 +12,9 @@ import (
 func TestClockEstimateFollowsTheSampledClock(t *testing.T) {
 	var p clockEstimate
 	start := time.Now()
-	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
+	clock := func(after time.Duration) hlc.Timestamp {
+		return hlc.Timestamp{Wall: int64(time.Hour + after)}
+	}
 	const ms = time.Millisecond
 	// Sent at 0, answered by a node at 2 ms, received at 5 ms.
 	p.observe(clock(2*ms), start, start.Add(5*ms), 250*ms)
@@ -26,13 +28,16 @@ func TestClockEstimateFollowsTheSampledClock(t *testing.T) {
 	}
 	// As time goes on, the sender's estimate has both as its ends, and none of them below the session.
 	s := &Sender{}
-	s.clock.newest.Store(&clockSample{now: clock(2 * ms), since: time.Now().Add(-1000 * ms), received: time.Now().Add(-995 * ms)})
+	s.clock.newest.Store(&clockSample{now: clock(2 * ms), since: time.Now().Add(-1000 * ms),
+		received: time.Now().Add(-995 * ms)})
 	earliest, latest, short, ok := s.ClockEstimate()
-	if width := latest.Wall - earliest.Wall; !ok || short < ms || earliest.Less(clock(997*ms)) || width < int64(5*ms)-int64(ms/10) || width > int64(5*ms)+int64(ms/10) {
+	if width := latest.Wall - earliest.Wall; !ok || short < ms || earliest.Less(clock(997*ms)) ||
+		width < int64(5*ms)-int64(ms/10) || width > int64(5*ms)+int64(ms/10) {
 		t.Error(earliest, latest, short, ok)
 	}
 	s.RaiseSession(clock(time.Hour))
-	if earliest, latest, _, _ := s.ClockEstimate(); earliest != clock(time.Hour) || latest != earliest {
+	if earliest, latest, _, _ := s.ClockEstimate(); earliest != clock(time.Hour) ||
+		latest != earliest {
 		t.Error(earliest, latest)
 	}
 	// A slower one says no better, and one that took too long says nothing.
@@ -56,12 +61,15 @@ func TestClockEstimateFollowsTheSampledClock(t *testing.T) {
 // its clock was wrong.
 func TestClockEstimateOfAWrongClock(t *testing.T) {
 	start := time.Now()
-	clock := func(after time.Duration) hlc.Timestamp { return hlc.Timestamp{Wall: int64(time.Hour + after)} }
+	clock := func(after time.Duration) hlc.Timestamp {
+		return hlc.Timestamp{Wall: int64(time.Hour + after)}
+	}
 	const ms = time.Millisecond
 	for name, x := range map[string]struct {
 		bound, expected time.Duration
 	}{
-		"": {250 * ms, 3000 * ms}, "no bound is known": {0, 1000 * ms}, "they may be far apart": {time.Second, 1000 * ms},
+		"": {250 * ms, 3000 * ms}, "no bound is known": {0, 1000 * ms},
+		"they may be far apart": {time.Second, 1000 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p clockEstimate

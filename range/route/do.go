@@ -168,7 +168,7 @@ var atOnce Backoff
 
 // once makes one attempt. If another one is to follow, again is how long to wait before it.
 //
-//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
+//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *Backoff) {
 	p, err := a.lookUp()
 	if err != nil {
@@ -224,8 +224,9 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 // arrived takes in what came of an attempt. If another one is to follow, again is how long to wait
 // before it.
 //
-//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
-func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool, response *kvpb.Response, err error) (Answer, error, *Backoff) {
+//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
+func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool,
+	response *kvpb.Response, err error) (Answer, error, *Backoff) {
 	if err != nil {
 		return a.unanswered(ctx, p, l, err)
 	}
@@ -262,13 +263,14 @@ func (a *attempt) lookUp() (*Partition, error) {
 // noPartition waits for the table to change when it has a hole, and gives up when the keyspace is
 // gone.
 //
-//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
+//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *Backoff) {
 	s := a.sender
 	if errors.Is(err, ErrNoKeyspace) {
 		return Answer{}, a.ended(err), nil
 	}
-	a.note(kvpb.ErrorCode_UNKNOWN_ERROR, "waiting for the partition table to show the partition of "+keys.Pretty(a.call.Key), 0, 0)
+	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
+		"waiting for the partition table to show the partition of "+keys.Pretty(a.call.Key), 0, 0)
 	changed := s.table.Load().Changed()
 	if _, err := a.lookUp(); err == nil {
 		return Answer{}, nil, &atOnce

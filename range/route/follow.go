@@ -326,7 +326,8 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 			continue
 		}
 		if bad := staged.apply(u, &changes{}); bad != nil {
-			s.log.Warn("a server sent a descriptor that makes no sense; it is ignored", "server", address, "error", bad)
+			s.log.Warn("a server sent a descriptor that makes no sense; it is ignored",
+				"server", address, "error", bad)
 		}
 		for _, l := range u.Leaders {
 			staged.leaders[l.Partition] = l

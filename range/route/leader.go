@@ -28,7 +28,8 @@ const denial = 100 * time.Millisecond
 
 // usable reports whether requests may be sent by the hint.
 func (l *leader) usable() bool {
-	return l != nil && l.node != nil && l.incarnation == l.node.incarnation.Load() && !l.node.suspected.Load()
+	return l != nil && l.node != nil && l.incarnation == l.node.incarnation.Load() &&
+		!l.node.suspected.Load()
 }
 
 // leaderHint holds the leader hint of one partition, and the requests that wait for a better one.
@@ -92,7 +93,8 @@ func (c *leaderHint) infer(n *node, now time.Time) {
 
 // drop voids a hint that proved wrong, unless a newer one is there already.
 func (c *leaderHint) drop(wrong *leader, now time.Time) {
-	c.leader.CompareAndSwap(wrong, &leader{term: wrong.term, denied: wrong.node, deniedUntil: now.Add(denial)})
+	c.leader.CompareAndSwap(wrong,
+		&leader{term: wrong.term, denied: wrong.node, deniedUntil: now.Add(denial)})
 }
 
 // changed is closed at the next change of the hint. Look at the hint again after calling it.

@@ -89,7 +89,8 @@ func TestBackoff(t *testing.T) {
 		if got := b.delay(n, 0); got != want*time.Millisecond {
 			t.Errorf("failure %d: %s", n, got)
 		}
-		if got := b.delay(n, 0.999999); got < want*time.Millisecond/2-time.Microsecond || got > want*time.Millisecond {
+		if got := b.delay(n, 0.999999); got < want*time.Millisecond/2-time.Microsecond ||
+			got > want*time.Millisecond {
 			t.Errorf("failure %d with jitter: %s", n, got)
 		}
 	}

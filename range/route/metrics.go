@@ -24,15 +24,18 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 	m := &metrics{
 		retries: make(map[string]*metric.Counter),
 		suspected: metric.NewGauge("tidemark_client_suspected_nodes",
-			"Nodes that get pings instead of requests, because their connection broke or they are silent.", nil),
+			"Nodes that get pings instead of requests, because their connection broke or they "+
+				"are silent.", nil),
 		tables: metric.NewCounter("tidemark_client_table_streams_total",
 			"Streams of the partition table that were opened.", nil),
 		waits: metric.NewCounter("tidemark_client_clock_waits_total",
-			"Reads that waited until the clocks had passed their moment: scans and counts over partitions without a leader or over very many, "+
-				"and Views whose first attempts were in vain.", nil),
+			"Reads that waited until the clocks had passed their moment: scans and counts over "+
+				"partitions without a leader or over very many, and Views whose "+
+				"first attempts were in vain.", nil),
 	}
-	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff, overloadedBackoff, waitedBackoff, quorumBackoff,
-		unhealthyBackoff, unknownBackoff} {
+	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff,
+		overloadedBackoff, waitedBackoff, quorumBackoff, unhealthyBackoff,
+		unknownBackoff} {
 		m.retries[b.Name] = retries.With(b.Name)
 	}
 	if r == nil {
@@ -44,8 +47,9 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 			m.unregister()
 			var twice *metric.RegisteredError
 			if errors.As(err, &twice) {
-				return nil, errors.New("another client already uses this metrics registry: give each its own, " +
-					"such as one from prometheus.WrapRegistererWith")
+				return nil, errors.New(
+					"another client already uses this metrics registry: give each its own, " +
+						"such as one from prometheus.WrapRegistererWith")
 			}
 			return nil, err
 		}

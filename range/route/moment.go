@@ -19,12 +19,14 @@ import (
 // is zero if it holds for no partition. Each node is asked once, and all at the same time. heard
 // gets what their clocks showed, one at a time; it may be nil.
 func (s *Sender) Moment(ctx context.Context, partitions []*Partition, span keys.Span,
-	heard func(node keys.NodeID, now *kvpb.Timestamp)) (at hlc.Timestamp, rest []*Partition, err error) {
+	heard func(node keys.NodeID,
+		now *kvpb.Timestamp)) (at hlc.Timestamp, rest []*Partition, err error) {
 	bundles, rest := s.Bundles(partitions, 1)
 	var mu sync.Mutex
 	var failure error
 	each(bundles, func(b *Bundle) {
-		got, err := s.DoBundle(ctx, b, &kvpb.MergeScanRequest{Partitions: b.Routes(), Start: span.Start, End: span.End})
+		got, err := s.DoBundle(ctx, b,
+			&kvpb.MergeScanRequest{Partitions: b.Routes(), Start: span.Start, End: span.End})
 		said := rpc.FromTimestamp(got.MergeScanResponse.GetAt())
 		mu.Lock()
 		defer mu.Unlock()
@@ -47,14 +49,16 @@ func (s *Sender) Moment(ctx context.Context, partitions []*Partition, span keys.
 // Announce brings the clocks of the nodes that lead partitions up to a moment that is about to be
 // read there, so that what they write from now on lies above it. It does without nodes that do not
 // answer within the limit.
-func (s *Sender) Announce(ctx context.Context, partitions []*Partition, moment hlc.Timestamp, limit time.Duration) {
+func (s *Sender) Announce(ctx context.Context, partitions []*Partition, moment hlc.Timestamp,
+	limit time.Duration) {
 	s.RaiseSession(moment)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	bundles, _ := s.Bundles(partitions, 1)
 	each(bundles, func(b *Bundle) {
 		// The session that it carries is what counts. It asks for the moment of an empty span.
-		s.DoBundle(ctx, b, &kvpb.MergeScanRequest{Partitions: b.Routes()[:1], Start: []byte{0}, End: []byte{0}})
+		s.DoBundle(ctx, b,
+			&kvpb.MergeScanRequest{Partitions: b.Routes()[:1], Start: []byte{0}, End: []byte{0}})
 	})
 }
 

@@ -28,7 +28,8 @@ func (t *multiCall) share(begin int) *kvpb.Request {
 	first, all := t.calls[begin].Request.GetBatchGet(), 0
 	for i := begin; i >= 0; i = t.attempts[i].next {
 		get := t.calls[i].Request.GetBatchGet()
-		if get == nil || get.At == nil || get.Context.GetLeadership() != nil || t.calls[i].Keyspace != t.calls[begin].Keyspace ||
+		if get == nil || get.At == nil || get.Context.GetLeadership() != nil ||
+			t.calls[i].Keyspace != t.calls[begin].Keyspace ||
 			!sameTime(get.At, first.At) || !sameContext(get.Context, first.Context) {
 			return nil
 		}
@@ -52,13 +53,15 @@ func (t *multiCall) share(begin int) *kvpb.Request {
 			p = new(kvpb.PartitionKeys)
 		}
 		r := t.calls[i].Request
-		p.Partition, p.Generation, p.Term, p.Keys = r.Partition, r.Generation, r.Term, r.GetBatchGet().Keys
+		p.Partition, p.Generation, p.Term, p.Keys = r.Partition, r.Generation, r.Term,
+			r.GetBatchGet().Keys
 		m.get.Partitions = append(m.get.Partitions, p)
 	}
 	m.get.At, m.get.Context = first.At, first.Context
 	m.command.MultiGet = &m.get
 	r := t.calls[begin].Request
-	m.request.Sequence, m.request.Session, m.request.TimeoutMicros, m.request.Command = r.Sequence, r.Session, r.TimeoutMicros, &m.command
+	m.request.Sequence, m.request.Session, m.request.TimeoutMicros, m.request.Command = r.Sequence,
+		r.Session, r.TimeoutMicros, &m.command
 	return &m.request
 }
 
@@ -68,13 +71,15 @@ func sameTime(a, b *kvpb.Timestamp) bool {
 
 // sameContext says that two contexts are equal, but for the leadership, which is one partition's.
 func sameContext(a, b *kvpb.ReadContext) bool {
-	return a == b || (a != nil && b != nil && sameTime(a.UncertainUntil, b.UncertainUntil) && sameTime(a.Observed, b.Observed) &&
+	return a == b || (a != nil && b != nil && sameTime(a.UncertainUntil, b.UncertainUntil) &&
+		sameTime(a.Observed, b.Observed) &&
 		a.Movable == b.Movable && bytes.Equal(a.Transaction, b.Transaction) && sameTime(a.Begun, b.Begun))
 }
 
 // takeShared takes in what came of a shared request, for each of its calls.
 func (t *multiCall) takeShared(begin int, response *kvpb.Response, err error) (over int, _ error) {
-	answered := err != nil || (response.Error != nil && response.Error.Code != kvpb.ErrorCode_INVALID_ARGUMENT)
+	answered := err != nil ||
+		(response.Error != nil && response.Error.Code != kvpb.ErrorCode_INVALID_ARGUMENT)
 	if !answered && !t.deal(begin, response.GetMultiGet()) {
 		for i := begin; i >= 0; i = t.attempts[i].next {
 			t.goOn(i, nil)
@@ -125,13 +130,16 @@ func (t *multiCall) takePart(i int, response *kvpb.Response) (over int, _ error)
 		t.goOn(i, nil)
 		return 0, nil
 	}
-	if at := slices.IndexFunc(got.Refused, func(r *kvpb.PartitionRefusal) bool { return r.Partition == id }); at >= 0 {
+	if at := slices.IndexFunc(got.Refused,
+		func(r *kvpb.PartitionRefusal) bool { return r.Partition == id }); at >= 0 {
 		refusal := got.Refused[at].Error
 		if refusal == nil {
 			refusal = &kvpb.Error{Message: "it refused without a reason"}
 		}
-		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUnsure: response.ClockUnsure, Error: refusal}, nil)
+		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUnsure: response.ClockUnsure,
+			Error: refusal}, nil)
 	}
 	t.sender.session.observe(x.call.Request.GetBatchGet().At)
-	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id, Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
+	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id,
+		Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
 }

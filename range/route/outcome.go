@@ -18,8 +18,9 @@ import (
 
 // unanswered decides what follows an attempt that got no answer.
 //
-//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
-func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err error) (Answer, error, *Backoff) {
+//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
+func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
+	err error) (Answer, error, *Backoff) {
 	s := a.sender
 	// Nothing executes a write of term 0.
 	executable := a.call.Write && l.term != 0
@@ -52,7 +53,8 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 	}
 	address, _ := l.node.addressAndReason()
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
-		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address, rpc.Reason(broken.Cause)), p.ID, l.node.id)
+		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.id, address,
+			rpc.Reason(broken.Cause)), p.ID, l.node.id)
 	if status.Code(broken.Cause) == codes.FailedPrecondition {
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	}
@@ -63,8 +65,9 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader, err e
 
 // refused decides what follows an answer that is an error.
 //
-//lint:ignore ST1008 an answer and its error stand together; what follows them is about the next attempt
-func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) (Answer, error, *Backoff) {
+//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
+func (a *attempt) refused(p *Partition, l *leader, looking bool,
+	e *kvpb.Error) (Answer, error, *Backoff) {
 	s := a.sender
 	a.noteAnswer(e, p.ID, l.node.id)
 	switch e.Code {
@@ -75,7 +78,8 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 			return Answer{}, nil, &atOnce // the walk sets the pace
 		}
 		return Answer{}, nil, &routingBackoff
-	case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN, kvpb.ErrorCode_PARTITION_NOT_FOUND:
+	case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN,
+		kvpb.ErrorCode_PARTITION_NOT_FOUND:
 		s.learnLeader(p.hint, l.node, e)
 		if e.Code == kvpb.ErrorCode_PARTITION_NOT_FOUND {
 			p.hint.drop(l, time.Now())
@@ -109,7 +113,8 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 		s.learnLeader(p.hint, l.node, e)
 		return Answer{}, nil, &unknownBackoff
 	case kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
-		return Answer{}, nil, &waitedBackoff // it did not run, and has waited for long, or our own context is about to end
+		// it did not run, and has waited for long, or our own context is about to end
+		return Answer{}, nil, &waitedBackoff
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD:
 		// A session that was idle for longer than versions are kept. No attempt was taken, so the
 		// request may begin anew, in the session that this answer has brought up to date.
@@ -132,7 +137,8 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool, e *kvpb.Error) 
 	case kvpb.ErrorCode_INVALID_ARGUMENT:
 		// It is as invalid in every attempt: none was executed.
 		final.OutcomeUnknown = false
-	case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_TRANSACTION_ABORTED, kvpb.ErrorCode_TRANSACTION_PUSHED:
+	case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_TRANSACTION_ABORTED,
+		kvpb.ErrorCode_TRANSACTION_PUSHED:
 		// None of this passes: what was read stays changed, an aborted transaction aborted, a bound
 		// a bound. An attempt that had been executed would have been answered with what came of it.
 		final.OutcomeUnknown = false
@@ -173,7 +179,8 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 	}
 	delay := b.delay(f.count, s.random())
 	f.count++
-	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && a.hasDeadline && left-delay < a.call.Slack {
+	if left := time.Until(a.deadline); b.Name == waitedBackoff.Name && a.hasDeadline &&
+		left-delay < a.call.Slack {
 		// It is known now that it did not run. The answer to another attempt would come too late,
 		// and it would not be known any more.
 		if err := s.pause(ctx, left); err != nil {
@@ -196,7 +203,8 @@ func (a *attempt) countOf(b Backoff) int {
 }
 
 // note remembers what went wrong last.
-func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.PartitionID, node keys.NodeID) {
+func (a *attempt) note(code kvpb.ErrorCode, message string, partition keys.PartitionID,
+	node keys.NodeID) {
 	a.last.code, a.last.message, a.last.partition, a.last.node = code, message, partition, node
 	a.last.cause, a.last.conflict = kvpb.ErrorCause_CAUSE_UNSPECIFIED, nil
 	a.last.timestamp, a.last.refused = hlc.Timestamp{}, hlc.Timestamp{}
@@ -214,7 +222,8 @@ func (a *attempt) explained() bool { return a.last.message != "" }
 // noteLeaderless says that no replica leads, unless a node has said something about it already.
 func (a *attempt) noteLeaderless(p *Partition) {
 	if !a.explained() {
-		a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf("waiting for a leader of partition %s", p.ID), p.ID, 0)
+		a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
+			fmt.Sprintf("waiting for a leader of partition %s", p.ID), p.ID, 0)
 	}
 }
 
@@ -305,14 +314,17 @@ func (a *attempt) ended(cause error) *Error {
 	case a.at.survives(gone):
 		// Enough of them answer. That they do not serve is the fault of a clock, whatever was said
 		// last.
-		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCause_CAUSE_CLOCKS, a.at.ID, 0
-		e.Message = fmt.Sprintf("partition %s is not served because of clocks: %s", a.at.ID, howMany(all, len(a.at.voters)))
+		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_CLOCK_SKEW,
+			kvpb.ErrorCause_CAUSE_CLOCKS, a.at.ID, 0
+		e.Message = fmt.Sprintf("partition %s is not served because of clocks: %s", a.at.ID,
+			howMany(all, len(a.at.voters)))
 		if len(lost.silent) > 0 {
 			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")
 		}
 	default:
 		// Whatever was said last, this is why.
-		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCause_CAUSE_UNSPECIFIED, a.at.ID, 0
+		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM,
+			kvpb.ErrorCause_CAUSE_UNSPECIFIED, a.at.ID, 0
 		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID, howMany(all, len(a.at.voters)))
 		if len(lost.silent) > 0 {
 			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")

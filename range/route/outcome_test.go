@@ -31,7 +31,8 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 		{"read", context.Canceled, false, false, false, 3},
 	} {
 		a := attempt{sender: new(Sender), call: &Call{Write: c.write}, maybe: c.before, sent: 3}
-		_, err, again := a.unanswered(over, &Partition{ID: 7}, &leader{node: &node{id: 1}, term: 5}, c.err)
+		_, err, again := a.unanswered(over, &Partition{ID: 7}, &leader{node: &node{id: 1}, term: 5},
+			c.err)
 		var e *Error
 		if again != nil || !errors.As(err, &e) || !errors.Is(err, context.Canceled) {
 			t.Fatalf("%s: %v, %v", c.name, err, again)
@@ -46,8 +47,10 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 // what the leader that serves the partition has said.
 func TestUnreachableNodesAreNamedWhereTheyMatter(t *testing.T) {
 	for code, named := range map[kvpb.ErrorCode]bool{
-		kvpb.ErrorCode_UNKNOWN_ERROR: true, kvpb.ErrorCode_NOT_LEADER: true, kvpb.ErrorCode_DISK_FULL: true,
-		kvpb.ErrorCode_LOCKED: false, kvpb.ErrorCode_OVERLOADED: false, kvpb.ErrorCode_TRANSACTION_CONFLICT: false,
+		kvpb.ErrorCode_UNKNOWN_ERROR: true, kvpb.ErrorCode_NOT_LEADER: true,
+		kvpb.ErrorCode_DISK_FULL: true,
+		kvpb.ErrorCode_LOCKED:    false, kvpb.ErrorCode_OVERLOADED: false,
+		kvpb.ErrorCode_TRANSACTION_CONFLICT: false,
 	} {
 		p := &Partition{ID: 7}
 		for id := range keys.NodeID(3) {

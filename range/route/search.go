@@ -54,7 +54,8 @@ func (a *attempt) walk(ctx context.Context, p *Partition) (l *leader, looking bo
 		}
 		s.metrics.retries[leaderlessBackoff.Name].Inc()
 		c.misses.Add(1)
-		if err := a.awaitChange(ctx, c, leaderlessBackoff.delay(max(0, misses-len(p.voters)), s.random())); err != nil {
+		if err := a.awaitChange(ctx, c,
+			leaderlessBackoff.delay(max(0, misses-len(p.voters)), s.random())); err != nil {
 			return nil, false, err
 		}
 		// The table may show other replicas by now.

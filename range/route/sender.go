@@ -106,7 +106,8 @@ func New(cfg Config) (*Sender, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range cfg.ConnectionsPerNode {
-		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS, TLSNow: cfg.TLSNow, Logger: cfg.Logger})}
+		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS,
+			TLSNow: cfg.TLSNow, Logger: cfg.Logger})}
 		for lane.client == 0 {
 			lane.client = cfg.Random()
 		}
@@ -137,7 +138,7 @@ func (s *Sender) Close() {
 		s.mu.Unlock()
 		for _, n := range all {
 			n.mu.Lock()
-			//lint:ignore SA2001 a lane that is just being made is made by now, or will see that we are closed
+			//lint:ignore SA2001 a lane that is being made is made by now, or sees that this is closed
 			n.mu.Unlock()
 			n.hangUp()
 		}
@@ -202,9 +203,11 @@ func probe(p *Partition) *kvpb.Request {
 	if len(key) == 0 {
 		key = []byte{0}
 	}
-	return &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
-		Key: key, Expected: &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
-	}}}
+	return &kvpb.Request{
+		Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
+			Key: key, Expected: &kvpb.CompareAndSwapRequest_Version{
+				Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
+		}}}
 }
 
 // Greet asks some nodes for their clocks, so that the session begins at the cluster's time. It

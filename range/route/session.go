@@ -64,7 +64,8 @@ func (s *session) observeResult(r *kvpb.Response) {
 		// Of a one-phase transaction it is the commit timestamp; of another one it is at or below that.
 		s.observe(result.Prepare.GetPrepared())
 	case *kvpb.Response_EndTransaction:
-		if status := result.EndTransaction.GetStatus(); status.GetState() == kvpb.TransactionState_COMMITTED {
+		status := result.EndTransaction.GetStatus()
+		if status.GetState() == kvpb.TransactionState_COMMITTED {
 			s.observe(status.GetTimestamp())
 		}
 	}

@@ -92,7 +92,9 @@ func (k *Keyspace) ByKey(userKey []byte) *Partition {
 		}
 		return k.ByHash(keys.HashPartition(userKey, k.Info.HashPartitions))
 	}
-	i := sort.Search(len(k.partitions), func(i int) bool { return bytes.Compare(k.partitions[i].Span.Start, userKey) > 0 })
+	i := sort.Search(len(k.partitions), func(i int) bool {
+		return bytes.Compare(k.partitions[i].Span.Start, userKey) > 0
+	})
 	if i == 0 || !k.partitions[i-1].Span.Contains(userKey) {
 		return nil
 	}
@@ -116,7 +118,9 @@ func (k *Keyspace) ByHash(number uint32) *Partition {
 func (k *Keyspace) Before(end []byte) *Partition {
 	i := len(k.partitions)
 	if len(end) > 0 {
-		i = sort.Search(len(k.partitions), func(i int) bool { return bytes.Compare(k.partitions[i].Span.Start, end) >= 0 })
+		i = sort.Search(len(k.partitions), func(i int) bool {
+			return bytes.Compare(k.partitions[i].Span.Start, end) >= 0
+		})
 	}
 	if i == 0 {
 		return nil
@@ -140,7 +144,9 @@ func (k *Keyspace) Overlapping(span keys.Span) []*Partition {
 	})
 	high := len(k.partitions)
 	if len(span.End) > 0 {
-		high = sort.Search(len(k.partitions), func(i int) bool { return bytes.Compare(k.partitions[i].Span.Start, span.End) >= 0 })
+		high = sort.Search(len(k.partitions), func(i int) bool {
+			return bytes.Compare(k.partitions[i].Span.Start, span.End) >= 0
+		})
 	}
 	if low >= high {
 		return nil

@@ -22,13 +22,16 @@ func rangeKeyspace(splits []string, holes map[int]bool) *Keyspace {
 		if i < len(splits) {
 			end = append(bytes.Clone(prefix), splits[i]...)
 		}
-		d := &clusterpb.Partition{Id: uint64(100 + i), Keyspace: 7, Start: start, End: end, PrefixLength: 4, Generation: 1}
+		d := &clusterpb.Partition{Id: uint64(100 + i), Keyspace: 7, Start: start, End: end,
+			PrefixLength: 4, Generation: 1}
 		if !holes[i] {
-			all = append(all, &Partition{ID: keys.PartitionID(d.Id), Span: keys.PartitionUserSpan(d), Descriptor: d})
+			all = append(all, &Partition{ID: keys.PartitionID(d.Id),
+				Span: keys.PartitionUserSpan(d), Descriptor: d})
 		}
 		start = end
 	}
-	return &Keyspace{ID: 7, Info: &clusterpb.Keyspace{Id: 7, Partitioning: clusterpb.Partitioning_RANGE}, partitions: arrange(all)}
+	return &Keyspace{ID: 7, Info: &clusterpb.Keyspace{Id: 7,
+		Partitioning: clusterpb.Partitioning_RANGE}, partitions: arrange(all)}
 }
 
 // Look-ups agree with looking at every partition.
@@ -82,11 +85,13 @@ func TestLookUp(t *testing.T) {
 }
 
 func TestHashLookUp(t *testing.T) {
-	k := &Keyspace{Info: &clusterpb.Keyspace{Partitioning: clusterpb.Partitioning_HASH, HashPartitions: 8}}
+	k := &Keyspace{Info: &clusterpb.Keyspace{Partitioning: clusterpb.Partitioning_HASH,
+		HashPartitions: 8}}
 	for h := range uint32(8) {
 		if h != 3 {
 			start := keys.HashPrefix(1, uint16(h))
-			k.partitions = append(k.partitions, &Partition{Hash: h, Descriptor: &clusterpb.Partition{Start: start, End: keys.PrefixEnd(start)}})
+			k.partitions = append(k.partitions, &Partition{Hash: h,
+				Descriptor: &clusterpb.Partition{Start: start, End: keys.PrefixEnd(start)}})
 		}
 	}
 	if k.Complete() {
@@ -105,11 +110,13 @@ func TestHashLookUp(t *testing.T) {
 func TestArrange(t *testing.T) {
 	make := func(id, generation uint64, start, end string) *Partition {
 		prefix := keys.KeyspacePrefix(1)
-		d := &clusterpb.Partition{Id: id, Generation: generation, Start: append(bytes.Clone(prefix), start...),
-			End: append(bytes.Clone(prefix), end...), PrefixLength: 4}
+		d := &clusterpb.Partition{Id: id, Generation: generation,
+			Start: append(bytes.Clone(prefix), start...),
+			End:   append(bytes.Clone(prefix), end...), PrefixLength: 4}
 		return &Partition{ID: keys.PartitionID(id), Descriptor: d, Span: keys.PartitionUserSpan(d)}
 	}
-	old, lower, upper, other := make(1, 1, "a", "m"), make(1, 2, "a", "f"), make(2, 2, "f", "m"), make(3, 1, "m", "z")
+	old, lower, upper, other := make(1, 1, "a", "m"), make(1, 2, "a", "f"), make(2, 2, "f", "m"),
+		make(3, 1, "m", "z")
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.Permutation([]*Partition{old, lower, upper, other}).Draw(t, "order")
 		got := arrange(slices.Clone(all))

@@ -197,7 +197,8 @@ func (c *conn) write(b []byte) (written int, err error) {
 			return written, net.ErrClosed
 		case f.writeDeadline.passed():
 			return written, os.ErrDeadlineExceeded
-		case p.broken, f.readerClosed && !back.stalled && !f.stalled && !time.Now().Before(back.lastReady):
+		case p.broken, f.readerClosed && !back.stalled && !f.stalled &&
+			!time.Now().Before(back.lastReady):
 			// Of a reader that has closed, the writer learns only if its bytes get there and the
 			// answer gets back; and not before its own reader can see the end: users such as gRPC
 			// leave it to that to notice, and try in vain until then.

@@ -85,9 +85,11 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 		addr = n.freeAddrLocked(host(addr))
 	}
 	if _, ok := n.listeners[addr]; ok {
-		return nil, &net.OpError{Op: "listen", Net: networkName, Addr: address(addr), Err: errors.New("address already in use")}
+		return nil, &net.OpError{Op: "listen", Net: networkName, Addr: address(addr),
+			Err: errors.New("address already in use")}
 	}
-	l := &listener{network: n, addr: addr, incoming: make(chan *conn, backlog), closed: make(chan struct{})}
+	l := &listener{network: n, addr: addr, incoming: make(chan *conn, backlog),
+		closed: make(chan struct{})}
 	n.listeners[addr] = l
 	return l, nil
 }
@@ -103,7 +105,8 @@ func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (ne
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, from, addr)
 		if err != nil {
-			return nil, &net.OpError{Op: "dial", Net: networkName, Source: address(from), Addr: address(addr), Err: err}
+			return nil, &net.OpError{Op: "dial", Net: networkName, Source: address(from),
+				Addr: address(addr), Err: err}
 		}
 		return c, nil
 	}

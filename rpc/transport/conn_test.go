@@ -34,8 +34,10 @@ func mutual(t testing.TB) (server, client *tls.Config) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
@@ -49,8 +51,10 @@ func mutual(t testing.TB) (server, client *tls.Config) {
 	pool := x509.NewCertPool()
 	pool.AddCert(certificate)
 	pair := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	server = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
-	client = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool}
+	server = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	client = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+		RootCAs: pool}
 	return server, client
 }
 
@@ -217,7 +221,8 @@ func TestReasonsArrive(t *testing.T) {
 			if accept && err == nil {
 				_, err = opener.Receive()
 			}
-			if errors.As(err, &refused) == accept || status.Code(err) != codes.Aborted || status.Convert(err).Message() != "for a reason" {
+			if errors.As(err, &refused) == accept || status.Code(err) != codes.Aborted ||
+				status.Convert(err).Message() != "for a reason" {
 				t.Fatal(err)
 			}
 		})
@@ -282,7 +287,8 @@ func TestTLSIsNotMixed(t *testing.T) {
 	}
 	defer c.Close()
 	var refused *Refused
-	if err := c.AwaitAccepted(); !errors.As(err, &refused) || status.Convert(err).Message() != needsTLS {
+	if err := c.AwaitAccepted(); !errors.As(err, &refused) ||
+		status.Convert(err).Message() != needsTLS {
 		t.Fatal(err)
 	}
 	plain, _ := listen(t, nil)

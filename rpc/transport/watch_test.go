@@ -8,7 +8,8 @@ import (
 )
 
 // watched makes two ends, of which both are watched, and read, but for those that are not to.
-func watched(t *testing.T, limit time.Duration, reads [2]bool) (ends [2]*Conn, broken [2]chan error) {
+func watched(t *testing.T, limit time.Duration,
+	reads [2]bool) (ends [2]*Conn, broken [2]chan error) {
 	a, b := net.Pipe()
 	for i, raw := range []net.Conn{a, b} {
 		c := newConn(newSocket(raw), nil, nil)
