@@ -25,11 +25,8 @@ func TestWhoHasTimersOfTheKernel(t *testing.T) {
 			return nil, net.ErrClosed
 		}}, true},
 	} {
-		c.config.Dir, c.config.Listen, c.config.Advertise, c.config.Roles, c.config.Core = "d", "a:1", "a:1", []string{
-			RoleNode,
-		}, []string{
-			"b:1",
-		}
+		c.config.Dir, c.config.Listen, c.config.Advertise = "d", "a:1", "a:1"
+		c.config.Roles, c.config.Core = []string{RoleNode}, []string{"b:1"}
 		if err := c.config.ensureDefaults(); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -8,7 +8,7 @@
 // both. The two share nothing but the listener: each has its own directory, its own pair of
 // databases, and its own hosts of Raft groups, in a realm of its own.
 //
-//	DIR/server.json   who this server is: written when the directory is made, and never changed but by joining
+//	DIR/server.json   the server's identity: made with the directory, never changed but by joining
 //	DIR/core/         log and state of the core member
 //	DIR/node/         log and state of the data node
 //

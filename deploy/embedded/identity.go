@@ -107,11 +107,13 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data "+
-			"this is: restore the file, or move the directory away and start with an empty one", ErrDirectory, identityFile, path, err)
+			"this is: restore the file, or move the directory away and start with an empty one",
+			ErrDirectory, identityFile, path, err)
 	}
 	if d.id.Format > directoryFormat {
 		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program "+
-			"knows up to %d); start the newer program again", ErrDirectory, path, d.id.Format, directoryFormat)
+			"knows up to %d); start the newer program again",
+			ErrDirectory, path, d.id.Format, directoryFormat)
 	}
 	return d, nil
 }

@@ -33,7 +33,8 @@ func (d *directory) mustHaveLogs(c *ServerConfig) error {
 		}
 		return fmt.Errorf("%w: there is no database in %s: the log of acknowledged writes is "+
 			"missing, and a server that has forgotten what it promised must not take "+
-			"part; mount the volume that holds it, and start again; if it is lost for good, %s", ErrDirectory, d.sub(part, "log"), next)
+			"part; mount the volume that holds it, and start again; if it is lost for good, %s",
+			ErrDirectory, d.sub(part, "log"), next)
 	}
 	return nil
 }

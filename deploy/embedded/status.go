@@ -89,7 +89,8 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 	s.parts.Unlock()
 	if s.bootstrap != nil {
 		if broken := s.coreBroken.Load(); broken != nil {
-			return false, "the consistent core's member on this server does not open: " + (*broken).Error(), nil
+			return false, "the consistent core's member on this server does not open: " +
+				(*broken).Error(), nil
 		}
 		if core == nil {
 			why := s.bootstrap.WaitingFor()

@@ -21,8 +21,8 @@
 //	Resolution        2       8          50 ms     range/replica: ends of locks of large transactions
 //	LargeTransaction  none    6          50 ms     txn/committer: requests that take their locks
 //	Collection        3       3          none      range/node: garbage collection of one partition
-//	Flush             2       2          10 ms     range/engine: flushes and compactions of the databases
-//	Snapshot          1       1          none      rpc: a piece counts for as long as its rate gives it
+//	Flush             2       2          10 ms     range/engine: flushes, compactions
+//	Snapshot          1       1          none      rpc: a piece counts for as long as its rate says
 //
 // Priority Low is the rule. Awaited is for work for which only other background work waits: it
 // pauses as if nothing else was asked for. Urgent work does not pause. Work that pauses must not

@@ -8,7 +8,7 @@
 //
 //	offsets     how far each peer's clock is from this one, by the pings that all hosts send
 //	consensus   whether this clock goes with a majority of those that are measured
-//	quarantine  this clock has jumped, or was not compared yet: it is not believed until peers confirm it
+//	quarantine  this clock has jumped, or was not compared yet: not believed until peers confirm it
 //	leases      since when a lease must have begun, if the monotonic clock may have stood still
 //
 // # States
@@ -31,14 +31,14 @@
 // # Which part asks what
 //
 //	range/host        Heard, for each ping; LeaseFloor, for each read by a lease and each lease's end
-//	range/host        Believe, with each tick, for a member of the consistent core: nothing but leases
+//	range/host        Believe, with each tick, for a member of the core: nothing but leases
 //	                  depends on its clock, so a jump ends those and is believed
 //	range/node        Look, with each tick: jumps and steps, and the end of a quarantine
 //	range/node        Check, once a second: the consensus
 //	range/node        State, to refuse requests and to give leaderships away; Ahead and Rewind
 //	range/node        Agrees, before it hands a leadership to a peer; Offsets, for a metric
-//	range/replica,    hlc.Clock.Reading: a timestamp to choose or to answer with, and whether it can be
-//	range/node        trusted at this moment. It needs no judgement, and no lock but the clock's
+//	range/replica,    hlc.Clock.Reading: a timestamp to choose or to answer with, and whether it can
+//	range/node        be trusted at this moment. It needs no judgement, and no lock but the clock's
 //
 // # Invariants
 //

@@ -276,7 +276,8 @@ func TestOffsetsAfterAStep(t *testing.T) {
 			if c := s.Look(); c.Jumped == test.taken || (c.Jumped && c.Moved != test.step) {
 				t.Errorf("%+v", c)
 			}
-			if got, want := steady.Now()-before == int64(100*time.Millisecond+test.step), test.taken; got != want {
+			if got, want := steady.Now()-before == int64(100*time.Millisecond+test.step),
+				test.taken; got != want {
 				t.Errorf("taken: %v, want %v", got, want)
 			}
 			check := func(when string) {

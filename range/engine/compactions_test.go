@@ -47,7 +47,8 @@ func TestCompactionsThatFailPause(t *testing.T) {
 		}
 		before := s.db.Metrics().Compact.Count
 		fs.set(nil)
-		for deadline := time.Now().Add(time.Minute); s.db.Metrics().Compact.Count == before; passTime(retryDelay) {
+		deadline := time.Now().Add(time.Minute)
+		for ; s.db.Metrics().Compact.Count == before; passTime(retryDelay) {
 			if time.Now().After(deadline) {
 				t.Fatal("no compaction within a minute of the disk's recovery")
 			}

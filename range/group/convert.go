@@ -61,7 +61,8 @@ func inbound(p *peerpb.RaftMessage) *raftpb.Message {
 		index:   p.GetIndex(), commit: p.GetCommit(), vote: p.GetVote(),
 		rejectHint: p.GetRejectHint(), reject: p.GetReject(),
 	}
-	m.Type, m.To, m.From, m.Term, m.LogTerm, m.Index = &m.kind, &m.to, &m.from, &m.term, &m.logTerm, &m.index
+	m.Type, m.To, m.From, m.Term, m.LogTerm, m.Index = &m.kind, &m.to, &m.from, &m.term, &m.logTerm,
+		&m.index
 	m.Commit, m.RejectHint, m.Reject = &m.commit, &m.rejectHint, &m.reject
 	if m.vote != 0 {
 		m.Vote = &m.vote

@@ -20,15 +20,19 @@
 //
 // INVARIANT: at most one replica of a group holds a lease at any true time (DESIGN invariant 3).
 // What it takes:
-//   - The follower keeps its promise by the clock (promise.go), whatever happens to Raft's ticks: they are skipped when the host of a
-//     sleeping leader is gone, and a replica may be told to campaign.
-//   - A follower that restarted has forgotten its promise. Until it has been up for one election timeout the host keeps
-//     it from voting (WithholdVotes). Votes of a leadership transfer are let through, because:
-//   - A leader that starts a transfer gives its lease up first and for the rest of its term: the message that makes the
-//     other one campaign may be delivered late.
-//   - An answer counts only if the follower is still in the leader's term when it goes out. What came in with the heartbeat may have raised the
-//     term, and with it the vote for another goes out.
-//   - A process that was paused finds the lease run out on the monotonic clock, which goes on during the pause.
+//   - The follower keeps its promise by the clock (promise.go), whatever happens to Raft's ticks:
+//     they are skipped when the host of a sleeping leader is gone, and a replica may be told to
+//     campaign.
+//   - A follower that restarted has forgotten its promise. Until it has been up for one election
+//     timeout the host keeps it from voting (WithholdVotes). Votes of a leadership transfer are let
+//     through, because:
+//   - A leader that starts a transfer gives its lease up first and for the rest of its term: the
+//     message that makes the other one campaign may be delivered late.
+//   - An answer counts only if the follower is still in the leader's term when it goes out. What
+//     came in with the heartbeat may have raised the term, and with it the vote for another goes
+//     out.
+//   - A process that was paused finds the lease run out on the monotonic clock, which goes on
+//     during the pause.
 //
 // Some reads need more: that no other replica leads before the lease ends, even if the leadership
 // ends before, because the leader hears of a higher term (range/replica/early.go). So a lease that

@@ -25,8 +25,10 @@ import (
 //	term             has no term, one above MaxTerm, or a log term above its own
 //	jump             has a term that is further ahead than maxJump of any that is known (see claims)
 //	index            has an index above MaxIndex
-//	entries          has entries that do not follow each other, are of falling terms or later ones than the message, or of another type than normal
-//	commit           is a heartbeat that commits what is not in this log: a leader commits by a heartbeat only what the follower has acknowledged
+//	entries          has entries that do not follow each other, are of falling terms or later ones
+//	                 than the message, or of another type than normal
+//	commit           is a heartbeat that commits what is not in this log: a leader commits by a
+//	                 heartbeat only what the follower has acknowledged
 //	acknowledgement  acknowledges to a leader what it has never sent
 //	read             answers reads that the leader has not asked about
 //	context          has a context that its type does not have

@@ -164,7 +164,9 @@ func TestImplausibleStorage(t *testing.T) {
 		{1, 1 << 40, 1, 1},
 	} {
 		storage := raft.NewMemoryStorage()
-		if err := errors.Join(storage.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &c.last, Term: &c.lastTerm, ConfState: conf}}),
+		if err := errors.Join(storage.ApplySnapshot(
+			&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &c.last, Term: &c.lastTerm,
+				ConfState: conf}}),
 			storage.SetHardState(&raftpb.HardState{Term: &c.hardTerm,
 				Commit: &c.commit})); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@
 // # Data flow
 //
 //	peer transport ──► inbox of a group ──► shard worker ──► one message per peer host and pass
-//	proposals, reads ─►                     (steps RawNode) ├► raftlog: one synced batch for all groups
+//	proposals, reads ─►                     (steps RawNode) ├► raftlog: one synced batch for all
 //	                                                        └► apply workers: in order per group
 //	raftlog: batch is durable ──► answers to peers (at once, one message per host) and to the inboxes
 //	apply workers: applied ──► the state machine's waiters, the inbox

@@ -316,7 +316,8 @@ func (g *Group) shutDown() {
 	reads, staged := g.inbox.reads, g.inbox.staged
 	g.host.inboxBytes.Add(-int64(g.inbox.bytes))
 	g.inbox.bytes = 0
-	g.inbox.messages, g.inbox.local, g.inbox.proposals, g.inbox.reads, g.inbox.ops, g.inbox.staged = nil, nil, nil, nil, nil, nil
+	g.inbox.messages, g.inbox.local, g.inbox.proposals = nil, nil, nil
+	g.inbox.reads, g.inbox.ops, g.inbox.staged = nil, nil, nil
 	g.inbox.mu.Unlock()
 	if already {
 		return

@@ -7,13 +7,15 @@ import (
 )
 
 type metrics struct {
-	groups                                                                prometheus.Gauge
-	failed, elected, dropped, misaddressed, inboxFull, pauses             prometheus.Counter
-	refusedAppends                                                        prometheus.Counter
-	appliedEntries                                                        prometheus.Counter
-	snapshotsSent, snapshotsFailed, snapshotsReceived, snapshotsInstalled prometheus.Counter
-	applySeconds                                                          prometheus.Histogram
-	refused                                                               map[group.Refusal]prometheus.Counter
+	groups                                 prometheus.Gauge
+	failed, elected, dropped, misaddressed prometheus.Counter
+	inboxFull, pauses                      prometheus.Counter
+	refusedAppends                         prometheus.Counter
+	appliedEntries                         prometheus.Counter
+	snapshotsSent, snapshotsFailed         prometheus.Counter
+	snapshotsReceived, snapshotsInstalled  prometheus.Counter
+	applySeconds                           prometheus.Histogram
+	refused                                map[group.Refusal]prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, awake, peers func() float64) *metrics {

@@ -20,7 +20,9 @@ func TestWakeQueueIsBounded(t *testing.T) {
 		for _, id := range ids {
 			c.awaitLeader(id)
 		}
-		asleep := func() bool { return c.hosts[1].host.Awake()+c.hosts[2].host.Awake()+c.hosts[3].host.Awake() == 0 }
+		asleep := func() bool {
+			return c.hosts[1].host.Awake()+c.hosts[2].host.Awake()+c.hosts[3].host.Awake() == 0
+		}
 		c.await("all groups to sleep", asleep)
 		h := c.hosts[1].host
 		for incarnation := range uint64(1000) {

@@ -5,10 +5,12 @@ import "strconv"
 // KeyspaceID names a keyspace. Never reused.
 type KeyspaceID uint32
 
-// PartitionID names a partition; it is also the id of the partition's Raft group. Never reused. 0 is none.
+// PartitionID names a partition; it is also the id of the partition's Raft group. Never reused. 0
+// is none.
 type PartitionID uint64
 
-// ReplicaID names one replica of a partition; it is also its Raft peer id. Never reused within a partition. 0 is none.
+// ReplicaID names one replica of a partition; it is also its Raft peer id. Never reused within a
+// partition. 0 is none.
 type ReplicaID uint64
 
 // NodeID names a data node. Never reused. 0 is none.

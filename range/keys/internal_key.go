@@ -52,7 +52,8 @@ func ValidateUserKey(key []byte) error {
 // ValidateValue says whether a value may be written: it must have at most MaxValueSize bytes.
 func ValidateValue(value []byte) error {
 	if len(value) > MaxValueSize {
-		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValueSize)
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrValueTooLarge, len(value),
+			MaxValueSize)
 	}
 	return nil
 }

@@ -17,14 +17,17 @@ import (
 
 // Short keys of few different bytes, so that equal keys, prefixes and zeros are common.
 var (
-	genKey       = rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 0x01, 0x09, 0x0d, 'a', 0xfe, 0xff}), 0, 5)
+	genKey = rapid.SliceOfN(
+		rapid.SampledFrom([]byte{0x00, 0x01, 0x09, 0x0d, 'a', 0xfe, 0xff}), 0, 5)
 	genTimestamp = rapid.Custom(func(t *rapid.T) hlc.Timestamp {
 		return hlc.Timestamp{
 			Wall:    rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 1<<63-1)).Draw(t, "wall"),
 			Logical: rapid.OneOf(rapid.Uint32Range(0, 2), rapid.Uint32()).Draw(t, "logical"),
 		}
 	})
-	genSpan = rapid.Custom(func(t *rapid.T) Span { return Span{Start: genKey.Draw(t, "start"), End: genKey.Draw(t, "end")} })
+	genSpan = rapid.Custom(func(t *rapid.T) Span {
+		return Span{Start: genKey.Draw(t, "start"), End: genKey.Draw(t, "end")}
+	})
 )
 
 func hash32(key []byte) uint32 {
@@ -42,14 +45,16 @@ func TestHashPartition(t *testing.T) {
 		}
 	})
 	// Data is stored by these numbers.
-	for key, want := range map[string]uint32{"": 0, "a": 0x3c2569b2, "hello": 0x248bfa47, "user000000000042": 0x6f2a2efc} {
+	for key, want := range map[string]uint32{"": 0, "a": 0x3c2569b2, "hello": 0x248bfa47,
+		"user000000000042": 0x6f2a2efc} {
 		if got := murmur3([]byte(key)); got != want {
 			t.Errorf("murmur3(%q) = %#x, want %#x", key, got, want)
 		}
 	}
 }
 
-// TestStateKeysSort: by internal key, then newest first, with the unversioned key before all versions.
+// TestStateKeysSort: by internal key, then newest first, with the unversioned key before all
+// versions.
 func TestStateKeysSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k1, k2 := genKey.Draw(t, "k1"), genKey.Draw(t, "k2")
@@ -87,7 +92,8 @@ func TestVersionedKeyComesBack(t *testing.T) {
 		if len(stateKey) != VersionedKeySize(key, ts) {
 			t.Fatalf("%d bytes, want %d", len(stateKey), VersionedKeySize(key, ts))
 		}
-		if want := cockroachkvs.EncodeMVCCKey(nil, append([]byte{tableData}, key...), uint64(ts.Wall), ts.Logical); !bytes.Equal(stateKey, want) {
+		if want := cockroachkvs.EncodeMVCCKey(nil, append([]byte{tableData}, key...),
+			uint64(ts.Wall), ts.Logical); !bytes.Equal(stateKey, want) {
 			t.Fatalf("%x, cockroachkvs says %x", stateKey, want)
 		}
 		if again := AppendVersioned([]byte("x"), DataKey(key), ts); !bytes.Equal(again[1:], stateKey) {
@@ -145,7 +151,8 @@ func FuzzDecodeLocalKey(f *testing.F) {
 	})
 }
 
-// TestSpansHoldTheirKeys: a version, and an anchor, lies in the state span exactly if its internal key lies in the span.
+// TestSpansHoldTheirKeys: a version, and an anchor, lies in the state span exactly if its internal
+// key lies in the span.
 func TestSpansHoldTheirKeys(t *testing.T) {
 	in := func(s Span, stateKey []byte) bool {
 		return cockroachkvs.Compare(stateKey, s.Start) >= 0 && cockroachkvs.Compare(stateKey, s.End) < 0
@@ -168,10 +175,12 @@ func TestSpansHoldTheirKeys(t *testing.T) {
 		id := PartitionID(rapid.Uint64().Draw(t, "id"))
 		other := PartitionID(rapid.Uint64().Draw(t, "other"))
 		local := LocalKey(id, suffix)
-		if !in(LocalSpan(id), local) || (other != id && in(LocalSpan(other), local)) || !in(LocalTableSpan(), local) {
+		if !in(LocalSpan(id), local) || (other != id && in(LocalSpan(other), local)) ||
+			!in(LocalTableSpan(), local) {
 			t.Fatalf("%s and the spans of %s and %s", PrettyState(local), id, other)
 		}
-		if gotID, gotSuffix, err := DecodeLocalKey(local); err != nil || gotID != id || gotSuffix != suffix {
+		if gotID, gotSuffix, err := DecodeLocalKey(local); err != nil || gotID != id ||
+			gotSuffix != suffix {
 			t.Fatalf("%x comes back as %s %q, %v", local, gotID, gotSuffix, err)
 		}
 		// The tables do not meet.
@@ -222,8 +231,9 @@ func TestSpan(t *testing.T) {
 func TestPartition(t *testing.T) {
 	hash := &clusterpb.Partition{Id: 100, Keyspace: 7, Hash: 3, PrefixLength: HashPrefixLength,
 		Start: HashPrefix(7, 3), End: HashPrefix(7, 4)}
-	last := &clusterpb.Partition{Id: 101, Keyspace: 1<<32 - 1, Hash: 16383, PrefixLength: HashPrefixLength,
-		Start: HashPrefix(1<<32-1, 16383), End: PrefixEnd(HashPrefix(1<<32-1, 16383))}
+	last := &clusterpb.Partition{Id: 101, Keyspace: 1<<32 - 1, Hash: 16383,
+		PrefixLength: HashPrefixLength, Start: HashPrefix(1<<32-1, 16383),
+		End: PrefixEnd(HashPrefix(1<<32-1, 16383))}
 	middle := &clusterpb.Partition{Id: 102, Keyspace: 7, PrefixLength: KeyspacePrefixLength,
 		Start: append(KeyspacePrefix(7), 'f'), End: append(KeyspacePrefix(7), 'm')}
 	tail := &clusterpb.Partition{Id: 103, Keyspace: 7, PrefixLength: KeyspacePrefixLength,
@@ -248,7 +258,8 @@ func TestPartition(t *testing.T) {
 	} {
 		for i, p := range []*clusterpb.Partition{hash, last, middle, tail} {
 			internal := InternalKey(p, []byte(key))
-			if got := PartitionContains(p, []byte(key)); got != want[i] || PartitionSpan(p).Contains(internal) != want[i] {
+			if got := PartitionContains(p, []byte(key)); got != want[i] ||
+				PartitionSpan(p).Contains(internal) != want[i] {
 				t.Errorf("partition %d and %q: %v", i, key, got)
 			}
 			if !bytes.Equal(UserKey(p, internal), []byte(key)) {
@@ -256,7 +267,8 @@ func TestPartition(t *testing.T) {
 			}
 		}
 	}
-	if got := InternalSpan(middle, Span{Start: []byte("a"), End: []byte("h")}); !got.Equal(Span{middle.Start, append(KeyspacePrefix(7), 'h')}) {
+	got := InternalSpan(middle, Span{Start: []byte("a"), End: []byte("h")})
+	if !got.Equal(Span{middle.Start, append(KeyspacePrefix(7), 'h')}) {
 		t.Errorf("internal span %s", got)
 	}
 	if got := InternalSpan(tail, Span{}); !got.Equal(PartitionSpan(tail)) {
@@ -267,16 +279,24 @@ func TestPartition(t *testing.T) {
 	}
 
 	for what, p := range map[string]*clusterpb.Partition{
-		"nil":            nil,
-		"no id":          {Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7), End: PrefixEnd(KeyspacePrefix(7))},
-		"prefix length":  {Id: 100, Keyspace: 7, PrefixLength: 5, Start: HashPrefix(7, 0), End: HashPrefix(7, 1)},
-		"short start":    {Id: 100, Keyspace: 7, PrefixLength: 6, Start: KeyspacePrefix(7), End: HashPrefix(7, 1)},
-		"empty":          {Id: 100, Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7), End: KeyspacePrefix(7)},
-		"no end":         {Id: 100, Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7)},
-		"other keyspace": {Id: 100, Keyspace: 8, PrefixLength: 4, Start: KeyspacePrefix(7), End: PrefixEnd(KeyspacePrefix(7))},
-		"two keyspaces":  {Id: 100, Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7), End: append(KeyspacePrefix(8), 'a')},
-		"other hash":     {Id: 100, Keyspace: 7, Hash: 1, PrefixLength: 6, Start: HashPrefix(7, 0), End: HashPrefix(7, 1)},
-		"two hashes":     {Id: 100, Keyspace: 7, PrefixLength: 6, Start: HashPrefix(7, 0), End: HashPrefix(7, 2)},
+		"nil": nil,
+		"no id": {Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7),
+			End: PrefixEnd(KeyspacePrefix(7))},
+		"prefix length": {Id: 100, Keyspace: 7, PrefixLength: 5, Start: HashPrefix(7, 0),
+			End: HashPrefix(7, 1)},
+		"short start": {Id: 100, Keyspace: 7, PrefixLength: 6, Start: KeyspacePrefix(7),
+			End: HashPrefix(7, 1)},
+		"empty": {Id: 100, Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7),
+			End: KeyspacePrefix(7)},
+		"no end": {Id: 100, Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7)},
+		"other keyspace": {Id: 100, Keyspace: 8, PrefixLength: 4, Start: KeyspacePrefix(7),
+			End: PrefixEnd(KeyspacePrefix(7))},
+		"two keyspaces": {Id: 100, Keyspace: 7, PrefixLength: 4, Start: KeyspacePrefix(7),
+			End: append(KeyspacePrefix(8), 'a')},
+		"other hash": {Id: 100, Keyspace: 7, Hash: 1, PrefixLength: 6, Start: HashPrefix(7, 0),
+			End: HashPrefix(7, 1)},
+		"two hashes": {Id: 100, Keyspace: 7, PrefixLength: 6, Start: HashPrefix(7, 0),
+			End: HashPrefix(7, 2)},
 	} {
 		if ValidatePartition(p) == nil {
 			t.Errorf("%s: taken for a partition", what)
@@ -285,7 +305,8 @@ func TestPartition(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for n, want := range map[int]error{0: ErrEmptyKey, 1: nil, MaxKeySize: nil, MaxKeySize + 1: ErrKeyTooLarge} {
+	for n, want := range map[int]error{0: ErrEmptyKey, 1: nil, MaxKeySize: nil,
+		MaxKeySize + 1: ErrKeyTooLarge} {
 		if err := ValidateUserKey(make([]byte, n)); !errors.Is(err, want) {
 			t.Errorf("key of %d bytes: %v", n, err)
 		}
@@ -300,7 +321,8 @@ func TestValidate(t *testing.T) {
 func TestPrettyIsPrintable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
-		for _, s := range []string{Pretty(key), PrettyState(key), PrettyState(LocalKey(7, string(key))), PrettyState(AnchorKey(key, "x")),
+		for _, s := range []string{Pretty(key), PrettyState(key),
+			PrettyState(LocalKey(7, string(key))), PrettyState(AnchorKey(key, "x")),
 			PrettyState(VersionedKey(key, hlc.Timestamp{Wall: 1})), Span{Start: key}.String()} {
 			for _, r := range s {
 				if !unicode.IsPrint(r) {
@@ -312,10 +334,12 @@ func TestPrettyIsPrintable(t *testing.T) {
 			}
 		}
 	})
-	if got := PrettyState(VersionedKey([]byte("k\x00"), hlc.Timestamp{Wall: 1_000000002, Logical: 3})); got != `data "k\x00" at 1.000000002.3` {
+	versioned := VersionedKey([]byte("k\x00"), hlc.Timestamp{Wall: 1_000000002, Logical: 3})
+	if got := PrettyState(versioned); got != `data "k\x00" at 1.000000002.3` {
 		t.Error(got)
 	}
-	for _, s := range []string{KeyspaceID(1).String(), PartitionID(2).String(), ReplicaID(3).String(), NodeID(4).String()} {
+	for _, s := range []string{KeyspaceID(1).String(), PartitionID(2).String(),
+		ReplicaID(3).String(), NodeID(4).String()} {
 		if len(s) != 2 {
 			t.Error(s)
 		}

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A number is a value that Increment adds to: a decimal number of 64 bits with a sign, as people write
-// it ("42", "-7"). So `put` can set one, and `get` shows it.
+// A number is a value that Increment adds to: a decimal number of 64 bits with a sign, as people
+// write it ("42", "-7"). So `put` can set one, and `get` shows it.
 
 // MaxNumberLength is how many bytes the longest number has.
 const MaxNumberLength = 20
@@ -24,8 +24,8 @@ func ParseNumber(value []byte) (int64, error) {
 	return n, nil
 }
 
-// AddNumber adds to the number that a key holds; one without a value holds 0. It refuses a sum beyond
-// 64 bits.
+// AddNumber adds to the number that a key holds; one without a value holds 0. It refuses a sum
+// beyond 64 bits.
 func AddNumber(value []byte, exists bool, by int64) (sum int64, err error) {
 	if exists {
 		if sum, err = ParseNumber(value); err != nil {

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestAddNumberBesideBig: whatever two numbers are added, the sum is that of integers without bounds,
-// or is refused because it has more than 64 bits.
+// TestAddNumberBesideBig: whatever two numbers are added, the sum is that of integers without
+// bounds, or is refused because it has more than 64 bits.
 func TestAddNumberBesideBig(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, by := rapid.Int64().Draw(t, "a"), rapid.Int64().Draw(t, "by")
@@ -31,7 +31,8 @@ func TestParseNumber(t *testing.T) {
 			t.Errorf("%d is longer than the longest number", n)
 		}
 	}
-	for _, bad := range []string{"", " 1", "1.5", "0x10", "9223372036854775808", "ten", "\x00\xff", "1_000",
+	for _, bad := range []string{"", " 1", "1.5", "0x10", "9223372036854775808", "ten", "\x00\xff",
+		"1_000",
 		"00000000000000000000000000000001"} {
 		if n, err := ParseNumber([]byte(bad)); err == nil {
 			t.Errorf("%q is %d", bad, n)

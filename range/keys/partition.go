@@ -7,14 +7,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A partition's descriptor is a *clusterpb.Partition everywhere, and never changed once it is published. What it means in
-// keys is said here.
+// A partition's descriptor is a *clusterpb.Partition everywhere, and never changed once it is
+// published. What it means in keys is said here.
 
 // PartitionSpan is the partition's span of internal keys. It aliases the descriptor.
 func PartitionSpan(p *clusterpb.Partition) Span { return Span{Start: p.Start, End: p.End} }
 
-// PartitionPrefix is what all internal keys of the partition start with, and what a user key lacks. It aliases the
-// descriptor.
+// PartitionPrefix is what all internal keys of the partition start with, and what a user key lacks.
+// It aliases the descriptor.
 func PartitionPrefix(p *clusterpb.Partition) []byte {
 	n := int(p.PrefixLength)
 	return p.Start[:n:n]
@@ -24,15 +24,16 @@ func PartitionPrefix(p *clusterpb.Partition) []byte {
 func PartitionUserSpan(p *clusterpb.Partition) Span {
 	prefix := PartitionPrefix(p)
 	span := Span{Start: p.Start[len(prefix):]}
-	// An end beyond the prefix means that the partition reaches to the end of its keyspace, or hash partition.
+	// An end beyond the prefix means that the partition reaches to the end of its keyspace, or hash
+	// partition.
 	if bytes.HasPrefix(p.End, prefix) {
 		span.End = p.End[len(prefix):]
 	}
 	return span
 }
 
-// PartitionContains reports whether a user key lies in the partition's span. For a hash keyspace it takes the hash for
-// granted: any user key fits the span.
+// PartitionContains reports whether a user key lies in the partition's span. For a hash keyspace it
+// takes the hash for granted: any user key fits the span.
 func PartitionContains(p *clusterpb.Partition, userKey []byte) bool {
 	return PartitionUserSpan(p).Contains(userKey)
 }
@@ -52,8 +53,8 @@ func UserKey(p *clusterpb.Partition, internalKey []byte) []byte {
 	return internalKey[p.PrefixLength:]
 }
 
-// InternalSpan is the part of the partition that a span of user keys covers: the partition's own ends where the user span
-// reaches beyond them. It may be Empty.
+// InternalSpan is the part of the partition that a span of user keys covers: the partition's own
+// ends where the user span reaches beyond them. It may be Empty.
 func InternalSpan(p *clusterpb.Partition, user Span) Span {
 	span := Span{Start: InternalKey(p, user.Start)}
 	if len(user.End) > 0 {
@@ -62,7 +63,8 @@ func InternalSpan(p *clusterpb.Partition, user Span) Span {
 	return span.Intersect(PartitionSpan(p))
 }
 
-// ValidatePartition says whether a descriptor that came from disk or network is sound enough for the functions here.
+// ValidatePartition says whether a descriptor that came from disk or network is sound enough for
+// the functions here.
 func ValidatePartition(p *clusterpb.Partition) error {
 	switch {
 	case p == nil || p.Id == 0:
@@ -79,7 +81,8 @@ func ValidatePartition(p *clusterpb.Partition) error {
 	case span.Empty():
 		return fmt.Errorf("descriptor of partition %s: span %s is empty", PartitionID(p.Id), span)
 	case !whole.ContainsSpan(span):
-		return fmt.Errorf("descriptor of partition %s: span %s leaves its prefix", PartitionID(p.Id), span)
+		return fmt.Errorf("descriptor of partition %s: span %s leaves its prefix",
+			PartitionID(p.Id), span)
 	case !bytes.HasPrefix(p.Start, KeyspacePrefix(KeyspaceID(p.Keyspace))):
 		return fmt.Errorf("descriptor of partition %s: start %s lies outside keyspace %s",
 			PartitionID(p.Id), Pretty(p.Start), KeyspaceID(p.Keyspace))

@@ -8,11 +8,12 @@ import (
 // prettyLimit is how many bytes of a key are printed before it is cut.
 const prettyLimit = 128
 
-// Pretty makes any key, user or internal, printable: quoted, ASCII only, bytes that do not print as \x.. A long key is cut
-// and its length is given.
+// Pretty makes any key, user or internal, printable: quoted, ASCII only, bytes that do not print as
+// \x.. A long key is cut and its length is given.
 func Pretty(key []byte) string {
 	if len(key) > prettyLimit {
-		return strconv.QuoteToASCII(string(key[:prettyLimit])) + "... (" + strconv.Itoa(len(key)) + " bytes)"
+		return strconv.QuoteToASCII(string(key[:prettyLimit])) + "... (" + strconv.Itoa(len(key)) +
+			" bytes)"
 	}
 	return strconv.QuoteToASCII(string(key))
 }

@@ -2,8 +2,8 @@ package keys
 
 import "bytes"
 
-// Span is a half-open interval of keys, [Start, End). An empty Start is the lowest key there is; an empty End means that the
-// span has no upper end. The zero Span therefore holds every key.
+// Span is a half-open interval of keys, [Start, End). An empty Start is the lowest key there is; an
+// empty End means that the span has no upper end. The zero Span therefore holds every key.
 type Span struct {
 	Start, End []byte
 }
@@ -43,7 +43,9 @@ func (s Span) Intersect(t Span) Span {
 }
 
 // Equal reports whether the spans have the same ends.
-func (s Span) Equal(t Span) bool { return bytes.Equal(s.Start, t.Start) && bytes.Equal(s.End, t.End) }
+func (s Span) Equal(t Span) bool {
+	return bytes.Equal(s.Start, t.Start) && bytes.Equal(s.End, t.End)
+}
 
 // Clone is a copy that shares no memory.
 func (s Span) Clone() Span { return Span{Start: bytes.Clone(s.Start), End: bytes.Clone(s.End)} }
@@ -64,8 +66,8 @@ func Next(key []byte) []byte {
 	return next
 }
 
-// PrefixEnd is the end of the span of all keys that start with prefix. It is nil, meaning no end, if the prefix is empty or
-// consists of 0xff only.
+// PrefixEnd is the end of the span of all keys that start with prefix. It is nil, meaning no end,
+// if the prefix is empty or consists of 0xff only.
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

@@ -18,8 +18,8 @@ const (
 const (
 	// sentinel ends the key part of an engine key.
 	sentinel = 0x00
-	// Lengths of an encoded timestamp, the trailing length byte included. A logical counter of 0 is left out, which keeps
-	// the encoding of each timestamp unique.
+	// Lengths of an encoded timestamp, the trailing length byte included. A logical counter of 0 is
+	// left out, which keeps the encoding of each timestamp unique.
 	wallSuffix    = 9
 	logicalSuffix = 13
 )
@@ -62,8 +62,8 @@ func DecodeLocalKey(stateKey []byte) (PartitionID, string, error) {
 	return PartitionID(binary.BigEndian.Uint64(stateKey[1:9])), string(stateKey[9 : n-1]), nil
 }
 
-// AppendDataKey appends the unversioned state key of an internal key. It sorts directly before the key's versions, and is
-// the prefix by which bloom filters know the key.
+// AppendDataKey appends the unversioned state key of an internal key. It sorts directly before the
+// key's versions, and is the prefix by which bloom filters know the key.
 func AppendDataKey(dst, internalKey []byte) []byte {
 	dst = append(dst, tableData)
 	return append(append(dst, internalKey...), sentinel)
@@ -74,12 +74,14 @@ func DataKey(internalKey []byte) []byte {
 	return AppendDataKey(make([]byte, 0, len(internalKey)+2+logicalSuffix), internalKey)
 }
 
-// AppendVersioned appends dataKey, as DataKey made it, with a timestamp. A zero timestamp appends dataKey as it is.
+// AppendVersioned appends dataKey, as DataKey made it, with a timestamp. A zero timestamp appends
+// dataKey as it is.
 func AppendVersioned(dst, dataKey []byte, ts hlc.Timestamp) []byte {
 	return AppendTimestamp(append(dst, dataKey...), ts)
 }
 
-// AppendTimestamp turns the unversioned data key that dst ends with into the versioned one, in place.
+// AppendTimestamp turns the unversioned data key that dst ends with into the versioned one, in
+// place.
 func AppendTimestamp(dst []byte, ts hlc.Timestamp) []byte {
 	if ts.IsZero() {
 		return dst
@@ -110,11 +112,13 @@ func VersionedKeySize(internalKey []byte, ts hlc.Timestamp) int {
 	return size
 }
 
-// IsData says whether a state key is in the table of versions: DecodeVersioned fails on all others, and takes its time to say why.
+// IsData says whether a state key is in the table of versions: DecodeVersioned fails on all others,
+// and takes its time to say why.
 func IsData(stateKey []byte) bool { return len(stateKey) > 0 && stateKey[0] == tableData }
 
-// DecodeVersioned splits the state key of a version, or an unversioned data key (then ts is zero), into the internal key,
-// which aliases the argument, and the timestamp. It fails on a key that AppendVersioned cannot have made.
+// DecodeVersioned splits the state key of a version, or an unversioned data key (then ts is zero),
+// into the internal key, which aliases the argument, and the timestamp. It fails on a key that
+// AppendVersioned cannot have made.
 func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err error) {
 	n := len(stateKey)
 	if n < 2 || stateKey[0] != tableData {
@@ -149,10 +153,12 @@ func DataSpan(span Span) Span {
 	return Span{Start: DataKey(span.Start), End: DataKey(span.End)}
 }
 
-// AnchorKey is the state key of something that belongs to whichever partition holds the internal key. The internal key is
-// escaped, so that whatever the suffix, the anchor key lies in AnchorSpan(span) exactly if the internal key lies in span.
+// AnchorKey is the state key of something that belongs to whichever partition holds the internal
+// key. The internal key is escaped, so that whatever the suffix, the anchor key lies in
+// AnchorSpan(span) exactly if the internal key lies in span.
 func AnchorKey(internalKey []byte, suffix string) []byte {
-	key := appendEscaped(append(make([]byte, 0, len(internalKey)+len(suffix)+4), tableAnchor), internalKey)
+	key := appendEscaped(append(make([]byte, 0, len(internalKey)+len(suffix)+4), tableAnchor),
+		internalKey)
 	return append(append(key, suffix...), sentinel)
 }
 
@@ -193,11 +199,12 @@ func DecodeAnchorKey(stateKey []byte) (internalKey []byte, suffix string, err er
 			return nil, "", fmt.Errorf("anchor key %s is malformed", Pretty(stateKey))
 		}
 	}
-	return nil, "", fmt.Errorf("anchor key %s is malformed: its internal key has no end", Pretty(stateKey))
+	return nil, "",
+		fmt.Errorf("anchor key %s is malformed: its internal key has no end", Pretty(stateKey))
 }
 
-// What follows a zero byte in an escaped key. The end sorts below an escaped zero, so that escaped keys sort as the keys do
-// and none is a prefix of another.
+// What follows a zero byte in an escaped key. The end sorts below an escaped zero, so that escaped
+// keys sort as the keys do and none is a prefix of another.
 const (
 	escapedEnd  = 0x01
 	escapedZero = 0xff

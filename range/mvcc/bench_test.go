@@ -24,7 +24,9 @@ func benchState(b *testing.B, flush bool) *engine.State {
 		commit(b, s, func(batch *engine.StateBatch) error {
 			for j := i; j < i+1000; j++ {
 				value[0] = byte(j)
-				if err := Put(batch, benchKey(nil, j), hlc.Timestamp{Wall: 1763632000_000000000 + int64(j)}, RequestID{Client: 1, Sequence: uint64(j)}, value); err != nil {
+				at := hlc.Timestamp{Wall: 1763632000_000000000 + int64(j)}
+				id := RequestID{Client: 1, Sequence: uint64(j)}
+				if err := Put(batch, benchKey(nil, j), at, id, value); err != nil {
 					return err
 				}
 			}
@@ -87,7 +89,8 @@ func benchScan(b *testing.B, s *engine.State, reverse bool) {
 	key := make([]byte, 0, 64)
 	for b.Loop() {
 		key = benchKey(key[:0], rand.IntN(benchRows-200)+100)
-		o := ScanOptions{Span: keys.Span{Start: key, End: []byte{0, 0, 0, 8}}, At: hlc.MaxTimestamp, MaxRows: 100, Reverse: reverse}
+		o := ScanOptions{Span: keys.Span{Start: key, End: []byte{0, 0, 0, 8}}, At: hlc.MaxTimestamp,
+			MaxRows: 100, Reverse: reverse}
 		if reverse {
 			o.Span = keys.Span{Start: []byte{0, 0, 0, 7}, End: key}
 		}
@@ -118,7 +121,8 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		batch.Reset()
-		if err := Put(batch, key, hlc.Timestamp{Wall: 1, Logical: 1}, RequestID{Client: 1, Sequence: 1}, value); err != nil {
+		if err := Put(batch, key, hlc.Timestamp{Wall: 1, Logical: 1},
+			RequestID{Client: 1, Sequence: 1}, value); err != nil {
 			b.Fatal(err)
 		}
 	}

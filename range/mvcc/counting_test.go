@@ -22,7 +22,8 @@ func (c *countingReader) steps() int {
 	s := c.last.Stats()
 	n := 0
 	for _, kind := range []pebble.IteratorStatsKind{pebble.InterfaceCall, pebble.InternalIterCall} {
-		n += s.ForwardSeekCount[kind] + s.ReverseSeekCount[kind] + s.ForwardStepCount[kind] + s.ReverseStepCount[kind]
+		n += s.ForwardSeekCount[kind] + s.ReverseSeekCount[kind] + s.ForwardStepCount[kind] +
+			s.ReverseStepCount[kind]
 	}
 	return n
 }

@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	// maxSteps is how many versions of one key a scan steps over before it seeks. A seek costs about as much as ten steps.
+	// maxSteps is how many versions of one key a scan steps over before it seeks. A seek costs
+	// about as much as ten steps.
 	maxSteps = 4
 	// keepBuffer is the largest buffer that is kept for the next scan, in bytes.
 	keepBuffer = 64 << 10
 )
 
-// cursor walks over the keys of one span, in either direction. For each key, in this order: look, resolve, advance.
+// cursor walks over the keys of one span, in either direction. For each key, in this order: look,
+// resolve, advance.
 type cursor struct {
 	iter    *pebble.Iterator
 	options pebble.IterOptions
@@ -30,12 +32,13 @@ type cursor struct {
 	// cut is how many bytes of the internal key are not part of user.
 	cut int
 
-	// on: the iterator stands on a version of a key that was not looked at yet. False at the end, and after an error of the
-	// iterator.
+	// on: the iterator stands on a version of a key that was not looked at yet. False at the end,
+	// and after an error of the iterator.
 	on bool
 	// past: resolve has moved on to the next key already.
 	past bool
-	// prefix is the unversioned data key of the key that was looked at, user the part of it by which keys are compared.
+	// prefix is the unversioned data key of the key that was looked at, user the part of it by
+	// which keys are compared.
 	prefix, user []byte
 	// version is, after resolve, what there is to see of the key. It is valid until advance.
 	version Version
@@ -152,7 +155,8 @@ func (c *cursor) resolveForward() (found bool, err error) {
 	return true, nil
 }
 
-// resolveReverse steps up from the oldest version: the one to show is known only when the next is too new, or another key's.
+// resolveReverse steps up from the oldest version: the one to show is known only when the next is
+// too new, or another key's.
 func (c *cursor) resolveReverse() (found bool, err error) {
 	var candidate Version
 	v := c.version

@@ -22,8 +22,9 @@ type GarbageLimits struct {
 
 // GarbageResult is what may go.
 type GarbageResult struct {
-	// Versions are the state keys of the versions that no read at or above the threshold can see. They may be removed together
-	// (Remove), or any first few of them: whatever is hidden by a version comes before it.
+	// Versions are the state keys of the versions that no read at or above the threshold can see.
+	// They may be removed together (Remove), or any first few of them: whatever is hidden by a
+	// version comes before it.
 	Versions [][]byte
 	// Bytes is what they take, keys and values.
 	Bytes int64
@@ -34,10 +35,12 @@ type GarbageResult struct {
 	Resume []byte
 }
 
-// Garbage finds versions in a span of internal keys that no read at or above threshold can see: those below a version at or
-// below the threshold; and that version too if it is a tombstone. Whoever removes them must see to it that nobody reads below
-// the threshold any more, and that nobody asks for the request ids that go with them.
-func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp, limits GarbageLimits) (GarbageResult, error) {
+// Garbage finds versions in a span of internal keys that no read at or above threshold can see:
+// those below a version at or below the threshold; and that version too if it is a tombstone.
+// Whoever removes them must see to it that nobody reads below the threshold any more, and that
+// nobody asks for the request ids that go with them.
+func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp,
+	limits GarbageLimits) (GarbageResult, error) {
 	var result GarbageResult
 	if span.Empty() || threshold.Wall < 0 || threshold.IsZero() {
 		return result, nil
@@ -69,7 +72,8 @@ type collector struct {
 	prefix []byte
 	// hidden: a version of this key at or below the threshold was met, so all that follow are garbage.
 	hidden bool
-	// tombstone is that version, if it is one. It goes after all that it hides: without it they would be back.
+	// tombstone is that version, if it is one. It goes after all that it hides: without it they
+	// would be back.
 	tombstone []byte
 	// newer is how many versions above the threshold were stepped over.
 	newer int
@@ -118,8 +122,8 @@ func (c *collector) run() error {
 	return c.iter.Error()
 }
 
-// full reports whether a limit is reached before a version. In the middle of a key it is only if there is some garbage
-// already, so that every call that stops within a key has got somewhere.
+// full reports whether a limit is reached before a version. In the middle of a key it is only if
+// there is some garbage already, so that every call that stops within a key has got somewhere.
 func (c *collector) full(sameKey bool, size int64) bool {
 	n := len(c.result.Versions)
 	if n > 0 && ((c.limits.Versions > 0 && n >= c.limits.Versions) ||

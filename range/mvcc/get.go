@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// UncertaintyError says that a read met a version that may have been written before the read began, in real time, although
-// its timestamp is higher: the read has to be repeated at that timestamp.
+// UncertaintyError says that a read met a version that may have been written before the read began,
+// in real time, although its timestamp is higher: the read has to be repeated at that timestamp.
 type UncertaintyError struct {
 	// Key is the internal key.
 	Key []byte
@@ -22,14 +22,16 @@ type UncertaintyError struct {
 }
 
 func (e *UncertaintyError) Error() string {
-	return fmt.Sprintf("key %s has a version at %s, inside the uncertainty interval of the read", keys.Pretty(e.Key), e.Timestamp)
+	return fmt.Sprintf("key %s has a version at %s, inside the uncertainty interval of the read",
+		keys.Pretty(e.Key), e.Timestamp)
 }
 
 // pointOptions are for iterators that only seek by prefix. Pebble copies them.
 var pointOptions = &pebble.IterOptions{}
 
-// Getter reads single keys through one iterator, which is cheaper than one per key. It sees its reader as it was when it was
-// opened. It is for one goroutine. Close it; then it can be opened again.
+// Getter reads single keys through one iterator, which is cheaper than one per key. It sees its
+// reader as it was when it was opened. It is for one goroutine. Close it; then it can be opened
+// again.
 type Getter struct {
 	iter *pebble.Iterator
 	seek []byte
@@ -69,7 +71,8 @@ func (g *Getter) first(key []byte, at hlc.Timestamp) bool {
 	return g.iter.SeekPrefixGE(g.seek)
 }
 
-// current decodes the version on which the iterator stands. Its value is valid until the iterator moves.
+// current decodes the version on which the iterator stands. Its value is valid until the iterator
+// moves.
 func (g *Getter) current() (Version, error) {
 	_, v, err := decode(g.iter)
 	return v, err
@@ -91,7 +94,8 @@ func (g *Getter) Get(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return v, found, err
 }
 
-// ViewUncertain is View, and fails with an *UncertaintyError if there is a version above at and at or below limit.
+// ViewUncertain is View, and fails with an *UncertaintyError if there is a version above at and at
+// or below limit.
 func (g *Getter) ViewUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
 	v, found, err := g.View(key, hlc.Max(at, limit))
 	if found && at.Less(v.Timestamp) {
@@ -107,8 +111,8 @@ func (g *Getter) GetUncertain(key []byte, at, limit hlc.Timestamp) (Version, boo
 	return v, found, err
 }
 
-// FindRequest looks for the version that a request wrote, among those above after. The value is a copy. Nobody's request is
-// never found.
+// FindRequest looks for the version that a request wrote, among those above after. The value is a
+// copy. Nobody's request is never found.
 func (g *Getter) FindRequest(key []byte, after hlc.Timestamp, id RequestID) (Version, bool, error) {
 	if id.IsZero() {
 		return Version{}, false, nil
@@ -158,17 +162,21 @@ func Newest(r engine.Reader, key []byte) (Version, bool, error) {
 	return Get(r, key, hlc.MaxTimestamp)
 }
 
-// GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or below limit.
+// GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or
+// below limit.
 func GetUncertain(r engine.Reader, key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
 	return once(r, func(g *Getter) (Version, bool, error) { return g.GetUncertain(key, at, limit) })
 }
 
-// FindRequest looks for the version that a request wrote, among those above after. The value is a copy.
-func FindRequest(r engine.Reader, key []byte, after hlc.Timestamp, id RequestID) (Version, bool, error) {
+// FindRequest looks for the version that a request wrote, among those above after. The value is a
+// copy.
+func FindRequest(r engine.Reader, key []byte, after hlc.Timestamp,
+	id RequestID) (Version, bool, error) {
 	return once(r, func(g *Getter) (Version, bool, error) { return g.FindRequest(key, after, id) })
 }
 
-// decode is the version on which an iterator stands, and its internal key. Both are valid until the iterator moves.
+// decode is the version on which an iterator stands, and its internal key. Both are valid until the
+// iterator moves.
 func decode(iter *pebble.Iterator) ([]byte, Version, error) {
 	stateKey := iter.Key()
 	key, ts, err := keys.DecodeVersioned(stateKey)
@@ -186,7 +194,8 @@ func decode(iter *pebble.Iterator) ([]byte, Version, error) {
 	if err != nil {
 		return nil, Version{}, corrupt(stateKey, err)
 	}
-	return key, Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, Waits: h.Waits, Value: value}, nil
+	v := Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, Waits: h.Waits, Value: value}
+	return key, v, nil
 }
 
 var errNoTimestamp = errors.New("it has no timestamp")

@@ -15,16 +15,19 @@ type Source struct {
 	Reader engine.Reader
 	// Span is of internal keys.
 	Span keys.Span
-	// Prefix is how many bytes of the internal keys do not count: keys are compared, emitted, and named in the result without.
+	// Prefix is how many bytes of the internal keys do not count: keys are compared, emitted, and
+	// named in the result without.
 	Prefix int
 	// UncertainUntil is as in ScanOptions, for this source.
 	UncertainUntil hlc.Timestamp
-	// Kept, if set, is where the iterator is taken from, and left for the next read of the same reader.
+	// Kept, if set, is where the iterator is taken from, and left for the next read of the same
+	// reader.
 	Kept *Kept
 }
 
-// Kept is an iterator that several reads use, one after the other. Opening one costs as much as reading a few rows. It sees what its
-// reader held when it was first used, so it must not be used for reads that begin later. The zero Kept is ready. Close it.
+// Kept is an iterator that several reads use, one after the other. Opening one costs as much as
+// reading a few rows. It sees what its reader held when it was first used, so it must not be used
+// for reads that begin later. The zero Kept is ready. Close it.
 type Kept struct{ iter *pebble.Iterator }
 
 // Close closes the iterator. Errors of reading have been told by the reads.
@@ -35,13 +38,15 @@ func (k *Kept) Close() {
 	}
 }
 
-// Merge is Scan over several spans, as if they were one: keys come in the order of what remains of them without their
-// source's prefix. No two sources may hold the same one. The limits are for all sources together. Span and
-// UncertainUntil of the options are not used.
+// Merge is Scan over several spans, as if they were one: keys come in the order of what remains of
+// them without their source's prefix. No two sources may hold the same one. The limits are for all
+// sources together. Span and UncertainUntil of the options are not used.
 //
-// Every source has an iterator open for as long as Merge runs. Keys are looked at in the order in which they come, so that
-// where a limit ends the page, all sources have been read up to the same key, and no further.
-func Merge(sources []Source, o ScanOptions, emit func(key []byte, v Version) error) (ScanResult, error) {
+// Every source has an iterator open for as long as Merge runs. Keys are looked at in the order in
+// which they come, so that where a limit ends the page, all sources have been read up to the same
+// key, and no further.
+func Merge(sources []Source, o ScanOptions,
+	emit func(key []byte, v Version) error) (ScanResult, error) {
 	if o.At.Wall < 0 || o.At.IsZero() {
 		return ScanResult{}, nil
 	}
@@ -135,7 +140,8 @@ func (m *merge) run() error {
 
 // full reports whether a limit is reached before the next key.
 func (m *merge) full() bool {
-	return (m.o.MaxRows > 0 && m.result.Rows >= m.o.MaxRows) || (m.o.MaxSkipped > 0 && m.skipped >= m.o.MaxSkipped)
+	return (m.o.MaxRows > 0 && m.result.Rows >= m.o.MaxRows) ||
+		(m.o.MaxSkipped > 0 && m.skipped >= m.o.MaxSkipped)
 }
 
 // more ends the page before a key.
@@ -148,7 +154,8 @@ func (m *merge) more(key []byte) {
 	}
 }
 
-// show emits the newest version that matters of the key on which a cursor stands. done: the page is over.
+// show emits the newest version that matters of the key on which a cursor stands. done: the page is
+// over.
 func (m *merge) show(c *cursor) (done bool, err error) {
 	v := c.version
 	if m.o.At.Less(v.Timestamp) {

@@ -86,7 +86,8 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 	sources := func(span keys.Span) (all []Source) {
 		for n := range partitions {
 			prefix := partitionPrefix(n)
-			internal := keys.Span{Start: append(slices.Clone(prefix), span.Start...), End: keys.PrefixEnd(prefix)}
+			internal := keys.Span{Start: append(slices.Clone(prefix), span.Start...),
+				End: keys.PrefixEnd(prefix)}
 			if len(span.End) > 0 {
 				internal.End = append(slices.Clone(prefix), span.End...)
 			}
@@ -141,7 +142,8 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if result.Rows != rows || result.Bytes != size || (o.MaxRows > 0 && rows > o.MaxRows) || (o.MaxBytes > 0 && rows > 1 && size > o.MaxBytes) {
+		if result.Rows != rows || result.Bytes != size || (o.MaxRows > 0 && rows > o.MaxRows) ||
+			(o.MaxBytes > 0 && rows > 1 && size > o.MaxBytes) {
 			t.Fatalf("merge %+v: %+v, emitted %d rows of %d bytes", o, result, rows, size)
 		}
 		if !result.More {
@@ -170,11 +172,13 @@ func (failingReader) NewIter(*pebble.IterOptions) (*pebble.Iterator, error) {
 	return nil, errNoIterator
 }
 
-// A source that cannot be read fails the whole, and the others' iterators are closed: the state closes only without open ones.
+// A source that cannot be read fails the whole, and the others' iterators are closed: the state
+// closes only without open ones.
 func TestMergeFails(t *testing.T) {
 	s := openState(t)
 	whole := keys.PrefixSpan([]byte{0, 0, 0, 9})
-	_, err := Merge([]Source{{Reader: s, Span: whole}, {Reader: failingReader{s}, Span: whole}}, ScanOptions{At: hlc.MaxTimestamp}, nil)
+	_, err := Merge([]Source{{Reader: s, Span: whole}, {Reader: failingReader{s}, Span: whole}},
+		ScanOptions{At: hlc.MaxTimestamp}, nil)
 	if !errors.Is(err, errNoIterator) {
 		t.Fatal(err)
 	}

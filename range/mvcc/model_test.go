@@ -87,7 +87,8 @@ func (r row) String() string {
 	return fmt.Sprintf("%q@%s=%s:%q/%v", r.key, r.v.Timestamp, r.v.Kind, r.v.Value, r.v.Request)
 }
 
-// scan is what a scan without limits gives, and the highest timestamp of what it saw with commit wait.
+// scan is what a scan without limits gives, and the highest timestamp of what it saw with commit
+// wait.
 func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 	for _, key := range m.keysIn(o.Span, o.Reverse) {
 		v, found, err := m.getUncertain([]byte(key), o.At, o.UncertainUntil)
@@ -108,11 +109,14 @@ func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 }
 
 func sameVersion(a, b Version) bool {
-	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request && a.Waits == b.Waits && bytes.Equal(a.Value, b.Value)
+	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request &&
+		a.Waits == b.Waits && bytes.Equal(a.Value, b.Value)
 }
 
 func sameRows(a, b []row) bool {
-	return slices.EqualFunc(a, b, func(x, y row) bool { return x.key == y.key && sameVersion(x.v, y.v) })
+	return slices.EqualFunc(a, b, func(x, y row) bool {
+		return x.key == y.key && sameVersion(x.v, y.v)
+	})
 }
 
 func sameUncertainty(a, b error) bool {
@@ -125,11 +129,13 @@ func sameUncertainty(a, b error) bool {
 
 // Keys that are short, share prefixes and hold zeros; few timestamps, so that they meet.
 var (
-	genKey = rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 0x01, 'a', 0xff}), 0, 2), func(k []byte) []byte {
-		return append([]byte{0, 0, 0, 7}, k...)
-	})
+	genKey = rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 0x01, 'a', 0xff}), 0, 2),
+		func(k []byte) []byte {
+			return append([]byte{0, 0, 0, 7}, k...)
+		})
 	genTimestamp = rapid.Custom(func(t *rapid.T) hlc.Timestamp {
-		return hlc.Timestamp{Wall: rapid.Int64Range(1, 30).Draw(t, "wall"), Logical: rapid.Uint32Range(0, 1).Draw(t, "logical")}
+		return hlc.Timestamp{Wall: rapid.Int64Range(1, 30).Draw(t, "wall"),
+			Logical: rapid.Uint32Range(0, 1).Draw(t, "logical")}
 	})
 	genSpan = rapid.Custom(func(t *rapid.T) keys.Span {
 		if rapid.IntRange(0, 3).Draw(t, "whole") == 0 {
@@ -138,7 +144,8 @@ var (
 		return keys.Span{Start: genKey.Draw(t, "start"), End: genKey.Draw(t, "end")}
 	})
 	genID = rapid.Custom(func(t *rapid.T) RequestID {
-		return RequestID{Client: rapid.Uint64Range(0, 3).Draw(t, "client"), Sequence: rapid.Uint64Range(0, 300).Draw(t, "sequence")}
+		return RequestID{Client: rapid.Uint64Range(0, 3).Draw(t, "client"),
+			Sequence: rapid.Uint64Range(0, 300).Draw(t, "sequence")}
 	})
 	genValue = rapid.SliceOfN(rapid.Byte(), 0, 20)
 )
@@ -151,7 +158,8 @@ func TestBesideModel(t *testing.T) {
 		// Every run has a keyspace of its own in the one state.
 		run++
 		b := s.NewBatch()
-		if err := b.DeleteRange(keys.DataSpan(keys.PrefixSpan([]byte{0, 0, 0, 7})).Start, keys.DataSpan(keys.PrefixSpan([]byte{0, 0, 0, 7})).End, nil); err != nil {
+		if err := b.DeleteRange(keys.DataSpan(keys.PrefixSpan([]byte{0, 0, 0, 7})).Start,
+			keys.DataSpan(keys.PrefixSpan([]byte{0, 0, 0, 7})).End, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Commit(b); err != nil {
@@ -176,7 +184,8 @@ func TestBesideModel(t *testing.T) {
 					if m.has(key, ts) || ts.LessEq(threshold) {
 						continue
 					}
-					v := Version{Timestamp: ts, Kind: KindValue, Request: genID.Draw(t, "id"), Value: genValue.Draw(t, "value")}
+					v := Version{Timestamp: ts, Kind: KindValue, Request: genID.Draw(t, "id"),
+						Value: genValue.Draw(t, "value")}
 					v.Waits = rapid.IntRange(0, 3).Draw(t, "waits") == 0
 					if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
 						v.Kind, v.Value = KindTombstone, nil
@@ -204,7 +213,8 @@ func TestBesideModel(t *testing.T) {
 				got, found, err = GetUncertain(s, key, at, limit)
 				want, wantFound, wantErr := m.getUncertain(key, at, limit)
 				if !sameUncertainty(err, wantErr) || found != wantFound || !sameVersion(got, want) {
-					t.Fatalf("get %q at %s until %s: %v %v %v, want %v %v %v", key, at, limit, got, found, err, want, wantFound, wantErr)
+					t.Fatalf("get %q at %s until %s: %v %v %v, want %v %v %v", key, at, limit, got,
+						found, err, want, wantFound, wantErr)
 				}
 				got, found, err = Newest(s, key)
 				want, wantFound = m.get(key, hlc.MaxTimestamp)
@@ -224,7 +234,8 @@ func TestBesideModel(t *testing.T) {
 				}
 				got, found, err := FindRequest(s, key, after, id)
 				if err != nil || found != wantFound || !sameVersion(got, want) {
-					t.Fatalf("find %v of %q after %s: %v %v %v, want %v %v", id, key, after, got, found, err, want, wantFound)
+					t.Fatalf("find %v of %q after %s: %v %v %v, want %v %v", id, key, after, got,
+						found, err, want, wantFound)
 				}
 			},
 			"scan": func(t *rapid.T) { checkScan(t, s, m, threshold) },
@@ -284,7 +295,8 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 		}
 		if o.MaxBytes == 0 {
 			count, err := Count(s, page)
-			if err != nil || count.Rows != rows || count.More != result.More || !bytes.Equal(count.Resume, result.Resume) {
+			if err != nil || count.Rows != rows || count.More != result.More ||
+				!bytes.Equal(count.Resume, result.Resume) {
 				t.Fatalf("count %+v: %+v, %v; the scan gave %+v", page, count, err, result)
 			}
 		}
@@ -304,8 +316,8 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 	}
 }
 
-// checkGarbage removes all garbage in a span, call by call, and checks after each that no read at or above the threshold has
-// changed; at the end nothing may be left that could go.
+// checkGarbage removes all garbage in a span, call by call, and checks after each that no read at
+// or above the threshold has changed; at the end nothing may be left that could go.
 func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 	span := genSpan.Draw(t, "span")
 	limits := GarbageLimits{
@@ -337,7 +349,8 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 		}
 		_ = b.Close()
 		for key, versions := range m {
-			for _, at := range append([]hlc.Timestamp{{Wall: threshold.Wall, Logical: threshold.Logical}, hlc.MaxTimestamp}, timestamps(versions)...) {
+			for _, at := range append([]hlc.Timestamp{threshold, hlc.MaxTimestamp},
+				timestamps(versions)...) {
 				if at.Less(threshold) {
 					continue
 				}
@@ -346,7 +359,8 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 				got, found, err := Get(s, []byte(key), at)
 				found = found && got.Kind == KindValue
 				if err != nil || found != wantFound || (found && !sameVersion(got, want)) {
-					t.Fatalf("after garbage collection of %s at %s, %q at %s: %v %v %v, want %v %v", span, threshold, key, at, got, found, err, want, wantFound)
+					t.Fatalf("after garbage collection of %s at %s, %q at %s: %v %v %v, want %v %v",
+						span, threshold, key, at, got, found, err, want, wantFound)
 				}
 			}
 		}
@@ -358,7 +372,8 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 		}
 		rest.Start = result.Resume
 	}
-	if left, err := Garbage(s, span, threshold, GarbageLimits{}); err != nil || len(left.Versions) > 0 {
+	if left, err := Garbage(s, span, threshold, GarbageLimits{}); err != nil ||
+		len(left.Versions) > 0 {
 		t.Fatalf("garbage is left: %v, %v", left, err)
 	}
 	// From here on the model is what is stored.

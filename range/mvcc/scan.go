@@ -12,7 +12,8 @@ type ScanOptions struct {
 	Span keys.Span
 	// At is the timestamp as of which keys are read.
 	At hlc.Timestamp
-	// UncertainUntil, if above At, makes the scan fail with an *UncertaintyError at a key with a version in between.
+	// UncertainUntil, if above At, makes the scan fail with an *UncertaintyError at a key with a
+	// version in between.
 	UncertainUntil hlc.Timestamp
 	// Reverse scans from the end of the span to its start.
 	Reverse bool
@@ -20,11 +21,11 @@ type ScanOptions struct {
 	KeysOnly bool
 	// MaxRows ends the scan after so many rows. 0: no limit.
 	MaxRows int
-	// MaxBytes ends the scan before a row with which keys and values would be more than that, in bytes; the first row comes
-	// all the same. 0: no limit.
+	// MaxBytes ends the scan before a row with which keys and values would be more than that, in
+	// bytes; the first row comes all the same. 0: no limit.
 	MaxBytes int64
-	// MaxSkipped ends the scan after so many keys that have nothing to show (deleted, or written later), so that each call is
-	// bounded work. 0: no limit.
+	// MaxSkipped ends the scan after so many keys that have nothing to show (deleted, or written
+	// later), so that each call is bounded work. 0: no limit.
 	MaxSkipped int
 }
 
@@ -35,9 +36,11 @@ type ScanResult struct {
 	Bytes int64
 	// More: a limit ended the scan. The rest is the scan of Rest's span.
 	More bool
-	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is a copy.
+	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is
+	// a copy.
 	Resume []byte
-	// Waits is the highest timestamp of what was seen of versions with commit wait, tombstones too; zero if there was none.
+	// Waits is the highest timestamp of what was seen of versions with commit wait, tombstones too;
+	// zero if there was none.
 	Waits hlc.Timestamp
 }
 
@@ -51,9 +54,11 @@ func (s ScanResult) Rest(span keys.Span, reverse bool) keys.Span {
 	return span
 }
 
-// Scan reads the keys in a span as of a timestamp, in order, and hands those with a value to emit, whose arguments are valid
-// until it returns. An error of emit ends the scan and is returned. emit may be nil.
-func Scan(r engine.Reader, o ScanOptions, emit func(key []byte, v Version) error) (ScanResult, error) {
+// Scan reads the keys in a span as of a timestamp, in order, and hands those with a value to emit,
+// whose arguments are valid until it returns. An error of emit ends the scan and is returned. emit
+// may be nil.
+func Scan(r engine.Reader, o ScanOptions,
+	emit func(key []byte, v Version) error) (ScanResult, error) {
 	return Merge([]Source{{Reader: r, Span: o.Span, UncertainUntil: o.UncertainUntil}}, o, emit)
 }
 

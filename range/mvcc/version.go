@@ -43,9 +43,11 @@ type Version struct {
 	Kind      Kind
 	// Request is who wrote it.
 	Request RequestID
-	// Waits: it was written with commit wait, and is nobody's to see before every clock has passed its timestamp.
+	// Waits: it was written with commit wait, and is nobody's to see before every clock has passed
+	// its timestamp.
 	Waits bool
-	// Value is empty for a tombstone. How long it is valid is said by the function that returns the Version.
+	// Value is empty for a tombstone. How long it is valid is said by the function that returns the
+	// Version.
 	Value []byte
 }
 
@@ -55,7 +57,8 @@ type Version struct {
 //	8 bytes  client, big endian
 //	uvarint  sequence, in its shortest form
 //
-// The value follows, to the end. There is no checksum: what comes from disk has Pebble's, what comes by Raft has the log's.
+// The value follows, to the end. There is no checksum: what comes from disk has Pebble's, what
+// comes by Raft has the log's.
 type Header struct {
 	Kind    Kind
 	Request RequestID
@@ -80,13 +83,14 @@ func (h Header) append(dst []byte) []byte {
 	return binary.AppendUvarint(dst, h.Request.Sequence)
 }
 
-// DecodeHeader splits what is stored for a version into header and value, which aliases the argument. Its errors do not
-// name the key.
+// DecodeHeader splits what is stored for a version into header and value, which aliases the
+// argument. Its errors do not name the key.
 func DecodeHeader(stored []byte) (Header, []byte, error) {
 	if len(stored) < 1+8+1 {
 		return Header{}, nil, fmt.Errorf("%d bytes are too few for a header", len(stored))
 	}
-	h := Header{Kind: Kind(stored[0] &^ flagWaits), Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}, Waits: stored[0]&flagWaits != 0}
+	h := Header{Kind: Kind(stored[0] &^ flagWaits), Waits: stored[0]&flagWaits != 0,
+		Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}}
 	if h.Kind != KindValue && h.Kind != KindTombstone {
 		return Header{}, nil, fmt.Errorf("unknown %v", Kind(stored[0]))
 	}
@@ -94,7 +98,8 @@ func DecodeHeader(stored []byte) (Header, []byte, error) {
 	n := 1
 	if rest[0] < 0x80 {
 		h.Request.Sequence = uint64(rest[0])
-	} else if h.Request.Sequence, n = binary.Uvarint(rest); n <= 0 || n != uvarintSize(h.Request.Sequence) {
+	} else if h.Request.Sequence, n = binary.Uvarint(rest); n <= 0 ||
+		n != uvarintSize(h.Request.Sequence) {
 		return Header{}, nil, errors.New("malformed sequence number")
 	}
 	value := rest[n:]
@@ -122,7 +127,8 @@ func Delete(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID) er
 	return Write(b, key, ts, Header{Kind: KindTombstone, Request: id}, nil)
 }
 
-// Write adds a version of either kind to the batch. The arguments are copied; a tombstone has no value.
+// Write adds a version of either kind to the batch. The arguments are copied; a tombstone has no
+// value.
 func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {
 	if ts.Wall < 0 || ts.IsZero() {
 		return fmt.Errorf("write %s at %s: not a timestamp for a version", keys.Pretty(key), ts)

@@ -14,7 +14,9 @@ import (
 // FuzzDecodeHeader: decoding never panics, and what decodes encodes to the same bytes.
 func FuzzDecodeHeader(f *testing.F) {
 	for _, h := range []Header{
-		{KindValue, RequestID{}, false}, {KindTombstone, RequestID{Client: 1, Sequence: 127}, true}, {KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false}, {KindValue, RequestID{Client: 7, Sequence: 128}, true},
+		{KindValue, RequestID{}, false}, {KindTombstone, RequestID{Client: 1, Sequence: 127}, true},
+		{KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false},
+		{KindValue, RequestID{Client: 7, Sequence: 128}, true},
 	} {
 		f.Add(h.append(nil))
 		if h.Kind == KindValue {
@@ -50,20 +52,24 @@ func commit(t testing.TB, s *engine.State, fill func(b *engine.StateBatch) error
 	}
 }
 
-// TestCorruptVersions: whatever is not a version is an error that names the key, from every way of reading.
+// TestCorruptVersions: whatever is not a version is an error that names the key, from every way of
+// reading.
 func TestCorruptVersions(t *testing.T) {
 	good := Header{Kind: KindValue, Request: RequestID{Client: 1, Sequence: 2}}.append(nil)
 	for name, c := range map[string]struct{ stateKey, stored []byte }{
-		"empty":           {keys.VersionedKey([]byte("victim"), ts(5)), nil},
-		"zeros":           {keys.VersionedKey([]byte("victim"), ts(5)), make([]byte, 30)},
-		"cut short":       {keys.VersionedKey([]byte("victim"), ts(5)), good[:len(good)-1]},
-		"unknown flag":    {keys.VersionedKey([]byte("victim"), ts(5)), append([]byte{good[0] | 0x20}, good[1:]...)},
-		"tombstone value": {keys.VersionedKey([]byte("victim"), ts(5)), append(Header{Kind: KindTombstone}.append(nil), 'x')},
+		"empty":     {keys.VersionedKey([]byte("victim"), ts(5)), nil},
+		"zeros":     {keys.VersionedKey([]byte("victim"), ts(5)), make([]byte, 30)},
+		"cut short": {keys.VersionedKey([]byte("victim"), ts(5)), good[:len(good)-1]},
+		"unknown flag": {keys.VersionedKey([]byte("victim"), ts(5)),
+			append([]byte{good[0] | 0x20}, good[1:]...)},
+		"tombstone value": {keys.VersionedKey([]byte("victim"), ts(5)),
+			append(Header{Kind: KindTombstone}.append(nil), 'x')},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openState(t)
 			commit(t, s, func(b *engine.StateBatch) error {
-				return errors.Join(Put(b, []byte("before"), ts(1), RequestID{}, nil), b.Set(c.stateKey, c.stored, nil))
+				return errors.Join(Put(b, []byte("before"), ts(1), RequestID{}, nil),
+					b.Set(c.stateKey, c.stored, nil))
 			})
 			all := keys.Span{}
 			key := []byte("victim")
@@ -84,7 +90,9 @@ func TestCorruptVersions(t *testing.T) {
 	}
 	t.Run("no timestamp", func(t *testing.T) {
 		s := openState(t)
-		commit(t, s, func(b *engine.StateBatch) error { return b.Set(keys.DataKey([]byte("victim")), good, nil) })
+		commit(t, s, func(b *engine.StateBatch) error {
+			return b.Set(keys.DataKey([]byte("victim")), good, nil)
+		})
 		if _, err := Scan(s, ScanOptions{At: ts(9)}, nil); !errors.Is(err, ErrCorrupt) {
 			t.Error(err)
 		}
@@ -96,7 +104,8 @@ func TestWriteRefusesBadTimestamps(t *testing.T) {
 	b := s.NewBatch()
 	defer b.Close()
 	for _, bad := range []hlc.Timestamp{{}, {Wall: -1}} {
-		if Put(b, []byte("k"), bad, RequestID{}, nil) == nil || Delete(b, []byte("k"), bad, RequestID{}) == nil {
+		if Put(b, []byte("k"), bad, RequestID{}, nil) == nil ||
+			Delete(b, []byte("k"), bad, RequestID{}) == nil {
 			t.Errorf("wrote at %s", bad)
 		}
 	}
@@ -115,12 +124,14 @@ func TestWriteRefusesBadTimestamps(t *testing.T) {
 func TestEmitEndsScan(t *testing.T) {
 	s := openState(t)
 	commit(t, s, func(b *engine.StateBatch) error {
-		return errors.Join(Put(b, []byte("a"), ts(1), RequestID{}, nil), Put(b, []byte("b"), ts(1), RequestID{}, nil))
+		return errors.Join(Put(b, []byte("a"), ts(1), RequestID{}, nil),
+			Put(b, []byte("b"), ts(1), RequestID{}, nil))
 	})
 	stop := errors.New("stop")
 	for _, reverse := range []bool{false, true} {
 		n := 0
-		_, err := Scan(s, ScanOptions{At: ts(2), Reverse: reverse}, func([]byte, Version) error { n++; return stop })
+		_, err := Scan(s, ScanOptions{At: ts(2), Reverse: reverse},
+			func([]byte, Version) error { n++; return stop })
 		if err != stop || n != 1 {
 			t.Errorf("reverse %v: %v after %d", reverse, err, n)
 		}
@@ -134,7 +145,8 @@ func TestManyVersionsAreSteppedOver(t *testing.T) {
 	commit(t, s, func(b *engine.StateBatch) error {
 		for k := range rows {
 			for v := range versions {
-				if err := Put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)), RequestID{Client: 1, Sequence: uint64(v)}, []byte("v")); err != nil {
+				if err := Put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)),
+					RequestID{Client: 1, Sequence: uint64(v)}, []byte("v")); err != nil {
 					return err
 				}
 			}
@@ -151,18 +163,20 @@ func TestManyVersionsAreSteppedOver(t *testing.T) {
 			for _, reverse := range []bool{false, true} {
 				counting := &countingReader{Reader: s}
 				steps := 0
-				result, err := Scan(counting, ScanOptions{At: ts(at), Reverse: reverse}, func(_ []byte, v Version) error {
-					if want := min(at, versions); v.Timestamp != ts(want) {
-						t.Errorf("got the version at %s, want %d", v.Timestamp, want)
-					}
-					steps = counting.steps()
-					return nil
-				})
+				result, err := Scan(counting, ScanOptions{At: ts(at), Reverse: reverse},
+					func(_ []byte, v Version) error {
+						if want := min(at, versions); v.Timestamp != ts(want) {
+							t.Errorf("got the version at %s, want %d", v.Timestamp, want)
+						}
+						steps = counting.steps()
+						return nil
+					})
 				if err != nil || result.Rows != rows {
 					t.Fatalf("at %d: %+v, %v", at, result, err)
 				}
 				if steps > rows*4*(maxSteps+4) {
-					t.Errorf("at %d, reverse %v, flushed %v: %d steps for %d rows", at, reverse, flushed, steps, rows)
+					t.Errorf("at %d, reverse %v, flushed %v: %d steps for %d rows", at, reverse,
+						flushed, steps, rows)
 				}
 			}
 		}

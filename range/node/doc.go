@@ -4,7 +4,7 @@
 //
 //	metadata stream ─► table (immutable, copied on write) ─► reconciler: create, remove replicas
 //	                        └► clients that watch the table from this node
-//	clients ─► Submit ─► a pass: Take, Evaluate, Serve of each range/replica ─► one step of range/host
+//	clients ─► Submit ─► a pass: Take, Evaluate, Serve of each replica ─► one step of range/host
 //	host ─► leadership, applied entries ─► elections, leader preference, reports, garbage collection
 //	reports and statistics ─► heartbeats to the core
 //

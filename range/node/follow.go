@@ -142,7 +142,8 @@ func (f *follower) replaced() error {
 	if fresh.Revision < old.Revision {
 		n.log.Warn("a member of the core sent a table older than the one this node has, and "+
 			"nothing is done because of it: "+
-			"the member lags, or the core was restored from a backup", "revision", fresh.Revision, "known", old.Revision)
+			"the member lags, or the core was restored from a backup",
+			"revision", fresh.Revision, "known", old.Revision)
 		return fmt.Errorf("the table is of revision %d, revision %d is known", fresh.Revision,
 			old.Revision)
 	}

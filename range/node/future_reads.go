@@ -14,9 +14,9 @@ import (
 
 // Future reads: requests that name a timestamp from the future.
 //
-// A request names timestamps: the session's, the one that it reads at, those of a transaction.
-// The node that serves it brings its clock up to those. That must not carry clocks, and with them what is
-// written next, further ahead than the limits of uncertain reads and the first timestamps of new
+// A request names timestamps: the session's, the one that it reads at, those of a transaction. The
+// node that serves it brings its clock up to those. That must not carry clocks, and with them what
+// is written next, further ahead than the limits of uncertain reads and the first timestamps of new
 // leaders allow for (see package hlc). A caller is free to name any, and even one that a new leader
 // has given may be more than hlc.Clock.MaxAhead ahead of this node's physical clock, if that is
 // behind the leader's. So such a request is put aside until it is not.

@@ -285,12 +285,16 @@ func TestHostileMergeScans(t *testing.T) {
 			return int(a.Partition) - int(b.Partition)
 		})
 		for name, change := range map[string]func(m *kvpb.MergeScanRequest){
-			"no partitions":     func(m *kvpb.MergeScanRequest) { m.Partitions = nil },
-			"too many":          func(m *kvpb.MergeScanRequest) { m.Partitions = many },
-			"one twice":         func(m *kvpb.MergeScanRequest) { m.Partitions = append(m.Partitions[:1], m.Partitions[0]) },
-			"descending":        func(m *kvpb.MergeScanRequest) { slices.Reverse(m.Partitions) },
-			"two keyspaces":     func(m *kvpb.MergeScanRequest) { m.Partitions = foreign },
-			"partitions of nil": func(m *kvpb.MergeScanRequest) { m.Partitions = []*kvpb.PartitionRoute{nil, nil} },
+			"no partitions": func(m *kvpb.MergeScanRequest) { m.Partitions = nil },
+			"too many":      func(m *kvpb.MergeScanRequest) { m.Partitions = many },
+			"one twice": func(m *kvpb.MergeScanRequest) {
+				m.Partitions = append(m.Partitions[:1], m.Partitions[0])
+			},
+			"descending":    func(m *kvpb.MergeScanRequest) { slices.Reverse(m.Partitions) },
+			"two keyspaces": func(m *kvpb.MergeScanRequest) { m.Partitions = foreign },
+			"partitions of nil": func(m *kvpb.MergeScanRequest) {
+				m.Partitions = []*kvpb.PartitionRoute{nil, nil}
+			},
 		} {
 			q := c.mergeScan(1, led...)
 			change(q.GetMergeScan())

@@ -147,7 +147,9 @@ func TestHostileMultiGets(t *testing.T) {
 		led := c.ledBy(1, partitions)
 		for name, change := range map[string]func(m *kvpb.MultiGetRequest){
 			"no partitions": func(m *kvpb.MultiGetRequest) { m.Partitions = nil },
-			"too many":      func(m *kvpb.MultiGetRequest) { m.Partitions = make([]*kvpb.PartitionKeys, replica.MaxMerged+1) },
+			"too many": func(m *kvpb.MultiGetRequest) {
+				m.Partitions = make([]*kvpb.PartitionKeys, replica.MaxMerged+1)
+			},
 			"too many keys": func(m *kvpb.MultiGetRequest) {
 				m.Partitions[0].Keys = make([][]byte, replica.MaxMultiGetKeys+1)
 			},

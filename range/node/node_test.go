@@ -140,7 +140,8 @@ func TestRemovedPartitionsGo(t *testing.T) {
 		for _, m := range c.nodes {
 			c.awaitServing(m)
 			q := get(dropped[0], 1, "k")
-			if code := c.ask(m.id, q)[q.Id].GetError().GetCode(); code != kvpb.ErrorCode_PARTITION_NOT_FOUND {
+			code := c.ask(m.id, q)[q.Id].GetError().GetCode()
+			if code != kvpb.ErrorCode_PARTITION_NOT_FOUND {
 				t.Errorf("node %d says %s of a dropped partition", m.id, code)
 			}
 			m.crash()
@@ -454,8 +455,8 @@ func TestAWrongClockStopsServing(t *testing.T) {
 				c.await("it answers again", time.Minute, func() bool {
 					answer := c.ask(1, &kvpb.Request{Id: 3,
 						Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})[3]
-					if ahead := time.Duration(int64(answer.GetNow().GetWall()) - bad.physical.Now()); answer.GetError() == nil &&
-						ahead > 2*hlc.DefaultMaxOffset {
+					ahead := time.Duration(int64(answer.GetNow().GetWall()) - bad.physical.Now())
+					if answer.GetError() == nil && ahead > 2*hlc.DefaultMaxOffset {
 						t.Fatalf("it answers with a timestamp from when its clock was wrong, %v "+
 							"ahead", ahead)
 					}

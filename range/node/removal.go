@@ -16,7 +16,8 @@ import (
 
 // A replica is removed in steps, and a crash may come between any two of them:
 //
-//  0. its group stops, and what it knows of commits is told to the partitions of other keyspaces that are concerned (replica.Settle);
+//  0. its group stops, and what it knows of commits is told to the partitions of other keyspaces
+//     that are concerned (replica.Settle);
 //  1. a mark is put into the log database, synced: from here on the replica is never opened again;
 //  2. what it has in the state database is deleted, durably;
 //  3. its raft log is deleted, and its identity becomes a tombstone, synced;

@@ -32,7 +32,8 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 		now, sure := n.config.Clock.Reading()
 		if !sure {
 			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just "+
-				"been set, or its machine was suspended, and it has not been looked at since", n.config.ID), reply)
+				"been set, or its machine was suspended, and it has not been looked at since",
+				n.config.ID), reply)
 			return nil, false
 		}
 		reply(&kvpb.Response{Id: q.Id, Now: rpc.ToTimestamp(now),
@@ -45,7 +46,7 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 			return h, false
 		}
 		n.metrics.refused.Inc()
-		reply(n.told(&kvpb.Response{Id: q.Id, Error: e}))
+		reply(n.stampClock(&kvpb.Response{Id: q.Id, Error: e}))
 	}
 	return nil, false
 }
@@ -87,13 +88,13 @@ func (n *Node) refuseFor(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Respon
 	n.metrics.refused.Inc()
 	response := &kvpb.Response{Id: q.Id, Error: e}
 	if e.Code != kvpb.ErrorCode_CLOCK_SKEW {
-		n.told(response)
+		n.stampClock(response)
 	}
 	reply(response)
 }
 
-// told has an answer say what time it is.
-func (n *Node) told(response *kvpb.Response) *kvpb.Response {
+// stampClock gives a response the reading of the node's clock.
+func (n *Node) stampClock(response *kvpb.Response) *kvpb.Response {
 	now, sure := n.config.Clock.Reading()
 	response.Now, response.ClockUnsure = rpc.ToTimestamp(now), !sure
 	return response

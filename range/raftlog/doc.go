@@ -14,14 +14,14 @@
 //
 // # Invariants
 //
-//   - What Group shows through raft.Storage is on disk and synced: memory is updated after the sync and before the
-//     append is reported.
-//   - The log is truncated only at or below the index that the state machine would still have after a crash
-//     (DESIGN section 4); the caller passes that index, this package never guesses it.
-//   - An entry carries a CRC-32C over its index, term, type and data. One that does not verify is an error that names
-//     group and index, and is never handed to Raft.
-//   - The identity of a removed replica stays as a tombstone: no replica with an id at or below it is created again
-//     (invariant 8).
+//   - What Group shows through raft.Storage is on disk and synced: memory is updated after the sync
+//     and before the append is reported.
+//   - The log is truncated only at or below the index that the state machine would still have after
+//     a crash (DESIGN section 4); the caller passes that index, this package never guesses it.
+//   - An entry carries a CRC-32C over its index, term, type and data. One that does not verify is
+//     an error that names group and index, and is never handed to Raft.
+//   - The identity of a removed replica stays as a tombstone: no replica with an id at or below it
+//     is created again (invariant 8).
 //
 // Layout of the log database: 'g', the group id (8 bytes, big endian), a kind byte, and for entries
 // the index (8 bytes, big endian). See keys.go.

@@ -277,7 +277,8 @@ func TestAgainstMemoryStorage(t *testing.T) {
 				appliedIndex = last + rapid.Uint64Range(1, 10).Draw(r, "ahead")
 				appliedTerm = term
 				index, term := appliedIndex, appliedTerm
-				if err := model.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: &raftpb.ConfState{}}}); err != nil {
+				if err := model.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+					Index: &index, Term: &term, ConfState: &raftpb.ConfState{}}}); err != nil {
 					r.Fatal(err)
 				}
 				a := &Append{Group: g, HardState: hardState(term, 1, index)}
